@@ -1,0 +1,41 @@
+"""First come first served, prefill first: vLLM V0's scheduler and Pang's baseline."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from orsched.heuristics.stages import take_stage
+from orsched.policy import Information, Policy, View
+from orsched.step import Step, decode_rounds, prefill_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_DECODE = decode_rounds()
+
+
+class FirstComeFirstServed(Policy):
+    """Prefill whenever a request waits and a client is free; else decode (Pang, section V-A).
+
+    Requests are taken in the order of arrival (then row); the first that does not fit under the
+    prefill cap or into memory ends the stage, as in vLLM V0.
+    """
+
+    name = "fcfs"
+    information = Information.NONE
+
+    def __init__(self) -> None:
+        self.queue: deque[int] = deque()
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Append the request to the queue."""
+        self.queue.append(request)
+
+    def decide(self, view: View) -> Step | None:
+        """Return a prefill stage if one is possible, else decode until something happens."""
+        if self.queue and view.free_clients:
+            stage: Sequence[int] = take_stage(view, self.queue)
+            if stage:
+                return prefill_stage(stage)
+        return _DECODE if view.running else None

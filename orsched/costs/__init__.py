@@ -1,0 +1,6 @@
+"""Cost models: the time of a step as a function of what is in it."""
+
+from orsched.costs.affine import AffineCost
+from orsched.costs.protocol import CostModel
+
+__all__ = ["AffineCost", "CostModel"]

@@ -1,0 +1,68 @@
+"""The affine cost model (Pang, section V-A)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self
+
+from orsched.columns import whole_number
+from orsched.costs.parameters import read_parameters
+from orsched.units import MAX_TIME_NS
+
+
+@dataclass(frozen=True)
+class AffineCost:
+    """Prefill ``a + b * tokens``, decode round ``c + d * active clients`` (Pang, section V-A).
+
+    All four parameters are whole nanoseconds, at least 0. The defaults are Pang's measurements
+    of LLaMA-65B on eight Ascend devices: 25 ms + 0.13 ms a token, 29 ms + 0.21 ms a client.
+
+    Raises:
+        InputError: a parameter is negative or not a whole number.
+    """
+
+    prefill_fixed_ns: int = 25_000_000
+    prefill_token_ns: int = 130_000
+    round_fixed_ns: int = 29_000_000
+    round_client_ns: int = 210_000
+
+    model: ClassVar[str] = "affine"
+    context_matters: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = whole_number(getattr(self, item.name), item.name, maximum=MAX_TIME_NS)
+            object.__setattr__(self, item.name, value)
+
+    @property
+    def prefill_limit(self) -> int | None:
+        """No limit by the model."""
+        return None
+
+    def prefill_ns(self, prompts: Sequence[int]) -> int:
+        """Duration of a prefill stage over these prompts, in nanoseconds."""
+        return self.prefill_fixed_ns + self.prefill_token_ns * sum(prompts)
+
+    def round_ns(self, active: int, context_sum: int = 0, context_max: int = 0) -> int:
+        """Duration of one decode round, in nanoseconds; contexts play no part."""
+        return self.round_fixed_ns + self.round_client_ns * active
+
+    def rounds_ns(
+        self, rounds: int, active: int, context_sum: int = 0, context_max: int = 0
+    ) -> int:
+        """Duration of a run of equal rounds, in nanoseconds."""
+        return rounds * (self.round_fixed_ns + self.round_client_ns * active)
+
+    def scaled(self, factor: int) -> Self:
+        """Every time multiplied by ``factor``."""
+        return type(self)(**{key: value * factor for key, value in asdict(self).items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Read the parameters, all four of them."""
+        return cls(**read_parameters(parameters, cls.model, [item.name for item in fields(cls)]))

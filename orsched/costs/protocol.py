@@ -1,0 +1,49 @@
+"""The one protocol that all cost models follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+
+@runtime_checkable
+class CostModel(Protocol):
+    """Time of a step in integer nanoseconds, rounded once per engine iteration.
+
+    ``prefill_ns`` and ``round_ns`` are the scalar reference formula, which the checker calls;
+    ``rounds_ns`` is the aggregate form for speed and must equal the sum of single rounds.
+
+    The *context* of a request in a round is its prompt tokens plus the number of decode rounds
+    it has taken part in, this round included: the cache entries that the round attends to.
+    ``context_sum`` and ``context_max`` are taken over the active requests *in the (first) round*;
+    in each further round of a run every context is one longer.
+    """
+
+    model: ClassVar[str]
+    """Name in files and in the registry."""
+
+    context_matters: ClassVar[bool]
+    """False when rounds depend on the number of active clients only (contexts may be passed as 0)."""
+
+    @property
+    def prefill_limit(self) -> int | None:
+        """Most tokens that one prefill stage can hold by the model itself; None: no limit."""
+
+    def prefill_ns(self, prompts: Sequence[int]) -> int:
+        """Duration of a prefill stage over these numbers of prompt tokens (one per request)."""
+
+    def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
+        """Duration of one decode round with ``active`` requests."""
+
+    def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
+        """Duration of a run of rounds with an unchanged set of active requests."""
+
+    def scaled(self, factor: int) -> Self:
+        """The model with every time multiplied by a positive whole number."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as plain JSON values, under the names that ``from_dict`` reads."""
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Inverse of ``to_dict``; raises ``InputError`` on unknown, missing or wrong fields."""

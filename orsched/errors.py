@@ -1,0 +1,78 @@
+"""Errors that orsched raises on purpose; each says what to do about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class OrschedError(Exception):
+    """Base of all errors that orsched raises on purpose."""
+
+
+class InputError(OrschedError, ValueError):
+    """Input data are wrong; names file, row, field and remedy where they are known.
+
+    Rows count from 0 in columnar data and from 1 in text files, where they are line numbers.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str | None = None,
+        row: int | None = None,
+        field: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.file = file
+        self.row = row
+        self.field = field
+        self.remedy = remedy
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        where = [] if self.file is None else [self.file]
+        if self.row is not None:
+            where.append(f"row {self.row}")
+        if self.field is not None:
+            where.append(f"field '{self.field}'")
+        text = ", ".join(where) + ": " + self.problem if where else self.problem
+        return text if self.remedy is None else f"{text} ({self.remedy})"
+
+    def located(self, *, file: str | None = None, row: int | None = None) -> InputError:
+        """Return the same error with the file (and row) where it was found."""
+        return InputError(
+            self.problem,
+            file=file if self.file is None else self.file,
+            row=row if self.row is None else self.row,
+            field=self.field,
+            remedy=self.remedy,
+        )
+
+
+class InfeasibleError(OrschedError):
+    """No schedule exists for the instance; names the request and the limit."""
+
+
+class PolicyError(OrschedError):
+    """A policy asked for a step that its worker cannot take."""
+
+
+class InvalidScheduleError(OrschedError):
+    """A schedule failed the independent checker; ``violations`` holds the findings."""
+
+    def __init__(self, message: str, violations: Sequence[object] = ()) -> None:
+        super().__init__(message)
+        self.violations = tuple(violations)
+
+
+class TimeLimitError(OrschedError):
+    """The time limit ended before there was a schedule."""
+
+
+class MissingDependencyError(OrschedError, ImportError):
+    """An optional package is missing; the message names the extra to install."""

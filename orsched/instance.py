@@ -1,0 +1,228 @@
+"""Instances: requests and workers, the whole of a scheduling problem."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.columns import whole_number
+from orsched.errors import InfeasibleError, InputError
+from orsched.requests import Requests
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
+from orsched.workers import Worker
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST_TOKEN_RULES = ("decode", "prefill")
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A scheduling problem: requests, workers and the first-token rule (DESIGN.md 2 and 3).
+
+    Attributes:
+        requests: the jobs, one row each.
+        workers: at least one worker.
+        first_token: ``decode``: all N^d tokens come from decode rounds (Pang, SCLS);
+            ``prefill``: the prefill stage yields token 1 and N^d - 1 rounds follow (vLLM).
+        output_limit_tokens: the server's limit on output tokens, known to every policy
+            (default: the longest output).
+        name, description, source, licence: labels, not part of the problem.
+
+    Raises:
+        InputError: a field is wrong.
+    """
+
+    requests: Requests
+    workers: tuple[Worker, ...]
+    first_token: str = "decode"
+    output_limit_tokens: int = None  # type: ignore[assignment]
+    name: str = "instance"
+    description: str = field(default="", repr=False)
+    source: str = field(default="", repr=False)
+    licence: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        if not isinstance(self.requests, Requests):
+            raise InputError("must be Requests", field="requests")
+        workers = (self.workers,) if isinstance(self.workers, Worker) else tuple(self.workers)
+        if not workers or not all(isinstance(w, Worker) for w in workers):
+            raise InputError("must be one or more workers", field="workers")
+        put(self, "workers", workers)
+        if self.first_token not in FIRST_TOKEN_RULES:
+            raise InputError(
+                f"{self.first_token!r} is no rule", field="first_token", remedy="decode or prefill"
+            )
+        longest = int(self.requests.output_tokens.max(initial=1))
+        limit = longest if self.output_limit_tokens is None else self.output_limit_tokens
+        limit = whole_number(limit, "output_limit_tokens", minimum=1, maximum=MAX_TOKENS)
+        if limit < longest:
+            row = int(np.argmax(self.requests.output_tokens > limit))
+            raise InputError(
+                f"request {self.requests.id_of(row)} yields more tokens than the limit of {limit}",
+                row=row,
+                field="output_tokens",
+                remedy="raise output_limit_tokens or cut the request",
+            )
+        put(self, "output_limit_tokens", limit)
+        for label in ("name", "description", "source", "licence"):
+            if not isinstance(getattr(self, label), str):
+                raise InputError("must be a text", field=label)
+        self._check_horizon()
+
+    def _check_horizon(self) -> None:
+        """Reject instances whose times could leave 64 bits even when served one by one."""
+        if len(self) == 0:
+            return
+        req = self.requests
+        prompt, output = int(req.prompt_tokens.max()), int(req.output_tokens.max())
+        slowest = 0
+        for worker in self.workers:
+            ctx = prompt + output
+            one_round = worker.cost.round_ns(worker.clients, ctx * worker.clients, ctx)
+            capped = prompt if worker.prefill_limit is None else min(prompt, worker.prefill_limit)
+            slowest = max(slowest, worker.cost.prefill_ns([capped]) + output * one_round)
+        horizon = int(req.arrival_ns.max()) + len(self) * slowest
+        if horizon > MAX_TIME_NS:
+            raise InputError(
+                "the times of this instance do not fit into 64 bits",
+                field="requests",
+                remedy="use smaller token counts, arrivals or costs",
+            )
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Instance):
+            return NotImplemented
+        labels = ("name", "description", "source", "licence", "first_token", "output_limit_tokens")
+        return (
+            all(getattr(self, label) == getattr(other, label) for label in labels)
+            and self.workers == other.workers
+            and self.requests == other.requests
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def worker(self) -> Worker:
+        """The only worker; raises ``InputError`` when there are several."""
+        if len(self.workers) != 1:
+            raise InputError(
+                f"the instance has {len(self.workers)} workers",
+                field="workers",
+                remedy="this function takes instances with one worker",
+            )
+        return self.workers[0]
+
+    @cached_property
+    def rounds_needed(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Decode rounds of each request under the first-token rule."""
+        rounds = self.requests.output_tokens - (self.first_token == "prefill")
+        rounds.setflags(write=False)
+        return rounds
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the problem: everything but labels and names of requests."""
+        digest = hashlib.sha256()
+        head = {
+            "workers": [{**w.to_dict(), "name": ""} for w in self.workers],
+            "first_token": self.first_token,
+            "output_limit_tokens": self.output_limit_tokens,
+            "requests": len(self),
+        }
+        digest.update(json.dumps(head, sort_keys=True).encode())
+        req = self.requests
+        columns = [req.prompt_tokens, req.output_tokens, req.arrival_ns, req.service_class]
+        if req.predicted_tokens is not None:
+            columns.append(req.predicted_tokens)
+        if req.prefixes is not None:
+            columns += [req.prefixes.offsets, req.prefixes.ids]
+        for column in columns:
+            digest.update(len(column).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+        return digest.hexdigest()
+
+    def require_feasible(self) -> None:
+        """Raise ``InfeasibleError`` that names the request and the limit if no schedule exists."""
+        for worker in self.workers:
+            reason = self._misfit(worker)
+            if reason is None:
+                return
+        raise InfeasibleError(reason)
+
+    def _misfit(self, worker: Worker) -> str | None:
+        req = self.requests
+        limit = worker.prefill_limit
+        if limit is not None and (req.prompt_tokens > limit).any():
+            row = int(np.argmax(req.prompt_tokens > limit))
+            return (
+                f"request {req.id_of(row)} (row {row}) has {req.prompt_tokens[row]} prompt tokens, "
+                f"more than the {limit} that a prefill stage of {worker.name} can hold: raise "
+                "prefill_cap_tokens or leave the request out"
+            )
+        if worker.memory is None:
+            return None
+        held = -(-(req.prompt_tokens + req.output_tokens) // worker.memory.block_tokens)
+        if (held > worker.memory.blocks).any():
+            row = int(np.argmax(held > worker.memory.blocks))
+            return (
+                f"request {req.id_of(row)} (row {row}) needs {held[row]} memory blocks, more than "
+                f"the {worker.memory.blocks} of {worker.name}: raise blocks or leave it out"
+            )
+        return None
+
+    def replace(self, **changes: Any) -> Instance:
+        """Return a copy with some fields replaced and everything validated again."""
+        return replace(self, **changes)
+
+    @classmethod
+    def from_pandas(
+        cls, frame: pd.DataFrame, workers: Worker | tuple[Worker, ...], **fields: Any
+    ) -> Instance:
+        """Build an instance from a data frame with the columns of ``Requests``.
+
+        ``arrival_s`` (seconds) is accepted in place of ``arrival_ns``; unknown columns raise
+        ``InputError``. Further keywords are fields of ``Instance``.
+        """
+        from orsched.files.frames import requests_from_frame
+
+        owners = (workers,) if isinstance(workers, Worker) else tuple(workers)
+        return cls(requests_from_frame(frame), owners, **fields)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the requests as a data frame, one row each; times in nanoseconds."""
+        from orsched.files.frames import requests_to_frame
+
+        return requests_to_frame(self.requests)
+
+    def _repr_html_(self) -> str:
+        from orsched.report.tables import instance_html
+
+        return instance_html(self)
+
+    def summary(self) -> dict[str, Any]:
+        """Key figures: counts, token means and spans."""
+        req = self.requests
+        n = len(self)
+        return {
+            "name": self.name,
+            "requests": n,
+            "workers": len(self.workers),
+            "clients": sum(w.clients for w in self.workers),
+            "prompt_tokens_mean": int(req.prompt_tokens.sum()) / n if n else 0.0,
+            "output_tokens_mean": int(req.output_tokens.sum()) / n if n else 0.0,
+            "last_arrival_s": int(req.arrival_ns.max(initial=0)) / NS_PER_S,
+            "first_token": self.first_token,
+            "predictions": req.predicted_tokens is not None,
+            "sha256": self.sha256,
+        }

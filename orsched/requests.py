@@ -1,0 +1,184 @@
+"""Requests: the columnar table of inference jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.columns import IntColumn, int_column
+from orsched.errors import InputError
+from orsched.units import MAX_TIME_NS, MAX_TOKENS
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+INTERACTIVE = 0
+BATCH = 1
+SERVICE_CLASSES = ("interactive", "batch")
+
+
+@dataclass(frozen=True, eq=False)
+class Prefixes:
+    """Cache-block identifiers of each prompt: equal identifiers mean an equal prefix.
+
+    ``ids[offsets[r]:offsets[r + 1]]`` are the blocks of request r (n + 1 offsets, first 0);
+    each block stands for ``block_tokens`` tokens.
+    """
+
+    offsets: IntColumn
+    ids: IntColumn
+    block_tokens: int
+
+    def __post_init__(self) -> None:
+        ids = int_column(self.ids, "prefix_ids")
+        offsets = int_column(self.offsets, "prefix_offsets", maximum=len(ids))
+        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(ids):
+            raise InputError("offsets must run from 0 to the number of ids", field="prefix_offsets")
+        if (np.diff(offsets) < 0).any():
+            row = int(np.argmax(np.diff(offsets) < 0))
+            raise InputError("offsets must not fall", row=row, field="prefix_offsets")
+        if isinstance(self.block_tokens, bool) or self.block_tokens < 1:
+            raise InputError("must be at least 1", field="prefix_block_tokens")
+        object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "offsets", offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class Requests:
+    """n requests, one row each; every column is a read-only int64 array of length n.
+
+    Attributes:
+        prompt_tokens: N^p, at least 1.
+        output_tokens: N^d, the true output length, at least 1.
+        arrival_ns: arrival times in nanoseconds (default: all 0).
+        predicted_tokens: predicted output lengths, at least 1, or None.
+        service_class: 0 interactive, 1 batch (default: all batch when all arrive at 0).
+        ids: unique names, or None when the row numbers are the names.
+        prefixes: cache-block identifiers of the prompts, or None.
+
+    Raises:
+        InputError: a value is wrong; names row, field and remedy.
+    """
+
+    prompt_tokens: IntColumn
+    output_tokens: IntColumn
+    arrival_ns: IntColumn = None  # type: ignore[assignment]
+    predicted_tokens: IntColumn | None = None
+    service_class: IntColumn = None  # type: ignore[assignment]
+    ids: tuple[str, ...] | None = field(default=None, repr=False)
+    prefixes: Prefixes | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        prompts = _token_column(self.prompt_tokens, "prompt_tokens", None)
+        n = len(prompts)
+        put(self, "prompt_tokens", prompts)
+        put(self, "output_tokens", _token_column(self.output_tokens, "output_tokens", n))
+        arrivals: ArrayLike = np.zeros(n, np.int64) if self.arrival_ns is None else self.arrival_ns
+        put(
+            self,
+            "arrival_ns",
+            int_column(
+                arrivals, "arrival_ns", maximum=MAX_TIME_NS, length=n, remedy="times start at 0"
+            ),
+        )
+        if self.predicted_tokens is not None:
+            predicted = _token_column(self.predicted_tokens, "predicted_tokens", n)
+            put(self, "predicted_tokens", predicted)
+        classes: ArrayLike = self.service_class
+        if self.service_class is None:
+            classes = np.full(n, INTERACTIVE if self.arrival_ns.any() else BATCH, np.int64)
+        put(
+            self,
+            "service_class",
+            int_column(
+                classes, "service_class", maximum=1, length=n, remedy="0 interactive, 1 batch"
+            ),
+        )
+        if self.ids is not None:
+            put(self, "ids", _unique_ids(self.ids, n))
+        if self.prefixes is not None and len(self.prefixes.offsets) != n + 1:
+            raise InputError("needs one offset per request and one more", field="prefix_offsets")
+
+    def __len__(self) -> int:
+        return len(self.prompt_tokens)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Requests):
+            return NotImplemented
+        return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def id_of(self, request: int) -> str:
+        """Return the name of a row."""
+        return str(request) if self.ids is None else self.ids[request]
+
+    def take(self, rows: ArrayLike) -> Requests:
+        """Return the given rows, in the given order, as new requests."""
+        index = np.asarray(rows)
+        kept = np.arange(len(self))[index]
+        return Requests(
+            self.prompt_tokens[kept],
+            self.output_tokens[kept],
+            self.arrival_ns[kept],
+            None if self.predicted_tokens is None else self.predicted_tokens[kept],
+            self.service_class[kept],
+            None if self.ids is None else tuple(self.ids[int(r)] for r in kept),
+            _take_prefixes(self.prefixes, kept),
+        )
+
+    def replace(self, **changes: Any) -> Requests:
+        """Return a copy with some columns replaced and everything validated again."""
+        return replace(self, **changes)
+
+
+def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn:
+    return int_column(
+        values,
+        name,
+        minimum=1,
+        maximum=MAX_TOKENS,
+        length=length,
+        remedy="every request has at least one token; leave failed requests out",
+    )
+
+
+def _unique_ids(ids: Iterable[str], n: int) -> tuple[str, ...]:
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise InputError("ids must be a list of texts", field="ids")
+    names = tuple(ids)
+    if len(names) != n:
+        raise InputError(f"{len(names)} values where {n} are expected", field="ids")
+    seen: set[str] = set()
+    for row, name in enumerate(names):
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{name!r} is not a text", row=row, field="ids")
+        if name in seen:
+            raise InputError(f"{name!r} stands twice", row=row, field="ids", remedy="ids are unique")
+        seen.add(name)
+    return names
+
+
+def _take_prefixes(prefixes: Prefixes | None, rows: IntColumn) -> Prefixes | None:
+    if prefixes is None:
+        return None
+    parts = [prefixes.ids[prefixes.offsets[r] : prefixes.offsets[r + 1]] for r in rows]
+    offsets = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).astype(np.int64)
+    ids = np.concatenate(parts) if parts else np.empty(0, np.int64)
+    return Prefixes(offsets, ids, prefixes.block_tokens)
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return bool(np.array_equal(a, b))
+    if isinstance(a, Prefixes) and isinstance(b, Prefixes):
+        return (
+            a.block_tokens == b.block_tokens
+            and bool(np.array_equal(a.offsets, b.offsets))
+            and bool(np.array_equal(a.ids, b.ids))
+        )
+    return bool(a is b or a == b)

@@ -1,0 +1,178 @@
+"""Schedules: the timeline of steps and the work of each request in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.columns import IntColumn, int_column
+from orsched.errors import InputError
+from orsched.units import MAX_TIME_NS, MAX_TOKENS
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+
+PREFILL = 0
+DECODE = 1
+PHASES = ("prefill", "decode")
+"""Names of the phase codes of steps and work rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The timeline: one row a run of equal engine iterations, in order of start (then worker).
+
+    A prefill stage is one row with one round; a decode stage is one row for each run of rounds
+    with an unchanged set of active requests, so requests start and finish at row borders only.
+
+    Attributes:
+        worker: index of the worker.
+        phase: 0 prefill, 1 decode.
+        start_ns, end_ns: times of the run.
+        rounds: repeat count, 1 for prefill.
+    """
+
+    worker: IntColumn
+    phase: IntColumn
+    start_ns: IntColumn
+    end_ns: IntColumn
+    rounds: IntColumn
+
+    def __post_init__(self) -> None:
+        n = len(int_column(self.worker, "steps.worker"))
+        limits = {
+            "worker": (0, 2**31),
+            "phase": (0, len(PHASES) - 1),
+            "start_ns": (0, MAX_TIME_NS),
+            "end_ns": (0, MAX_TIME_NS),
+            "rounds": (1, MAX_TIME_NS),
+        }
+        for name, (low, high) in limits.items():
+            column = int_column(
+                getattr(self, name), f"steps.{name}", minimum=low, maximum=high, length=n
+            )
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.worker)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """Who does what: one row for each unbroken run of steps that serves a request in one phase.
+
+    A decode row gives the request ``tokens`` tokens (1) in each round of the decode steps of its
+    worker from ``first_step`` to ``last_step``; prefill steps in between do not serve it. A
+    prefill row processes ``tokens`` prompt tokens in its one step. Rows are in order of
+    request, then step. Chunks are further prefill rows, slices and restarts further decode rows.
+
+    Attributes:
+        request: row of the request in the instance.
+        client: client of the worker.
+        phase: 0 prefill, 1 decode.
+        first_step, last_step: rows of ``Steps``, both included.
+        tokens: tokens a round.
+    """
+
+    request: IntColumn
+    client: IntColumn
+    phase: IntColumn
+    first_step: IntColumn
+    last_step: IntColumn
+    tokens: IntColumn
+
+    def __post_init__(self) -> None:
+        n = len(int_column(self.request, "work.request"))
+        limits = {
+            "request": 2**31,
+            "client": 2**31,
+            "phase": len(PHASES) - 1,
+            "first_step": 2**40,
+            "last_step": 2**40,
+            "tokens": MAX_TOKENS,
+        }
+        for name, high in limits.items():
+            column = int_column(
+                getattr(self, name),
+                f"work.{name}",
+                minimum=1 if name == "tokens" else 0,
+                maximum=high,
+                length=n,
+            )
+            object.__setattr__(self, name, column)
+
+    def __len__(self) -> int:
+        return len(self.request)
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A timeline for an instance, with who made it and what was reported of it.
+
+    Attributes:
+        instance_sha256: hash of the instance that the schedule is for.
+        steps, work: the timeline and the work in it.
+        method: name of the method or policy.
+        information: what the method knew of output lengths.
+        instance_name: label.
+        seed: seed of the method's random choices.
+        parameters: parameters of the method, plain JSON values.
+        results: reported numbers (``orsched.metrics``); each is checked.
+        bound: a bound's certificate (``orsched.models.bounds``), or None.
+        run: wall-clock figures and environment; the only part that differs between two runs.
+    """
+
+    instance_sha256: str
+    steps: Steps
+    work: Work
+    method: str
+    information: str
+    instance_name: str = ""
+    seed: int = 0
+    parameters: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    bound: dict[str, Any] | None = None
+    run: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.information not in ("none", "predicted", "clairvoyant"):
+            raise InputError(
+                f"{self.information!r} is no information class",
+                field="information",
+                remedy="none, predicted or clairvoyant",
+            )
+        if len(self.instance_sha256) != 64:
+            raise InputError("must be a SHA-256 in hexadecimal", field="instance_sha256")
+        top = int(max(self.work.last_step.max(initial=-1), self.work.first_step.max(initial=-1)))
+        if top >= len(self.steps):
+            row = int(np.argmax(np.maximum(self.work.last_step, self.work.first_step) == top))
+            raise InputError(
+                f"step {top} does not exist", row=row, field="work.last_step",
+                remedy=f"the timeline has {len(self.steps)} steps",
+            )
+
+    @property
+    def makespan_ns(self) -> int:
+        """End of the last step."""
+        return int(self.steps.end_ns.max(initial=0))
+
+    def replace(self, **changes: Any) -> Schedule:
+        """Return a copy with some fields replaced."""
+        return replace(self, **changes)
+
+    def request_times(self, instance: Instance) -> dict[str, IntColumn]:
+        """Return client, prefill start and end, first token and finish of every request.
+
+        Columns ``client, prefill_start_ns, prefill_end_ns, first_token_ns, finish_ns``, one row a
+        request; -1 where the schedule does not serve a request.
+        """
+        from orsched.timeline import request_times
+
+        return request_times(instance, self)
+
+    def _repr_html_(self) -> str:
+        from orsched.report.tables import schedule_html
+
+        return schedule_html(self)

@@ -1,0 +1,443 @@
+"""The event-driven simulator: runs a policy on an instance, from event to event.
+
+Between two events every running request yields one token a round, so a whole run of rounds is
+one entry of the timeline. Truth (output lengths) lives here; policies see ``View`` only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from heapq import heappop, heappush
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from orsched.errors import InputError, PolicyError
+from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View, WorkerState
+from orsched.schedule import DECODE, PREFILL, Schedule, Steps, Work
+from orsched.step import ARRIVAL, FINISH, Step
+from orsched.units import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+
+NEVER = 2**62
+_REQUEST_BITS = 32
+_REQUEST_MASK = 2**_REQUEST_BITS - 1
+
+
+class Simulated(NamedTuple):
+    """What a simulation yields.
+
+    Attributes:
+        schedule: the timeline, without results and bound.
+        decision_ns: wall-clock time of each call of ``decide``.
+    """
+
+    schedule: Schedule
+    decision_ns: array[int]
+
+
+def simulate_policy(
+    instance: Instance,
+    policy: Policy,
+    observer: Callable[[View, Step], None] | None = None,
+    deadline: Callable[[], None] | None = None,
+) -> Simulated:
+    """Run a policy on an instance with one worker and return its schedule.
+
+    Args:
+        instance: the problem.
+        policy: a fresh policy object.
+        observer: called with the view and the step before each step is taken.
+        deadline: called now and then; raises to stop the run.
+
+    Raises:
+        InfeasibleError: no schedule exists.
+        InputError: the policy needs predictions that the instance does not have.
+        PolicyError: the policy asked for an impossible step, or left requests unserved.
+    """
+    instance.require_feasible()
+    return _Simulation(instance, policy).run(observer, deadline)
+
+
+def build_view(
+    instance: Instance, state: WorkerState, information: Information
+) -> tuple[View, list[tuple[IntColumn, IntColumn]]]:
+    """Return the view that an information class grants, and what is still hidden from it.
+
+    Prompts, predictions and memory needs of requests that have not arrived read as 0 unless the
+    policy is clairvoyant. The second value pairs each shown column with its truth: at a
+    request's arrival the executor copies that row.
+    """
+    req = instance.requests
+    sighted = information is Information.CLAIRVOYANT
+    columns = [req.prompt_tokens]
+    memory = state.worker.memory
+    if memory is not None:
+        tokens = req.output_tokens if sighted else instance.output_limit_tokens
+        columns.append(-(-(req.prompt_tokens + tokens) // memory.block_tokens))
+    if information is Information.PREDICTED:
+        if req.predicted_tokens is None:
+            raise InputError(
+                "the instance has no predicted lengths",
+                field="predicted_tokens",
+                remedy="add the column, or choose a policy with other information",
+            )
+        columns.append(req.predicted_tokens)
+    hide = not sighted and bool(req.arrival_ns.any())
+    live = [np.zeros(len(req), np.int64) if hide else c for c in columns]
+    shown = [memoryview(c).toreadonly() for c in live]
+    arrivals = memoryview(req.arrival_ns).toreadonly()
+    blocks = shown[1] if memory is not None else None
+    view: View
+    if information is Information.PREDICTED:
+        view = PredictedView(state, shown[0], arrivals, blocks, predicted_tokens=shown[-1])
+    elif sighted:
+        truth = memoryview(req.output_tokens).toreadonly()
+        view = ClairvoyantView(state, shown[0], arrivals, blocks, output_tokens=truth)
+    else:
+        view = View(state, shown[0], arrivals, blocks)
+    return view, list(zip(live, columns, strict=True)) if hide else []
+
+
+class _Simulation:
+    """One run: the executor's side of the policy contract."""
+
+    def __init__(self, instance: Instance, policy: Policy) -> None:
+        self.instance = instance
+        self.policy = policy
+        self.worker = instance.worker
+        self.cost = self.worker.cost
+        self.state = WorkerState(
+            self.worker, instance.first_token, instance.output_limit_tokens
+        )
+        self.view, self.hidden = build_view(instance, self.state, policy.information)
+        n = len(instance)
+        self.prompts: list[int] = instance.requests.prompt_tokens.tolist()
+        self.needed: list[int] = instance.rounds_needed.tolist()
+        self.started = bytearray(n)
+        self.left = n
+        # Truth about the future: arrivals in order, finishes as packed (round, request).
+        order = np.lexsort((np.arange(n), instance.requests.arrival_ns))
+        self.arrival_order: list[int] = order.tolist()
+        self.arrival_times: list[int] = instance.requests.arrival_ns[order].tolist()
+        self.next_arrival = 0
+        self.finishes: list[int] = []
+        self.free_heap = list(range(self.worker.clients))
+        self.in_heap = bytearray(b"\1") * self.worker.clients
+        self.fresh: list[int] = []  # prefilled, not yet in a decode step
+        self.base_sum = 0  # sum over active requests of prompt - start round
+        self.base_heap: list[tuple[int, int]] = []
+        # The timeline.
+        self.phase = bytearray()
+        self.start_ns = array("q")
+        self.end_ns = array("q")
+        self.rounds = array("q")
+        self.client = array("q", [-1]) * n
+        self.prefill_step = array("q", [-1]) * n
+        self.first_step = array("q", [-1]) * n
+        self.last_step = array("q", [-1]) * n
+        self.hooks = _overridden(policy)
+
+    def run(
+        self,
+        observer: Callable[[View, Step], None] | None,
+        deadline: Callable[[], None] | None,
+    ) -> Simulated:
+        policy, view = self.policy, self.view
+        decide, clock = policy.decide, perf_counter_ns
+        decision_ns = array("q")
+        policy.start(view)
+        self._deliver_arrivals()
+        while self.left:
+            before = clock()
+            step = decide(view)
+            decision_ns.append(clock() - before)
+            if step is None:
+                self._wait()
+                continue
+            if observer is not None:
+                observer(view, step)
+            if deadline is not None and not len(decision_ns) & 1023:
+                deadline()
+            if step.prefill:
+                self._prefill(step)
+            else:
+                self._decode(step)
+            if self.next_arrival < len(self.arrival_times):
+                self._deliver_arrivals()
+        self._check_empty()
+        return Simulated(self._schedule(), decision_ns)
+
+    # -- arrivals -------------------------------------------------------------------------
+
+    def _deliver_arrivals(self) -> None:
+        now, times, order = self.state.now_ns, self.arrival_times, self.arrival_order
+        hook = self.policy.on_arrival if "on_arrival" in self.hooks else None
+        hidden = self.hidden
+        i, n = self.next_arrival, len(times)
+        while i < n and times[i] <= now:
+            request = order[i]
+            i += 1
+            self.next_arrival = i
+            for live, truth in hidden:
+                live[request] = truth[request]
+            if hook is not None:
+                hook(self.view, request)
+
+    def _wait(self) -> None:
+        if self.next_arrival >= len(self.arrival_times):
+            raise PolicyError(
+                f"policy {self.policy.name} waits, but {self.left} requests are unfinished and "
+                "none will arrive"
+            )
+        self.state.now_ns = self.arrival_times[self.next_arrival]
+        self._deliver_arrivals()
+
+    # -- prefill --------------------------------------------------------------------------
+
+    def _prefill(self, step: Step) -> None:
+        if step.tokens is not None or step.decode != () or step.preempt or step.worker:
+            raise PolicyError(
+                "this simulator takes prefill stages over whole prompts and decode stages over "
+                "all running requests (PD competition), on one worker"
+            )
+        state = self.state
+        index = len(self.phase)
+        prompts = [self.prompts[request] for request in step.prefill]
+        limit = self.worker.prefill_limit
+        if limit is not None and sum(prompts) > limit:
+            raise PolicyError(f"a prefill stage of {sum(prompts)} tokens exceeds the cap {limit}")
+        clients = self._claim(step.prefill, step.clients)
+        self._admit(step.prefill, clients, index)
+        self._record(PREFILL, self.cost.prefill_ns(prompts), 1)
+        if self.instance.first_token == "prefill":
+            self._first_tokens(step.prefill)
+            for request in step.prefill:
+                if self.needed[request] == 0:
+                    self._finish(request)
+        self.fresh += [r for r in step.prefill if self.needed[r]]
+        if state.free_clients < 0:
+            raise PolicyError("more requests than free clients")
+
+    def _claim(self, requests: Sequence[int], clients: Sequence[int] | None) -> Sequence[int]:
+        """Return the client for each request: the asked one or the lowest free one."""
+        taken = self.state.client_request
+        if clients is not None:
+            if len(clients) != len(requests):
+                raise PolicyError(f"{len(clients)} clients for {len(requests)} requests")
+            return clients
+        found: list[int] = []
+        heap = self.free_heap
+        while len(found) < len(requests):
+            if not heap:
+                raise PolicyError(f"{len(requests)} requests for {len(found)} free clients")
+            client = heappop(heap)
+            self.in_heap[client] = 0
+            if taken[client] < 0:
+                found.append(client)
+        return found
+
+    def _admit(self, requests: Sequence[int], clients: Sequence[int], index: int) -> None:
+        state, n = self.state, len(self.prompts)
+        running, start_round, taken = state.running, state.start_round, state.client_request
+        memory, now = self.worker.memory, state.now_ns
+        arrivals = self.instance.requests.arrival_ns
+        check_arrival = self.next_arrival < n
+        for request, client in zip(requests, clients, strict=True):
+            if not 0 <= request < n or self.started[request]:
+                raise PolicyError(f"request {request} does not exist or was prefilled before")
+            if check_arrival and arrivals[request] > now:
+                raise PolicyError(f"request {request} has not arrived")
+            if not 0 <= client < len(taken) or taken[client] >= 0:
+                raise PolicyError(f"client {client} does not exist or is busy")
+            self.started[request] = 1
+            taken[client] = request
+            running[request] = client
+            start_round[request] = state.rounds
+            self.client[request] = client
+            self.prefill_step[request] = index
+            needed = self.needed[request]
+            if needed:
+                heappush(self.finishes, (state.rounds + needed) << _REQUEST_BITS | request)
+            if memory is not None:
+                state.blocks_used += self.view.blocks_of(request)
+            if self.cost.context_matters:
+                base = self.prompts[request] - state.rounds
+                self.base_sum += base
+                heappush(self.base_heap, (-base, request))
+        state.free_clients -= len(requests)
+        if memory is not None and state.blocks_used > memory.blocks:
+            raise PolicyError(f"{state.blocks_used} memory blocks of {memory.blocks}")
+
+    # -- decode ---------------------------------------------------------------------------
+
+    def _decode(self, step: Step) -> None:
+        state = self.state
+        if step.decode is not None or step.preempt or step.worker:
+            raise PolicyError(
+                "this simulator decodes all running requests in a decode stage, on one worker"
+            )
+        if not state.running:
+            raise PolicyError("a decode stage without a running request")
+        if step.rounds < 1:
+            raise PolicyError(f"a decode stage of {step.rounds} rounds")
+        target = state.rounds + step.rounds
+        arrival = NEVER
+        if step.until & ARRIVAL and self.next_arrival < len(self.arrival_times):
+            arrival = self.arrival_times[self.next_arrival]
+        while True:
+            finished = self._run_rounds(target, arrival)
+            if finished and step.until & FINISH:
+                return
+            if state.rounds >= target or state.now_ns >= arrival or not state.running:
+                return
+
+    def _run_rounds(self, target: int, arrival: int) -> bool:
+        """Take rounds until the target, the next finish or the arrival; say if any finished."""
+        state, finishes = self.state, self.finishes
+        before, active = state.rounds, len(state.running)
+        next_finish = finishes[0] >> _REQUEST_BITS
+        end = next_finish if next_finish < target else target
+        context_sum, context_max = self._contexts() if self.cost.context_matters else (0, 0)
+        count = end - before
+        duration = self.cost.rounds_ns(count, active, context_sum, context_max)
+        if state.now_ns + duration > arrival:
+            count = self._rounds_to(arrival - state.now_ns, count, active, context_sum, context_max)
+            duration = self.cost.rounds_ns(count, active, context_sum, context_max)
+        index = len(self.phase)
+        self._record(DECODE, duration, count)
+        state.rounds = now = before + count
+        fresh = self.fresh
+        if fresh:
+            for request in fresh:
+                self.first_step[request] = index
+            self.fresh = []
+            if self.instance.first_token == "decode":
+                self._first_tokens(fresh)
+        if next_finish != now:
+            return False
+        border = (now + 1) << _REQUEST_BITS
+        while finishes and finishes[0] < border:
+            request = heappop(finishes) & _REQUEST_MASK
+            self.last_step[request] = index
+            self._finish(request)
+        return True
+
+    def _rounds_to(
+        self, time_left: int, most: int, active: int, context_sum: int, context_max: int
+    ) -> int:
+        """Fewest rounds, at least 1, whose run ends at the arrival or after it."""
+        low, high = 1, most
+        rounds_ns = self.cost.rounds_ns
+        if not self.cost.context_matters:
+            one = rounds_ns(1, active, 0, 0)
+            return most if one == 0 else min(most, max(1, -(-time_left // one)))
+        while low < high:
+            middle = (low + high) // 2
+            if rounds_ns(middle, active, context_sum, context_max) >= time_left:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _contexts(self) -> tuple[int, int]:
+        """Sum and maximum of the contexts in the next round, over the running requests."""
+        running, heap = self.state.running, self.base_heap
+        while heap[0][1] not in running:
+            heappop(heap)
+        next_round = self.state.rounds + 1
+        return self.base_sum + len(running) * next_round, next_round - heap[0][0]
+
+    # -- common ---------------------------------------------------------------------------
+
+    def _record(self, phase: int, duration: int, rounds: int) -> None:
+        state = self.state
+        self.phase.append(phase)
+        self.start_ns.append(state.now_ns)
+        state.now_ns += duration
+        if state.now_ns > MAX_TIME_NS:
+            raise PolicyError("the schedule runs past 2**62 ns")
+        self.end_ns.append(state.now_ns)
+        self.rounds.append(rounds)
+
+    def _first_tokens(self, requests: Sequence[int]) -> None:
+        if "on_first_token" in self.hooks:
+            for request in requests:
+                self.policy.on_first_token(self.view, request)
+
+    def _finish(self, request: int) -> None:
+        state = self.state
+        client = state.running.pop(request)
+        start = state.start_round.pop(request)
+        state.client_request[client] = -1
+        state.free_clients += 1
+        if not self.in_heap[client]:
+            self.in_heap[client] = 1
+            heappush(self.free_heap, client)
+        if self.worker.memory is not None:
+            state.blocks_used -= self.view.blocks_of(request)
+        if self.cost.context_matters:
+            self.base_sum -= self.prompts[request] - start
+        self.left -= 1
+        if "on_finish" in self.hooks:
+            self.policy.on_finish(self.view, request, client)
+
+    def _check_empty(self) -> None:
+        state = self.state
+        if state.running or state.blocks_used or state.free_clients != self.worker.clients:
+            raise PolicyError("requests, clients or memory blocks are left over: a bug in orsched")
+
+    def _schedule(self) -> Schedule:
+        n_steps = len(self.phase)
+        steps = Steps(
+            np.zeros(n_steps, np.int64),
+            np.frombuffer(self.phase, np.uint8).astype(np.int64),
+            np.array(self.start_ns, np.int64),
+            np.array(self.end_ns, np.int64),
+            np.array(self.rounds, np.int64),
+        )
+        return Schedule(
+            instance_sha256=self.instance.sha256,
+            steps=steps,
+            work=self._work(),
+            method=self.policy.name,
+            information=self.policy.information.value,
+            instance_name=self.instance.name,
+        )
+
+    def _work(self) -> Work:
+        """One prefill row and, unless the prefill yields all, one decode row a request."""
+        n = len(self.prompts)
+        first = np.array(self.first_step, np.int64)
+        two_rows = np.stack([np.ones(n, bool), first >= 0], axis=1)
+        prefill = np.array(self.prefill_step, np.int64)
+
+        def interleave(a: object, b: object) -> IntColumn:
+            pair = np.stack(np.broadcast_arrays(np.int64(0), a, b)[1:], axis=1)
+            return pair[two_rows].astype(np.int64)
+
+        rows = np.arange(n)
+        client = np.array(self.client, np.int64)
+        zeros = np.zeros(n, np.int64)
+        return Work(
+            request=interleave(rows, rows),
+            client=interleave(client, client),
+            phase=interleave(zeros + PREFILL, zeros + DECODE),
+            first_step=interleave(prefill, first),
+            last_step=interleave(prefill, np.array(self.last_step, np.int64)),
+            tokens=interleave(self.instance.requests.prompt_tokens, zeros + 1),
+        )
+
+
+def _overridden(policy: Policy) -> frozenset[str]:
+    """Names of the hooks that a policy's class defines; the others are not called."""
+    names = ("on_arrival", "on_first_token", "on_finish", "on_preempt")
+    return frozenset(n for n in names if getattr(type(policy), n) is not getattr(Policy, n))
+
+

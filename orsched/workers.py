@@ -1,0 +1,87 @@
+"""Workers: one model instance on one device, with its clients, cost and memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from orsched.columns import whole_number
+from orsched.costs import AffineCost, CostModel
+from orsched.costs.parameters import read_parameters
+from orsched.errors import InputError
+from orsched.memory import BlockMemory
+from orsched.units import MAX_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_CLIENTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One model instance: J clients that share prefill stages and decode rounds.
+
+    Attributes:
+        clients: J, the number of slots.
+        cost: the cost model.
+        prefill_cap_tokens: most prompt tokens in one prefill stage, or None.
+        memory: the memory model, or None when memory never binds.
+        name: a label.
+    """
+
+    clients: int
+    cost: CostModel = field(default_factory=AffineCost)
+    prefill_cap_tokens: int | None = None
+    memory: BlockMemory | None = None
+    name: str = "worker-0"
+
+    def __post_init__(self) -> None:
+        clients = whole_number(self.clients, "clients", minimum=1, maximum=MAX_CLIENTS)
+        object.__setattr__(self, "clients", clients)
+        if self.prefill_cap_tokens is not None:
+            cap = whole_number(
+                self.prefill_cap_tokens, "prefill_cap_tokens", minimum=1, maximum=MAX_TOKENS
+            )
+            object.__setattr__(self, "prefill_cap_tokens", cap)
+        if not isinstance(self.cost, CostModel):
+            raise InputError(f"{self.cost!r} is not a cost model", field="cost")
+        if self.memory is not None and not isinstance(self.memory, BlockMemory):
+            raise InputError(f"{self.memory!r} is not a memory model", field="memory")
+        if not isinstance(self.name, str) or not self.name:
+            raise InputError("must be a text", field="name")
+
+    @property
+    def prefill_limit(self) -> int | None:
+        """Most prompt tokens a prefill stage can hold: the cap or the cost model's, the smaller."""
+        limits = [x for x in (self.prefill_cap_tokens, self.cost.prefill_limit) if x is not None]
+        return min(limits) if limits else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the worker as plain JSON values."""
+        return {
+            "name": self.name,
+            "clients": self.clients,
+            "prefill_cap_tokens": self.prefill_cap_tokens,
+            "memory": None if self.memory is None else self.memory.to_dict(),
+            "cost": {"model": self.cost.model, **self.cost.to_dict()},
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], cost_of: Callable[[str], Any]) -> Worker:
+        """Inverse of ``to_dict``; ``cost_of`` maps a model name to its class."""
+        data = read_parameters(
+            values, "worker", ["clients", "cost"], ["name", "prefill_cap_tokens", "memory"]
+        )
+        cost = data["cost"]
+        if not isinstance(cost, dict) or not isinstance(cost.get("model"), str):
+            raise InputError("must be an object with a field 'model'", field="cost")
+        parameters = {key: value for key, value in cost.items() if key != "model"}
+        memory = data.get("memory")
+        return cls(
+            clients=data["clients"],
+            cost=cost_of(cost["model"]).from_dict(parameters),
+            prefill_cap_tokens=data.get("prefill_cap_tokens"),
+            memory=None if memory is None else BlockMemory.from_dict(memory),
+            name=data.get("name", "worker-0"),
+        )
