@@ -1,0 +1,1 @@
+"""Files: the native formats, CSV and data frames."""
