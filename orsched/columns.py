@@ -86,8 +86,10 @@ def _from_floats(raw: NDArray[Any], field: str, remedy: str | None) -> IntColumn
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
-            f"{raw[row]} is not a whole number", row=row, field=field, remedy=remedy or
-            "give whole numbers"
+            f"{raw[row]} is not a whole number",
+            row=row,
+            field=field,
+            remedy=remedy or "give whole numbers",
         )
     return raw.astype(np.int64)
 
@@ -95,13 +97,15 @@ def _from_floats(raw: NDArray[Any], field: str, remedy: str | None) -> IntColumn
 def _item_problem(item: object) -> str | None:
     if item is None:
         return "the value is missing"
-    if isinstance(item, (bool, np.bool_)) or isinstance(item, (str, bytes)):
+    if isinstance(item, (bool, np.bool_, str, bytes)):
         return f"{item!r} is not a whole number"
     if isinstance(item, (int, np.integer)):
         return None if -(2**63) <= int(item) < 2**63 else f"{item} does not fit into 64 bits"
     if isinstance(item, (float, np.floating)):
-        return None if float(item).is_integer() and abs(item) <= 2**53 else (
-            f"{item} is not a whole number"
+        return (
+            None
+            if float(item).is_integer() and abs(item) <= 2**53
+            else (f"{item} is not a whole number")
         )
     return f"{item!r} is not a whole number"
 

@@ -158,7 +158,9 @@ def _unique_ids(ids: Iterable[str], n: int) -> tuple[str, ...]:
         if not isinstance(name, str) or not name:
             raise InputError(f"{name!r} is not a text", row=row, field="ids")
         if name in seen:
-            raise InputError(f"{name!r} stands twice", row=row, field="ids", remedy="ids are unique")
+            raise InputError(
+                f"{name!r} stands twice", row=row, field="ids", remedy="ids are unique"
+            )
         seen.add(name)
     return names
 

@@ -149,7 +149,9 @@ class Schedule:
         if top >= len(self.steps):
             row = int(np.argmax(np.maximum(self.work.last_step, self.work.first_step) == top))
             raise InputError(
-                f"step {top} does not exist", row=row, field="work.last_step",
+                f"step {top} does not exist",
+                row=row,
+                field="work.last_step",
                 remedy=f"the timeline has {len(self.steps)} steps",
             )
 

@@ -113,9 +113,7 @@ class _Simulation:
         self.policy = policy
         self.worker = instance.worker
         self.cost = self.worker.cost
-        self.state = WorkerState(
-            self.worker, instance.first_token, instance.output_limit_tokens
-        )
+        self.state = WorkerState(self.worker, instance.first_token, instance.output_limit_tokens)
         self.view, self.hidden = build_view(instance, self.state, policy.information)
         n = len(instance)
         self.prompts: list[int] = instance.requests.prompt_tokens.tolist()
@@ -439,5 +437,3 @@ def _overridden(policy: Policy) -> frozenset[str]:
     """Names of the hooks that a policy's class defines; the others are not called."""
     names = ("on_arrival", "on_first_token", "on_finish", "on_preempt")
     return frozenset(n for n in names if getattr(type(policy), n) is not getattr(Policy, n))
-
-

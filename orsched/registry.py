@@ -1,0 +1,72 @@
+"""The one registry: names to attributes, resolved at first use.
+
+The literal table below is merged with the entry points ``orsched.policies``, ``orsched.methods``,
+``orsched.cost_models``, ``orsched.readers`` and ``orsched.workers`` of installed packages.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from orsched.errors import InputError
+
+BUILT_IN: dict[str, dict[str, str]] = {
+    "cost_models": {
+        "affine": "orsched.costs.affine:AffineCost",
+        "levels": "orsched.costs.levels:LevelsCost",
+        "bilinear": "orsched.costs.bilinear:BilinearCost",
+        "pooling": "orsched.costs.pooling:PoolingCost",
+    },
+    "methods": {
+        "fcfs": "orsched.heuristics.methods:FCFS",
+        "offline": "orsched.heuristics.methods:OFFLINE",
+        "online": "orsched.heuristics.methods:ONLINE",
+        "hybrid": "orsched.heuristics.methods:HYBRID",
+    },
+}
+
+
+@cache
+def _entry_points(kind: str) -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {e.name: e.value for e in entry_points(group=f"orsched.{kind}")}
+
+
+def names(kind: str) -> list[str]:
+    """Return the registered names of a kind, the built-in ones first."""
+    built_in = list(BUILT_IN.get(kind, {}))
+    return built_in + sorted(set(_entry_points(kind)) - set(built_in))
+
+
+def resolve(kind: str, name: str) -> Any:
+    """Return what a name stands for, imported now.
+
+    Raises:
+        InputError: the name is unknown; the message lists the known ones.
+    """
+    target = BUILT_IN.get(kind, {}).get(name) or _entry_points(kind).get(name)
+    if target is None:
+        raise InputError(
+            f"unknown {kind.replace('_', ' ').rstrip('s')} {name!r}",
+            field=kind,
+            remedy=f"known: {', '.join(names(kind))}",
+        )
+    module, _, attribute = target.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def cost_model(name: str) -> Any:
+    """Return the cost model class of a name."""
+    return resolve("cost_models", name)
+
+
+def method_information(name: str) -> tuple[str, ...] | None:
+    """Return the information classes that a method may run with, or None for unknown names."""
+    try:
+        method = resolve("methods", name)
+    except InputError:
+        return None
+    return tuple(str(kind) for kind in method.information)
