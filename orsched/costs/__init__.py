@@ -1,6 +1,7 @@
 """Cost models: the time of a step as a function of what is in it."""
 
 from orsched.costs.affine import AffineCost
+from orsched.costs.levels import LevelsCost
 from orsched.costs.protocol import CostModel
 
-__all__ = ["AffineCost", "CostModel"]
+__all__ = ["AffineCost", "CostModel", "LevelsCost"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @runtime_checkable
@@ -23,7 +25,7 @@ class CostModel(Protocol):
     """Name in files and in the registry."""
 
     context_matters: ClassVar[bool]
-    """False when rounds depend on the number of active clients only (contexts may be passed as 0)."""
+    """False when a round depends on the active clients only: contexts may be passed as 0."""
 
     @property
     def prefill_limit(self) -> int | None:
