@@ -1,0 +1,71 @@
+# Two levels of set-up, each behind a stamp file so that the second call is fast:
+#   core  the package and what it needs to run (enough for `make demo`)
+#   dev   tests, linters and the documentation tool as well
+# The stamps live inside the environment: deleting .venv deletes them too.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+JOBS   ?= 2
+
+SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full test-only bench lint types docs setup clean
+.NOTPARALLEL:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMPS)/venv:
+	@echo "Creating $(VENV) ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "orsched needs Python 3.11 or newer; say make PYTHON=python3.11")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c constraints.txt setuptools
+	@mkdir -p $(STAMPS) && touch $@
+
+# Build isolation is off so that the pinned setuptools builds the package, too.
+$(STAMPS)/core: $(STAMPS)/venv $(SETUP_FILES)
+	@echo "Installing orsched (once, about a minute) ..."
+	@$(PIP) install -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/venv $(SETUP_FILES)
+	@echo "Installing orsched with tests, linters and documentation tool (once, about two minutes) ..."
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $(STAMPS)/core $@
+
+demo: $(STAMPS)/core ## solve the GSM8K instance by four methods; table, report, picture
+	@mkdir -p demo-out
+	$(BIN)/orsched compare gsm8k-llama65b --methods fcfs,offline,online,hybrid \
+	    --report demo-out/report.html --gantt demo-out/
+
+test: lint types test-only docs ## lint, types, tests, strict documentation build
+
+test-full: lint types docs $(STAMPS)/dev ## the same with the long tests
+	ORSCHED_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS)
+
+bench: $(STAMPS)/dev ## measure speed and memory
+	$(BIN)/python tests/benchmarks/run.py
+
+test-only: $(STAMPS)/dev ## the short tests alone
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "not full"
+
+lint: $(STAMPS)/dev ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMPS)/dev ## static types
+	$(BIN)/mypy
+
+docs: $(STAMPS)/dev ## strict documentation build into docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+setup: $(STAMPS)/dev ## set up .venv for development
+
+clean: ## remove .venv and everything that is built
+	rm -rf $(VENV) build dist demo-out bench-out docs/_build *.egg-info \
+	    .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage coverage.xml
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

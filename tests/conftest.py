@@ -1,0 +1,56 @@
+"""Settings and fixtures that all tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Derandomized: a run depends on the code only. The full runs look further.
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, max_examples=50, database=None, print_blob=True
+)
+settings.register_profile(
+    "full",
+    derandomize=True,
+    deadline=None,
+    max_examples=500,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("full" if os.environ.get("ORSCHED_FULL") == "1" else "ci")
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repo_root() -> Path:
+    """Root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Folder with the public traces, which are not part of the repository."""
+    folder = os.environ.get("ORSCHED_DATA")
+    if not folder:
+        pytest.skip("ORSCHED_DATA does not name the folder with the public traces")
+    path = Path(folder)
+    if not path.is_dir():
+        pytest.fail(f"ORSCHED_DATA={folder} is not a folder")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    """Leave no matplotlib figure open for the next test."""
+    yield
+    import sys
+
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
