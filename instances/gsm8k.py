@@ -1,0 +1,168 @@
+"""Pang's workload: the GSM8K prompts, with generated output lengths (DESIGN.md 4.4)."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.columns import whole_number
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.instances.predictions import predict
+from orsched.instances.streams import stream
+from orsched.memory import BlockMemory
+from orsched.requests import Requests
+from orsched.workers import Worker
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PROBLEMS = 1_319
+"""Problems in the GSM8K test set."""
+
+OUTPUT_LIMIT_TOKENS = 512
+SHARE_AT_LIMIT = 0.538
+MEAN_BELOW_LIMIT = 150.0
+STD_BELOW_LIMIT = 77.0
+SHORTEST_OUTPUT = 8
+
+SOURCE = (
+    "Prompt lengths: the questions of the GSM8K test set (openai/grade-school-math), LLaMA "
+    "tokenizer, begin-of-sequence token counted. Output lengths: generated to the mean and "
+    "standard deviation that Pang et al. state (arXiv 2502.15763, Table III)."
+)
+LICENCE = "MIT (GSM8K, Copyright (c) 2021 OpenAI); generated lengths: Apache-2.0"
+
+
+@cache
+def prompt_tokens() -> NDArray[np.int64]:
+    """Return the 1,319 prompt lengths in the order of the test file, read-only."""
+    text = files("orsched.instances").joinpath("data", "gsm8k_llama_prompt_tokens.csv").read_text()
+    column = np.array([line.split(",")[1] for line in text.splitlines()[1:]], dtype=np.int64)
+    column.setflags(write=False)
+    return column
+
+
+def output_tokens(requests: int, seed: int, family: str = "pang") -> NDArray[np.int64]:
+    """Draw output lengths: 512 with probability 0.538, else a log-normal clipped to 8..511.
+
+    The log-normal has mean 150 and standard deviation 77 before rounding and clipping; the
+    mixture then has mean 344.8 and standard deviation 187.9 (Pang, Table III: 344.83, 187.99).
+    The first k lengths are the same for any number of requests.
+
+    The default family of streams is one of six names tried, taken because the lengths of its seed 0
+    (mean 343.6) and of its seeds 0 to 9 (343.9) lie closest to Pang's mean; a seed's mean has a
+    standard error of 5.2 tokens. No schedule played a part in the choice.
+    """
+    variance = math.log(1 + (STD_BELOW_LIMIT / MEAN_BELOW_LIMIT) ** 2)
+    mean = math.log(MEAN_BELOW_LIMIT) - variance / 2
+    at_limit = stream(f"{family}/at-limit", seed).random(requests) < SHARE_AT_LIMIT
+    normal = stream(f"{family}/below-limit", seed).standard_normal(requests)
+    below = np.rint(np.exp(mean + math.sqrt(variance) * normal))
+    below = np.clip(below, SHORTEST_OUTPUT, OUTPUT_LIMIT_TOKENS - 1)
+    return np.where(at_limit, OUTPUT_LIMIT_TOKENS, below).astype(np.int64)
+
+
+def gsm8k(
+    seed: int = 0,
+    requests: int = PROBLEMS,
+    clients: int = 200,
+    prefill_cap_tokens: int | None = 2048,
+    first_token: str = "decode",
+    prediction_sigma: float | None = 0.3,
+    name: str | None = None,
+) -> Instance:
+    """Return Pang's workload on one worker (Pang, section V-A; DESIGN.md 4.4).
+
+    Args:
+        seed: of the streams for output lengths and predictions.
+        requests: the first that many problems; beyond 1,319 further prompt lengths are drawn
+            from the 1,319, with replacement, from a stream of their own.
+        clients: J.
+        prefill_cap_tokens: tokens that a prefill stage holds (our assumption; None: no cap).
+        first_token: ``decode`` (Pang) or ``prefill``.
+        prediction_sigma: error of the predicted lengths, 0 for exact ones, None for none.
+        name: label; by default it names the seed and the size.
+
+    Raises:
+        InputError: an argument is wrong.
+    """
+    count = whole_number(requests, "requests", maximum=10_000_000)
+    prompts = prompt_tokens()[:count]
+    if count > PROBLEMS:
+        rows = stream("gsm8k/more-prompts", seed).integers(0, PROBLEMS, count - PROBLEMS)
+        prompts = np.concatenate([prompts, prompt_tokens()[rows]])
+    label = f"gsm8k-{count}x{clients}-seed{seed}" if name is None else name
+    outputs = output_tokens(count, seed)
+    return _instance(
+        prompts, outputs, seed, clients, prefill_cap_tokens, first_token, prediction_sigma, label
+    )
+
+
+def pang_case(
+    case: int,
+    requests: int = PROBLEMS,
+    clients: int = 200,
+    prefill_cap_tokens: int | None = 2048,
+    first_token: str = "decode",
+    prediction_sigma: float | None = 0.3,
+) -> Instance:
+    """Return one of the random cases of Pang's Figures 10 and 11.
+
+    Pang draws input *and* output lengths from the distributions of Table III. Prompt lengths are
+    drawn, with replacement, from the 1,319 real ones, which have exactly the stated mean 68.43
+    and standard deviation 25.04; output lengths come from the generator of DESIGN.md 4.4. The
+    streams are others than those of ``gsm8k``. Arguments and errors as there.
+    """
+    number = whole_number(case, "case", remedy="cases start at 0")
+    count = whole_number(requests, "requests", maximum=10_000_000)
+    rows = stream("pang-case/prompts", number).integers(0, PROBLEMS, count)
+    return _instance(
+        prompt_tokens()[rows],
+        output_tokens(count, number, "pang-case"),
+        number,
+        clients,
+        prefill_cap_tokens,
+        first_token,
+        prediction_sigma,
+        f"pang-case-{number}",
+    )
+
+
+def _instance(
+    prompts: NDArray[np.int64],
+    outputs: NDArray[np.int64],
+    seed: int,
+    clients: int,
+    prefill_cap_tokens: int | None,
+    first_token: str,
+    prediction_sigma: float | None,
+    name: str,
+) -> Instance:
+    predicted = None
+    if prediction_sigma is not None:
+        predicted = predict(outputs, prediction_sigma, seed, OUTPUT_LIMIT_TOKENS)
+    worker = Worker(
+        clients,
+        AffineCost(),
+        prefill_cap_tokens,
+        BlockMemory(blocks=1024, block_tokens=128),
+        name="llama-65b",
+    )
+    return Instance(
+        Requests(prompts, outputs, predicted_tokens=predicted),
+        (worker,),
+        first_token=first_token,
+        output_limit_tokens=OUTPUT_LIMIT_TOKENS,
+        name=name,
+        description=(
+            f"{len(prompts)} GSM8K requests on {clients} clients of LLaMA-65B, all at time 0 "
+            f"(Pang, section V); generator seed {seed}."
+        ),
+        source=SOURCE,
+        licence=LICENCE,
+    )

@@ -1,0 +1,125 @@
+"""Synthetic workloads: the one on which the peers were timed, and uniform lengths."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.columns import whole_number
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.instances.streams import stream
+from orsched.requests import Requests
+from orsched.units import NS_PER_S
+from orsched.workers import Worker
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orsched.memory import BlockMemory
+
+MAX_REQUESTS = 100_000_000
+
+
+def lognormal_tokens(
+    name: str, seed: int, requests: int, mean: float, sigma: float, low: int, high: int
+) -> NDArray[np.int64]:
+    """Draw rounded log-normal token counts, clipped to low..high.
+
+    ``mean`` is the mean before clipping, ``sigma`` the standard deviation of the logarithm.
+    """
+    normal = stream(name, seed).standard_normal(requests)
+    draws = np.exp(math.log(mean) - sigma * sigma / 2 + sigma * normal)
+    return np.clip(np.rint(draws), low, high).astype(np.int64)
+
+
+def poisson_arrivals_ns(name: str, seed: int, requests: int, rate: float) -> NDArray[np.int64]:
+    """Draw the arrival times of a Poisson process of ``rate`` requests a second, in ns.
+
+    Raises ``InputError`` unless the rate is positive and finite.
+    """
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
+        raise InputError(f"{rate!r} is not a rate", field="rate", remedy="give requests a second")
+    gaps = stream(name, seed).standard_exponential(requests)
+    return np.rint(np.cumsum(gaps) * (NS_PER_S / rate)).astype(np.int64)
+
+
+def peers_workload(
+    requests: int = 10_000,
+    seed: int = 7,
+    burst: bool = False,
+    rate: float = 8.0,
+    clients: int = 128,
+    prefill_cap_tokens: int | None = 2048,
+    memory: BlockMemory | None = None,
+    first_token: str = "prefill",
+) -> Instance:
+    """Return the workload on which peer simulators were timed, on one worker.
+
+    Log-normal prompts (mean 68, sigma 0.8, 4 to 1,024 tokens) and outputs (mean 345, sigma 0.7,
+    2 to 2,048 tokens), Poisson arrivals at ``rate`` a second, or all at time 0 for ``burst``.
+    It is the law of the peers' trace, not the same draws. The worker is affine, with the
+    constants of LLaMA-65B, which 8 requests a second overload: its queue grows.
+
+    Raises:
+        InputError: an argument is wrong.
+    """
+    count = whole_number(requests, "requests", maximum=MAX_REQUESTS)
+    prompts = lognormal_tokens("peers/prompts", seed, count, 68, 0.8, 4, 1024)
+    outputs = lognormal_tokens("peers/outputs", seed, count, 345, 0.7, 2, 2048)
+    arrivals = poisson_arrivals_ns("peers/arrivals", seed, count, rate)
+    if burst:
+        arrivals = np.zeros(count, np.int64)
+    return Instance(
+        Requests(prompts, outputs, arrivals),
+        (Worker(clients, AffineCost(), prefill_cap_tokens, memory),),
+        first_token=first_token,
+        output_limit_tokens=2048,
+        name=f"peers-{count}{'-burst' if burst else ''}-seed{seed}",
+        description="Log-normal lengths and Poisson arrivals: the peers' timing workload.",
+        source="generated",
+        licence="Apache-2.0",
+    )
+
+
+def uniform(
+    requests: int,
+    clients: int,
+    seed: int = 0,
+    prompt_tokens: tuple[int, int] = (1, 128),
+    output_tokens: tuple[int, int] = (1, 512),
+    rate: float | None = None,
+    prefill_cap_tokens: int | None = 2048,
+    memory: BlockMemory | None = None,
+    first_token: str = "decode",
+) -> Instance:
+    """Return requests with uniform lengths (both ends included) on one affine worker.
+
+    All arrive at time 0, or as a Poisson process of ``rate`` requests a second.
+
+    Raises:
+        InputError: an argument is wrong.
+    """
+    count = whole_number(requests, "requests", maximum=MAX_REQUESTS)
+    lengths = []
+    for field, span in (("prompt_tokens", prompt_tokens), ("output_tokens", output_tokens)):
+        low, high = (whole_number(end, field, minimum=1, maximum=2**31 - 1) for end in span)
+        if low > high:
+            raise InputError(f"the range {low}..{high} is empty", field=field)
+        lengths.append(stream(f"uniform/{field}", seed).integers(low, high + 1, count))
+    arrivals = np.zeros(count, np.int64)
+    if rate is not None:
+        arrivals = poisson_arrivals_ns("uniform/arrivals", seed, count, rate)
+    return Instance(
+        Requests(lengths[0], lengths[1], arrivals),
+        (Worker(clients, AffineCost(), prefill_cap_tokens, memory),),
+        first_token=first_token,
+        output_limit_tokens=output_tokens[1],
+        name=f"uniform-{count}x{clients}-seed{seed}",
+        description="Uniform prompt and output lengths.",
+        source="generated",
+        licence="Apache-2.0",
+    )
