@@ -9,7 +9,7 @@ from orsched import __version__
 
 project = "orsched"
 author = "The orsched developers"
-copyright = "2026, The orsched developers"  # noqa: A001  (the name that Sphinx reads)
+copyright = "2026, The orsched developers"
 version = release = __version__
 
 extensions = [

@@ -1,0 +1,59 @@
+"""One version everywhere, the marker of typed packages, and the files a project needs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from importlib import metadata, resources
+
+import pytest
+
+import orsched
+
+
+def test_the_version_is_the_same_everywhere(repo_root):
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|rc\d+)?", orsched.__version__)
+    assert metadata.version("orsched") == orsched.__version__
+    citation = (repo_root / "CITATION.cff").read_text()
+    assert re.search(r"^version: (.*)$", citation, re.M)[1] == orsched.__version__
+
+
+def test_the_package_says_that_it_is_typed():
+    assert resources.files("orsched").joinpath("py.typed").is_file()
+
+
+def test_licence_files_are_there_and_named(repo_root):
+    project = tomllib.loads((repo_root / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    for name in project["license-files"]:
+        assert (repo_root / name).is_file()
+    licence = (repo_root / "LICENSE").read_text()
+    assert "Apache License" in licence
+    assert "Version 2.0, January 2004" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_every_dependency_is_pinned_for_the_makefile(repo_root):
+    project = tomllib.loads((repo_root / "pyproject.toml").read_text())["project"]
+    pins = {
+        line.split("==")[0].lower()
+        for line in (repo_root / "constraints.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    }
+    extras = project["optional-dependencies"]
+    for requirement in project["dependencies"] + extras["test"] + extras["lint"] + extras["docs"]:
+        assert re.split(r"[<>=\[]", requirement)[0].lower() in pins, requirement
+
+
+def test_nothing_committed_is_large(repo_root):
+    """Pictures and traces belong elsewhere: a checkout stays small."""
+    if not (repo_root / ".git").exists():
+        pytest.skip("not a git checkout")
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=repo_root, capture_output=True, text=True, check=True
+    ).stdout
+    files = [repo_root / name for name in listing.split("\0") if name]
+    assert repo_root / "pyproject.toml" in files
+    large = [f for f in files if f.is_file() and f.stat().st_size > 2_000_000]
+    assert large == []
