@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from math import floor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched.costs.exact import floor_sum, round_half_up, round_half_up_sum, to_whole_units
+from orsched.errors import InputError
+
+SMALL = st.integers(-300, 300)
+BIG = st.integers(-(10**25), 10**25)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 60), st.integers(1, 90), SMALL, SMALL)
+def test_floor_sum_is_the_sum(count: int, divisor: int, slope: int, start: int) -> None:
+    brute = sum((slope * i + start) // divisor for i in range(count))
+    assert floor_sum(count, divisor, slope, start) == brute
+
+
+@settings(max_examples=100)
+@given(st.integers(0, 200), st.integers(1, 10**25), BIG, BIG)
+def test_floor_sum_on_big_numbers(count: int, divisor: int, slope: int, start: int) -> None:
+    brute = sum((slope * i + start) // divisor for i in range(count))
+    assert floor_sum(count, divisor, slope, start) == brute
+
+
+@given(st.integers(1, 10**12), st.integers(1, 10**12), st.integers(1, 10**30), BIG, BIG)
+def test_floor_sum_splits_anywhere(
+    left: int, right: int, divisor: int, slope: int, start: int
+) -> None:
+    whole = floor_sum(left + right, divisor, slope, start)
+    parts = floor_sum(left, divisor, slope, start) + floor_sum(
+        right, divisor, slope, start + slope * left
+    )
+    assert whole == parts
+
+
+@given(BIG, st.integers(1, 10**20))
+def test_round_half_up(numerator: int, denominator: int) -> None:
+    expected = floor(Fraction(numerator, denominator) + Fraction(1, 2))
+    assert round_half_up(numerator, denominator) == expected
+
+
+def test_halves_go_up() -> None:
+    assert [round_half_up(n, 2) for n in (-3, -1, 1, 3)] == [-1, 0, 1, 2]
+    assert round_half_up_sum(4, 2, 2, -3) == -1 + 0 + 1 + 2
+
+
+def test_to_whole_units() -> None:
+    assert to_whole_units(0.13, 10**12, "p1") == 130_000_000_000
+    assert to_whole_units(Fraction(1, 3), 3, "p1") == 1
+    assert to_whole_units(-2, 1000, "p1") == -2000
+    for wrong in (float("nan"), float("inf"), True, "1", None, 1e30):
+        with pytest.raises(InputError) as caught:
+            to_whole_units(wrong, 10**12, "p1")  # type: ignore[arg-type]
+        assert caught.value.field == "p1"
