@@ -1,0 +1,183 @@
+"""The policy behind Pang's methods: queues that say who is next, a gate that says when."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+from orsched.heuristics.gates import Gate, Waiting, make_gate
+from orsched.heuristics.queues import ClientQueues, Queues, SharedQueue
+from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
+from orsched.step import Step, decode_rounds, prefill_stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ASSIGNMENTS = ("shared", "round_robin", "packing")
+ORDERS = ("arrival", "longest", "shortest")
+
+_DECODE = decode_rounds()
+
+
+@dataclass(frozen=True)
+class GatedParams:
+    """Parameters of ``GatedPolicy``.
+
+    Attributes:
+        assignment: ``shared``: one queue; ``round_robin``: requests to clients in turn;
+            ``packing``: makespan packing of the lengths (Pang (26)-(30)).
+        order: within a queue: ``arrival``, or ``longest``/``shortest`` by N^p + N^d as far as
+            known (Pang, Algorithm 1 sorts longest first).
+        steal: whether idle clients take from other clients' queues (Algorithm 1).
+        gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d) or ``idle_cost`` (derived).
+        gate_factor: multiplies the threshold of ``idle_cost``.
+    """
+
+    assignment: str = "shared"
+    order: str = "longest"
+    steal: bool = True
+    gate: str = "idle_cost"
+    gate_factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("assignment", ASSIGNMENTS), ("order", ORDERS)):
+            if getattr(self, name) not in allowed:
+                raise InputError(
+                    f"{getattr(self, name)!r} is unknown", field=name, remedy=", ".join(allowed)
+                )
+        if not isinstance(self.steal, bool):
+            raise InputError(f"{self.steal!r} is not true or false", field="steal")
+        if isinstance(self.gate_factor, bool) or not isinstance(self.gate_factor, (int, float)):
+            raise InputError(f"{self.gate_factor!r} is not a number", field="gate_factor")
+        make_gate(self.gate, self.gate_factor)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        return asdict(self)
+
+
+class GatedPolicy(Policy):
+    """Clients take requests from queues; a gate decides when to stop decoding for a prefill.
+
+    With different parameters this is Pang's offline method, online method and hybrid.
+
+    Args:
+        params: see ``GatedParams``.
+        information: what it is shown of output lengths; it orders and packs by what it knows
+            (without information every length counts as the output limit).
+        name: the name under which it reports.
+    """
+
+    def __init__(
+        self, params: GatedParams, information: Information, name: str = "gated"
+    ) -> None:
+        self.params = params
+        self.information = information
+        self.name = name
+
+    def start(self, view: View) -> None:
+        """Set up queues and gate; pack what is known."""
+        clients = view.worker.clients
+        self.lengths = _known_lengths(view)
+        self.queues: Queues
+        if self.params.assignment == "shared":
+            self.queues = SharedQueue(clients)
+        else:
+            self.queues = ClientQueues(clients, self.params.steal)
+        self.assignment: Sequence[int] = ()
+        if self.params.assignment == "packing":
+            self.assignment = self._pack(view)
+        self.gate: Gate = make_gate(self.params.gate, self.params.gate_factor)
+        self.gate.start(view)
+        self.idle = set(range(clients))
+        self.arrived = 0
+        self.queued_tokens = 0
+
+    def _pack(self, view: View) -> Sequence[int]:
+        if self.lengths is None or not isinstance(view, ClairvoyantView | PredictedView):
+            raise InputError(
+                "packing needs predicted or clairvoyant lengths",
+                field="assignment",
+                remedy="choose round_robin or shared",
+            )
+        from orsched.models.packing import pack
+
+        return pack(list(self.lengths), view.worker.clients).assignment
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Queue the request."""
+        prompt = view.prompt_tokens[request]
+        lengths = self.lengths
+        tokens = prompt + (view.output_limit_tokens if lengths is None else lengths[request])
+        order = self.params.order
+        key = self.arrived if order == "arrival" else -tokens if order == "longest" else tokens
+        client = (
+            self.assignment[request] if self.assignment else self.arrived % view.worker.clients
+        )
+        self.arrived += 1
+        self.queued_tokens += prompt
+        self.queues.add(request, client, key, tokens)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Mark the client idle."""
+        self.idle.add(client)
+
+    def decide(self, view: View) -> Step | None:
+        """Prefill when the gate opens, else decode until it may."""
+        queues = self.queues
+        clients = queues.servable(self.idle) if queues.queued and self.idle else 0
+        if not clients:
+            return _DECODE if view.running else None
+        rounds = 0
+        if view.running:
+            rounds = self.gate.rounds_to_wait(view, self._waiting(view, clients))
+        if rounds == 0:
+            stage, places = self._take(view)
+            if stage:
+                self.gate.stage_taken(view)
+                return prefill_stage(stage, places)
+            return _DECODE if view.running else None
+        return decode_rounds(rounds)
+
+    def _waiting(self, view: View, clients: int) -> Waiting:
+        """Describe the stage that would be taken, by the mean prompt of the queue."""
+        tokens = -(-clients * self.queued_tokens // self.queues.queued)
+        cap = view.worker.prefill_limit
+        if cap is not None and tokens >= cap:
+            return Waiting(clients, cap, True)
+        return Waiting(clients, tokens, False)
+
+    def _take(self, view: View) -> tuple[list[int], list[int]]:
+        """Fill a stage over the idle clients in order, until the next request does not fit."""
+        queues, prompts = self.queues, view.prompt_tokens
+        tokens, blocks = view.worker.prefill_limit, view.blocks_free
+        stage: list[int] = []
+        places: list[int] = []
+        for client in sorted(self.idle):
+            request = queues.peek(client)
+            if request < 0:
+                continue
+            prompt = prompts[request]
+            if tokens is not None:
+                tokens -= prompt
+                if tokens < 0:
+                    break
+            if blocks is not None:
+                blocks -= view.blocks_of(request)
+                if blocks < 0:
+                    break
+            stage.append(queues.pop(client))
+            places.append(client)
+            self.queued_tokens -= prompt
+        self.idle.difference_update(places)
+        return stage, places
+
+
+def _known_lengths(view: View) -> Sequence[int] | None:
+    """Return the output lengths that the view shows, true before predicted, or None."""
+    if isinstance(view, ClairvoyantView):
+        return view.output_tokens
+    if isinstance(view, PredictedView):
+        return view.predicted_tokens
+    return None

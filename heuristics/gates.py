@@ -1,0 +1,163 @@
+"""Gates: when to interrupt decoding for a prefill stage (Pang, section IV-C; DESIGN.md 4.3).
+
+A gate compares what it costs to let clients wait with what it costs to insert a prefill stage.
+Both are read off the cost model, so a gate works under every one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from orsched.errors import InputError
+from orsched.step import FOREVER
+
+if TYPE_CHECKING:
+    from orsched.policy import View
+    from orsched.workers import Worker
+
+_TYPICAL_PROMPT = 64
+
+
+class Waiting(NamedTuple):
+    """What a gate decides on.
+
+    Attributes:
+        clients: free clients that could be served now, at least 1.
+        tokens: expected prompt tokens of the stage that would serve them (at most the cap).
+        full: whether that stage would reach the worker's prefill cap.
+    """
+
+    clients: int
+    tokens: int
+    full: bool
+
+
+class Gate(Protocol):
+    """Decides at each round border with waiting clients; state belongs to one run."""
+
+    def start(self, view: View) -> None:
+        """See the worker before the first decision."""
+
+    def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
+        """Return 0 to prefill now, else the rounds to decode before asking again."""
+
+    def stage_taken(self, view: View) -> None:
+        """Take note that a prefill stage was started."""
+
+
+class PrefillFirst:
+    """Prefill at once, always: the gate of vLLM V0 and of Pang's baseline."""
+
+    def start(self, view: View) -> None:
+        """Nothing to remember."""
+
+    def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
+        """Never wait."""
+        return 0
+
+    def stage_taken(self, view: View) -> None:
+        """Nothing to remember."""
+
+
+class WaitedTime:
+    """Prefill when the decode time waited so far reaches the time of the stage (Pang's C_d, C_p).
+
+    The literal reading of Pang, section IV-C: C_p is the time of the prefill stage that would
+    be inserted, C_d the decode time that has passed since the first of its clients fell idle.
+    """
+
+    def start(self, view: View) -> None:
+        """Forget the last run."""
+        self.since_ns = -1
+
+    def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
+        """Wait until C_d >= C_p."""
+        if self.since_ns < 0:
+            self.since_ns = view.now_ns
+        left = view.worker.cost.prefill_ns([waiting.tokens]) - (view.now_ns - self.since_ns)
+        if left <= 0 or waiting.full:
+            return 0
+        cost = view.worker.cost
+        if cost.context_matters:
+            return 1
+        one = cost.round_ns(len(view.running), 0, 0)
+        return -(-left // one) if one else FOREVER
+
+    def stage_taken(self, view: View) -> None:
+        """Start a new count."""
+        self.since_ns = -1
+
+
+class IdleCost:
+    """Prefill when the accumulated cost of idle client-rounds reaches the stage's fixed cost.
+
+    The derived gate (DESIGN.md 4.3): an idle client-round costs 1/J of a round's fixed time, a
+    stage its fixed time (its token time is due anyway). Waiting for w rounds while clients free
+    at a steady rate is cheapest per round when both are equal. A full stage never waits: more
+    waiting clients would not make it cheaper.
+
+    Args:
+        factor: multiplies the threshold; 1 is the derived value.
+    """
+
+    def __init__(self, factor: float = 1.0) -> None:
+        if not 0 <= factor < 1e6:
+            raise InputError(f"{factor} is no factor", field="gate_factor", remedy="0 to 1e6")
+        self.factor = factor
+
+    def start(self, view: View) -> None:
+        """Compute the threshold in client-rounds."""
+        stage, one_round = fixed_costs(view.worker)
+        price = one_round / view.worker.clients
+        self.threshold = self.factor * stage / price if price > 0 else 0.0
+        self.idle_rounds = 0
+        self.last_round = 0
+        self.idle = 0
+
+    def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
+        """Wait until idle client-rounds reach the threshold."""
+        now = view.rounds
+        self.idle_rounds += self.idle * (now - self.last_round)
+        self.last_round = now
+        self.idle = waiting.clients
+        left = self.threshold - self.idle_rounds
+        if left <= 0 or waiting.full:
+            return 0
+        return max(1, -int(-left // waiting.clients))
+
+    def stage_taken(self, view: View) -> None:
+        """Start a new count."""
+        self.idle_rounds = 0
+        self.last_round = view.rounds
+        self.idle = 0
+
+
+def fixed_costs(worker: Worker) -> tuple[int, int]:
+    """Return the fixed time of a prefill stage and of a decode round, in nanoseconds.
+
+    Stage: what two stages of one request take more than one stage of both. Round: what a round
+    would take with no active client, extrapolated from one and two. Both at least 0.
+    """
+    cost, p = worker.cost, _TYPICAL_PROMPT
+    limit = worker.prefill_limit
+    if limit is not None:
+        p = max(1, min(p, limit // 2))
+    pair = [p, p] if limit is None or limit >= 2 * p else [p]
+    stage = len(pair) * cost.prefill_ns([p]) - cost.prefill_ns(pair)
+    if len(pair) == 1:
+        stage = cost.prefill_ns([p])
+    one_round = 2 * cost.round_ns(1, p, p) - cost.round_ns(2, 2 * p, p)
+    return max(0, stage), max(0, one_round)
+
+
+def make_gate(name: str, factor: float = 1.0) -> Gate:
+    """Return a fresh gate: ``prefill_first``, ``waited_time`` (the paper's) or ``idle_cost``."""
+    if name == "prefill_first":
+        return PrefillFirst()
+    if name == "waited_time":
+        return WaitedTime()
+    if name == "idle_cost":
+        return IdleCost(factor)
+    raise InputError(
+        f"unknown gate {name!r}", field="gate", remedy="prefill_first, waited_time or idle_cost"
+    )
