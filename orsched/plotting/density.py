@@ -1,0 +1,86 @@
+"""The Gantt chart of very large schedules: exact shares of time by pixel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.plotting import style
+from orsched.plotting.spans import Spans, lane_offsets
+from orsched.schedule import PREFILL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+COLUMNS = 2400
+MAX_ROWS = 1500
+"""Pixels of the image; more clients than rows share a row."""
+
+
+def shares(
+    rows: Any, start_ns: Any, end_ns: Any, shape: tuple[int, int], horizon_ns: int
+) -> NDArray[np.float64]:
+    """Return the share of each cell's time that the intervals of its row cover.
+
+    Intervals of one row must not overlap; an array of the given shape (rows, columns).
+    """
+    n_rows, columns = shape
+    scale = columns / max(1, horizon_ns)
+    covered = np.zeros(n_rows * (columns + 2))
+    for moments, sign in ((start_ns, 1.0), (end_ns, -1.0)):
+        place = np.asarray(moments) * scale
+        cell = np.minimum(place.astype(np.int64), columns)
+        inside = cell + 1 - place  # part of the cell after the moment
+        flat = np.asarray(rows) * (columns + 2) + cell
+        # Differences of a curve whose running sum is "time covered in this cell".
+        covered += sign * np.bincount(flat, inside, len(covered))
+        covered += sign * np.bincount(flat + 1, 1 - inside, len(covered))
+    result = np.cumsum(covered.reshape(n_rows, columns + 2), axis=1)[:, :columns]
+    return np.clip(result, 0.0, 1.0)
+
+
+def density_image(
+    instance: Instance, schedule: Schedule, decode: Spans, prefill: Spans
+) -> NDArray[np.float64]:
+    """Return an RGB image (rows of clients, columns of time) in the colours of the Gantt chart."""
+    from matplotlib.colors import to_rgb
+
+    offsets = lane_offsets(instance)
+    lanes = int(offsets[-1])
+    per_row = -(-lanes // MAX_ROWS)
+    horizon = schedule.makespan_ns
+    image = np.zeros((-(-lanes // per_row), COLUMNS, 3))
+    rest = np.ones(image.shape[:2])
+    for spans, colour in ((decode, style.DECODE_COLOURS[0]), (prefill, style.PREFILL_COLOUR)):
+        exact = shares(spans.lane, spans.start_ns, spans.end_ns, (lanes, COLUMNS), horizon)
+        share = _row_means(exact, per_row)
+        image += share[..., None] * np.array(to_rgb(colour))
+        rest -= share
+    image += np.clip(rest, 0, 1)[..., None] * np.array(to_rgb(style.IDLE_COLOUR))
+    steps = schedule.steps
+    chosen = np.flatnonzero(steps.phase == PREFILL)
+    stage = shares(
+        steps.worker[chosen],
+        steps.start_ns[chosen],
+        steps.end_ns[chosen],
+        (len(instance.workers), COLUMNS),
+        horizon,
+    )
+    owner = np.searchsorted(offsets, np.arange(0, lanes, per_row), side="right") - 1
+    veil = 0.45 * stage[owner][..., None]
+    image = image * (1 - veil) + veil * np.array(to_rgb(style.STAGE_COLOUR))
+    clipped: NDArray[np.float64] = np.clip(image, 0.0, 1.0)
+    return clipped
+
+
+def _row_means(values: NDArray[np.float64], per_row: int) -> NDArray[np.float64]:
+    if per_row == 1:
+        return values
+    starts = np.arange(0, len(values), per_row)
+    counts = np.diff(np.append(starts, len(values)))
+    means: NDArray[np.float64] = np.add.reduceat(values, starts, axis=0) / counts[:, None]
+    return means

@@ -1,0 +1,351 @@
+"""The Gantt chart of a schedule."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.plotting import style
+from orsched.plotting.density import density_image
+from orsched.plotting.spans import (
+    Spans,
+    decode_spans,
+    lane_offsets,
+    prefill_spans,
+    rank_in_lane,
+)
+from orsched.schedule import PREFILL
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+MAX_BARS = 20_000
+"""Above this many bars the chart is drawn as an image of busy shares (``density_image``)."""
+
+FORMATS = (".png", ".svg", ".pdf")
+_BAR_HEIGHT = 0.8
+_MAX_LABELS = 80
+_DPI = 150
+_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 12.0, 0.7, 0.2, 0.65, 0.75
+_HEIGHT_PIXELS, _MIN_HEIGHT_PIXELS, _MAX_ROW_PIXELS = 1000, 120, 45
+
+
+def gantt(
+    instance: Instance,
+    schedule: Schedule,
+    ax: Axes | None = None,
+    *,
+    title: str | None = None,
+    show_legend: bool = True,
+) -> Axes:
+    """Draw a schedule: time in seconds to the right, clients downwards, workers stacked.
+
+    Each request is one bar from the end of its prefill to its last token; successive requests
+    of a client alternate in lightness. Its own prefill is a black bar before it. Prefill stages
+    are orange stripes over all clients of the worker; clients without a request show the tinted
+    background. Vertical lines mark the makespan and, if the schedule has one, the lower bound.
+    Collections and images carry the ``gid`` ``decode``, ``prefill``, ``stages`` or ``density``.
+
+    Schedules with more than ``MAX_BARS`` decode bars are drawn as an image in which each pixel shows
+    the exact shares of decode, prefill and bubble in its time.
+
+    Args:
+        instance: the problem.
+        schedule: a schedule for it.
+        ax: axes to draw on; None: a new figure.
+        title: first title line; None: instance, method and information.
+        show_legend: whether to explain the colours below the axes.
+
+    Raises:
+        MissingDependencyError: matplotlib is missing.
+    """
+    _require_matplotlib()
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = _place(pyplot.figure(), instance)
+    makespan = schedule.makespan_ns
+    _draw_background(ax, instance, makespan)
+    decode, prefill = decode_spans(instance, schedule), prefill_spans(instance, schedule)
+    dense = len(decode) > MAX_BARS
+    if dense:
+        _draw_density(ax, instance, schedule, decode, prefill)
+    else:
+        _draw_bars(ax, decode, prefill)
+        _draw_stages(ax, instance, schedule)
+    _label_axes(ax, instance, schedule)
+    _draw_lines(ax, schedule)
+    _draw_title(ax, instance, schedule, title)
+    if len(decode) <= _MAX_LABELS:
+        _label_bars(ax, instance, decode)
+    if show_legend:
+        _draw_legend(ax, schedule, dense)
+    return ax
+
+
+def save_gantt(
+    instance: Instance,
+    schedule: Schedule,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+) -> None:
+    """Write the Gantt chart as PNG, SVG or PDF, by suffix; equal input gives equal bytes.
+
+    Raises:
+        InputError: the suffix is none of these, or the file cannot be written.
+        MissingDependencyError: matplotlib is missing.
+    """
+    from orsched.files.atomic import opened
+
+    name = os.fspath(path)
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix not in FORMATS:
+        raise InputError(
+            f"{suffix or 'no suffix'} is no picture format",
+            file=name,
+            remedy=f"name a file that ends in {', '.join(FORMATS)}",
+        )
+    _require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    # The user's settings must not change the bytes; text stays text in SVG and PDF.
+    fixed: Any = {"svg.hashsalt": "orsched", "svg.fonttype": "none", "pdf.fonttype": 42}
+    metadata: Any = {
+        ".png": {"Software": "orsched"},
+        ".svg": {"Creator": "orsched", "Date": None},
+        ".pdf": {"Creator": "orsched", "Producer": "orsched", "CreationDate": None},
+    }[suffix]
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **fixed, "backend": "Agg"}):
+        figure = Figure()
+        gantt(instance, schedule, _place(figure, instance), title=title)
+        with opened(path, binary=True) as stream:
+            figure.savefig(stream, format=suffix[1:], dpi=_DPI, metadata=metadata)
+
+
+def _require_matplotlib() -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MissingDependencyError("pictures need matplotlib: pip install matplotlib") from None
+
+
+def _axes_height(instance: Instance) -> float:
+    """Inches: each client a whole number of pixels, so that all rows look the same.
+
+    A row is as high as a line of text for few clients, and thin for many.
+    """
+    lanes = int(lane_offsets(instance)[-1])
+    pixels = lanes * max(1, min(_MAX_ROW_PIXELS, _HEIGHT_PIXELS // lanes))
+    return max(_MIN_HEIGHT_PIXELS, min(pixels, 2 * _HEIGHT_PIXELS)) / _DPI
+
+
+def _place(figure: Figure, instance: Instance) -> Axes:
+    """Add axes with fixed margins in inches and a whole number of pixels a client."""
+    height = _axes_height(instance)
+    total = height + _TOP + _BOTTOM
+    figure.set_size_inches(_WIDTH, total)
+    box = (_LEFT / _WIDTH, _BOTTOM / total, 1 - (_LEFT + _RIGHT) / _WIDTH, height / total)
+    return figure.add_axes(box)
+
+
+def _rectangles(start: IntColumn, end: IntColumn, low: Any, high: Any) -> Any:
+    """Corners of rectangles, shape (n, 4, 2), times in seconds."""
+    corners = np.empty((len(start), 4, 2))
+    corners[:, 0, 0] = corners[:, 1, 0] = start / NS_PER_S
+    corners[:, 2, 0] = corners[:, 3, 0] = end / NS_PER_S
+    corners[:, 0, 1] = corners[:, 3, 1] = low
+    corners[:, 1, 1] = corners[:, 2, 1] = high
+    return corners
+
+
+def _draw_background(ax: Axes, instance: Instance, makespan: int) -> None:
+    """Tint the whole client-time: what no bar covers is a client without a request."""
+    from matplotlib.patches import Rectangle
+
+    lanes = int(lane_offsets(instance)[-1])
+    ax.add_patch(
+        Rectangle(
+            (0, -0.5), makespan / NS_PER_S, lanes, color=style.IDLE_COLOUR, lw=0, zorder=0.5,
+            gid="idle",
+        )
+    )  # fmt: skip
+
+
+def _draw_bars(ax: Axes, decode: Spans, prefill: Spans) -> None:
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import to_rgba_array
+
+    half = _BAR_HEIGHT / 2
+    palette = to_rgba_array(style.DECODE_COLOURS)
+    # A thin edge keeps prefills visible that are shorter than a pixel.
+    for spans, colours, edge, level, gid in (
+        (decode, palette[rank_in_lane(decode) % 2], 0.0, 2, "decode"),
+        (prefill, style.PREFILL_COLOUR, 0.5, 4, "prefill"),
+    ):
+        corners = _rectangles(spans.start_ns, spans.end_ns, spans.lane - half, spans.lane + half)
+        bars = PolyCollection(
+            corners, facecolors=colours, edgecolors=colours, linewidths=edge, zorder=level, gid=gid
+        )
+        ax.add_collection(bars, autolim=False)
+
+
+def _draw_stages(ax: Axes, instance: Instance, schedule: Schedule) -> None:
+    """Draw each prefill stage over all clients of its worker, light enough to see the bars."""
+    from matplotlib.collections import PolyCollection
+
+    steps, offsets = schedule.steps, lane_offsets(instance)
+    rows = np.flatnonzero(steps.phase == PREFILL)
+    worker = steps.worker[rows]
+    corners = _rectangles(
+        steps.start_ns[rows], steps.end_ns[rows], offsets[worker] - 0.5, offsets[worker + 1] - 0.5
+    )
+    stripes = PolyCollection(
+        corners, facecolors=style.STAGE_COLOUR, edgecolors=style.STAGE_COLOUR, alpha=0.45,
+        linewidths=0.2 if len(rows) <= _MAX_LABELS else 0, zorder=3, gid="stages", snap=False,
+    )  # fmt: skip
+    ax.add_collection(stripes, autolim=False)
+
+
+def _draw_density(
+    ax: Axes, instance: Instance, schedule: Schedule, decode: Spans, prefill: Spans
+) -> None:
+    lanes = int(lane_offsets(instance)[-1])
+    ax.imshow(
+        density_image(instance, schedule, decode, prefill),
+        extent=(0, schedule.makespan_ns / NS_PER_S, lanes - 0.5, -0.5),
+        aspect="auto",
+        interpolation="nearest",
+        zorder=2,
+        gid="density",
+    )
+
+
+def _label_axes(ax: Axes, instance: Instance, schedule: Schedule) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    offsets = lane_offsets(instance)
+    lanes = int(offsets[-1])
+    bound = 0 if schedule.bound is None else int(schedule.bound["value_ns"])
+    right = max(schedule.makespan_ns, bound) / NS_PER_S
+    ax.set_xlim(0, right * 1.01 if right else 1)
+    ax.set_ylim(lanes - 0.5, -0.5)
+    ax.set_xlabel("time (s)", loc="right")
+    if len(instance.workers) == 1:
+        ax.set_ylabel("client")
+        ax.yaxis.set_major_locator(MaxNLocator(min(lanes, 11), integer=True, steps=[1, 2, 5, 10]))
+    else:
+        middles = (offsets[:-1] + offsets[1:] - 1) / 2
+        names = [style.one_line(w.name) for w in instance.workers]
+        ax.set_yticks(middles, names, parse_math=False)
+        ax.set_ylabel("clients of each worker")
+        ax.hlines(offsets[1:-1] - 0.5, 0, 1, transform=ax.get_yaxis_transform(), colors="white",
+                  linewidths=2, zorder=4, gid="workers")  # fmt: skip
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(length=3, color="#666666")
+
+
+def _draw_lines(ax: Axes, schedule: Schedule) -> None:
+    end = schedule.makespan_ns / NS_PER_S
+    ax.axvline(end, color=style.MAKESPAN_COLOUR, lw=1.2, zorder=5, gid="makespan", clip_on=False)
+    if schedule.bound is not None:
+        bound = int(schedule.bound["value_ns"]) / NS_PER_S
+        # A white line below keeps the dashes visible on every background.
+        ax.axvline(bound, color="white", lw=3, zorder=5)
+        ax.axvline(bound, color=style.BOUND_COLOUR, lw=1.6, ls=(0, (4, 1.5)), zorder=6,
+                   gid="bound")  # fmt: skip
+
+
+def _draw_title(ax: Axes, instance: Instance, schedule: Schedule, title: str | None) -> None:
+    from orsched.metrics import summarise
+
+    if title is None:
+        known = f"information: {schedule.information}"
+        title = f"{instance.name}, {schedule.method} ({known})"
+    ax.set_title(
+        _shortened(style.one_line(title), 100), loc="left", fontweight="bold", pad=24,
+        parse_math=False,
+    )  # fmt: skip
+    results = summarise(instance, schedule)
+    facts = [
+        f"makespan {style.seconds(schedule.makespan_ns)}",
+        f"slot utilization {style.percent(results['slot_utilization'])}",
+    ]
+    if schedule.bound is not None:
+        facts += [
+            f"lower bound {style.seconds(results['bound_ns'])}",
+            f"gap {style.gap_text(results['gap'])}",
+        ]
+    facts.append(f"{results['prefill_stages']:,} prefill stages")
+    facts.append(f"{results['decode_rounds']:,} rounds")
+    ax.annotate(
+        "   ".join(facts), (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points",
+        color="#333333", parse_math=False, gid="facts",
+    )  # fmt: skip
+
+
+def _shortened(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _label_bars(ax: Axes, instance: Instance, decode: Spans) -> None:
+    """Write the names of requests into bars that are wide and high enough for them."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    box = ax.get_position()
+    width, height = figure.get_figwidth() * box.width * 72, figure.get_figheight() * box.height * 72
+    lanes = int(lane_offsets(instance)[-1])
+    size = min(9.0, 0.6 * height / lanes)
+    if size < 4:
+        return
+    points_per_s = width / (ax.get_xlim()[1] or 1)
+    dark = rank_in_lane(decode) % 2 == 0
+    for k in range(len(decode)):
+        name = _shortened(style.one_line(instance.requests.id_of(int(decode.request[k]))), 24)
+        start, end = decode.start_ns[k] / NS_PER_S, decode.end_ns[k] / NS_PER_S
+        if (end - start) * points_per_s > size * (0.7 * len(name) + 1):
+            ax.text(
+                start + 0.5 * size / points_per_s, decode.lane[k], name, va="center_baseline",
+                fontsize=size, color="white" if dark[k] else "black", zorder=7, clip_on=True,
+                parse_math=False,
+            )  # fmt: skip
+
+
+def _draw_legend(ax: Axes, schedule: Schedule, dense: bool) -> None:
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+    from matplotlib.transforms import ScaledTranslation
+
+    colours = style.DECODE_COLOURS[:1] if dense else style.DECODE_COLOURS
+    pair = tuple(Patch(color=c, lw=0) for c in colours)
+    handles: list[Any] = [
+        pair,
+        Patch(color=style.PREFILL_COLOUR, lw=0),
+        Patch(facecolor=style.STAGE_COLOUR, alpha=0.6, lw=0),
+        Patch(color=style.IDLE_COLOUR, lw=0),
+        Line2D([], [], color=style.MAKESPAN_COLOUR, lw=1.2),
+    ]
+    decode = "decode (shares of time)" if dense else "decode (one bar a request)"
+    labels = [decode, "own prefill", "prefill stage", "bubble: no request", "makespan"]
+    if schedule.bound is not None:
+        handles.append(Line2D([], [], color=style.BOUND_COLOUR, lw=1.8, ls=(0, (4, 1.5))))
+        labels.append("lower bound")
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    below = ax.transAxes + ScaledTranslation(0, -0.4, figure.dpi_scale_trans)
+    ax.legend(
+        handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
+        ncols=len(labels), frameon=False, fontsize=9, handlelength=1.8, columnspacing=1.6,
+        borderaxespad=0, borderpad=0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+    )  # fmt: skip

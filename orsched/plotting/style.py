@@ -1,0 +1,48 @@
+"""Colours and words that all pictures of schedules share.
+
+The colours are Okabe and Ito's, chosen so that they also differ in lightness: a picture stays
+readable for the colour-blind and in print.
+"""
+
+from __future__ import annotations
+
+from orsched.units import NS_PER_S
+
+DECODE_COLOURS = ("#0072B2", "#56B4E9")
+"""Successive requests of a client alternate between the two, so that borders are visible."""
+
+PREFILL_COLOUR = "#000000"
+STAGE_COLOUR = "#E69F00"
+IDLE_COLOUR = "#EBE5DA"
+BOUND_COLOUR = "#D55E00"
+MAKESPAN_COLOUR = "#000000"
+
+BUBBLES = {
+    "waiting_for_prefill": ("waiting for prefill", "#E69F00"),
+    "other_prefill": ("prefill of others", "#CC79A7"),
+    "no_request": ("no request", "#999999"),
+    "tail": ("tail", "#F0E442"),
+}
+"""Word and colour of each cause of bubbles."""
+
+
+def seconds(ns: int, digits: int = 4) -> str:
+    """Return a time in seconds with at least so many significant digits, for people."""
+    value = ns / NS_PER_S
+    decimals = max(0, digits - len(str(int(value)))) if value >= 1 else digits
+    return f"{value:,.{decimals}f} s"
+
+
+def percent(value: float | None) -> str:
+    """Return a share as per cent, or a dash."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def gap_text(value: float | None) -> str:
+    """Return a gap as per cent with two decimals, or a dash."""
+    return "–" if value is None else f"{100 * value:.2f} %"
+
+
+def one_line(text: str) -> str:
+    """Return a label without line breaks and control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
