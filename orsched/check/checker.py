@@ -1,0 +1,56 @@
+"""The one public function of the checker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.check.durations import Durations, check_durations
+from orsched.check.limits import check_limits
+from orsched.check.reading import Reading
+from orsched.check.results import check_bound, check_labels, check_results
+from orsched.check.structure import check_structure
+from orsched.check.violations import DEFAULT_LIMIT, Findings, Violation
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+TIMES = ("model", "measured")
+
+
+def check(
+    instance: Instance,
+    schedule: Schedule,
+    times: str = "model",
+    limit: int | None = DEFAULT_LIMIT,
+) -> list[Violation]:
+    """Return everything that is wrong with a schedule for an instance; [] means valid.
+
+    The checker shares no code with simulator, policies, metrics or bounds: of the cost model it
+    calls the scalar formulas only. Integers are compared exactly, without tolerance.
+
+    Args:
+        instance: the problem.
+        schedule: any schedule, however wrong.
+        times: ``model``: durations must be those of the cost model; ``measured``: they were
+            measured on a worker and are taken as they are.
+        limit: violations of each kind that are spelt out; a last one counts the others.
+
+    Raises:
+        InputError: ``times`` is neither of the two. No schedule makes the checker raise.
+    """
+    if times not in TIMES:
+        raise InputError(f"{times!r} is unknown", field="times", remedy="model or measured")
+    measured = times == "measured"
+    findings = Findings(limit)
+    reading = Reading(instance, schedule)
+    durations = Durations(reading)
+    check_labels(reading, findings)
+    check_structure(reading, findings)
+    check_limits(reading, findings)
+    if not measured:
+        check_durations(reading, durations, findings)
+    bound_ns = check_bound(reading, findings, measured)
+    check_results(reading, durations, findings, measured, bound_ns)
+    return findings.violations()

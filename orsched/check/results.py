@@ -1,0 +1,208 @@
+"""Checks of what a schedule reports: results, bound and labels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orsched.check.figures import PERCENTILES, Times, attained, figures
+from orsched.check.violations import Violation, shown
+from orsched.check.violations import ViolationKind as Kind
+
+if TYPE_CHECKING:
+    from orsched.check.durations import Durations
+    from orsched.check.reading import Reading
+    from orsched.check.violations import Findings
+
+_LABELS = ("none", "predicted", "clairvoyant")
+_BOUND_FIELDS = ("name", "value_ns", "certificate")
+_SPREAD = ("mean", *(f"p{percent}" for percent in PERCENTILES), "max")
+_TABLES = {
+    "bubble_ns": ("waiting_for_prefill", "other_prefill", "no_request", "tail"),
+    "ttft_ns": _SPREAD,
+    "jct_ns": _SPREAD,
+    "tpot_ns": _SPREAD,
+    "slo": ("ttft_ns", "tpot_ns", "attained", "attainment"),
+}
+_SCALARS = (
+    "makespan_ns", "busy_client_ns", "slot_utilization", "prefill_stages", "decode_rounds",
+    "prompt_tokens", "output_tokens", "tokens_per_s", "bound_ns", "gap",
+)  # fmt: skip
+
+_SOUND = (
+    Kind.COMPLETENESS, Kind.CLIENT_OVERLAP, Kind.CLIENT_RANGE, Kind.WORKER_RANGE,
+    Kind.STAGE_EXCLUSIVITY, Kind.EMPTY_STAGE, Kind.PHASE, Kind.CONTIGUITY, Kind.ORDER,
+)  # fmt: skip
+"""Without any of these, every reported number is defined."""
+
+
+def check_labels(reading: Reading, findings: Findings) -> None:
+    """The instance's hash, and the information that the method declares."""
+    schedule = reading.schedule
+    expected = reading.instance.sha256
+    if not same(expected, schedule.instance_sha256):
+        findings.add(
+            Kind.INSTANCE,
+            "the schedule is for another instance",
+            field="instance_sha256",
+            expected=expected,
+            found=schedule.instance_sha256,
+        )
+    label = schedule.information
+    if label not in _LABELS:
+        findings.add(
+            Kind.INFORMATION, f"{shown(label)} is no information class", field="information",
+            found=label,
+        )  # fmt: skip
+        return
+    allowed = _allowed_information(schedule.method)
+    if allowed is not None and label not in allowed:
+        findings.add(
+            Kind.INFORMATION,
+            f"method {schedule.method} does not work with information '{label}'",
+            field="information",
+            expected=allowed,
+            found=label,
+        )
+
+
+def _allowed_information(method: Any) -> list[str] | None:
+    """Return what a registered method may know; None for methods that are not known here."""
+    from orsched.registry import method_information
+
+    try:
+        allowed = method_information(method)
+    except Exception:  # a plug-in that is installed but broken, or a name that is no text
+        return None
+    return None if allowed is None else [str(item) for item in allowed]
+
+
+def check_bound(reading: Reading, findings: Findings, measured: bool) -> int | None:
+    """The bound is whole, certified and not above the makespan; returns its value."""
+    bound: Any = reading.schedule.bound
+    if bound is None:
+        return None
+    if not isinstance(bound, dict):
+        findings.add(Kind.BOUND, "the bound is no table", field="bound", found=bound)
+        return None
+    _check_names(findings, Kind.BOUND, "bound", bound, _BOUND_FIELDS)
+    if not isinstance(bound.get("name"), str):
+        findings.add(Kind.BOUND, "the bound has no name", field="bound.name")
+    value = bound.get("value_ns")
+    if type(value) is not int or value < 0:
+        findings.add(Kind.BOUND, "not a time", field="bound.value_ns", found=value)
+        value = None
+    # A bound holds for the model's times; a real worker may be faster than the model.
+    elif not measured and value > (makespan := int(reading.end.max(initial=0))):
+        findings.add(
+            Kind.BOUND,
+            f"the bound {value} ns exceeds the makespan {makespan} ns",
+            field="bound.value_ns",
+            expected=makespan,
+            found=value,
+        )
+    _check_certificate(reading, findings, bound)
+    return value
+
+
+def _check_certificate(reading: Reading, findings: Findings, bound: dict[str, Any]) -> None:
+    from orsched.check.certificates import certificate_violations
+
+    try:
+        found = list(certificate_violations(reading.instance, bound))
+    except Exception as error:  # a malformed certificate certifies nothing
+        message = f"the certificate cannot be checked: {type(error).__name__}: {error}"
+        findings.add(Kind.BOUND, message, field="bound.certificate")
+        return
+    for item in found:
+        if isinstance(item, Violation):
+            fields = {name: getattr(item, name) for name in _VIOLATION_FIELDS}
+            findings.add(item.kind, item.message, **fields)
+        else:
+            findings.add(Kind.BOUND, str(item), field="bound.certificate")
+
+
+_VIOLATION_FIELDS = ("request", "client", "worker", "step", "field", "expected", "found")
+
+
+def check_results(
+    reading: Reading,
+    durations: Durations,
+    findings: Findings,
+    measured: bool,
+    bound_ns: int | None,
+) -> None:
+    """Every reported number is right, none is missing, none unknown.
+
+    A schedule with ``{}`` reports nothing. The numbers of a schedule that is wrong in its
+    structure are not defined: then only their names are checked.
+    """
+    results: Any = reading.schedule.results
+    if not isinstance(results, dict):
+        findings.add(Kind.RESULT, "the results are no table", field="results", found=results)
+        return
+    if not results:
+        return
+    _check_names(findings, Kind.RESULT, "results", results, (*_SCALARS, *_TABLES))
+    for name, parts in _TABLES.items():
+        if isinstance(results.get(name), dict):
+            _check_names(findings, Kind.RESULT, f"results.{name}", results[name], parts)
+    if findings.any_of(*_SOUND):
+        return
+    times = Times(reading, durations, measured)
+    expected = figures(reading, times, bound_ns)
+    expected["slo"] = _expected_slo(reading, times, findings, results.get("slo"))
+    for name, value in expected.items():
+        if name in results:
+            _compare(findings, f"results.{name}", value, results[name])
+
+
+def _expected_slo(reading: Reading, times: Times, findings: Findings, slo: object) -> Any:
+    """What is attained under the stated objectives, which are free to choose."""
+    if slo is None:
+        return None
+    limits: list[int] = []
+    for name in ("ttft_ns", "tpot_ns"):
+        limit = slo.get(name) if isinstance(slo, dict) else None
+        if type(limit) is not int or not 0 <= limit < 2**63:
+            findings.add(Kind.RESULT, "not a time", field=f"results.slo.{name}", found=limit)
+            return slo  # nothing to compare with
+        limits.append(limit)
+    return attained(reading, times, limits[0], limits[1])
+
+
+def _check_names(
+    findings: Findings, kind: Kind, where: str, table: dict[Any, Any], names: tuple[str, ...]
+) -> None:
+    for name in names:
+        if name not in table:
+            findings.add(kind, f"{where} lacks {name}", field=f"{where}.{name}")
+    for name in table:
+        if name not in names:
+            field = f"{where}.{name if isinstance(name, str) else shown(name)}"
+            findings.add(kind, f"{where} has an unknown entry {shown(name)}", field=field)
+
+
+def _compare(findings: Findings, where: str, expected: Any, found: Any) -> None:
+    """Compare two JSON values leaf by leaf; missing and unknown names were reported before."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for name, value in expected.items():
+            if name in found:
+                _compare(findings, f"{where}.{name}", value, found[name])
+    elif not same(expected, found):
+        findings.add(
+            Kind.RESULT,
+            f"{where} is {shown(found)} instead of {shown(expected)}",
+            field=where,
+            expected=expected,
+            found=found,
+        )
+
+
+def same(expected: object, found: object) -> bool:
+    """Equality of JSON values: True is no 1, and 1.0 is no whole number.
+
+    JSON knows one type of number, so a whole-valued figure may be written 1 for 1.0.
+    """
+    if type(expected) is float:
+        return type(found) in (float, int) and bool(expected == found)
+    return type(expected) is type(found) and bool(expected == found)
