@@ -83,7 +83,8 @@ def distribution(values: IntColumn | Sequence[int]) -> dict[str, int | float] | 
     if n == 0:
         return None
     ordered = np.sort(np.asarray(values, np.int64))
-    summary: dict[str, int | float] = {"mean": int(ordered.sum()) / n}
+    # In Python integers: a million response times of an overloaded server exceed 64 bits.
+    summary: dict[str, int | float] = {"mean": sum(ordered.tolist()) / n}
     for percent in PERCENTILES:
         summary[f"p{percent}"] = int(ordered[-(-percent * n // 100) - 1])
     summary["max"] = int(ordered[-1])
