@@ -1,1 +1,30 @@
-"""Files: the native formats, CSV and data frames."""
+"""Files: the native formats, CSV and data frames.
+
+Importing this package needs numpy and the standard library only; pyarrow and pandas are loaded
+by the functions that use them.
+"""
+
+from orsched.files.csv_requests import read_requests_csv, write_requests_csv
+from orsched.files.native import (
+    load_cost,
+    load_fitted_cost,
+    load_instance,
+    load_schedule,
+    save_cost,
+    save_instance,
+    save_schedule,
+)
+from orsched.files.schedule_document import is_measured
+
+__all__ = [
+    "is_measured",
+    "load_cost",
+    "load_fitted_cost",
+    "load_instance",
+    "load_schedule",
+    "read_requests_csv",
+    "save_cost",
+    "save_instance",
+    "save_schedule",
+    "write_requests_csv",
+]

@@ -1,0 +1,196 @@
+"""Requests as CSV: one line a request, its first line names the columns."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError
+from orsched.files.atomic import opened
+from orsched.files.cells import class_codes, nanoseconds, whole_numbers
+from orsched.files.text import locating, read_text
+from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from orsched.files.text import Path
+
+COLUMNS = (
+    "id",
+    "prompt_tokens",
+    "output_tokens",
+    "arrival_ns",
+    "arrival_s",
+    "predicted_tokens",
+    "service_class",
+)
+REQUIRED = ("prompt_tokens", "output_tokens")
+_CHUNK = 65_536
+
+
+def read_requests_csv(path: Path) -> Requests:
+    """Read requests from a CSV file in UTF-8 with commas.
+
+    Columns, in any order: ``prompt_tokens``, ``output_tokens``, and optionally ``id`` (unique
+    texts), ``arrival_ns`` or ``arrival_s`` (decimal seconds, converted exactly),
+    ``predicted_tokens``, ``service_class`` (interactive or batch). Empty lines are skipped.
+
+    Raises:
+        InputError: the file cannot be read or is wrong; the row is the line number from 1.
+    """
+    with locating(path):
+        text = read_text(path)
+        reader = csv.reader(StringIO(text, newline=""), strict=True)
+        try:
+            names = require_columns(next(_filled(reader)))
+            return _requests(_columns(names, reader))
+        except csv.Error as error:
+            raise InputError(
+                f"not valid CSV: {error}", row=reader.line_num, remedy="check the quotes"
+            ) from None
+        except _RowError as error:
+            line = error.line or _line_of(text, error.index)
+            raise error.problem.located(row=line) from None
+
+
+def write_requests_csv(requests: Requests, path: Path) -> None:
+    """Write requests as CSV, times in nanoseconds; ``read_requests_csv`` gives them back equal.
+
+    Raises:
+        InputError: the requests have prefixes, which CSV does not hold, or the file cannot be
+            written.
+    """
+    with locating(path):
+        if requests.prefixes is not None:
+            raise InputError(
+                "CSV holds no prefixes", field="prefixes", remedy="save an instance as JSON"
+            )
+        classes = [SERVICE_CLASSES[code] for code in requests.service_class.tolist()]
+        columns: dict[str, Sequence[Any]] = {} if requests.ids is None else {"id": requests.ids}
+        for name in ("prompt_tokens", "output_tokens", "arrival_ns"):
+            columns[name] = getattr(requests, name).tolist()
+        if requests.predicted_tokens is not None:
+            columns["predicted_tokens"] = requests.predicted_tokens.tolist()
+        columns["service_class"] = classes
+        with opened(path) as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(zip(*columns.values(), strict=True))
+
+
+def require_columns(names: Sequence[Any]) -> list[str]:
+    """Return the names of columns if they are known, unique and enough; else ``InputError``."""
+    checked: list[str] = []
+    for name in names:
+        if name not in COLUMNS:
+            remedy = f"known columns: {', '.join(COLUMNS)}"
+            if len(names) == 1 and any(mark in str(name) for mark in ";\t"):
+                remedy = "separate the columns with commas"
+            raise InputError(f"unknown column {name!r:.60}", field=f"{name!s:.60}", remedy=remedy)
+        if name in checked:
+            raise InputError("the column stands twice", field=name, remedy="keep one of them")
+        checked.append(name)
+    for name in REQUIRED:
+        if name not in checked:
+            raise InputError(f"the column '{name}' is missing", field=name, remedy="add it")
+    if "arrival_ns" in checked and "arrival_s" in checked:
+        raise InputError("arrivals are given twice", field="arrival_s", remedy="keep one of them")
+    return checked
+
+
+def requests_of(columns: dict[str, Any], prefixes: Prefixes | None = None) -> Requests:
+    """Return requests from columns under their names here; errors name those."""
+    fields = {"id": "ids", "arrival_s": "arrival_ns"}
+    values = {fields.get(name, name): column for name, column in columns.items()}
+    try:
+        return Requests(**values, prefixes=prefixes)
+    except InputError as error:
+        shown = {fields[name]: name for name in columns if name in fields}
+        field = shown.get(str(error.field), error.field)
+        raise InputError(error.problem, row=error.row, field=field, remedy=error.remedy) from None
+
+
+class _RowError(Exception):
+    """A problem in a record, by its index among all records, or by its line if known."""
+
+    def __init__(self, problem: InputError, index: int, line: int = 0) -> None:
+        super().__init__(index)
+        self.problem, self.index, self.line = problem, index, line
+
+
+def _filled(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    return (row for row in reader if row)
+
+
+def _columns(names: list[str], reader: Iterator[list[str]]) -> dict[str, Any]:
+    """Read all records, a chunk at a time, into one array or list of ids for each column."""
+    parts: dict[str, list[Any]] = {name: [] for name in names}
+    rows, first = _filled(reader), 0
+    while chunk := list(islice(rows, _CHUNK)):
+        _require_width(chunk, names, first)
+        for name, cells in zip(names, zip(*chunk, strict=True), strict=True):
+            try:
+                parts[name].append(_convert(name, cells))
+            except InputError as error:
+                raise _RowError(_without_row(error), first + (error.row or 0)) from None
+        first += len(chunk)
+    return {name: _joined(name, part) for name, part in parts.items()}
+
+
+def _require_width(chunk: list[list[str]], names: list[str], first: int) -> None:
+    for i, row in enumerate(chunk):
+        if len(row) != len(names):
+            problem = InputError(
+                f"{len(row)} cells where {len(names)} are expected",
+                remedy="give every column one cell; quote texts that hold commas",
+            )
+            raise _RowError(problem, first + i)
+
+
+def _convert(name: str, cells: tuple[str, ...]) -> Any:
+    if name == "id":
+        return cells
+    if name == "service_class":
+        return np.array(class_codes(cells), dtype=np.int64)
+    numbers = nanoseconds(cells, name) if name == "arrival_s" else whole_numbers(cells, name)
+    try:
+        return np.array(numbers, dtype=np.int64)
+    except OverflowError:
+        row = next(i for i, number in enumerate(numbers) if not -(2**63) <= number < 2**63)
+        raise InputError(
+            f"{cells[row]} is too large", row=row, field=name, remedy="numbers have 64 bits"
+        ) from None
+
+
+def _joined(name: str, parts: list[Any]) -> Any:
+    if name == "id":
+        return tuple(cell for part in parts for cell in part)
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _requests(columns: dict[str, Any]) -> Requests:
+    try:
+        return requests_of(columns)
+    except InputError as error:
+        raise _RowError(_without_row(error), error.row or 0) from None
+
+
+def _without_row(error: InputError) -> InputError:
+    return InputError(error.problem, field=error.field, remedy=error.remedy)
+
+
+def _line_of(text: str, index: int) -> int:
+    """Return the number of the first line of a record: quoted cells may hold line ends."""
+    reader = csv.reader(StringIO(text, newline=""), strict=True)
+    line, left = 0, index + 1
+    for row in reader:
+        if row and left == 0:
+            break
+        left -= bool(row)
+        line = reader.line_num
+    return line + 1

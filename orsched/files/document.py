@@ -1,0 +1,89 @@
+"""What all native documents share: format, version, text fields and columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+VERSION = 1
+"""Version of the four native formats."""
+
+READERS = {
+    "orsched/instance": "load_instance",
+    "orsched/schedule": "load_schedule",
+    "orsched/trace": "load_schedule",
+    "orsched/cost": "load_cost",
+}
+
+
+def require_format(document: object, *formats: str) -> dict[str, Any]:
+    """Return the document if it is an object of one of the formats, in a version we read.
+
+    Raises ``InputError`` that names the field.
+    """
+    if not isinstance(document, dict):
+        raise InputError("must be a JSON object", remedy="see the file-format reference")
+    found = document.get("format")
+    if found not in formats:
+        if isinstance(found, str) and found in READERS:
+            problem, remedy = f"is {found!r}, not {formats[0]!r}", f"use {READERS[found]}"
+        else:
+            problem = "is missing" if found is None else f"{found!r:.60} is no format of orsched"
+            remedy = f'give "format": "{formats[0]}"'
+        raise InputError(problem, field="format", remedy=remedy)
+    version = document.get("version")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        problem = "is missing" if version is None else f"{version!r:.60} is no version"
+        raise InputError(problem, field="version", remedy=f'give "version": {VERSION}')
+    if version > VERSION:
+        raise InputError(
+            f"written by a newer orsched (version {version}; this one reads up to {VERSION})",
+            field="version",
+            remedy="upgrade orsched",
+        )
+    return document
+
+
+def text_field(values: dict[str, Any], name: str, default: str = "", owner: str = "") -> str:
+    """Return a text of a mapping; raises ``InputError`` for anything else."""
+    value = values.get(name, default)
+    if not isinstance(value, str):
+        raise InputError(f"must be a text, not {kind(value)}", field=owner + name)
+    return value
+
+
+def column_field(values: dict[str, Any], name: str, owner: str = "") -> Any:
+    """Return a column (a list or an array); raises ``InputError`` for anything else."""
+    value = values[name]
+    if not isinstance(value, (list, np.ndarray)):
+        raise InputError(
+            f"must be a list, not {kind(value)}", field=owner + name, remedy="one value per row"
+        )
+    return value
+
+
+def object_field(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return an object of a mapping, {} when it is absent; ``InputError`` for anything else."""
+    value = values.get(name, {})
+    if not isinstance(value, dict):
+        raise InputError(f"must be an object, not {kind(value)}", field=name)
+    return value
+
+
+def column_lists(table: object, names: Iterable[str]) -> dict[str, Any]:
+    """Return the named columns of an object as lists."""
+    return {name: getattr(table, name).tolist() for name in names}
+
+
+def kind(value: object) -> str:
+    """Return what JSON calls a value."""
+    if value is None:
+        return "null"
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text"}
+    return names.get(type(value), "an object" if isinstance(value, dict) else "a list")

@@ -1,0 +1,114 @@
+"""Data frames of requests: in and out of pandas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.files.cells import class_codes, number_ns
+from orsched.files.csv_requests import COLUMNS, requests_of, require_columns
+from orsched.requests import Prefixes, Requests
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from orsched.columns import IntColumn
+
+PREFIX_COLUMNS = ("prefix_ids", "prefix_block_tokens")
+
+
+def requests_from_frame(frame: pd.DataFrame) -> Requests:
+    """Return the requests of a data frame, one row each; the index plays no part.
+
+    Columns as in ``read_requests_csv``, and ``prefix_ids`` (a list of whole numbers in each row)
+    with ``prefix_block_tokens`` (the same number in each row).
+
+    Raises:
+        InputError: a column is unknown or missing, or a value is wrong; rows count from 0.
+    """
+    pandas = _pandas()
+    if not isinstance(frame, pandas.DataFrame):
+        raise InputError(f"a {type(frame).__name__} is no data frame", remedy="give a DataFrame")
+    require_columns([name for name in frame.columns if name not in PREFIX_COLUMNS])
+    for name in PREFIX_COLUMNS:
+        if list(frame.columns).count(name) > 1:
+            raise InputError("the column stands twice", field=name, remedy="keep one of them")
+    columns = {str(name): _values(frame[name], str(name)) for name in frame.columns}
+    prefixes = _prefixes(columns)
+    if isinstance(columns.get("service_class"), list):
+        columns["service_class"] = class_codes(columns["service_class"])
+    if "arrival_s" in columns:
+        seconds = frame["arrival_s"].tolist()
+        columns["arrival_s"] = [number_ns(s, row, "arrival_s") for row, s in enumerate(seconds)]
+    return requests_of(columns, prefixes)
+
+
+def requests_to_frame(requests: Requests) -> pd.DataFrame:
+    """Return requests as a data frame, one row each; times in nanoseconds.
+
+    Columns that the requests do not have are left out; ``service_class`` holds the codes.
+    """
+    pandas = _pandas()
+    columns: dict[str, Any] = {} if requests.ids is None else {"id": list(requests.ids)}
+    for name in COLUMNS[1:]:
+        column: IntColumn | None = getattr(requests, name, None)
+        if column is not None:
+            columns[name] = column.copy()
+    if requests.prefixes is not None:
+        cuts = requests.prefixes.offsets[1:-1]
+        parts = np.split(requests.prefixes.ids, cuts) if len(requests) else []
+        columns["prefix_ids"] = pandas.Series([part.tolist() for part in parts], dtype=object)
+        columns["prefix_block_tokens"] = np.full(len(requests), requests.prefixes.block_tokens)
+    frame: pd.DataFrame = pandas.DataFrame(columns)
+    return frame
+
+
+def _values(series: Any, name: str) -> Any:
+    """Return a column without missing values, as an array of whole numbers or a list."""
+    missing = series.isna().to_numpy()
+    if missing.any():
+        raise InputError(
+            "the value is missing",
+            row=int(np.argmax(missing)),
+            field=name,
+            remedy="fill it or drop the column",
+        )
+    return series.to_numpy() if series.dtype.kind == "i" else series.tolist()
+
+
+def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
+    given = [name for name in PREFIX_COLUMNS if name in columns]
+    if len(given) == 1:
+        (missing,) = set(PREFIX_COLUMNS) - set(given)
+        raise InputError(
+            f"the column '{missing}' is missing", field=missing, remedy=f"{given[0]} needs it"
+        )
+    if not given:
+        return None
+    lists, sizes = columns.pop("prefix_ids"), columns.pop("prefix_block_tokens")
+    if len(lists) == 0:
+        return None
+    for row, (item, size) in enumerate(zip(lists, sizes, strict=True)):
+        if not isinstance(item, (list, tuple, np.ndarray)):
+            raise InputError(
+                f"a {type(item).__name__} is no list",
+                row=row,
+                field="prefix_ids",
+                remedy="give lists",
+            )
+        if size != sizes[0]:
+            raise InputError(
+                f"{size} differs from the {sizes[0]} of row 0", row=row, field="prefix_block_tokens"
+            )
+    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    return Prefixes(offsets, [number for item in lists for number in item], sizes[0])  # type: ignore[arg-type]
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise MissingDependencyError("data frames need pandas: pip install pandas") from None
+    return pandas

@@ -1,0 +1,126 @@
+"""The document of an instance: what its JSON file holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orsched.costs.parameters import read_parameters
+from orsched.errors import InputError
+from orsched.files.cost_document import cost_class
+from orsched.files.document import (
+    VERSION,
+    column_field,
+    column_lists,
+    require_format,
+    text_field,
+)
+from orsched.instance import Instance
+from orsched.requests import Prefixes, Requests
+from orsched.workers import Worker
+
+FORMAT = "orsched/instance"
+LABELS = ("name", "description", "source", "licence")
+COLUMNS = ("prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class")
+PREFIX_FIELDS = ("prefix_offsets", "prefix_ids", "prefix_block_tokens")
+
+
+def instance_header(instance: Instance) -> dict[str, Any]:
+    """Return everything of the document but the requests."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        **{label: getattr(instance, label) for label in LABELS},
+        "first_token": instance.first_token,
+        "output_limit_tokens": instance.output_limit_tokens,
+        "workers": [worker.to_dict() for worker in instance.workers],
+    }
+
+
+def instance_document(instance: Instance) -> dict[str, Any]:
+    """Return the document of an instance, plain JSON values in their order in the file."""
+    requests = instance.requests
+    present = [name for name in COLUMNS if getattr(requests, name) is not None]
+    columns = column_lists(requests, present)
+    if requests.ids is not None:
+        columns["ids"] = list(requests.ids)
+    if requests.prefixes is not None:
+        columns["prefix_offsets"] = requests.prefixes.offsets.tolist()
+        columns["prefix_ids"] = requests.prefixes.ids.tolist()
+        columns["prefix_block_tokens"] = requests.prefixes.block_tokens
+    return {**instance_header(instance), "requests": columns}
+
+
+def instance_from_document(document: object) -> Instance:
+    """Inverse of ``instance_document``; columns may also be arrays.
+
+    Raises ``InputError`` that names row and field.
+    """
+    values = read_parameters(
+        require_format(document, FORMAT),
+        "instance",
+        ["format", "version", "first_token", "workers", "requests"],
+        [*LABELS, "output_limit_tokens"],
+    )
+    if values.get("output_limit_tokens", 0) is None:
+        raise InputError(
+            "must be a whole number, not null",
+            field="output_limit_tokens",
+            remedy="or leave it out",
+        )
+    return Instance(
+        requests=requests_from_columns(values["requests"]),
+        workers=_workers(values["workers"]),
+        first_token=text_field(values, "first_token"),
+        output_limit_tokens=values.get("output_limit_tokens"),  # type: ignore[arg-type]
+        name=text_field(values, "name", "instance"),
+        description=text_field(values, "description"),
+        source=text_field(values, "source"),
+        licence=text_field(values, "licence"),
+    )
+
+
+def requests_from_columns(values: object) -> Requests:
+    """Return requests from the block ``requests`` of a document."""
+    columns = read_parameters(
+        values, "requests", COLUMNS[:2], [*COLUMNS[2:], "ids", *PREFIX_FIELDS]
+    )
+    given = {
+        name: column_field(columns, name)
+        for name in (*COLUMNS, "ids", "prefix_offsets", "prefix_ids")
+        if name in columns
+    }
+    return Requests(
+        prompt_tokens=given["prompt_tokens"],
+        output_tokens=given["output_tokens"],
+        arrival_ns=given.get("arrival_ns"),  # type: ignore[arg-type]
+        predicted_tokens=given.get("predicted_tokens"),
+        service_class=given.get("service_class"),  # type: ignore[arg-type]
+        ids=given.get("ids"),
+        prefixes=_prefixes(columns),
+    )
+
+
+def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
+    missing = [name for name in PREFIX_FIELDS if name not in columns]
+    if len(missing) == len(PREFIX_FIELDS):
+        return None
+    if missing:
+        raise InputError(
+            f"requests need the field '{missing[0]}'",
+            field=missing[0],
+            remedy=f"give all of {', '.join(PREFIX_FIELDS)} or none",
+        )
+    return Prefixes(*(columns[name] for name in PREFIX_FIELDS))
+
+
+def _workers(values: object) -> tuple[Worker, ...]:
+    if not isinstance(values, list) or not values:
+        raise InputError("must be a list of at least one worker", field="workers")
+    workers = []
+    for i, item in enumerate(values):
+        try:
+            workers.append(Worker.from_dict(item, cost_class))
+        except InputError as error:
+            place = f"workers[{i}]" + ("" if error.field in (None, "worker") else f".{error.field}")
+            raise InputError(error.problem, field=place, remedy=error.remedy) from None
+    return tuple(workers)

@@ -1,0 +1,222 @@
+"""Parquet files: columns in the table, everything else as JSON in the schema's metadata."""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.files.document import kind
+from orsched.files.instance_document import COLUMNS, instance_from_document, instance_header
+from orsched.files.schedule_document import (
+    STEP_COLUMNS,
+    WORK_COLUMNS,
+    schedule_from_document,
+    schedule_header,
+)
+from orsched.files.text import parse_json
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+METADATA_KEY = b"orsched"
+TABLES = {"steps": STEP_COLUMNS, "work": WORK_COLUMNS}
+LONG_COLUMNS = tuple(dict.fromkeys(STEP_COLUMNS + WORK_COLUMNS))
+"""Columns of a schedule's one long table, beside ``table``: steps and work together."""
+
+
+def instance_to_parquet(instance: Instance) -> bytes:
+    """Return an instance as a Parquet file: one row a request."""
+    pa = _pyarrow()
+    requests = instance.requests
+    header = instance_header(instance)
+    columns = {
+        name: pa.array(getattr(requests, name))
+        for name in COLUMNS
+        if getattr(requests, name) is not None
+    }
+    if requests.ids is not None:
+        columns["id"] = pa.array(requests.ids, pa.string())
+    if requests.prefixes is not None:
+        offsets = pa.array(requests.prefixes.offsets, pa.int64())
+        ids = pa.array(requests.prefixes.ids, pa.int64())
+        columns["prefix_ids"] = pa.LargeListArray.from_arrays(offsets, ids)
+        header["prefix_block_tokens"] = requests.prefixes.block_tokens
+    return _file(pa.table(columns), header)
+
+
+def instance_from_parquet(raw: bytes) -> Instance:
+    """Inverse of ``instance_to_parquet``; raises ``InputError`` that names row and field."""
+    table, header = _table(raw)
+    if "requests" in header:
+        raise InputError("requests are rows of a Parquet file", field="requests", remedy="drop it")
+    known = [*COLUMNS, "id", "prefix_ids"]
+    _require_columns(table.column_names, known, COLUMNS[:2])
+    columns: dict[str, Any] = {n: _numbers(table, n) for n in COLUMNS if n in table.column_names}
+    if "id" in table.column_names:
+        columns["ids"] = _texts(table, "id")
+    if "prefix_ids" in table.column_names:
+        columns["prefix_offsets"], columns["prefix_ids"] = _lists(table, "prefix_ids")
+    if "prefix_block_tokens" in header:
+        columns["prefix_block_tokens"] = header.pop("prefix_block_tokens")
+    return instance_from_document({**header, "requests": columns})
+
+
+def schedule_to_parquet(schedule: Schedule) -> bytes:
+    """Return a schedule as a Parquet file: one long table of steps, then work."""
+    pa = _pyarrow()
+    n, m = len(schedule.steps), len(schedule.work)
+    columns = {"table": pa.array(["steps"] * n + ["work"] * m, pa.string())}
+    for name in LONG_COLUMNS:
+        parts = []
+        for owner, count in ((schedule.steps, n), (schedule.work, m)):
+            values = getattr(owner, name, None)
+            parts.append(pa.nulls(count, pa.int64()) if values is None else pa.array(values))
+        columns[name] = pa.concat_arrays(parts)
+    return _file(pa.table(columns), schedule_header(schedule))
+
+
+def schedule_from_parquet(raw: bytes) -> Schedule:
+    """Inverse of ``schedule_to_parquet``; raises ``InputError`` that names row and field."""
+    table, header = _table(raw)
+    for name in TABLES:
+        if name in header:
+            raise InputError(f"{name} are rows of a Parquet file", field=name, remedy="drop it")
+    _require_columns(table.column_names, ["table", *LONG_COLUMNS], ["table", *LONG_COLUMNS])
+    owner = np.array(_texts(table, "table"), dtype=object)
+    strange = np.array([name not in TABLES for name in owner], dtype=bool)
+    if strange.any():
+        row = int(np.argmax(strange))
+        raise InputError(
+            f"{owner[row]!r:.60} is no table", row=row, field="table", remedy="steps or work"
+        )
+    document: dict[str, Any] = dict(header)
+    for name, names in TABLES.items():
+        rows = np.flatnonzero(owner == name)
+        part = table.take(rows)
+        for column in LONG_COLUMNS:
+            if column not in names and part[column].null_count < len(rows):
+                raise InputError(
+                    f"rows of {name} have no value here",
+                    row=int(np.argmax(part[column].is_valid().to_numpy())),
+                    field=f"{name}.{column}",
+                    remedy="leave it empty",
+                )
+        document[name] = {c: _numbers(part, c, f"{name}.{c}") for c in names}
+    return schedule_from_document(document)
+
+
+def _file(table: Any, header: dict[str, Any]) -> bytes:
+    import pyarrow.parquet as pq
+
+    text = json.dumps(header, ensure_ascii=False, allow_nan=False)
+    sink = BytesIO()
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: text.encode()}), sink)
+    return sink.getvalue()
+
+
+def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
+    pa = _pyarrow()
+    import pyarrow.parquet as pq
+
+    if not raw:
+        raise InputError("the file is empty", remedy="write it again from its source")
+    try:
+        table = pq.read_table(pa.BufferReader(raw))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"not a Parquet file, or cut short: {reason:.200}", remedy="write it again"
+        ) from None
+    text = (table.schema.metadata or {}).get(METADATA_KEY)
+    if text is None:
+        raise InputError(
+            "the metadata has no key 'orsched'",
+            field="orsched",
+            remedy="read foreign tables with pandas and Instance.from_pandas",
+        )
+    try:
+        header = parse_json(text.decode())
+    except (InputError, UnicodeDecodeError) as error:
+        raise InputError(f"the metadata: {error}", field="orsched", remedy="correct it") from None
+    if not isinstance(header, dict):
+        raise InputError(f"must be an object, not {kind(header)}", field="orsched")
+    return table, header
+
+
+def _require_columns(names: list[str], known: list[str], required: Any) -> None:
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            raise InputError("the column stands twice", field=name, remedy="keep one of them")
+        if name not in known:
+            raise InputError(
+                "unknown column", field=name, remedy=f"known columns: {', '.join(known)}"
+            )
+    for name in required:
+        if name not in names:
+            raise InputError("the column is missing", field=name, remedy="add it")
+
+
+def _column(table: Any, name: str, field: str) -> Any:
+    column = table[name]
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise InputError("the value is missing", row=row, field=field, remedy="every row has one")
+    return column
+
+
+def _numbers(table: Any, name: str, field: str | None = None) -> Any:
+    pa = _pyarrow()
+    column = _column(table, name, field or name)
+    if not pa.types.is_integer(column.type) and len(column):
+        raise InputError(
+            f"a column of type {column.type}", row=0, field=field or name, remedy="use int64"
+        )
+    return column.to_numpy()
+
+
+def _texts(table: Any, name: str) -> list[str]:
+    pa = _pyarrow()
+    column = _column(table, name, name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise InputError(f"a column of type {column.type}", row=0, field=name, remedy="use texts")
+    texts: list[str] = column.to_pylist()
+    return texts
+
+
+def _lists(table: Any, name: str) -> tuple[Any, Any]:
+    """Return offsets and values of a column of lists of whole numbers."""
+    pa = _pyarrow()
+    column = _column(table, name, name)
+    is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not is_list or not pa.types.is_integer(column.type.value_type):
+        raise InputError(
+            f"a column of type {column.type}", row=0, field=name, remedy="use lists of int64"
+        )
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    lengths = [chunk.value_lengths().to_numpy() for chunk in chunks]
+    offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+    parts = [chunk.flatten() for chunk in chunks]
+    for part, first in zip(parts, np.cumsum([0, *map(len, parts)]), strict=False):
+        if part.null_count:
+            at = int(first) + int(np.argmax(part.is_null().to_numpy(zero_copy_only=False)))
+            row = int(np.searchsorted(offsets, at, side="right")) - 1
+            raise InputError("the value is missing", row=row, field=name, remedy="drop the null")
+    ids = [part.to_numpy() for part in parts]
+    return offsets, np.concatenate(ids) if ids else np.empty(0, np.int64)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingDependencyError(
+            "Parquet files need pyarrow: pip install pyarrow, or use JSON"
+        ) from None
+    return pyarrow

@@ -1,0 +1,137 @@
+"""The document of a schedule, planned (``orsched/schedule``) or measured (``orsched/trace``)."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from orsched.columns import whole_number
+from orsched.costs.parameters import read_parameters
+from orsched.errors import InputError
+from orsched.files.document import (
+    VERSION,
+    column_field,
+    column_lists,
+    kind,
+    object_field,
+    require_format,
+    text_field,
+)
+from orsched.files.text import plain
+from orsched.schedule import Schedule, Steps, Work
+
+FORMAT = "orsched/schedule"
+TRACE_FORMAT = "orsched/trace"
+STEP_COLUMNS = tuple(item.name for item in fields(Steps))
+WORK_COLUMNS = tuple(item.name for item in fields(Work))
+BLOCKS = ("parameters", "results", "run")
+MEASURED_BY = ("device", "clock")
+
+
+def is_measured(schedule: Schedule) -> bool:
+    """Return whether a real worker did the steps: its ``run`` names device and clock."""
+    return all(name in schedule.run for name in MEASURED_BY)
+
+
+def schedule_header(schedule: Schedule) -> dict[str, Any]:
+    """Return everything of the document but the timeline."""
+    measured = is_measured(schedule)
+    return {
+        "format": TRACE_FORMAT if measured else FORMAT,
+        "version": VERSION,
+        "instance": {"name": schedule.instance_name, "sha256": schedule.instance_sha256},
+        "method": schedule.method,
+        "information": schedule.information,
+        "seed": schedule.seed,
+        "parameters": plain(schedule.parameters, "parameters"),
+        "results": plain(schedule.results, "results"),
+        "bound": _bound(schedule.bound),
+        "run": _run(schedule.run, measured),
+    }
+
+
+def schedule_document(schedule: Schedule) -> dict[str, Any]:
+    """Return the document of a schedule, plain JSON values in their order in the file."""
+    head = schedule_header(schedule)
+    run, bound, results = head.pop("run"), head.pop("bound"), head.pop("results")
+    return {
+        **head,
+        "steps": column_lists(schedule.steps, STEP_COLUMNS),
+        "work": column_lists(schedule.work, WORK_COLUMNS),
+        "results": results,
+        "bound": bound,
+        "run": run,
+    }
+
+
+def schedule_from_document(document: object) -> Schedule:
+    """Inverse of ``schedule_document``, for both formats; columns may also be arrays.
+
+    Raises ``InputError`` that names row and field.
+    """
+    values = read_parameters(
+        require_format(document, FORMAT, TRACE_FORMAT),
+        "schedule",
+        ["format", "version", "instance", "method", "information", "steps", "work"],
+        ["seed", "bound", *BLOCKS],
+    )
+    owner = read_parameters(values["instance"], "instance", ["sha256"], ["name"])
+    blocks = {name: plain(object_field(values, name), name) for name in BLOCKS}
+    return Schedule(
+        instance_sha256=text_field(owner, "sha256", owner="instance."),
+        steps=Steps(**_columns(values, "steps", STEP_COLUMNS)),
+        work=Work(**_columns(values, "work", WORK_COLUMNS)),
+        method=text_field(values, "method"),
+        information=text_field(values, "information"),
+        instance_name=text_field(owner, "name", owner="instance."),
+        seed=whole_number(values.get("seed", 0), "seed"),
+        parameters=blocks["parameters"],
+        results=blocks["results"],
+        bound=_bound(values.get("bound")),
+        run=_run(blocks["run"], values["format"] == TRACE_FORMAT),
+    )
+
+
+def _columns(values: dict[str, Any], table: str, names: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(values[table], dict):
+        raise InputError(f"must be an object, not {kind(values[table])}", field=table)
+    try:
+        columns = read_parameters(values[table], table, names)
+    except InputError as error:
+        field = f"{table}.{error.field}"
+        raise InputError(error.problem, field=field, remedy=error.remedy) from None
+    return {name: column_field(columns, name, f"{table}.") for name in names}
+
+
+def _bound(bound: Any) -> dict[str, Any] | None:
+    if bound is None:
+        return None
+    if not isinstance(bound, dict):
+        raise InputError(f"must be an object or null, not {kind(bound)}", field="bound")
+    for name in ("name", "value_ns", "certificate"):
+        if name not in bound:
+            raise InputError(f"bound needs the field '{name}'", field=f"bound.{name}")
+    text_field(bound, "name", owner="bound.")
+    whole_number(bound["value_ns"], "bound.value_ns")
+    object_field(bound, "certificate")
+    checked: dict[str, Any] = plain(bound, "bound")
+    return checked
+
+
+def _run(run: dict[str, Any], measured: bool) -> dict[str, Any]:
+    named = [name for name in MEASURED_BY if name in run]
+    if not measured and len(named) == len(MEASURED_BY):
+        raise InputError(
+            "a schedule whose run names device and clock was measured",
+            field="format",
+            remedy=f'give "format": "{TRACE_FORMAT}"',
+        )
+    for name in MEASURED_BY if measured else ():
+        if not isinstance(run.get(name), str) or not run[name]:
+            raise InputError(
+                f"a trace needs the text '{name}'",
+                field=f"run.{name}",
+                remedy="say which device ran the steps and which clock timed them",
+            )
+    checked: dict[str, Any] = plain(run, "run")
+    return checked

@@ -1,0 +1,74 @@
+"""Small HTML tables of instances and schedules, for notebooks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from orsched.units import ns_to_seconds
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+    from orsched.workers import Worker
+
+
+def instance_html(instance: Instance) -> str:
+    """Return the key figures of an instance as an HTML table."""
+    figures = instance.summary()
+    rows = [
+        ("Requests", f"{figures['requests']:,}"),
+        ("Prompt tokens, mean", f"{figures['prompt_tokens_mean']:.1f}"),
+        ("Output tokens, mean", f"{figures['output_tokens_mean']:.1f}"),
+        ("Last arrival", f"{figures['last_arrival_s']:.3f} s"),
+        ("Predictions", "yes" if figures["predictions"] else "no"),
+        ("First token", f"from {figures['first_token']}"),
+        *((worker.name, _worker(worker)) for worker in instance.workers[:10]),
+    ]
+    if len(instance.workers) > 10:
+        rows.append(("Further workers", str(len(instance.workers) - 10)))
+    rows.append(("SHA-256", figures["sha256"][:12]))
+    return html_table(f"Instance {instance.name}", rows)
+
+
+def schedule_html(schedule: Schedule) -> str:
+    """Return the key figures of a schedule as an HTML table."""
+    results = schedule.results
+    rows = [
+        ("Instance", f"{schedule.instance_name} ({schedule.instance_sha256[:12]})"),
+        ("Information", schedule.information),
+        ("Seed", str(schedule.seed)),
+        ("Makespan", f"{ns_to_seconds(schedule.makespan_ns):.3f} s"),
+    ]
+    if isinstance(utilization := results.get("slot_utilization"), float):
+        rows.append(("Slot utilization", f"{utilization:.2%}"))
+    if schedule.bound is not None:
+        value = f"{ns_to_seconds(schedule.bound['value_ns']):.3f} s"
+        rows.append((f"Bound {schedule.bound['name']}", value))
+    if isinstance(gap := results.get("gap"), (int, float)):
+        rows.append(("Gap", f"{gap:.2%}"))
+    rows += [
+        (label, f"{results[name]:,}")
+        for name, label in (("prefill_stages", "Prefill stages"), ("decode_rounds", "Rounds"))
+        if isinstance(results.get(name), int)
+    ]
+    rows.append(("Steps", f"{len(schedule.steps):,}"))
+    return html_table(f"Schedule by {schedule.method}", rows)
+
+
+def html_table(title: str, rows: list[tuple[str, Any]]) -> str:
+    """Return a two-column HTML table with a caption; all texts are escaped."""
+    body = "".join(
+        f"<tr><th>{escape(str(name))}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table><caption>{escape(title)}</caption><tbody>{body}</tbody></table>"
+
+
+def _worker(worker: Worker) -> str:
+    parts = [f"{worker.clients:,} clients", f"{worker.cost.model} cost"]
+    if worker.prefill_limit is not None:
+        parts.append(f"prefill up to {worker.prefill_limit:,} tokens")
+    if worker.memory is not None:
+        parts.append(f"{worker.memory.blocks:,} blocks of {worker.memory.block_tokens} tokens")
+    return ", ".join(parts)
