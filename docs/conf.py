@@ -20,6 +20,8 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["formula.css"]
 html_title = f"orsched {__version__}"
 html_math_renderer = "mathml"
 html_show_copyright = False

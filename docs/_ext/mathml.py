@@ -12,7 +12,7 @@ def _visit(translator, node):
         markup = tex2mathml(node.astext(), as_block=is_block)
     except MathError as error:
         raise ExtensionError(f"cannot set the formula {node.astext()!r}: {error}") from None
-    translator.body.append(f'<div class="math">{markup}</div>\n' if is_block else markup)
+    translator.body.append(f'<div class="formula">{markup}</div>\n' if is_block else markup)
     raise nodes.SkipNode
 
 
