@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +64,13 @@ def _whole_numbers(
             _reject_booleans(values, field)
         return raw.astype(np.int64)
     if raw.dtype.kind == "f":
-        return _from_floats(raw, field, remedy)
+        if isinstance(values, (list, tuple)):
+            _reject_booleans(values, field)
+        return _from_floats(raw.astype(np.float64), field, remedy)
+    if raw.dtype.kind in "mM":  # as Python objects, nanoseconds would turn into whole numbers
+        raise InputError(
+            f"a column of type {raw.dtype}", row=0, field=field, remedy="give whole numbers"
+        )
     # Objects, text, booleans and unsigned 64 bits: find the row and say what is wrong with it.
     items = list(values) if isinstance(values, (list, tuple)) else raw.tolist()
     for row, item in enumerate(items):
@@ -97,17 +104,15 @@ def _from_floats(raw: NDArray[Any], field: str, remedy: str | None) -> IntColumn
 def _item_problem(item: object) -> str | None:
     if item is None:
         return "the value is missing"
-    if isinstance(item, (bool, np.bool_, str, bytes)):
-        return f"{item!r} is not a whole number"
-    if isinstance(item, (int, np.integer)):
-        return None if -(2**63) <= int(item) < 2**63 else f"{item} does not fit into 64 bits"
+    if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
+        if -(2**63) <= int(item) < 2**63:
+            return None
+        return f"a whole number of {int(item).bit_length()} bits does not fit into 64 bits"
     if isinstance(item, (float, np.floating)):
-        return (
-            None
-            if float(item).is_integer() and abs(item) <= 2**53
-            else (f"{item} is not a whole number")
-        )
-    return f"{item!r} is not a whole number"
+        if float(item).is_integer() and abs(float(item)) <= 2**53:
+            return None
+        return f"{item} is not a whole number"
+    return f"{reprlib.repr(item)} is not a whole number"
 
 
 def _first_outside(

@@ -52,7 +52,8 @@ class Instance:
         put = object.__setattr__
         if not isinstance(self.requests, Requests):
             raise InputError("must be Requests", field="requests")
-        workers = (self.workers,) if isinstance(self.workers, Worker) else tuple(self.workers)
+        listed = isinstance(self.workers, (list, tuple))
+        workers = tuple(self.workers) if listed else (self.workers,)
         if not workers or not all(isinstance(w, Worker) for w in workers):
             raise InputError("must be one or more workers", field="workers")
         put(self, "workers", workers)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import IntColumn, int_column
+from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
@@ -40,8 +40,8 @@ class Prefixes:
         if (np.diff(offsets) < 0).any():
             row = int(np.argmax(np.diff(offsets) < 0))
             raise InputError("offsets must not fall", row=row, field="prefix_offsets")
-        if isinstance(self.block_tokens, bool) or self.block_tokens < 1:
-            raise InputError("must be at least 1", field="prefix_block_tokens")
+        size = whole_number(self.block_tokens, "prefix_block_tokens", minimum=1, maximum=MAX_TOKENS)
+        object.__setattr__(self, "block_tokens", size)
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "offsets", offsets)
 
@@ -100,6 +100,8 @@ class Requests:
         )
         if self.ids is not None:
             put(self, "ids", _unique_ids(self.ids, n))
+        if self.prefixes is not None and not isinstance(self.prefixes, Prefixes):
+            raise InputError("must be Prefixes", field="prefixes")
         if self.prefixes is not None and len(self.prefixes.offsets) != n + 1:
             raise InputError("needs one offset per request and one more", field="prefix_offsets")
 

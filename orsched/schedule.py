@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import re
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import IntColumn, int_column
+from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
@@ -58,6 +59,11 @@ class Steps:
     def __len__(self) -> int:
         return len(self.worker)
 
+    def __eq__(self, other: object) -> bool:
+        return _same_columns(self, other) if isinstance(other, Steps) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
 
 @dataclass(frozen=True, eq=False)
 class Work:
@@ -106,8 +112,17 @@ class Work:
     def __len__(self) -> int:
         return len(self.request)
 
+    def __eq__(self, other: object) -> bool:
+        return _same_columns(self, other) if isinstance(other, Work) else NotImplemented
 
-@dataclass(frozen=True, eq=False)
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same_columns(a: Steps | Work, b: Steps | Work) -> bool:
+    return all(np.array_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+
+
+@dataclass(frozen=True)
 class Schedule:
     """A timeline for an instance, with who made it and what was reported of it.
 
@@ -143,17 +158,28 @@ class Schedule:
                 field="information",
                 remedy="none, predicted or clairvoyant",
             )
-        if len(self.instance_sha256) != 64:
+        digest = self.instance_sha256
+        if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
             raise InputError("must be a SHA-256 in hexadecimal", field="instance_sha256")
-        top = int(max(self.work.last_step.max(initial=-1), self.work.first_step.max(initial=-1)))
-        if top >= len(self.steps):
-            row = int(np.argmax(np.maximum(self.work.last_step, self.work.first_step) == top))
-            raise InputError(
-                f"step {top} does not exist",
-                row=row,
-                field="work.last_step",
-                remedy=f"the timeline has {len(self.steps)} steps",
-            )
+        for name in ("method", "instance_name"):
+            if not isinstance(getattr(self, name), str):
+                raise InputError("must be a text", field=name)
+        object.__setattr__(self, "seed", whole_number(self.seed, "seed"))
+        for name, kind in (("steps", Steps), ("work", Work)):
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"must be {kind.__name__}", field=name)
+        for name in ("first_step", "last_step"):
+            column = getattr(self.work, name)
+            if column.max(initial=-1) >= len(self.steps):
+                row = int(np.argmax(column >= len(self.steps)))
+                raise InputError(
+                    f"step {column[row]} does not exist",
+                    row=row,
+                    field=f"work.{name}",
+                    remedy=f"the timeline has {len(self.steps)} steps",
+                )
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def makespan_ns(self) -> int:

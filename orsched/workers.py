@@ -44,7 +44,7 @@ class Worker:
                 self.prefill_cap_tokens, "prefill_cap_tokens", minimum=1, maximum=MAX_TOKENS
             )
             object.__setattr__(self, "prefill_cap_tokens", cap)
-        if not isinstance(self.cost, CostModel):
+        if isinstance(self.cost, type) or not isinstance(self.cost, CostModel):
             raise InputError(f"{self.cost!r} is not a cost model", field="cost")
         if self.memory is not None and not isinstance(self.memory, BlockMemory):
             raise InputError(f"{self.memory!r} is not a memory model", field="memory")
