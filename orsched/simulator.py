@@ -70,13 +70,13 @@ def build_view(
 ) -> tuple[View, list[tuple[IntColumn, IntColumn]]]:
     """Return the view that an information class grants, and what is still hidden from it.
 
-    Prompts, predictions and memory needs of requests that have not arrived read as 0 unless the
-    policy is clairvoyant. The second value pairs each shown column with its truth: at a
+    Prompts, arrivals, predictions and memory needs of requests that have not arrived read as 0
+    unless the policy is clairvoyant. The second value pairs each shown column with its truth: at a
     request's arrival the executor copies that row.
     """
     req = instance.requests
     sighted = information is Information.CLAIRVOYANT
-    columns = [req.prompt_tokens]
+    columns = [req.prompt_tokens, req.arrival_ns]
     memory = state.worker.memory
     if memory is not None:
         tokens = req.output_tokens if sighted else instance.output_limit_tokens
@@ -92,16 +92,15 @@ def build_view(
     hide = not sighted and bool(req.arrival_ns.any())
     live = [np.zeros(len(req), np.int64) if hide else c for c in columns]
     shown = [memoryview(c).toreadonly() for c in live]
-    arrivals = memoryview(req.arrival_ns).toreadonly()
-    blocks = shown[1] if memory is not None else None
+    blocks = shown[2] if memory is not None else None
     view: View
     if information is Information.PREDICTED:
-        view = PredictedView(state, shown[0], arrivals, blocks, predicted_tokens=shown[-1])
+        view = PredictedView(state, shown[0], shown[1], blocks, predicted_tokens=shown[-1])
     elif sighted:
         truth = memoryview(req.output_tokens).toreadonly()
-        view = ClairvoyantView(state, shown[0], arrivals, blocks, output_tokens=truth)
+        view = ClairvoyantView(state, shown[0], shown[1], blocks, output_tokens=truth)
     else:
-        view = View(state, shown[0], arrivals, blocks)
+        view = View(state, shown[0], shown[1], blocks)
     return view, list(zip(live, columns, strict=True)) if hide else []
 
 
@@ -207,6 +206,8 @@ class _Simulation:
             )
         state = self.state
         index = len(self.phase)
+        if not 0 <= min(step.prefill) <= max(step.prefill) < len(self.prompts):
+            raise PolicyError(f"a request of {list(step.prefill)} does not exist")
         prompts = [self.prompts[request] for request in step.prefill]
         limit = self.worker.prefill_limit
         if limit is not None and sum(prompts) > limit:
@@ -248,8 +249,8 @@ class _Simulation:
         arrivals = self.instance.requests.arrival_ns
         check_arrival = self.next_arrival < n
         for request, client in zip(requests, clients, strict=True):
-            if not 0 <= request < n or self.started[request]:
-                raise PolicyError(f"request {request} does not exist or was prefilled before")
+            if self.started[request]:
+                raise PolicyError(f"request {request} was prefilled before")
             if check_arrival and arrivals[request] > now:
                 raise PolicyError(f"request {request} has not arrived")
             if not 0 <= client < len(taken) or taken[client] >= 0:
