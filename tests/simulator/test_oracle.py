@@ -52,7 +52,7 @@ def columns(table):
 @pytest.mark.parametrize("name", POLICIES)
 @given(instance=instances())
 def test_simulator_and_oracle_agree(name, instance):
-    """INV-12: timeline, work, and all that the policy was told are the same."""
+    """INV-13: timeline, work, and all that the policy was told are the same."""
     fast, slow = listening(POLICIES[name]()), listening(POLICIES[name]())
     schedule = simulate_policy(instance, fast).schedule
     expected = oracle(instance, slow)

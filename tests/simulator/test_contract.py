@@ -1,0 +1,339 @@
+"""The policy contract: what policies may see, what they may ask for, what they are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from orsched.costs import AffineCost
+from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.policy import Information, Policy
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
+from orsched.workers import Worker
+from tests.simulator.instances import ContextCost, instances
+from tests.simulator.policies import POLICIES
+
+COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+
+
+def small(prompts=(5, 6, 7), outputs=(2, 3, 4), *, clients=2, arrivals=None, **fields):
+    worker = {k: fields.pop(k) for k in ("cost", "prefill_cap_tokens", "memory") if k in fields}
+    requests = Requests(list(prompts), list(outputs), arrivals and list(arrivals))
+    return Instance(requests, Worker(clients, **{"cost": COST, **worker}), **fields)
+
+
+class Scripted(Policy):
+    """Takes the given steps one after the other, then decodes."""
+
+    def __init__(self, *steps):
+        self.steps = list(steps)
+        self.heard = []
+
+    def on_arrival(self, view, request):
+        self.heard.append(("arrival", request, view.now_ns))
+
+    def on_first_token(self, view, request):
+        self.heard.append(("first token", request))
+
+    def on_finish(self, view, request, client):
+        self.heard.append(("finish", request, view.now_ns))
+
+    def decide(self, view):
+        return self.steps.pop(0) if self.steps else decode_rounds()
+
+
+# -- information ------------------------------------------------------------------------------
+
+
+def reachable(thing, seen):
+    """Everything that can be reached from an object by attributes, items and buffers."""
+    if id(thing) in seen or isinstance(thing, (type, str, bytes, int, float)):
+        return
+    seen[id(thing)] = thing
+    parts = list(getattr(thing, "__dict__", {}).values())
+    slots = (name for kind in type(thing).__mro__ for name in getattr(kind, "__slots__", ()))
+    parts += [getattr(thing, name) for name in slots if hasattr(thing, name)]
+    if isinstance(thing, memoryview):
+        parts.append(thing.obj)
+    elif isinstance(thing, np.ndarray):
+        parts.append(thing.base)
+    elif hasattr(thing, "items"):
+        parts += [*thing.keys(), *thing.values()]
+    elif isinstance(thing, (list, tuple, set, frozenset)):
+        parts += list(thing)
+    if callable(thing) and hasattr(thing, "__self__"):
+        parts.append(thing.__self__)
+    for part in parts:
+        reachable(part, seen)
+
+
+def columns_in(view):
+    """All columns of whole numbers that a policy can reach through its view."""
+    seen = {}
+    reachable(view, seen)
+    found = []
+    for thing in seen.values():
+        if isinstance(thing, (np.ndarray, memoryview, list, tuple)):
+            try:
+                column = np.asarray(thing)
+            except ValueError:
+                continue
+            if column.dtype.kind in "iu":
+                found.append(column.ravel().tolist())
+    return found
+
+
+class Spy(FirstComeFirstServed):
+    """First come first served; crawls through its view at every decision."""
+
+    def __init__(self, information):
+        super().__init__()
+        self.information = information
+        self.columns = []
+        self.future = []
+
+    def start(self, view):
+        self.left = set(range(len(view.prompt_tokens)))
+        self.look(view)
+
+    def on_arrival(self, view, request):
+        super().on_arrival(view, request)
+        self.left.discard(request)
+
+    def decide(self, view):
+        self.look(view)
+        return super().decide(view)
+
+    def look(self, view):
+        self.columns += columns_in(view)
+        shown = [view.prompt_tokens, view.arrival_ns, getattr(view, "predicted_tokens", [])]
+        self.future += [column[r] for column in shown for r in self.left if len(column)]
+        self.future += [view.blocks_of(r) for r in self.left]
+
+
+def secretive(first_token="decode"):
+    outputs = [3, 11, 7, 5]
+    requests = Requests([2, 9, 4, 6], outputs, [0, 20, 20, 90], [4, 10, 8, 6])
+    worker = Worker(2, COST, memory=BlockMemory(40, 1))
+    return Instance(requests, worker, first_token=first_token, output_limit_tokens=13)
+
+
+@pytest.mark.parametrize("rule", ["decode", "prefill"])
+@pytest.mark.parametrize("information", ["none", "predicted"])
+def test_no_true_length_is_within_reach(information, rule):
+    """INV-8: neither the lengths, nor rounds, ends or blocks that would give them away."""
+    instance = secretive(rule)
+    spy = Spy(Information(information))
+    simulate_policy(instance, spy)
+    truth = instance.requests.output_tokens
+    prompts = instance.requests.prompt_tokens
+    secrets = [truth, truth - 1, prompts + truth, prompts + truth - 1, np.sort(truth)]
+    for secret in secrets:
+        assert secret.tolist() not in spy.columns
+    shown = instance.requests.predicted_tokens.tolist() in spy.columns
+    assert shown == (information == "predicted")
+    # The crawl does find what is there.
+    assert prompts.tolist() in spy.columns
+
+
+@pytest.mark.parametrize("information", ["none", "predicted"])
+def test_the_future_reads_as_zero(information):
+    """INV-8: a request that has not arrived shows nothing of itself."""
+    spy = Spy(Information(information))
+    simulate_policy(secretive(), spy)
+    assert spy.future
+    assert set(spy.future) == {0}
+
+
+def test_clairvoyant_policies_see_lengths_and_future_from_the_start():
+    class Seer(FirstComeFirstServed):
+        information = Information.CLAIRVOYANT
+
+        def start(self, view):
+            columns = (view.output_tokens, view.prompt_tokens, view.arrival_ns)
+            self.seen = [list(column) for column in columns]
+            self.blocks = [view.blocks_of(request) for request in range(4)]
+
+    policy = Seer()
+    simulate_policy(secretive(), policy)
+    assert policy.seen == [[3, 11, 7, 5], [2, 9, 4, 6], [0, 20, 20, 90]]
+    assert policy.blocks == [5, 20, 11, 11]
+
+
+def test_views_are_read_only():
+    class Vandal(FirstComeFirstServed):
+        information = Information.PREDICTED
+        refused = 0
+
+        def decide(self, view):
+            for column in (view.prompt_tokens, view.arrival_ns, view.predicted_tokens):
+                with pytest.raises(TypeError):
+                    column[0] = 1
+                self.refused += 1
+            with pytest.raises(TypeError):
+                view.running[0] = 0
+            for name in ("now_ns", "rounds", "free_clients", "blocks_free"):
+                with pytest.raises(AttributeError):
+                    setattr(view, name, 0)
+            return super().decide(view)
+
+    policy = Vandal()
+    simulate_policy(secretive(), policy)
+    assert policy.refused
+
+
+def test_predictions_are_asked_for_before_the_run():
+    with pytest.raises(InputError) as caught:
+        simulate_policy(small(), POLICIES["shortest-predicted"]())
+    assert caught.value.field == "predicted_tokens"
+
+
+# -- impossible steps -------------------------------------------------------------------------
+
+ALL = (prefill_stage([0, 1]), decode_rounds())
+IMPOSSIBLE = {
+    "busy client": (small(), [prefill_stage([0], [0]), prefill_stage([1], [0])], "client 0"),
+    "one client twice": (small(), [prefill_stage([0, 1], [1, 1])], "client 1"),
+    "no such client": (small(), [prefill_stage([0], [2])], "client 2"),
+    "negative client": (small(), [prefill_stage([0], [-1])], "client -1"),
+    "fewer clients than requests": (small(), [prefill_stage([0, 1], [0])], "1 clients for 2"),
+    "no free client": (small(), [prefill_stage([0, 1, 2])], "3 requests for 2"),
+    "no such request": (small(), [prefill_stage([3])], "does not exist"),
+    "negative request": (small(), [prefill_stage([-1])], "does not exist"),
+    "twice in a stage": (small(), [prefill_stage([0, 0])], "request 0"),
+    "prefilled while running": (small(), [prefill_stage([0]), prefill_stage([0])], "request 0"),
+    "prefilled after its end": (small(), [*ALL, prefill_stage([0])], "request 0"),
+    "not arrived": (small(arrivals=(0, 4, 4)), [prefill_stage([0, 1])], "not arrived"),
+    "over the cap": (small(prefill_cap_tokens=10), [prefill_stage([0, 1])], "cap"),
+    "over memory": (small(memory=BlockMemory(18, 1)), [prefill_stage([0, 1])], "blocks"),
+    "decode with nobody": (small(), [decode_rounds()], "without a running request"),
+    "nothing at all": (small(), [Step(decode=())], None),
+    "no rounds": (small(), [prefill_stage([0]), Step(rounds=0)], "0 rounds"),
+    "waits for ever": (small(), [None], "waits"),
+    "waits with work left": (small(), [prefill_stage([0]), decode_rounds(), None], "waits"),
+    "chunked prefill": (small(), [Step(prefill=[0], tokens=[2], decode=())], "whole prompts"),
+    "prefill and decode": (small(), [prefill_stage([0]), Step(prefill=[1])], "PD competition"),
+    "decode of some": (small(), [prefill_stage([0, 1]), Step(decode=[0])], "decodes all"),
+    "preemption": (small(), [prefill_stage([0]), Step(preempt=[0])], "decodes all"),
+    "another worker": (small(), [prefill_stage([0])._replace(worker=1)], "one worker"),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_impossible_steps_are_refused(case):
+    """INV-1, INV-3, INV-6, INV-7: the executor takes no step that would break them."""
+    instance, steps, words = IMPOSSIBLE[case]
+    with pytest.raises(PolicyError, match=words):
+        simulate_policy(instance, Scripted(*steps))
+
+
+def test_a_stage_that_fills_memory_exactly_is_taken():
+    """The limit is 4 output tokens: 5 + 4 and 6 + 4 blocks are set aside, 18 are too few."""
+    instance = small(memory=BlockMemory(19, 1))
+    policy = Scripted(*ALL[:1], decode_rounds(until=0), prefill_stage([2]))
+    schedule = simulate_policy(instance, policy).schedule
+    assert schedule.steps.phase.tolist() == [0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize("worker", [{"prefill_cap_tokens": 6}, {"memory": BlockMemory(10, 1)}])
+def test_infeasible_instances_are_refused_by_name(worker):
+    with pytest.raises(InfeasibleError, match="request 2"):
+        simulate_policy(small(**worker), FirstComeFirstServed())
+
+
+# -- events -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arrival", "expected"),
+    [
+        # Prefill ends at 5, rounds end at 15, 25, 35; request 0 finishes at 25.
+        (24, [("finish", 0, 25), ("arrival", 1, 25)]),
+        (25, [("finish", 0, 25), ("arrival", 1, 25)]),
+        (26, [("finish", 0, 25), ("arrival", 1, 26)]),
+        (15, [("arrival", 1, 15), ("finish", 0, 25)]),
+    ],
+)
+def test_finishes_are_told_before_arrivals(arrival, expected):
+    """INV-14: at the end of a round first finishes, then arrivals up to that time."""
+    instance = small((5, 6), (2, 3), arrivals=(0, arrival))
+    policy = Scripted(prefill_stage([0]), decode_rounds())
+    policy.steps += [decode_rounds()] * (arrival == 15) + [None] * (arrival == 26)
+    policy.steps.append(prefill_stage([1]))
+    simulate_policy(instance, policy)
+    heard = [event for event in policy.heard if event[0] != "first token"]
+    assert heard == [("arrival", 0, 0), *expected, ("finish", 1, policy.heard[-1][2])]
+
+
+def test_requests_that_finish_together_are_told_in_order_of_row():
+    policy = Scripted(prefill_stage([2, 0, 1]), decode_rounds())
+    simulate_policy(small(outputs=(3, 3, 3), clients=3), policy)
+    assert [e[1] for e in policy.heard if e[0] == "arrival"] == [0, 1, 2]
+    assert [e[1] for e in policy.heard if e[0] == "finish"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("step", "decisions"),
+    [
+        (decode_rounds(), 3),  # ends at 15 for the arrival, at 25 for the finish
+        (decode_rounds(until=FINISH), 2),
+        (decode_rounds(until=ARRIVAL), 2),
+        (decode_rounds(until=0), 1),
+        (decode_rounds(rounds=2, until=0), 2),
+        (decode_rounds(rounds=1), 3),
+    ],
+)
+def test_events_end_a_step(step, decisions):
+    """A step ends after the round of an event that it names, or after its repeat count."""
+    instance = small((3, 2, 1), (2, 3, 1), clients=2, arrivals=(0, 0, 14))
+    taken = []
+    policy = Scripted(prefill_stage([0, 1]), *[step] * decisions, prefill_stage([2]))
+    schedule = simulate_policy(
+        instance, policy, observer=lambda view, step: taken.append(view.rounds)
+    ).schedule
+    before_last_prefill = schedule.work.first_step[schedule.work.request == 2][0]
+    assert schedule.steps.rounds[1:before_last_prefill].sum() == 3
+    assert len(taken) == decisions + 3
+
+
+@settings(max_examples=25)
+@given(instance=instances())
+def test_every_hook_is_called_once_for_each_request(instance):
+    """INV-14: arrival, first token and finish, in this order."""
+
+    class Told(FirstComeFirstServed):
+        def __init__(self):
+            super().__init__()
+            self.heard = []
+
+        def on_arrival(self, view, request):
+            super().on_arrival(view, request)
+            self.heard.append(("arrival", request))
+
+        def on_first_token(self, view, request):
+            self.heard.append(("first token", request))
+
+        def on_finish(self, view, request, client):
+            self.heard.append(("finish", request))
+
+    policy = Told()
+    simulate_policy(instance, policy)
+    events = ("arrival", "first token", "finish")
+    assert Counter(policy.heard) == Counter((e, r) for r in range(len(instance)) for e in events)
+    for request in range(len(instance)):
+        assert [e for e, r in policy.heard if r == request] == list(events)
+
+
+def test_a_cost_model_by_contexts_is_asked_about_the_right_rounds():
+    """Prompt 3 then contexts 4 and 5; with a second request of prompt 2, 3 and 4 beside them."""
+    instance = small((3, 2), (2, 2), cost=ContextCost(fixed=0, client=0, total=1, most=100))
+    schedule = simulate_policy(instance, Scripted(prefill_stage([0, 1]))).schedule
+    assert schedule.makespan_ns == 7 + 9 + 4 + (4 + 3 + 400) + (5 + 4 + 500)
