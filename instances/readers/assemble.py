@@ -1,0 +1,151 @@
+"""From parsed columns to requests: the rules that all readers share."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError
+from orsched.instances.readers.report import ReadReport, Trace
+from orsched.requests import Prefixes, Requests
+from orsched.units import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+logger = logging.getLogger("orsched.instances.readers")
+
+DROP_REMEDY = "pass drop_empty (--drop-empty) to leave failed requests out, counted"
+
+
+@dataclass
+class Columns:
+    """What a reader has found in a file, one value a request; tokens may still be 0.
+
+    ``rows`` are the line numbers (or array rows) for messages, ``prompt_field`` and
+    ``output_field`` the file's own names of the columns, ``failed`` the reason for each request
+    that the file itself calls failed ("" for the others).
+    """
+
+    file: str
+    format: str
+    rows: Sequence[int] | NDArray[np.int64]
+    prompt_tokens: Any
+    output_tokens: Any
+    prompt_field: str
+    output_field: str
+    arrival_ns: Any = None
+    arrival_field: str = "arrival"
+    ids: list[str] | None = None
+    id_field: str = "id"
+    prefixes: Prefixes | None = None
+    failed: list[str] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
+    """Return requests and report.
+
+    Requests keep the order of the file. Arrivals count from the earliest one in the file, in
+    integer nanoseconds. A request without prompt or output tokens is an error, or, with
+    ``drop_empty``, left out and counted by its reason.
+
+    Raises:
+        InputError: a request is empty, names stand twice, or times span over 2**62 ns.
+    """
+    prompts = np.asarray(columns.prompt_tokens, np.int64)
+    outputs = np.asarray(columns.output_tokens, np.int64)
+    n = len(prompts)
+    if n == 0:
+        raise InputError(
+            "holds no request", file=columns.file, remedy="give a file with at least one request"
+        )
+    arrivals = _relative(columns)
+    names = _names(columns)
+    reasons = _reasons(columns, prompts, outputs)
+    if reasons and not drop_empty:
+        raise _refusal(columns, prompts, min(reasons), reasons)
+    if reasons:
+        prompts, outputs = np.maximum(prompts, 1), np.maximum(outputs, 1)
+    requests = Requests(prompts, outputs, arrivals, ids=names, prefixes=columns.prefixes)
+    if reasons:
+        requests = requests.take(np.setdiff1d(np.arange(n), list(reasons)))
+    dropped = dict(sorted(Counter(reasons.values()).items()))
+    report = ReadReport(
+        columns.file, columns.format, n, len(requests), dropped, tuple(columns.notes)
+    )
+    logger.log(logging.WARNING if dropped else logging.INFO, "%s", report)
+    return Trace(requests, report)
+
+
+def _relative(columns: Columns) -> NDArray[np.int64]:
+    """Arrivals after the earliest one."""
+    if columns.arrival_ns is None:
+        columns.notes.append("no arrival times: all requests arrive at 0")
+        return np.zeros(len(columns.rows), np.int64)
+    times = np.asarray(columns.arrival_ns, np.int64)
+    if int(times.max()) - int(times.min()) > MAX_TIME_NS:
+        raise InputError(
+            "the times of the file span more than 2**62 ns (146 years)",
+            file=columns.file,
+            row=int(columns.rows[int(np.argmax(times))]),
+            field=columns.arrival_field,
+            remedy="check the years",
+        )
+    if (times[1:] < times[:-1]).any():
+        columns.notes.append("rows are not in order of arrival (kept in the order of the file)")
+    relative: NDArray[np.int64] = times - times.min()
+    return relative
+
+
+def _names(columns: Columns) -> tuple[str, ...] | None:
+    ids = columns.ids
+    if ids is None or all(name == str(row) for row, name in enumerate(ids)):
+        return None
+    seen: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if name in seen:
+            raise InputError(
+                f"the name {name!r} stands twice, first in row {int(columns.rows[seen[name]])}",
+                file=columns.file,
+                row=int(columns.rows[row]),
+                field=columns.id_field,
+                remedy="names of requests are unique",
+            )
+        seen[name] = row
+    return tuple(ids)
+
+
+def _reasons(
+    columns: Columns, prompts: NDArray[np.int64], outputs: NDArray[np.int64]
+) -> dict[int, str]:
+    """Row -> why it is no request."""
+    reasons: dict[int, str] = {}
+    for row in np.flatnonzero((prompts == 0) | (outputs == 0)).tolist():
+        if not prompts[row] and not outputs[row]:
+            reasons[row] = "has no tokens at all"
+        else:
+            reasons[row] = "has no output tokens" if prompts[row] else "has no prompt tokens"
+    for row, reason in enumerate(columns.failed or ()):
+        if reason:
+            reasons[row] = reason
+    return reasons
+
+
+def _refusal(
+    columns: Columns, prompts: NDArray[np.int64], row: int, reasons: dict[int, str]
+) -> InputError:
+    many = f" ({len(reasons)} of {len(prompts)} requests are empty or failed)"
+    return InputError(
+        f"the request {reasons[row]}{many}",
+        file=columns.file,
+        row=int(columns.rows[row]),
+        field=columns.output_field if prompts[row] else columns.prompt_field,
+        remedy=DROP_REMEDY,
+    )

@@ -1,0 +1,152 @@
+"""Parsers for columns of text cells: exact, and with the index of the first wrong cell."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Context, Decimal, DecimalException
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+_WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*", re.ASCII)
+_TIMESTAMP = re.compile(
+    r"\s*(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?\s*", re.ASCII
+)
+_EXACT = Context(prec=60)
+
+
+class CellError(ValueError):
+    """A cell is wrong; ``index`` counts from 0 within the column."""
+
+    def __init__(self, index: int, problem: str, remedy: str | None = None) -> None:
+        super().__init__(problem)
+        self.index = index
+        self.problem = problem
+        self.remedy = remedy
+
+
+def whole_numbers(
+    cells: Sequence[str], maximum: int = MAX_TOKENS, remedy: str = "give a whole number, 0 or more"
+) -> NDArray[np.int64]:
+    """Read whole numbers from 0 to ``maximum``; ``374.0`` counts as whole."""
+    try:
+        column = np.array(list(map(int, cells)), dtype=np.int64)
+        if "_" in "".join(cells):
+            raise ValueError("Python's digit groups are no CSV")
+    except (ValueError, OverflowError):
+        column = np.array([_whole(i, cell, remedy) for i, cell in enumerate(cells)], np.int64)
+    wrong = (column < 0) | (column > maximum)
+    if wrong.any():
+        index = int(np.argmax(wrong))
+        side = "negative" if column[index] < 0 else f"above {maximum}"
+        raise CellError(index, f"{column[index]} is {side}", remedy)
+    return column
+
+
+def _whole(index: int, cell: str, remedy: str) -> int:
+    match = _WHOLE.fullmatch(cell)
+    if match is None:
+        problem = f"{_shown(cell)} is not a whole number" if cell.strip() else "a value is missing"
+        raise CellError(index, problem, remedy)
+    if len(match[1]) > 19 or abs(int(match[1])) >= 2**63:
+        raise CellError(index, f"{_shown(cell)} does not fit into 64 bits", remedy)
+    return int(match[1])
+
+
+def seconds(cells: Sequence[str]) -> NDArray[np.int64]:
+    """Read decimal seconds as nanoseconds: exact to nine decimals, further ones rounded once."""
+    return np.array([_seconds(i, cell) for i, cell in enumerate(cells)], np.int64)
+
+
+def _seconds(index: int, cell: str) -> int:
+    try:
+        return time_ns(Decimal(cell), NS_PER_S)
+    except DecimalException:
+        problem = f"{_shown(cell)} is not a number" if cell.strip() else "a value is missing"
+        raise CellError(index, problem, "give seconds") from None
+    except ValueError as error:
+        raise CellError(index, str(error), "give seconds, 0 or more") from None
+
+
+def time_ns(value: Decimal | int, unit_ns: int) -> int:
+    """Return a time in units of ``unit_ns`` nanoseconds in whole nanoseconds, rounded once.
+
+    Raises ``ValueError`` with the problem for times that are not finite, negative or above 2**62.
+    """
+    number = Decimal(value)
+    if not number.is_finite():
+        raise ValueError(f"{value} is not a finite time")
+    if number < 0:
+        raise ValueError(f"{value} is negative")
+    if number and number.adjusted() > 18:
+        raise ValueError(f"{number:.3e} is too large for a time")
+    ns = int(_EXACT.multiply(number, Decimal(unit_ns)).to_integral_value(ROUND_HALF_EVEN))
+    if ns > MAX_TIME_NS:
+        raise ValueError(f"{value} is too large for a time")
+    return ns
+
+
+def timestamps(cells: Sequence[str]) -> NDArray[np.int64]:
+    """Read ``2023-11-16 18:17:03.9799600`` as exact nanoseconds since 1970.
+
+    Up to nine decimals; a ``T`` may stand for the blank; an offset (``+00:00``, ``Z``) may
+    follow, and times without one count as UTC.
+    """
+    minutes: dict[tuple[str, str, str], int] = {}
+    column = np.empty(len(cells), np.int64)
+    for index, cell in enumerate(cells):
+        match = _TIMESTAMP.fullmatch(cell)
+        if match is None:
+            raise _no_timestamp(index, cell)
+        day, minute, second, fraction, offset = match.groups(default="")
+        key = (day, minute, offset)
+        start = minutes.get(key)
+        if start is None:
+            start = minutes[key] = _minute_start(index, cell, day, minute, offset)
+        ns = int(fraction.ljust(9, "0"))
+        column[index] = (start + int(second)) * NS_PER_S + ns
+    return column
+
+
+def _minute_start(index: int, cell: str, day: str, minute: str, offset: str) -> int:
+    try:
+        start = datetime.fromisoformat(f"{day}T{minute}:00{offset or 'Z'}")
+    except ValueError:
+        raise _no_timestamp(index, cell) from None
+    seconds_since_1970 = int(start.timestamp())
+    if abs(seconds_since_1970) > MAX_TIME_NS // NS_PER_S - 60:
+        raise CellError(index, f"{_shown(cell)} is too far from 1970", "check the year")
+    return seconds_since_1970
+
+
+def _no_timestamp(index: int, cell: str) -> CellError:
+    if not cell.strip():
+        return CellError(index, "a value is missing", "every request needs its time")
+    return CellError(
+        index,
+        f"{_shown(cell)} is not a timestamp",
+        "times look like 2023-11-16 18:17:03.9799600; a spreadsheet may have rewritten them, so "
+        "take the original file",
+    )
+
+
+def names(cells: Sequence[str]) -> list[str]:
+    """Read names, which must not be empty."""
+    stripped = [cell.strip() for cell in cells]
+    if "" in stripped:
+        raise CellError(stripped.index(""), "a value is missing", "every request needs its name")
+    return stripped
+
+
+def _shown(cell: str) -> str:
+    """Return the cell as a message shows it: quoted and not too long."""
+    text = cell.strip()
+    return repr(text if len(text) <= 40 else text[:37] + "...")

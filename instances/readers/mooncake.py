@@ -1,0 +1,78 @@
+"""Mooncake traces: JSONL with ``timestamp``, ``input_length``, ``output_length``, ``hash_ids``."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.instances.readers.assemble import Columns, assemble
+from orsched.instances.readers.objects import Fields, read_objects
+from orsched.requests import Prefixes
+from orsched.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from orsched.instances.readers.report import Trace
+
+
+def read_mooncake(
+    path: str | PathLike[str], *, drop_empty: bool = False, block_tokens: int = 512
+) -> Trace:
+    """Read a Mooncake trace; times are milliseconds.
+
+    ``hash_ids`` become prefixes with blocks of ``block_tokens`` tokens: either every request has
+    ``ceil(input_length / block_tokens)`` of them, or no request has any. Arrivals come in steps
+    of about 3 s in the published trace; see ``spread_arrivals``. Raises ``InputError`` as all
+    readers.
+    """
+    size = whole_number(block_tokens, "block_tokens", minimum=1)
+    fields, lines = Fields(path), array("q")
+    prompts, outputs = array("q"), array("q")
+    times = array("q")
+    offsets, ids = array("q", [0]), array("q")
+    hashed = False
+    for line, values in read_objects(path):
+        prompt = fields.whole(values, "input_length", line)
+        prompts.append(prompt)
+        outputs.append(fields.whole(values, "output_length", line))
+        times.append(fields.time_ns(values, "timestamp", line, NS_PER_MS))
+        if not lines:
+            hashed = "hash_ids" in values
+        if hashed or "hash_ids" in values:
+            blocks = fields.whole_list(values, "hash_ids", line) if hashed else None
+            if blocks is None or len(blocks) != -(-prompt // size):
+                raise _wrong_blocks(str(path), line, blocks, prompt, size)
+            ids.extend(blocks)
+            offsets.append(len(ids))
+        lines.append(line)
+    prefixes = Prefixes(np.array(offsets), np.array(ids), size) if hashed else None
+    found = Columns(
+        str(path),
+        "mooncake",
+        lines,
+        prompts,
+        outputs,
+        "input_length",
+        "output_length",
+        times,
+        "timestamp",
+        prefixes=prefixes,
+    )
+    return assemble(found, drop_empty)
+
+
+def _wrong_blocks(
+    file: str, line: int, blocks: list[int] | None, prompt: int, size: int
+) -> InputError:
+    if blocks is None:
+        problem = "the requests before have no blocks"
+        remedy = "give hash_ids for every request or for none"
+    else:
+        problem = f"{len(blocks)} blocks of {size} tokens for a prompt of {prompt}"
+        remedy = "pass the trace's block size as block_tokens"
+    return InputError(problem, file=file, row=line, field="hash_ids", remedy=remedy)

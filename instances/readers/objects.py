@@ -1,0 +1,100 @@
+"""JSON objects, one a line: exact numbers, with the line of every object."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from orsched.errors import InputError
+from orsched.instances.readers.cells import time_ns
+from orsched.instances.readers.text import open_text
+from orsched.units import MAX_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a number of JSON")
+
+
+DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
+"""Decodes numbers exactly: int or Decimal; NaN and infinity are errors."""
+
+
+def read_objects(path: str | PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) of each line of a JSONL file; blank lines are skipped.
+
+    Raises:
+        InputError: a line is not a JSON object.
+    """
+    file = str(path)
+    with open_text(path) as stream:
+        for line, text in enumerate(stream, start=1):
+            if not text.strip():
+                continue
+            try:
+                value = DECODER.decode(text)
+            except (ValueError, RecursionError) as error:
+                raise InputError(
+                    f"is not JSON: {error}",
+                    file=file,
+                    row=line,
+                    remedy="one JSON object a line; the file may be cut off",
+                ) from None
+            if not isinstance(value, dict):
+                raise InputError(
+                    "is not a JSON object", file=file, row=line, remedy="one JSON object a line"
+                )
+            yield line, value
+
+
+class Fields:
+    """Typed access to the fields of JSON objects of one file."""
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.file = str(path)
+
+    def whole(self, values: dict[str, Any], name: str, line: int, maximum: int = MAX_TOKENS) -> int:
+        """Return a whole number from 0 to ``maximum``."""
+        value = self._number(values, name, line)
+        if isinstance(value, Decimal) and value != value.to_integral_value():
+            raise self._wrong(f"{value} is not a whole number", name, line, "give a whole number")
+        if not 0 <= value <= maximum:
+            side = "negative" if value < 0 else f"above {maximum}"
+            raise self._wrong(f"{value} is {side}", name, line, "give a whole number, 0 or more")
+        return int(value)
+
+    def time_ns(self, values: dict[str, Any], name: str, line: int, ns: int) -> int:
+        """Return a time, given in units of ``ns`` nanoseconds, in nanoseconds."""
+        value = self._number(values, name, line)
+        try:
+            return time_ns(value, ns)
+        except ValueError as error:
+            raise self._wrong(str(error), name, line, "times are 0 or more") from None
+
+    def whole_list(self, values: dict[str, Any], name: str, line: int) -> list[int]:
+        """Return a list of whole numbers from 0 to 2**62."""
+        items = values.get(name)
+        if not isinstance(items, list):
+            raise self._wrong("is not a list", name, line, "give a list of whole numbers")
+        for item in items:
+            if type(item) is not int or not 0 <= item <= 2**62:
+                raise self._wrong(
+                    f"{item!r} is not a whole number from 0 to 2**62", name, line, "check the list"
+                )
+        return items
+
+    def _number(self, values: dict[str, Any], name: str, line: int) -> Decimal | int:
+        if name not in values:
+            raise self._wrong("the field is missing", name, line, f"every object needs '{name}'")
+        value = values[name]
+        if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+            shown = json.dumps(value, default=str)
+            raise self._wrong(f"{shown[:40]} is not a number", name, line, "give a number")
+        return value
+
+    def _wrong(self, problem: str, name: str, line: int, remedy: str) -> InputError:
+        return InputError(problem, file=self.file, row=line, field=name, remedy=remedy)
