@@ -10,7 +10,7 @@ import numpy as np
 from orsched.columns import IntColumn, int_column
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
-from orsched.units import MAX_TIME_NS
+from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PREFILL, DECODE, MIXED = PHASES = ("prefill", "decode", "mixed")
 _WORK = ("tokens", "longest", "context_sum", "context_max")
+_MOST = {"duration_ns": MAX_TIME_NS, "count": 2**20, "tokens": 2**51, "context_sum": 2**51}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,11 +60,12 @@ class Measurements:
         for item in fields(self)[1:]:
             value = getattr(self, item.name)
             minimum = 0 if item.name in _WORK else 1
+            maximum = _MOST.get(item.name, MAX_TOKENS)
             column = int_column(
                 np.zeros(len(phase), np.int64) if value is None else value,
                 item.name,
                 minimum=minimum,
-                maximum=MAX_TIME_NS if item.name == "duration_ns" else 2**40,
+                maximum=maximum,
                 length=len(phase),
             )
             object.__setattr__(self, item.name, column)
@@ -138,8 +140,7 @@ def _check_rows(data: Measurements) -> None:
     count, tokens, longest = (data.column(name) for name in ("count", "tokens", "longest"))
     total, most = data.column("context_sum"), data.column("context_max")
     prefill, decode, mixed = (phase == name for name in PHASES)
-    # Compared as Python's integers would be: count * longest is below 2**80, so divide instead.
-    over = -(-tokens // count) > longest
+    over = tokens > count * longest
     under = tokens - longest < count - 1
     _refuse(prefill & (longest < 1), "longest", "a prefill stage needs a prompt")
     _refuse(prefill & over, "tokens", "more tokens than 'count' prompts of the longest length")
@@ -148,7 +149,7 @@ def _check_rows(data: Measurements) -> None:
     _refuse(decode & ((tokens > 0) | (longest > 0)), "tokens", "a decode round has no prompts")
     _refuse(mixed & (tokens < 1), "tokens", "a mixed step needs a prompt")
     _refuse(mixed & (longest != tokens), "longest", "a mixed step has one prompt: longest = tokens")
-    _refuse(-(-total // count) > most, "context_sum", "more than 'count' times context_max")
+    _refuse(total > count * most, "context_sum", "more than 'count' times context_max")
     _refuse(total < most, "context_max", "longer than the sum of the contexts")
 
 
