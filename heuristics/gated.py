@@ -69,9 +69,7 @@ class GatedPolicy(Policy):
         name: the name under which it reports.
     """
 
-    def __init__(
-        self, params: GatedParams, information: Information, name: str = "gated"
-    ) -> None:
+    def __init__(self, params: GatedParams, information: Information, name: str = "gated") -> None:
         self.params = params
         self.information = information
         self.name = name
@@ -112,9 +110,7 @@ class GatedPolicy(Policy):
         tokens = prompt + (view.output_limit_tokens if lengths is None else lengths[request])
         order = self.params.order
         key = self.arrived if order == "arrival" else -tokens if order == "longest" else tokens
-        client = (
-            self.assignment[request] if self.assignment else self.arrived % view.worker.clients
-        )
+        client = self.assignment[request] if self.assignment else self.arrived % view.worker.clients
         self.arrived += 1
         self.queued_tokens += prompt
         self.queues.add(request, client, key, tokens)

@@ -12,6 +12,8 @@ from heapq import heapify, heapreplace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orsched.columns import int_column, whole_number
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ def pack(
         InputError: a time is negative or not whole, or there is no client.
     """
     begin = perf_counter()
-    jobs = [int(p) for p in int_column(processing_times, "processing_times", maximum=2**53)]
+    jobs = int_column(processing_times, "processing_times", maximum=2**53).tolist()
     clients = whole_number(clients, "clients", minimum=1)
     certificate = packing_bound(jobs, clients)
     bound = certificate["value"]
@@ -82,28 +84,25 @@ def pack(
 def packing_bound(jobs: Sequence[int], clients: int) -> dict[str, Any]:
     """Return the best of volume, longest-job and lifted bounds, with what re-derives it.
 
-    Lifted (Haouari, Gharbi and Jemmali 2006): of the k longest jobs the l fullest clients hold
-    at least ``l * (k // J) + min(l, k % J)``; the sum of that many shortest of them, over l.
+    Lifted (Haouari, Gharbi and Jemmali 2006): of the k = q J + l longest jobs, 1 <= l <= J, the
+    l fullest clients hold at least l (q + 1); the mean of that many shortest of them is due.
     """
-    volume = -(-sum(jobs) // clients)
-    longest = max(jobs, default=0)
-    best = {"bound": "volume", "value": volume}
-    if longest > volume:
+    total = sum(jobs)
+    if not jobs:
+        return {"bound": "volume", "value": 0}
+    best: dict[str, Any] = {"bound": "volume", "value": -(-total // clients)}
+    longest = max(jobs)
+    if longest > best["value"]:
         best = {"bound": "longest", "value": longest}
-    ordered = sorted(jobs, reverse=True)
-    prefix = [0]
-    for p in ordered:
-        prefix.append(prefix[-1] + p)
-    # Only k = q J + r with l clients that hold one job more than the others can be best.
-    for full in range(1, len(ordered) // clients + 1):
-        for extra in range(1, min(clients, len(ordered) - full * clients) + 1):
-            k = full * clients + extra
-            count = extra * (full + 1)
-            if count > k:
-                break
-            value = -(-(prefix[k] - prefix[k - count]) // extra)
-            if value > best["value"]:
-                best = {"bound": "lifted", "value": value, "k": k, "l": extra}
+    ordered = np.sort(np.array(jobs, dtype=np.int64 if total < 2**62 else object))[::-1]
+    prefix = np.concatenate([[0], np.cumsum(ordered)])
+    k = np.arange(clients + 1, len(jobs) + 1)
+    fullest = (k - 1) % clients + 1
+    held = fullest * ((k - 1) // clients + 1)
+    lifted = -(-(prefix[k] - prefix[k - held]) // fullest)
+    if len(k) and int(lifted.max()) > best["value"]:
+        at = int(np.argmax(lifted))
+        best = {"bound": "lifted", "value": int(lifted[at]), "k": int(k[at]), "l": int(fullest[at])}
     return best
 
 

@@ -122,6 +122,7 @@ class Requests:
     def take(self, rows: ArrayLike) -> Requests:
         """Return the given rows, in the given order, as new requests."""
         index = np.asarray(rows)
+        index = index.astype(np.int64) if index.size == 0 else index
         kept = np.arange(len(self))[index]
         return Requests(
             self.prompt_tokens[kept],

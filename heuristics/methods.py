@@ -1,0 +1,123 @@
+"""The four methods of Pang: fcfs, offline, online, hybrid.
+
+Where the paper is vague the choices are those that reproduce its makespans best (the page
+*Reproducing Pang* has the table); every other choice is a parameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError, TimeLimitError
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.heuristics.planning import plan
+from orsched.methods import Outcome, Progress, Run
+from orsched.policy import Information, Policy
+from orsched.result import Termination
+from orsched.simulator import simulate_policy
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+
+_NONE, _PREDICTED, _CLAIRVOYANT = (
+    Information.NONE,
+    Information.PREDICTED,
+    Information.CLAIRVOYANT,
+)
+
+
+def _read(defaults: GatedParams, parameters: dict[str, Any]) -> GatedParams:
+    """Return the defaults with some parameters replaced."""
+    known = [item.name for item in fields(GatedParams)]
+    for name in parameters:
+        if name not in known:
+            raise InputError(
+                f"there is no parameter {name!r}", field="parameters", remedy=", ".join(known)
+            )
+    return GatedParams(**{**defaults.to_dict(), **parameters})
+
+
+def _out_of_time(run: Run) -> None:
+    if run.stop.seconds_left <= 0:
+        raise TimeLimitError("the time limit ended before there was a schedule")
+
+
+def simulate_once(
+    instance: Instance, policy: Policy, run: Run, parameters: dict[str, Any]
+) -> Outcome:
+    """Run one policy from start to end."""
+    done = simulate_policy(instance, policy, deadline=lambda: _out_of_time(run))
+    run.report(Progress(policy.name, 1, done.schedule.makespan_ns, True))
+    return Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters)
+
+
+@dataclass(frozen=True)
+class FirstComeFirstServedMethod:
+    """First come first served, prefill first."""
+
+    name: str = "fcfs"
+    information: tuple[Information, ...] = (_NONE,)
+    summary: str = "first come first served, prefill first (vLLM V0, Pang's baseline)"
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Simulate the policy; it has no parameters."""
+        if run.parameters:
+            raise InputError("fcfs has no parameters", field="parameters")
+        return simulate_once(instance, FirstComeFirstServed(), run, {})
+
+
+@dataclass(frozen=True)
+class GatedMethod:
+    """A ``GatedPolicy`` with its defaults, simulated once."""
+
+    name: str
+    information: tuple[Information, ...]
+    summary: str
+    defaults: GatedParams
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Simulate the policy."""
+        params = _read(self.defaults, run.parameters)
+        policy = GatedPolicy(params, run.information, self.name)
+        return simulate_once(instance, policy, run, params.to_dict())
+
+
+@dataclass(frozen=True)
+class PlannedMethod:
+    """A ``GatedPolicy`` whose open parameters are chosen on the known lengths beforehand."""
+
+    name: str
+    information: tuple[Information, ...]
+    summary: str
+    defaults: GatedParams
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Plan on what is known, then run the chosen policy on the truth."""
+        params = _read(self.defaults, run.parameters)
+        return plan(instance, self.name, params, frozenset(run.parameters), run)
+
+
+FCFS = FirstComeFirstServedMethod()
+
+OFFLINE = GatedMethod(
+    "offline",
+    (_CLAIRVOYANT, _PREDICTED),
+    "makespan packing onto the clients, then fcfs's gate (Pang, offline request scheduling)",
+    GatedParams("packing", "arrival", steal=False, gate="prefill_first"),
+)
+
+ONLINE = GatedMethod(
+    "online",
+    (_NONE, _PREDICTED),
+    "sorting with stealing and the Lagrangian gate (Pang, Algorithm 1 and section IV-C)",
+    GatedParams("round_robin", "longest", steal=True, gate="waited_time"),
+)
+
+HYBRID = PlannedMethod(
+    "hybrid",
+    (_CLAIRVOYANT, _PREDICTED),
+    "packing, sorting with stealing and the derived gate, planned on the known lengths",
+    GatedParams("packing", "longest", steal=True, gate="idle_cost"),
+)

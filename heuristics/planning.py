@@ -1,0 +1,128 @@
+"""Planning: choose a gated policy's open parameters on the known lengths, then run it.
+
+The search simulates on an instance whose output lengths are what the method may know (the truth
+when clairvoyant, the predictions when predicted), so it never learns more than its information
+grants. The chosen policy then runs on the truth.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from orsched.errors import InputError, OrschedError, TimeLimitError
+from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.methods import Outcome, Progress, Run
+from orsched.policy import Information
+from orsched.result import Termination
+from orsched.simulator import Simulated, simulate_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orsched.instance import Instance
+
+FACTORS = (1.0, 0.5, 0.7, 0.35, 1.4, 0.85, 0.6, 0.25)
+PLANNED_BY_DEFAULT = 2 * len(FACTORS)
+
+
+class _Best(NamedTuple):
+    makespan_ns: int
+    params: GatedParams
+    simulated: Simulated
+
+
+def plan(
+    instance: Instance, name: str, params: GatedParams, fixed: frozenset[str], run: Run
+) -> Outcome:
+    """Try candidates until ``run.stop`` ends the search; return the best one's schedule.
+
+    Candidates are the given parameters, then the shared queue (stealing taken to its end) and a
+    grid of gate factors, then random factors from the seed; parameters that the caller fixed
+    stay. Ctrl-C ends the search and keeps the incumbent.
+    """
+    known = _as_known(instance, run.information)
+    clairvoyant = run.information is Information.CLAIRVOYANT
+    best: _Best | None = None
+    termination = Termination.ITERATIONS
+    iteration = 0
+    try:
+        for candidate in _candidates(params, fixed, run.seed):
+            best, improved = _try(known, candidate, name, best, run)
+            iteration += 1
+            run.report(Progress(name, iteration, best.makespan_ns, improved))
+            if best.makespan_ns == run.bound_ns and clairvoyant:
+                termination = Termination.FINISHED
+                break
+            if run.stop(iteration, best.makespan_ns):
+                out_of_time = run.stop.seconds_left <= 0
+                termination = Termination.TIME_LIMIT if out_of_time else Termination.ITERATIONS
+                break
+    except TimeLimitError:
+        if best is None:
+            raise
+        termination = Termination.TIME_LIMIT
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        termination = Termination.INTERRUPTED
+    if best is None:
+        raise OrschedError("no candidate was tried: a bug in orsched")
+    done = best.simulated
+    if not clairvoyant:
+        done = simulate_policy(instance, GatedPolicy(best.params, run.information, name))
+    return Outcome(done.schedule, termination, done.decision_ns, best.params.to_dict())
+
+
+def _as_known(instance: Instance, information: Information) -> Instance:
+    """Return the instance as the method knows it: predictions in the place of the truth."""
+    if information is Information.CLAIRVOYANT:
+        return instance
+    predicted = instance.requests.predicted_tokens
+    if predicted is None:
+        raise InputError(
+            "the instance has no predicted lengths",
+            field="predicted_tokens",
+            remedy="add the column, or choose clairvoyant information",
+        )
+    limit = instance.output_limit_tokens
+    believed = np.minimum(predicted, limit)
+    return instance.replace(requests=instance.requests.replace(output_tokens=believed))
+
+
+def _candidates(params: GatedParams, fixed: frozenset[str], seed: int) -> Iterator[GatedParams]:
+    """Yield parameters without end, the given ones first."""
+    rng = random.Random(seed)
+    yield params
+    assignments = [params.assignment]
+    if "assignment" not in fixed and params.assignment != "shared":
+        assignments.append("shared")
+    for factor in FACTORS if "gate_factor" not in fixed else ():
+        for assignment in reversed(assignments):
+            candidate = replace(params, assignment=assignment, gate_factor=factor)
+            if candidate != params:
+                yield candidate
+    while True:
+        changes: dict[str, object] = {"assignment": rng.choice(assignments)}
+        if "gate_factor" not in fixed:
+            changes["gate_factor"] = round(rng.uniform(0.1, 2.0), 3)
+        yield replace(params, **changes)  # type: ignore[arg-type]
+
+
+def _try(
+    known: Instance, params: GatedParams, name: str, best: _Best | None, run: Run
+) -> tuple[_Best, bool]:
+    """Simulate one candidate; return the better of it and the incumbent."""
+
+    def deadline() -> None:
+        if run.stop.seconds_left <= 0:
+            raise TimeLimitError("the time limit ended before there was a schedule")
+
+    done = simulate_policy(known, GatedPolicy(params, run.information, name), deadline=deadline)
+    makespan = done.schedule.makespan_ns
+    if best is None or makespan < best.makespan_ns:
+        return _Best(makespan, params, done), True
+    return best, False

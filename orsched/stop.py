@@ -1,0 +1,96 @@
+"""Stopping criteria; the clock starts when ``solve`` is called."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Protocol
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+
+
+class Stop(Protocol):
+    """Says after each iteration whether a search should end."""
+
+    def start(self) -> None:
+        """Start the clock."""
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """Return True to end; ``best_ns`` is the incumbent's makespan, or None."""
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until a time limit; infinity without one."""
+
+
+@dataclass
+class MaxIterations:
+    """End after a number of iterations: reproducible."""
+
+    iterations: int
+
+    def __post_init__(self) -> None:
+        self.iterations = whole_number(self.iterations, "iterations", minimum=1)
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """Whether all iterations are done."""
+        return iteration >= self.iterations
+
+    @property
+    def seconds_left(self) -> float:
+        """No time limit."""
+        return math.inf
+
+
+@dataclass
+class MaxRuntime:
+    """End after a number of seconds since ``start``."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        number = self.seconds
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
+            raise InputError(
+                f"{number!r} is no time limit", field="time_limit", remedy="seconds above 0"
+            )
+        self._end = math.inf
+
+    def start(self) -> None:
+        """Start the clock."""
+        self._end = perf_counter() + self.seconds
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """Whether time is up."""
+        return perf_counter() >= self._end
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the end, at least 0."""
+        return max(0.0, self._end - perf_counter())
+
+
+@dataclass
+class FirstOf:
+    """End when the first of several criteria says so."""
+
+    criteria: tuple[Stop, ...]
+
+    def start(self) -> None:
+        """Start all clocks."""
+        for criterion in self.criteria:
+            criterion.start()
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """Whether any criterion is met."""
+        return any([criterion(iteration, best_ns) for criterion in self.criteria])
+
+    @property
+    def seconds_left(self) -> float:
+        """The least of all."""
+        return min((c.seconds_left for c in self.criteria), default=math.inf)
