@@ -1,0 +1,162 @@
+"""The comparison of schedules as HTML tables with exact, machine-readable numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from orsched.plotting.style import BUBBLES, gap_text, one_line, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+
+@dataclass(frozen=True)
+class Row:
+    """One schedule of the comparison: its label, its results, and what the checker found."""
+
+    label: str
+    schedule: Schedule
+    results: dict[str, Any]
+    violations: int
+
+
+def rows_of(instance: Instance, schedules: Sequence[Schedule]) -> list[Row]:
+    """Compute every number anew from the schedules and check each of them."""
+    from orsched.check import check
+    from orsched.metrics import summarise
+
+    rows = []
+    for label, schedule in zip(labels(schedules), schedules, strict=True):
+        times = "measured" if "device" in schedule.run else "model"
+        found = check(instance, schedule, times=times)
+        rows.append(Row(label, schedule, summarise(instance, schedule), len(found)))
+    return rows
+
+
+def labels(schedules: Sequence[Schedule]) -> list[str]:
+    """Return a label for each schedule: its method, with what tells it from its namesakes."""
+    methods = [one_line(s.method) for s in schedules]
+    full = [
+        f"{m} ({s.information})" if methods.count(m) > 1 else m
+        for m, s in zip(methods, schedules, strict=True)
+    ]
+    return [
+        f"{name} #{full[: k + 1].count(name)}" if full.count(name) > 1 else name
+        for k, name in enumerate(full)
+    ]
+
+
+def text(value: str) -> str:
+    """Return a label as HTML text on one line."""
+    return escape(one_line(value), quote=True)
+
+
+def cell(shown: str, **data: float | str | None) -> str:
+    """Return a number cell; the exact values stand in ``data-`` attributes."""
+    values = "".join(
+        f' data-{name.replace("_", "-")}="{escape(str(value), quote=True)}"'
+        for name, value in data.items()
+        if value is not None
+    )
+    return f"<td{values}>{shown}</td>"
+
+
+def comparison_table(rows: Sequence[Row]) -> str:
+    """Return the table of methods; the decision time is filled in from the ``run`` block."""
+    shortest = min((r.schedule.makespan_ns for r in rows), default=0)
+    body = [_method_row(k, row, shortest, len(rows)) for k, row in enumerate(rows)]
+    heads = [
+        "Method", "Information", "Makespan", "Slot utilization", "Prefill stages K", "Rounds R",
+        "Output tokens/s", "Lower bound", "Gap", "Decision p99", "Checked",
+    ]  # fmt: skip
+    return _table("comparison", "Methods on this instance", heads, body)
+
+
+def _method_row(index: int, row: Row, shortest: int, n_rows: int) -> str:
+    results, bound = row.results, row.schedule.bound
+    best = n_rows > 1 and row.schedule.makespan_ns == shortest
+    badge = ' <span class="badge">shortest</span>' if best else ""
+    rate = results["tokens_per_s"]
+    name = "" if bound is None else f' title="bound: {text(str(bound["name"]))}"'
+    bound_cell = cell(
+        "–" if bound is None else f"<span{name}>{seconds(results['bound_ns'])}</span>",
+        field="bound",
+        ns=results["bound_ns"],
+    )
+    found = row.violations
+    verdict = "yes" if found == 0 else f"no: {found} violation{'s' if found > 1 else ''}"
+    return (
+        f'<tr data-method="{text(row.schedule.method)}" data-index="{index}">'
+        f'<th scope="row">{text(row.label)}{badge}</th>'
+        f'<td class="word">{row.schedule.information}</td>'
+        + cell(seconds(results["makespan_ns"]), field="makespan", ns=results["makespan_ns"])
+        + cell(
+            percent(results["slot_utilization"]),
+            field="utilization",
+            value=results["slot_utilization"],
+            busy_client_ns=results["busy_client_ns"],
+        )
+        + cell(f"{results['prefill_stages']:,}", field="stages", value=results["prefill_stages"])
+        + cell(f"{results['decode_rounds']:,}", field="rounds", value=results["decode_rounds"])
+        + cell("–" if rate is None else f"{rate:,.1f}", field="rate", value=rate)
+        + bound_cell
+        + cell(gap_text(results["gap"]), field="gap", value=results["gap"])
+        + cell("–", field="decision")
+        + f'<td class="{"good" if found == 0 else "bad"}" data-field="checked" '
+        f'data-violations="{found}">{verdict}</td></tr>'
+    )
+
+
+def latency_table(rows: Sequence[Row]) -> str:
+    """Return the table of TTFT, TPOT and JCT."""
+    heads = ["Method"]
+    for measure in ("TTFT", "TPOT", "JCT"):
+        heads += [f"{measure} mean", f"{measure} p50", f"{measure} p99"]
+    body = []
+    for row in rows:
+        cells = [f'<th scope="row">{text(row.label)}</th>']
+        for measure in ("ttft_ns", "tpot_ns", "jct_ns"):
+            values = row.results[measure]
+            for figure in ("mean", "p50", "p99"):
+                value = None if values is None else values[figure]
+                shown = "–" if value is None else short_time(value)
+                cells.append(cell(shown, field=f"{measure[:-3]}-{figure}", ns=value))
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return _table("latency", "Latency of requests", heads, body)
+
+
+def bubble_table(rows: Sequence[Row]) -> str:
+    """Return the table of busy client-time and bubbles by cause."""
+    heads = ["Method", "Busy", *(word.capitalize() for word, _ in BUBBLES.values())]
+    body = []
+    for row in rows:
+        bubbles, busy = row.results["bubble_ns"], row.results["busy_client_ns"]
+        total = busy + sum(bubbles.values())
+        cells = [f'<th scope="row">{text(row.label)}</th>']
+        for name, value in {"busy": busy, **{k: bubbles[k] for k in BUBBLES}}.items():
+            share = percent(value / total if total else None)
+            cells.append(cell(share, field=name.replace("_", "-"), ns=value))
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return _table(
+        "bubbles-table", "Client-time by use, as shares of clients × makespan", heads, body
+    )
+
+
+def short_time(ns: float) -> str:
+    """Return a time in the unit that suits it: ms below one second, µs below one millisecond."""
+    if ns >= 1_000_000_000:
+        return seconds(int(ns))
+    return f"{ns / 1_000_000:.1f} ms" if ns >= 1_000_000 else f"{ns / 1_000:.1f} µs"
+
+
+def _table(name: str, caption: str, heads: Sequence[str], body: Iterable[str]) -> str:
+    head = "".join(f'<th scope="col">{h}</th>' for h in heads)
+    return (
+        f'<div class="scroll"><table id="{name}"><caption>{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+    )

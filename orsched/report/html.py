@@ -1,0 +1,234 @@
+"""The interactive report: one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.plotting.style import BUBBLES, seconds
+from orsched.report.comparison import (
+    Row,
+    bubble_table,
+    comparison_table,
+    latency_table,
+    rows_of,
+    text,
+)
+from orsched.report.page_data import chart_data, instance_data
+from orsched.report.words import WORDS
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+# Nothing may be loaded from anywhere: the page works offline and tells nobody that it is read.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:"
+)
+
+
+def write_report(
+    instance: Instance,
+    schedules: Sequence[Schedule],
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write an interactive page that compares schedules of one instance.
+
+    The page holds a comparison table, client-time by use, a Gantt chart for each schedule and an
+    explanation of the words. All numbers are computed anew and every schedule is checked; exact
+    values stand in ``data-`` attributes. Equal input gives equal bytes; what comes from the
+    ``run`` blocks of the schedules stands in the element ``orsched-run`` only.
+
+    Args:
+        instance: the problem.
+        schedules: one or more schedules for it.
+        path: the HTML file.
+        title: heading; None: the name of the instance.
+        notes: statements to print at the top, such as that ordering cannot help.
+
+    Raises:
+        InputError: no schedule, a schedule for another instance, or the file cannot be written.
+        MissingDependencyError: plotly is missing.
+    """
+    from orsched.files.atomic import write_text
+
+    if not schedules:
+        raise InputError("there is no schedule to report", field="schedules", remedy="give one")
+    for k, schedule in enumerate(schedules):
+        if schedule.instance_sha256 != instance.sha256:
+            raise InputError(
+                "the schedule is for another instance", row=k, field="instance_sha256",
+                remedy="give the instance that the schedule was made for",
+            )  # fmt: skip
+    write_text(path, _page(instance, rows_of(instance, schedules), title, notes))
+
+
+def _page(
+    instance: Instance, rows: list[Row], title: str | None, notes: Sequence[str]
+) -> Iterator[str]:
+    heading = text(title if title is not None else f"Schedules for {instance.name}")
+    yield (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{heading}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
+        f"<header><h1>{heading}</h1>\n{_facts(instance)}</header>\n<main>\n"
+    )
+    yield _notes([*notes, *_findings(rows)])
+    tables = f"{comparison_table(rows)}\n{latency_table(rows)}"
+    yield f"<section><h2>Comparison</h2>\n{tables}</section>\n"
+    yield (
+        '<section><h2>Where the client-time goes</h2>\n<div id="bubbles" role="img" aria-label="'
+        'Stacked bars of client-time by use; the table below has the numbers"></div>\n'
+        f"<details><summary>The numbers</summary>{bubble_table(rows)}</details></section>\n"
+    )
+    yield _charts(rows)
+    yield f'<section><h2>Words</h2>\n<dl class="words">{_words()}</dl></section>\n</main>\n'
+    yield _block("orsched-data", _data(instance, rows))
+    yield _block("orsched-run", [row.schedule.run for row in rows])
+    yield f"<script>\n{_plotly()}\n</script>\n<script>\n{_asset('page.js')}</script>\n"
+    yield "</body>\n</html>\n"
+
+
+def _asset(name: str) -> str:
+    return files("orsched.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise MissingDependencyError("the report needs plotly: pip install plotly") from None
+    return str(get_plotlyjs())
+
+
+def _block(name: str, value: Any) -> str:
+    """Return JSON that no label can end early: inside it there is no ``<``, ``>`` or ``&``."""
+    packed = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        packed = packed.replace(character, f"\\u{ord(character):04x}")
+    return f'<script type="application/json" id="{name}">{packed}</script>\n'
+
+
+def _data(instance: Instance, rows: list[Row]) -> dict[str, Any]:
+    methods = []
+    for row in rows:
+        bubbles, bound = row.results["bubble_ns"], row.results["bound_ns"]
+        methods.append(
+            {
+                "label": row.label,
+                "makespan": row.results["makespan_ns"],
+                "bound": bound,
+                "use": [row.results["busy_client_ns"], *(bubbles[name] for name in BUBBLES)],
+                **chart_data(instance, row.schedule),
+            }
+        )
+    uses = [["busy", "#0072B2"], *map(list, BUBBLES.values())]
+    return {"instance": instance_data(instance), "uses": uses, "methods": methods}
+
+
+def _facts(instance: Instance) -> str:
+    """Return the facts of the instance as a definition list."""
+    requests, workers = instance.requests, instance.workers
+    n, last = len(requests), int(requests.arrival_ns.max(initial=0))
+    facts = [
+        ("Requests", f"{n:,}"),
+        ("Clients", f"{sum(w.clients for w in workers):,}"),
+        ("Workers", f"{len(workers):,}"),
+        ("Prompt tokens", _tokens(requests.prompt_tokens)),
+        ("Output tokens", _tokens(requests.output_tokens)),
+        ("Arrivals", f"until {seconds(last)}" if last else "all at the start"),
+        ("First token", f"from {instance.first_token}"),
+        ("Predicted lengths", "yes" if requests.predicted_tokens is not None else "no"),
+        ("Cost model", _each(w.cost.model for w in workers)),
+        ("Prefill cap", _each("none" if w.prefill_limit is None else f"{w.prefill_limit:,} tokens"
+                              for w in workers)),
+        ("Memory", _each("unlimited" if w.memory is None else
+                         f"{w.memory.blocks:,} blocks of {w.memory.block_tokens:,}"
+                         for w in workers)),
+    ]  # fmt: skip
+    items = "".join(f"<div><dt>{k}</dt><dd>{text(v)}</dd></div>" for k, v in facts)
+    about = f"<p>{text(instance.description)}</p>\n" if instance.description else ""
+    return (
+        f'{about}<dl class="facts">{items}</dl>\n'
+        f'<p class="hash">Instance <b>{text(instance.name)}</b>, SHA-256 '
+        f"<code>{instance.sha256}</code></p>\n"
+    )
+
+
+def _tokens(column: Any) -> str:
+    if len(column) == 0:
+        return "–"
+    return f"{int(column.sum()) / len(column):,.1f} on average, at most {int(column.max()):,}"
+
+
+def _each(values: Any) -> str:
+    """Join the different values in order of first use."""
+    return ", ".join(dict.fromkeys(values))
+
+
+def _findings(rows: list[Row]) -> list[str]:
+    """Return what the numbers prove by themselves."""
+    return [
+        f"{row.label} meets the lower bound: no schedule is shorter, so no other order can help."
+        for row in rows
+        if row.results["bound_ns"] is not None
+        and row.results["bound_ns"] == row.results["makespan_ns"]
+        and row.violations == 0
+    ]
+
+
+def _notes(notes: Sequence[str]) -> str:
+    return "".join(f'<p class="note" role="note">{text(n)}</p>\n' for n in notes)
+
+
+def _charts(rows: list[Row]) -> str:
+    """Return the tabs and one empty panel a schedule; the script draws a panel when it is shown."""
+    tabs, panels = [], []
+    for k, row in enumerate(rows):
+        chosen = k == 0
+        tabs.append(
+            f'<button type="button" role="tab" id="tab-{k}" aria-controls="panel-{k}" '
+            f'aria-selected="{str(chosen).lower()}" tabindex="{0 if chosen else -1}">'
+            f"{text(row.label)}</button>"
+        )
+        panels.append(
+            f'<div role="tabpanel" id="panel-{k}" aria-labelledby="tab-{k}"'
+            f'{"" if chosen else " hidden"}><p class="part" hidden></p>'
+            f'<div class="gantt" id="gantt-{k}" role="group" aria-label="Gantt chart of '
+            f'{text(row.label)}"></div></div>'
+        )
+    return (
+        "<section><h2>Gantt charts</h2>\n"
+        f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n'
+        f"{_key()}{''.join(panels)}\n"
+        '<p class="hint">Drag to zoom, double-click to see everything, point at a bar or at a '
+        "stage in the top row to read it.</p></section>\n"
+    )
+
+
+def _key() -> str:
+    items = [
+        ("decode", "decode, one bar a request"),
+        ("own", "own prefill"),
+        ("stage", "prefill stage"),
+        ("idle", "bubble: no request"),
+        ("bound", "lower bound"),
+        ("end", "makespan"),
+    ]
+    return '<ul class="key">{}</ul>\n'.format(
+        "".join(f'<li><i class="{c}"></i>{word}</li>' for c, word in items)
+    )
+
+
+def _words() -> str:
+    return "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in WORDS)

@@ -1,0 +1,250 @@
+"use strict";
+(() => {
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const data = read("orsched-data");
+  const run = read("orsched-run");
+  const lanes = data.instance.offsets.at(-1);
+  const several = data.instance.workers.length > 1;
+  const BLUE = ["#0072B2", "#56B4E9"];
+  const FONT = { family: "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", size: 13, color: "#1b1f24" };
+  const HOVER = {
+    align: "left", bgcolor: "#fff", bordercolor: "#57606a", font: { ...FONT },
+  };
+  const CONFIG = {
+    displaylogo: false, responsive: true, doubleClick: "reset", showTips: false,
+    modeBarButtons: [["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]],
+  };
+
+  const seconds = (ns) => ns / 1e9;
+  // Plotly reads a few tags in labels: names must stay plain text.
+  const plain = (name) => String(name).replace(/[\u0000-\u001f\u007f]/g, " ")
+    .replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+  const count = (n) => n.toLocaleString("en-US");
+
+  // Exact decimal seconds of whole nanoseconds, without trailing zeros.
+  function exact(ns) {
+    const sign = ns < 0 ? "-" : "";
+    const whole = Math.floor(Math.abs(ns) / 1e9);
+    const rest = String(Math.abs(ns) - whole * 1e9).padStart(9, "0").replace(/0+$/, "");
+    return `${sign}${whole}${rest ? "." + rest : ""} s`;
+  }
+
+  function shortTime(ns) {
+    if (ns >= 1e9) return `${(ns / 1e9).toFixed(3)} s`;
+    return ns >= 1e6 ? `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e3).toFixed(1)} µs`;
+  }
+
+  function workerOf(lane) {
+    let worker = 0;
+    while (data.instance.offsets[worker + 1] <= lane) worker += 1;
+    return worker;
+  }
+
+  function clientText(lane) {
+    const worker = workerOf(lane);
+    const client = `client ${lane - data.instance.offsets[worker]}`;
+    return several ? `${plain(data.instance.workers[worker])}, ${client}` : client;
+  }
+
+  function requestText(method, bars, k, phase) {
+    const table = method.requests;
+    const r = bars.request[k];
+    const name = table.id ? plain(table.id[r]) : table.row[r];
+    const stages = phase === "prefill"
+      ? `prefill stage ${bars.first[k]}`
+      : bars.first[k] === bars.last[k]
+        ? `decode after prefill stage ${bars.first[k]}`
+        : `decode after prefill stages ${bars.first[k]} to ${bars.last[k]}`;
+    return `<b>request ${name}</b> on ${clientText(bars.lane[k])}<br>` +
+      `${stages}: ${exact(bars.start[k])} to ${exact(bars.end[k])}<br>` +
+      `prompt ${count(table.prompt[r])} tokens, output ${count(table.output[r])} tokens<br>` +
+      `arrival ${exact(table.arrival[r])}, prefill ${exact(table.admit[r])} to ${exact(table.prefilled[r])}<br>` +
+      `first token ${exact(table.first[r])}, finish ${exact(table.finish[r])}`;
+  }
+
+  function stageText(stages, k) {
+    const where = several ? `${plain(data.instance.workers[stages.worker[k]])}: ` : "";
+    const what = stages.phase[k] === 0
+      ? `<b>${where}prefill stage ${stages.bin[k]}</b><br>${count(stages.requests[k])} requests, ${count(stages.tokens[k])} prompt tokens`
+      : `<b>${where}decode after prefill stage ${stages.bin[k]}</b><br>${count(stages.rounds[k])} rounds, at most ${count(stages.requests[k])} requests`;
+    return `${what}<br>${exact(stages.start[k])} to ${exact(stages.end[k])}`;
+  }
+
+  function bars(name, y, start, end, colour, texts, extra) {
+    return {
+      type: "bar", orientation: "h", name, y, base: start.map(seconds),
+      x: start.map((s, k) => seconds(end[k] - s)), hovertext: texts, hoverinfo: "text",
+      textposition: "none", marker: { color: colour, line: { width: 0 } }, showlegend: false, ...extra,
+    };
+  }
+
+  // All prefill stages as one path: thousands of shapes would be slow.
+  function stripes(stages) {
+    const x = [], y = [];
+    stages.phase.forEach((phase, k) => {
+      if (phase !== 0) return;
+      const a = seconds(stages.start[k]), b = seconds(stages.end[k]);
+      const low = data.instance.offsets[stages.worker[k]] - 0.5;
+      const high = data.instance.offsets[stages.worker[k] + 1] - 0.5;
+      x.push(a, b, b, a, a, null);
+      y.push(low, low, high, high, low, null);
+    });
+    return {
+      type: "scatter", mode: "lines", name: "prefill stages", x, y, fill: "toself",
+      fillcolor: "rgba(230,159,0,0.42)", line: { width: 0 }, hoverinfo: "skip", showlegend: false, zorder: 2,
+    };
+  }
+
+  function traces(method) {
+    const { prefill, decode, stages } = method;
+    const width = 0.84;
+    const texts = (part, phase) => part.request.map((_, k) => requestText(method, part, k, phase));
+    return [
+      bars("decode", decode.lane, decode.start, decode.end, decode.shade.map((s) => BLUE[s]),
+        texts(decode, "decode"), { width, zorder: 1 }),
+      bars("prefill", prefill.lane, prefill.start, prefill.end, "#000000",
+        texts(prefill, "prefill"), { width, zorder: 3 }),
+      stripes(stages),
+      bars("stages", stages.worker, stages.start, stages.end,
+        stages.phase.map((phase) => (phase === 0 ? "#E69F00" : "#c9d7e2")),
+        stages.start.map((_, k) => stageText(stages, k)), { width: 0.9, yaxis: "y2" }),
+    ];
+  }
+
+  function line(x, style) {
+    return { type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line: style };
+  }
+
+  function shapes(method) {
+    const end = seconds(method.shown_ns);
+    const all = [{
+      type: "rect", layer: "below", x0: 0, x1: end, y0: -0.5, y1: lanes - 0.5,
+      fillcolor: "#EBE5DA", line: { width: 0 },
+    }];
+    if (method.shown_ns === method.makespan) {
+      all.push(line(end, { color: "#000", width: 1.5 }));
+      if (method.bound !== null) {
+        all.push(line(seconds(method.bound), { color: "#fff", width: 4 }));
+        all.push(line(seconds(method.bound), { color: "#D55E00", width: 2.5, dash: "6px,3px" }));
+      }
+    }
+    data.instance.offsets.slice(1, -1).forEach((edge) => all.push({
+      type: "line", xref: "paper", x0: 0, x1: 1, y0: edge - 0.5, y1: edge - 0.5,
+      line: { color: "#fff", width: 3 },
+    }));
+    return all;
+  }
+
+  function layout(method) {
+    const workers = data.instance.workers.length;
+    const plot = Math.min(Math.max(lanes * 24, 120), 620);
+    const top = Math.min(24 * workers, 90);
+    const height = plot + top + 18 + 84;
+    const inner = plot + top + 18;
+    const right = seconds(method.shown_ns === method.makespan
+      ? Math.max(method.makespan, method.bound ?? 0) : method.shown_ns);
+    const middles = data.instance.workers.map((_, w) =>
+      (data.instance.offsets[w] + data.instance.offsets[w + 1] - 1) / 2);
+    const names = data.instance.workers.map(plain);
+    const axis = { ticks: "outside", ticklen: 4, showgrid: false, zeroline: false };
+    return {
+      height, margin: { l: several ? 110 : 64, r: 16, t: 34, b: 50 }, font: FONT,
+      paper_bgcolor: "#fff", plot_bgcolor: "#fff", barmode: "overlay", hovermode: "closest",
+      dragmode: "zoom", hoverlabel: HOVER,
+      shapes: shapes(method),
+      xaxis: { ...axis, title: { text: "time (s)" }, range: [0, right * 1.01 || 1], anchor: "y" },
+      yaxis: {
+        ...axis, range: [lanes - 0.5, -0.5], domain: [0, plot / inner],
+        ...(several ? { tickvals: middles, ticktext: names } : { title: { text: "client" }, tickformat: "d" }),
+      },
+      yaxis2: {
+        range: [workers - 0.5, -0.5], domain: [1 - top / inner, 1], fixedrange: true,
+        tickvals: several ? names.map((_, w) => w) : [0], ticktext: several ? names : ["stages"],
+        showgrid: false, zeroline: false,
+      },
+    };
+  }
+
+  function draw(index) {
+    const panel = document.getElementById(`panel-${index}`);
+    if (panel.dataset.drawn) return;
+    panel.dataset.drawn = "started";
+    const method = data.methods[index];
+    if (method.shown_ns < method.makespan) {
+      const part = panel.querySelector(".part");
+      part.textContent = `The chart shows the first ${exact(method.shown_ns)} of ${exact(method.makespan)}: ` +
+        "the schedule has too many bars for a page.";
+      part.hidden = false;
+    }
+    Plotly.newPlot(`gantt-${index}`, traces(method), layout(method), CONFIG)
+      .then(() => { panel.dataset.drawn = "done"; });
+  }
+
+  function choose(index) {
+    document.querySelectorAll("[role=tab]").forEach((tab, k) => {
+      tab.setAttribute("aria-selected", String(k === index));
+      tab.tabIndex = k === index ? 0 : -1;
+      document.getElementById(`panel-${k}`).hidden = k !== index;
+    });
+    draw(index);
+    Plotly.Plots.resize(`gantt-${index}`);
+  }
+
+  function tabs() {
+    const all = [...document.querySelectorAll("[role=tab]")];
+    all.forEach((tab, k) => {
+      tab.addEventListener("click", () => choose(k));
+      tab.addEventListener("keydown", (event) => {
+        const to = { ArrowRight: k + 1, ArrowLeft: k - 1, Home: 0, End: all.length - 1 }[event.key];
+        if (to === undefined) return;
+        event.preventDefault();
+        const next = (to + all.length) % all.length;
+        choose(next);
+        all[next].focus();
+      });
+    });
+  }
+
+  function bubbles() {
+    const labels = data.methods.map((m) => plain(m.label));
+    const totals = data.methods.map((m) => m.use.reduce((a, b) => a + b, 0) || 1);
+    const pattern = ["", "/", "x", ".", "\\"];
+    const series = data.uses.map(([word, colour], u) => {
+      const shares = data.methods.map((m, k) => (100 * m.use[u]) / totals[k]);
+      return {
+        type: "bar", orientation: "h", name: word, y: labels, x: shares,
+        text: shares.map((s) => (s >= 4 ? `${s.toFixed(1)} %` : "")), textposition: "inside",
+        insidetextanchor: "middle", textangle: 0,
+        textfont: { color: u === 0 ? "#fff" : "#000" },
+        hovertext: data.methods.map((m, k) =>
+          `<b>${labels[k]}</b>: ${word}<br>${shares[k].toFixed(3)} % of client-time<br>${exact(m.use[u])} client-seconds`
+            .replace(" s client", " client")),
+        hoverinfo: "text",
+        marker: { color: colour, line: { color: "#fff", width: 1 },
+          pattern: { shape: pattern[u], bgcolor: colour, fgcolor: "rgba(0,0,0,0.22)", size: 7, solidity: 0.18 } },
+      };
+    });
+    Plotly.newPlot("bubbles", series, {
+      barmode: "stack", height: 96 + 40 * labels.length, font: FONT, bargap: 0.3,
+      margin: { l: 10, r: 16, t: 34, b: 44 }, hovermode: "closest", hoverlabel: HOVER,
+      xaxis: { range: [0, 100], ticksuffix: " %", title: { text: "share of clients × makespan" }, zeroline: false, fixedrange: true },
+      yaxis: { autorange: "reversed", automargin: true, fixedrange: true, type: "category", ticksuffix: "  " },
+      legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", traceorder: "normal" },
+    }, { ...CONFIG, displayModeBar: false });
+  }
+
+  function decisions() {
+    run.forEach((block, k) => {
+      const p99 = block.decision_ns?.p99;
+      if (p99 === undefined || p99 === null) return;
+      const cell = document.querySelector(`#comparison tr[data-index="${k}"] [data-field=decision]`);
+      cell.dataset.ns = p99;
+      cell.textContent = shortTime(p99);
+    });
+  }
+
+  decisions();
+  tabs();
+  bubbles();
+  choose(0);
+})();
