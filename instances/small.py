@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.costs import AffineCost
+from orsched.costs.levels import LevelsCost
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
@@ -119,6 +120,14 @@ def with_arrivals() -> Instance:
     return _small("with-arrivals", [5, 5], [2, 2], 2, arrivals_ms=[0, 4])
 
 
+def levels() -> Instance:
+    """Prefill levels: three small stages are cheaper than a large one."""
+    cost = LevelsCost(
+        ((4, 10 * NS_PER_MS), (8, 30 * NS_PER_MS), (12, 70 * NS_PER_MS)), 20 * NS_PER_MS
+    )
+    return _small("levels", [3, 3, 3], [2, 2, 2], 3, cost=cost)
+
+
 KNOWN_OPTIMA = {
     "one-request": KnownOptimum(
         78 * NS_PER_MS,
@@ -177,6 +186,12 @@ KNOWN_OPTIMA = {
         "of 22 ms, 68 ms in all. Any other schedule has K = 2: at least 20 + 10 ms of prefill, and "
         "rounds of 2 x 20 + 4 ms: 74 ms.",
     ),
+    "levels": KnownOptimum(
+        70 * NS_PER_MS,
+        "Levels of 4, 8 and 12 tokens take 10, 30 and 70 ms; a round takes 20 ms. Three prompts of "
+        "3 tokens cost 3 x 10 ms alone, 30 + 10 ms as a pair and one, 70 ms together; R >= 2, and "
+        "prefilling all before decoding reaches it: 30 + 40 ms.",
+    ),
 }
 """Optimal makespans of the small instances, by name."""
 
@@ -192,5 +207,6 @@ SMALL: dict[str, Callable[[], Instance]] = {
     "memory-bound": memory_bound,
     "first-token-prefill": first_token_prefill,
     "with-arrivals": with_arrivals,
+    "levels": levels,
 }
 """The small instances, by name."""

@@ -1,0 +1,188 @@
+"""The public data sets that orsched knows: origin, licence and checksum of each file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.instances.dataset_table import DATA_SETS, DataSet
+from orsched.instances.readers import ReadReport, Trace, read, spread_arrivals
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from orsched.requests import Requests
+    from orsched.workers import Worker
+
+__all__ = [
+    "DATA_SETS",
+    "VARIABLE",
+    "Converted",
+    "DataSet",
+    "Verified",
+    "convert",
+    "data_directory",
+    "found",
+    "instance_of",
+    "verify",
+]
+
+VARIABLE = "ORSCHED_DATA"
+"""Environment variable that names the directory of the data sets."""
+
+
+class Verified(NamedTuple):
+    """Outcome for one file: ``ok``, ``missing``, or ``changed`` with the checksum found."""
+
+    file: str
+    status: str
+    sha256: str | None
+
+
+class Converted(NamedTuple):
+    """A converted trace: the instance, the report on reading it, and where it was saved."""
+
+    instance: Instance
+    report: ReadReport
+    target: Path
+
+
+def data_directory(directory: str | PathLike[str] | None = None) -> Path:
+    """Return the given directory, or the one that ``ORSCHED_DATA`` names.
+
+    Raises:
+        InputError: neither is given, or it is no directory.
+    """
+    named = os.environ.get(VARIABLE, "") if directory is None else directory
+    if not str(named):
+        raise InputError(
+            "no directory of data sets is given",
+            field=VARIABLE,
+            remedy=f"give the directory, or set {VARIABLE} to it",
+        )
+    path = Path(named)
+    if not path.is_dir():
+        raise InputError("is not a directory", file=str(path), field=VARIABLE)
+    return path
+
+
+def found(directory: str | PathLike[str] | None = None) -> dict[str, Path]:
+    """Return name -> path of the known data sets that lie in the directory."""
+    base = data_directory(directory)
+    paths = {name: base / entry.file for name, entry in DATA_SETS.items()}
+    return {name: path for name, path in paths.items() if path.is_file()}
+
+
+def verify(directory: str | PathLike[str] | None = None) -> list[Verified]:
+    """Compare each known file of the directory with its checksum, in the order of the table.
+
+    Raises ``InputError`` as ``data_directory``.
+    """
+    base = data_directory(directory)
+    outcomes = []
+    for entry in DATA_SETS.values():
+        path = base / entry.file
+        if not path.is_file():
+            outcomes.append(Verified(entry.file, "missing", None))
+            continue
+        checksum = file_sha256(path)
+        status = "ok" if checksum == entry.sha256 else "changed"
+        outcomes.append(Verified(entry.file, status, checksum))
+    return outcomes
+
+
+def file_sha256(path: str | PathLike[str]) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def convert(
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+    workers: Worker | tuple[Worker, ...],
+    *,
+    format: str | None = None,
+    drop_empty: bool = False,
+    spread: bool = False,
+    spread_seed: int | None = None,
+    reader_options: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Converted:
+    """Read a foreign trace and save it as an instance file.
+
+    Args:
+        source: a path, or the name of a data set (``DATA_SETS``) in the ``ORSCHED_DATA`` directory.
+        target: the instance file to write; its suffix chooses the native form.
+        workers: one or more workers.
+        format: the trace's format; None: recognised.
+        drop_empty: leave failed requests out, counted in the report.
+        spread: spread equal arrival times (``spread_arrivals``), with ``spread_seed``.
+        reader_options: further arguments of the reader.
+        fields: fields of ``Instance`` (``first_token``, ``output_limit_tokens``, ``name``, ...).
+
+    Raises:
+        InputError: the source is unknown or wrong, or a field is.
+    """
+    from orsched.files import save_instance
+
+    path = _source_path(source)
+    trace = read(path, format, drop_empty=drop_empty, **(reader_options or {}))
+    if spread:
+        trace = Trace(spread_arrivals(trace.requests, spread_seed), trace.report)
+    instance = instance_of(trace.requests, trace.report, path, workers, **fields)
+    save_instance(instance, target)
+    return Converted(instance, trace.report, Path(target))
+
+
+def instance_of(
+    requests: Requests,
+    report: ReadReport,
+    path: str | PathLike[str],
+    workers: Worker | tuple[Worker, ...],
+    **fields: Any,
+) -> Instance:
+    """Return an instance of read requests, labelled with what is known of the file.
+
+    Source and licence are those of the data set when the file is one of the table, unchanged.
+    """
+    owners = workers if isinstance(workers, tuple) else (workers,)
+    known = _known(Path(path))
+    dropped = sum(report.dropped.values())
+    labels = {
+        "name": Path(path).stem,
+        "description": (
+            f"{report.kept} requests of a {report.format} trace"
+            + (f", {dropped} of {report.rows} left out as empty or failed." if dropped else ".")
+        ),
+        "source": known.attribution if known else f"file {Path(path).name}",
+        "licence": known.licence if known else "",
+    }
+    return Instance(requests, owners, **{**labels, **fields})
+
+
+def _known(path: Path) -> DataSet | None:
+    entry = DATA_SETS.get(path.stem)
+    if entry is None or entry.file != path.name or file_sha256(path) != entry.sha256:
+        return None
+    return entry
+
+
+def _source_path(source: str | PathLike[str]) -> Path:
+    path = Path(source)
+    if path.exists() or str(source) not in DATA_SETS:
+        return path
+    entry = DATA_SETS[str(source)]
+    path = data_directory() / entry.file
+    if entry.format is None:
+        raise InputError(
+            f"the data set {source} holds no requests",
+            file=str(path),
+            remedy="data sets with requests: "
+            + ", ".join(name for name, other in DATA_SETS.items() if other.format),
+        )
+    return path
