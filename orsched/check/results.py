@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.check.figures import PERCENTILES, Times, attained, figures
-from orsched.check.violations import Violation, shown
 from orsched.check.violations import ViolationKind as Kind
+from orsched.check.violations import shown
 
 if TYPE_CHECKING:
     from orsched.check.durations import Durations
@@ -113,15 +113,8 @@ def _check_certificate(reading: Reading, findings: Findings, bound: dict[str, An
         message = f"the certificate cannot be checked: {type(error).__name__}: {error}"
         findings.add(Kind.BOUND, message, field="bound.certificate")
         return
-    for item in found:
-        if isinstance(item, Violation):
-            fields = {name: getattr(item, name) for name in _VIOLATION_FIELDS}
-            findings.add(item.kind, item.message, **fields)
-        else:
-            findings.add(Kind.BOUND, str(item), field="bound.certificate")
-
-
-_VIOLATION_FIELDS = ("request", "client", "worker", "step", "field", "expected", "found")
+    for message in found:
+        findings.add(Kind.BOUND, str(message), field="bound.certificate")
 
 
 def check_results(
