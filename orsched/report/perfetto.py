@@ -1,0 +1,210 @@
+"""Traces in the Chrome JSON format, which Perfetto (ui.perfetto.dev) and chrome://tracing open."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.plotting.spans import decode_spans, lane_offsets, prefill_spans, stays
+from orsched.plotting.style import one_line
+from orsched.report.stages import stage_columns
+from orsched.timeline import request_times
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Iterator
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.plotting.spans import Spans
+    from orsched.schedule import Schedule
+
+_CHUNK = 20_000
+
+
+class Counter(NamedTuple):
+    """A step function of time: its name, the process it belongs to, and its changes.
+
+    ``value[k]`` holds from ``time_ns[k]`` on; times rise strictly.
+    """
+
+    name: str
+    process: int
+    time_ns: IntColumn
+    value: IntColumn
+
+
+def write_chrome_trace(
+    instance: Instance, schedule: Schedule, path: str | os.PathLike[str]
+) -> None:
+    """Write a schedule as a trace in Chrome's JSON format, event by event.
+
+    A process a worker holds a track of stages and a track a client with the prefill and the
+    decode of its requests; counters follow the running requests, the KV blocks (where the
+    worker has a memory model) and, in a process of their own, the waiting requests. ``ts`` and
+    ``dur`` are exact microseconds with three decimals. The text is not held in memory.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from orsched.files.atomic import write_text
+
+    write_text(path, _chunks(_trace(instance, schedule)))
+
+
+def _trace(instance: Instance, schedule: Schedule) -> Iterator[str]:
+    about = {
+        "instance": instance.name,
+        "instance_sha256": instance.sha256,
+        "method": schedule.method,
+        "information": schedule.information,
+    }
+    yield f'{{"displayTimeUnit":"ms","otherData":{_packed(about)},"traceEvents":[\n'
+    yield _packed({"ph": "M", "name": "trace", "pid": 0, "args": {"producer": "orsched"}})
+    for event in _events(instance, schedule):
+        yield ",\n" + event
+    yield "\n]}\n"
+
+
+def _events(instance: Instance, schedule: Schedule) -> Iterator[str]:
+    yield from _names(instance)
+    yield from _stages(instance, schedule)
+    for phase, spans in (
+        ("prefill", prefill_spans(instance, schedule)),
+        ("decode", decode_spans(instance, schedule)),
+    ):
+        yield from _requests(instance, schedule, phase, spans)
+    for counter in counters(instance, schedule):
+        head = f'{{"ph":"C","name":"{counter.name}","pid":{counter.process},"ts":'
+        for time, value in _rows(counter.time_ns, counter.value):
+            yield f'{head}{microseconds(time)},"args":{{"{counter.name}":{value}}}}}'
+
+
+def microseconds(ns: int) -> str:
+    """Return nanoseconds as exact decimal microseconds."""
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def _rows(*columns: IntColumn) -> Iterator[tuple[int, ...]]:
+    """Return the rows as Python integers, a piece at a time: whole lists would be large."""
+    for k in range(0, len(columns[0]), _CHUNK):
+        yield from zip(*(column[k : k + _CHUNK].tolist() for column in columns), strict=True)
+
+
+def _packed(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _chunks(parts: Iterable[str]) -> Iterator[str]:
+    """Join small texts, so that the file is written in large pieces."""
+    held: list[str] = []
+    for part in parts:
+        held.append(part)
+        if len(held) == _CHUNK:
+            yield "".join(held)
+            held.clear()
+    yield "".join(held)
+
+
+def _stage_track(instance: Instance, worker: int) -> int:
+    """Thread number of a worker's track of stages; its clients follow (all numbers differ)."""
+    return int(lane_offsets(instance)[worker]) + worker + 1
+
+
+def _names(instance: Instance) -> Iterator[str]:
+    """Name and order the tracks; processes count from 1, the queue comes last."""
+    offsets = lane_offsets(instance)
+    processes = [*(one_line(w.name) for w in instance.workers), "queue"]
+    for process, name in enumerate(processes, 1):
+        for kind, args in (
+            ("process_name", {"name": name}),
+            ("process_sort_index", {"sort_index": process}),
+        ):
+            yield _packed({"ph": "M", "name": kind, "pid": process, "args": args})
+    for worker in range(len(instance.workers)):
+        first = _stage_track(instance, worker)
+        tracks = ["stages", *(f"client {c}" for c in range(offsets[worker + 1] - offsets[worker]))]
+        for place, name in enumerate(tracks):
+            track = {"ph": "M", "pid": worker + 1, "tid": first + place}
+            yield _packed({**track, "name": "thread_name", "args": {"name": name}})
+            yield _packed({**track, "name": "thread_sort_index", "args": {"sort_index": place}})
+
+
+def _stages(instance: Instance, schedule: Schedule) -> Iterator[str]:
+    columns = stage_columns(schedule)
+    tracks = [_stage_track(instance, w) for w in range(len(instance.workers))]
+    for worker, phase, number, start, end, rounds, requests, tokens in _rows(*columns.values()):
+        if phase == 0:
+            name, args = "prefill stage", f'"requests":{requests},"tokens":{tokens}'
+        else:
+            name, args = "decode stage", f'"requests_at_most":{requests},"rounds":{rounds}'
+        yield (
+            f'{{"ph":"X","cat":"stage","name":"{name} {number}","pid":{worker + 1},'
+            f'"tid":{tracks[worker]},"ts":{microseconds(start)},"dur":{microseconds(end - start)},'
+            f'"args":{{"bin":{number},{args}}}}}'
+        )
+
+
+def _requests(instance: Instance, schedule: Schedule, phase: str, spans: Spans) -> Iterator[str]:
+    table, times = instance.requests, request_times(instance, schedule)
+    offsets = lane_offsets(instance)
+    worker = np.searchsorted(offsets, spans.lane, side="right") - 1
+    columns = (
+        spans.request, worker + 1, spans.lane + worker + 2, spans.start_ns, spans.end_ns,
+        table.prompt_tokens[spans.request], table.output_tokens[spans.request],
+        table.arrival_ns[spans.request], times["first_token_ns"][spans.request],
+    )  # fmt: skip
+    for request, process, track, start, end, prompt, output, arrival, first in _rows(*columns):
+        name = json.dumps(table.id_of(request))
+        yield (
+            f'{{"ph":"X","cat":"{phase}","name":{name},"pid":{process},"tid":{track},'
+            f'"ts":{microseconds(start)},"dur":{microseconds(end - start)},'
+            f'"args":{{"phase":"{phase}","row":{request},"prompt_tokens":{prompt},'
+            f'"output_tokens":{output},"arrival_ns":{arrival},"first_token_ns":{first}}}}}'
+        )
+
+
+def counters(instance: Instance, schedule: Schedule) -> list[Counter]:
+    """Return running requests and KV blocks of each worker, and the waiting requests.
+
+    A request waits from its arrival to its prefill, and again while it is evicted. It holds its
+    blocks from its prefill's start to its last token.
+    """
+    held, table = stays(instance, schedule), instance.requests
+    owner = np.searchsorted(lane_offsets(instance), held.lane, side="right") - 1
+    result = []
+    for index, worker in enumerate(instance.workers):
+        mine = held.take(owner == index)
+        ones = np.ones(len(mine), np.int64)
+        result.append(_counter("running", index + 1, mine, ones))
+        if worker.memory is not None:
+            tokens = table.prompt_tokens[mine.request] + table.output_tokens[mine.request]
+            result.append(
+                _counter("kv_blocks", index + 1, mine, -(-tokens // worker.memory.block_tokens))
+            )
+    final = np.ones(len(held), bool)
+    final[:-1] = held.request[1:] != held.request[:-1]
+    again = held.end_ns[~final]
+    joins, leaves = np.concatenate([table.arrival_ns, again]), held.start_ns
+    result.append(_steps_of("waiting", len(instance.workers) + 1, joins, leaves))
+    return result
+
+
+def _counter(name: str, process: int, spans: Spans, weight: IntColumn) -> Counter:
+    return _steps_of(name, process, spans.start_ns, spans.end_ns, weight)
+
+
+def _steps_of(
+    name: str, process: int, up: IntColumn, down: IntColumn, weight: IntColumn | None = None
+) -> Counter:
+    """Sum the changes at each time into one counter."""
+    ups = np.ones(len(up), np.int64) if weight is None else weight
+    downs = np.ones(len(down), np.int64) if weight is None else weight
+    moments, place = np.unique(np.concatenate([up, down]), return_inverse=True)
+    change = np.zeros(len(moments), np.int64)
+    np.add.at(change, place, np.concatenate([ups, -downs]))
+    value = np.cumsum(change)
+    kept = change != 0
+    return Counter(name, process, moments[kept], value[kept])

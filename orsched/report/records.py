@@ -1,0 +1,188 @@
+"""Records of requests: one row each, under the names that DynoSim's records use."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.schedule import DECODE, PREFILL
+from orsched.timeline import request_times
+from orsched.units import NS_PER_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+TIMES = (
+    "arrival_time_ms", "first_admit_ms", "first_token_ms", "last_token_ms", "ttft_ms",
+    "e2e_latency_ms", "itl_ms",
+)  # fmt: skip
+COUNTS = (
+    "input_length", "requested_output_length", "output_length", "reused_input_tokens",
+    "prefill_worker_idx", "decode_worker_idx", "client",
+)  # fmt: skip
+COLUMNS = ("request_id", *TIMES, *COUNTS)
+"""Names of the columns, in order."""
+
+_MISSING = -1
+_CHUNK = 10_000
+
+
+def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColumn]:
+    """Return the columns but ``request_id``, one row a request; -1 where there is no value.
+
+    The ``_ms`` columns hold whole nanoseconds here. ``itl_ms`` is the mean time per token after
+    the first, rounded down, without a value for one token; ``requested_output_length`` is N^d
+    and ``output_length`` N^d for requests that the schedule serves, else 0.
+    """
+    table, times = instance.requests, request_times(instance, schedule)
+    first, finish, arrival = times["first_token_ns"], times["finish_ns"], table.arrival_ns
+    served = finish >= 0
+    itl = (finish - first) // np.maximum(table.output_tokens - 1, 1)
+    work, steps = schedule.work, schedule.steps
+    prefilled = np.zeros(len(table), np.int64)
+    own = work.phase == PREFILL
+    np.add.at(prefilled, work.request[own], work.tokens[own])
+    workers = {}
+    for phase in (PREFILL, DECODE):
+        rows = np.flatnonzero(work.phase == phase)
+        workers[phase] = np.full(len(table), _MISSING, np.int64)
+        workers[phase][work.request[rows]] = steps.worker[work.first_step[rows]]
+
+    def known(values: IntColumn, where: Any = served) -> IntColumn:
+        return np.where(where, values, _MISSING)
+
+    return {
+        "arrival_time_ms": arrival,
+        "first_admit_ms": times["prefill_start_ns"],
+        "first_token_ms": first,
+        "last_token_ms": finish,
+        "ttft_ms": known(first - arrival),
+        "e2e_latency_ms": known(finish - arrival),
+        "itl_ms": known(itl, served & (table.output_tokens > 1)),
+        "input_length": table.prompt_tokens,
+        "requested_output_length": table.output_tokens,
+        "output_length": np.where(served, table.output_tokens, 0),
+        "reused_input_tokens": np.where(served, np.maximum(table.prompt_tokens - prefilled, 0), 0),
+        "prefill_worker_idx": workers[PREFILL],
+        "decode_worker_idx": workers[DECODE],
+        "client": times["client"],
+    }
+
+
+def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLike[str]) -> None:
+    """Write one record a request as CSV, JSONL or Parquet, by suffix, in order of the rows.
+
+    Times are milliseconds: exact decimals in CSV and JSONL, the nearest float in Parquet. A
+    missing value is empty, null. Equal input gives equal bytes.
+
+    Raises:
+        InputError: the suffix is none of these, a name is not valid Unicode, or the file cannot
+            be written.
+        MissingDependencyError: Parquet is asked for and pyarrow is missing.
+    """
+    name = os.fspath(path)
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix not in WRITERS:
+        raise InputError(
+            f"{suffix or 'no suffix'} is no format of records",
+            file=name,
+            remedy=f"name a file that ends in {', '.join(WRITERS)}",
+        )
+    WRITERS[suffix](_names(instance), record_columns(instance, schedule), path)
+
+
+def milliseconds(ns: int) -> str:
+    """Return nanoseconds, at least 0, as exact decimal milliseconds."""
+    return f"{ns // NS_PER_MS}.{ns % NS_PER_MS:06d}"
+
+
+def _names(instance: Instance) -> list[str]:
+    ids = instance.requests.ids
+    if ids is None:
+        return [str(row) for row in range(len(instance))]
+    for row, name in enumerate(ids):
+        if not name.isascii() and any("\ud800" <= c <= "\udfff" for c in name):
+            raise InputError(
+                f"{name!r} is not valid Unicode", row=row, field="ids", remedy="rename the request"
+            )
+    return list(ids)
+
+
+def _rows(columns: dict[str, IntColumn], missing: str) -> Iterator[list[str]]:
+    """Return the rows as texts, without the names of the requests."""
+    n = len(columns["client"])
+    for start in range(0, n, _CHUNK):
+        texts = []
+        for name in (*TIMES, *COUNTS):
+            values = columns[name][start : start + _CHUNK].tolist()
+            shown: Callable[[int], str] = milliseconds if name in TIMES else str
+            texts.append([missing if v == _MISSING else shown(v) for v in values])
+        yield from (list(row) for row in zip(*texts, strict=True))
+
+
+def _write_csv(
+    names: list[str], columns: dict[str, IntColumn], path: str | os.PathLike[str]
+) -> None:
+    from orsched.files.atomic import write_text
+
+    def lines() -> Iterator[str]:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for name, row in zip(names, _rows(columns, ""), strict=True):
+            writer.writerow([name, *row])
+            if buffer.tell() > 1_000_000:
+                yield buffer.getvalue()
+                buffer.seek(0)
+                buffer.truncate()
+        yield buffer.getvalue()
+
+    write_text(path, lines())
+
+
+def _write_jsonl(
+    names: list[str], columns: dict[str, IntColumn], path: str | os.PathLike[str]
+) -> None:
+    from orsched.files.atomic import write_text
+
+    def lines() -> Iterator[str]:
+        for name, row in zip(names, _rows(columns, "null"), strict=True):
+            fields = ",".join(
+                f'"{key}":{value}' for key, value in zip(COLUMNS[1:], row, strict=True)
+            )
+            yield f'{{"request_id":{json.dumps(name)},{fields}}}\n'
+
+    write_text(path, lines())
+
+
+def _write_parquet(
+    names: list[str], columns: dict[str, IntColumn], path: str | os.PathLike[str]
+) -> None:
+    from orsched.files.atomic import opened
+
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingDependencyError("Parquet files need pyarrow: pip install pyarrow") from None
+    arrays = [pa.array(names, pa.string())]
+    for name in COLUMNS[1:]:
+        values: Any = columns[name]
+        missing = values == _MISSING
+        arrays.append(pa.array(values / NS_PER_MS if name in TIMES else values, mask=missing))
+    with opened(path, binary=True) as stream:
+        parquet.write_table(pa.table(arrays, names=list(COLUMNS)), stream)
+
+
+WRITERS = {".csv": _write_csv, ".jsonl": _write_jsonl, ".parquet": _write_parquet}
+"""The format of each suffix."""
