@@ -1,0 +1,154 @@
+"""Wrong trace files: the text, and what the error must say of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Case(NamedTuple):
+    """A file's text (or bytes) and the expected format argument, row, field and remedy."""
+
+    name: str
+    format: str | None
+    text: str | bytes
+    row: int | None
+    field: str | None
+    problem: str
+    remedy: str
+
+
+AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"
+BURST = (
+    "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,ChatGPT,472,18,490,Conversation log\n"
+)
+VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,100,20\n"
+PAIRS = "id,prompt_tokens,answer_tokens\n0,74,66\n"
+SPLIT = (
+    "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,token_size\n"
+    "0,2,0,0.1,1,300,12\n"
+)
+MEASURED = "id,arrival_s,prompt_tokens,output_tokens,queued_s\n0,0.0,2358,531,0.0\n"
+MOON = '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n'
+PLAIN_MOON = '{"timestamp": 0, "input_length": 600, "output_length": 5}\n'
+SERVING = '{"input_toks": 10, "output_toks": 4, "arrival_time_ns": 0}\n'
+RECORD = '{"arrival_time_ms": 0.5, "input_length": 10, "output_length": 4}\n'
+BENCH = '{"total_input_tokens": 30, "total_output_tokens": 7, "input_lens": [10, 20]'
+
+CASES = [
+    Case("empty file", None, "", None, None, "is empty", "at least one request"),
+    Case("blank file", None, "\n \n", None, None, "is empty", "at least one request"),
+    Case("header only", None, AZURE.splitlines()[0] + "\n", None, None, "no request", "at least"),
+    Case("binary", None, b"id,\0\0\0", None, None, "NUL bytes", "UTF-8"),
+    Case("parquet", None, b"PAR1abcdPAR1", None, None, "Parquet", "CSV"),
+    Case("zip", None, b"PK\x03\x04abc", None, None, "spreadsheet", "CSV"),
+    Case("not utf-8", None, PAIRS.encode() + b"\xe9,1,2\n", 3, None, "not UTF-8", "UTF-8"),
+    Case("unknown header", None, "a,b,c\n1,2,3\n", 1, None, "no known format", "name the format"),
+    Case("header missing", None, "0,74,66\n", 1, None, "header is missing", "first line"),
+    Case(
+        "a column missing", None, "TIMESTAMP,ContextTokens\n", 1, "GeneratedTokens",
+        "looks like azure", "ContextTokens, GeneratedTokens",
+    ),
+    Case("tabs", None, PAIRS.replace(",", "\t"), 1, None, "tabs", "use commas"),
+    Case("twice", None, "id,id,prompt_tokens,answer_tokens\n", 1, "id", "stands twice", ""),
+    Case("wrong format named", "vidur", AZURE, 1, "num_prefill_tokens", "no column", "first line"),
+    Case("unknown format", "parchment", AZURE, None, "format", "no format", "azure"),
+    Case("short row", None, AZURE + "2023-11-16 18:17:04,1\n", 3, None, "2 fields", "cut off"),
+    Case("long row", None, PAIRS + "1,1,024,5\n", 3, None, "4 fields", "without commas"),
+    Case("open quote", None, PAIRS + '1,"2,3\n', 3, None, "not a CSV table", "quotes"),
+    Case(
+        "time mangled", None, AZURE + "17:04.0,1,1\n", 3, "TIMESTAMP",
+        "'17:04.0' is not a timestamp", "spreadsheet",
+    ),
+    Case(
+        "thirteenth month", None, AZURE + "2023-13-01 00:00:00,1,1\n", 3, "TIMESTAMP",
+        "not a timestamp", "2023-11-16",
+    ),
+    Case(
+        "hour 25", None, AZURE + "2023-11-16 25:00:00,1,1\n", 3, "TIMESTAMP", "not a time", "look"
+    ),
+    Case(
+        "year 3000", None, AZURE + "3000-01-01 00:00:00,1,1\n", 3, "TIMESTAMP", "too far", "year"
+    ),
+    Case("no time", None, AZURE + ",1,1\n", 3, "TIMESTAMP", "missing", "its time"),
+    Case(
+        "azure, no answer", None, AZURE + "2023-11-16 18:17:04,9,0\n", 3, "GeneratedTokens",
+        "no output tokens", "drop_empty",
+    ),
+    Case("burst failure", None, BURST + "7,GPT-4,0,0,0,API log\n", 3, "Request tokens",
+         "no tokens at all (1 of 2", "drop_empty"),
+    Case("burst sum", None, BURST + "7,GPT-4,5,5,11,API log\n", 3, "Total tokens",
+         "11 is not 5 + 5", "correct the row"),
+    Case("vidur, time NaN", None, VIDUR + "nan,1,1\n", 3, "arrived_at", "finite", "seconds"),
+    Case("vidur, time inf", None, VIDUR + "inf,1,1\n", 3, "arrived_at", "finite", "seconds"),
+    Case("vidur, time < 0", None, VIDUR + "-1,1,1\n", 3, "arrived_at", "negative", "seconds"),
+    Case("vidur, huge time", None, VIDUR + "1e999999999,1,1\n", 3, "arrived_at", "large", "sec"),
+    Case("vidur, word", None, VIDUR + "soon,1,1\n", 3, "arrived_at", "not a number", "seconds"),
+    Case("fraction", None, VIDUR + "1,1.5,1\n", 3, "num_prefill_tokens", "'1.5' is not", "whole"),
+    Case("grouped", None, VIDUR + "1,1_000,1\n", 3, "num_prefill_tokens", "'1_000' is not", "who"),
+    Case("negative", None, VIDUR + "1,1,-4\n", 3, "num_decode_tokens", "-4 is negative", "0 or"),
+    Case("too long", None, VIDUR + f"1,1,{2**31}\n", 3, "num_decode_tokens", "above", "whole"),
+    Case("65 bits", None, VIDUR + f"1,1,{10**30}\n", 3, "num_decode_tokens", "64 bits", "whole"),
+    Case("no tokens", None, VIDUR + "1,,1\n", 3, "num_prefill_tokens", "missing", "whole"),
+    Case("NaN tokens", None, PAIRS + "1,NaN,1\n", 3, "prompt_tokens", "'NaN' is not", "whole"),
+    Case("id twice", None, PAIRS + "x,1,1\nx,1,1\n", 4, "id", "twice, first in row 3", "unique"),
+    Case("no id", None, PAIRS + " ,1,1\n", 3, "id", "missing", "its name"),
+    Case("batch", None, SPLIT + "1,2,0,0.2,4,5,5\n", 3, "batch_size", "batch of 4", "of its own"),
+    Case("measured", None, MEASURED + "1,x,1,1,0\n", 3, "arrival_s", "'x' is not", "seconds"),
+    Case("cut jsonl", None, MOON + '{"timestamp": 1, "inp', 2, None, "is not JSON", "cut off"),
+    Case("not an object", None, MOON + "7\n", 2, None, "not a JSON object", "one JSON object"),
+    Case("json NaN", None, MOON + '{"timestamp": NaN}\n', 2, None, "NaN", "one JSON object"),
+    Case("deep json", None, MOON + "[" * 100_000 + "\n", 2, None, "is not JSON", "one JSON"),
+    Case("field missing", None, PLAIN_MOON + '{"timestamp": 1}\n', 2, "input_length",
+         "field is missing", "input_length"),
+    Case("text for number", None, PLAIN_MOON + PLAIN_MOON.replace("600", '"600"'), 2,
+         "input_length", '"600" is not a number', "give a number"),
+    Case("true for number", None, PLAIN_MOON + PLAIN_MOON.replace("600", "true"), 2,
+         "input_length", "true is not a number", "give a number"),
+    Case("fraction in json", None, PLAIN_MOON + PLAIN_MOON.replace("600", "6.5"), 2,
+         "input_length", "6.5 is not a whole number", "whole number"),
+    Case("negative in json", None, PLAIN_MOON + PLAIN_MOON.replace("600", "-6"), 2,
+         "input_length", "-6 is negative", "0 or more"),
+    Case("too few blocks", None, MOON + MOON.replace("[0, 1]", "[0]"), 2, "hash_ids",
+         "1 blocks of 512 tokens for a prompt of 600", "block_tokens"),
+    Case("blocks missing", None, MOON + PLAIN_MOON, 2, "hash_ids", "not a list", "list"),
+    Case("blocks later", None, PLAIN_MOON + MOON, 2, "hash_ids", "before", "for none"),
+    Case("block is text", None, MOON + MOON.replace("[0, 1]", '[0, "a"]'), 2, "hash_ids",
+         "'a' is not a whole number", "list"),
+    Case("serving, time < 0", None, SERVING + SERVING.replace('ns": 0', 'ns": -5'), 2,
+         "arrival_time_ns", "negative", "0 or more"),
+    Case("record, huge time", None, RECORD + RECORD.replace("0.5", "1e300"), 2,
+         "arrival_time_ms", "too large", "0 or more"),
+    Case("bench, no detail", None, BENCH.partition(', "input_lens"')[0] + "}", None, "input_lens",
+         "missing", "--save-detailed"),
+    Case("bench, lengths differ", None, BENCH + ', "output_lens": [7]}', None, "output_lens",
+         "1 values where 2", "one value a request"),
+    Case("bench, failure", None, BENCH + ', "output_lens": [7, 0], "errors": ["", "boom"]}', 1,
+         "output_lens", "failed (1 of 2", "drop_empty"),
+    Case("bench, two results", "vllm-bench", (BENCH + ', "output_lens": [7, 1]}\n') * 2, 2, None,
+         "is not JSON", "--append-result"),
+    Case("bench, no array", None, BENCH + ', "output_lens": 7}', None, "output_lens",
+         "not an array", ""),
+    Case("conversations", None, '[{"conversations": []}]', None, None, "not token counts",
+         "tokenizer"),
+    Case("conversations, lines", None, '{"id": "a", "conversations": []}\n', None, None,
+         "not token counts", "tokenizer"),
+]  # fmt: skip
+
+BROKEN = {
+    "truncated.jsonl": (None, 3, None, "is not JSON", "cut off"),
+    "semicolons.csv": (None, 1, None, "semicolons", "use commas"),
+    "utf16.csv": (None, None, None, "UTF-16", "save it as UTF-8"),
+    "excel_times.csv": (None, 2, "TIMESTAMP", "'17:04.0' is not a timestamp", "original file"),
+    "negative_tokens.csv": (None, 3, "num_prefill_tokens", "-1 is negative", "0 or more"),
+    "no_header.csv": (None, 1, None, "header is missing", "id, prompt_tokens, answer_tokens"),
+    "short_row.csv": (None, 4, None, "2 fields where 3", "cut off"),
+    "duplicate_ids.csv": (None, 4, "id", "'a' stands twice", "unique"),
+    "nan_tokens.csv": (None, 4, "prompt_tokens", "'NaN' is not a whole number", "whole number"),
+    "gzip_bytes.csv": (None, None, None, "gzip-compressed", "gunzip"),
+    "no_detail.json": (None, None, "input_lens", "the array is missing", "--save-detailed"),
+    "thousands.csv": (None, 3, None, "8 fields where 6", "without commas"),
+    "latin1.csv": (None, 3, None, "not UTF-8", "UTF-8"),
+    "conversations.json": (None, None, None, "not token counts", "tokenizer"),
+}
+"""Files in ``broken/``: format argument, row, field, part of the problem, part of the remedy."""

@@ -1,0 +1,268 @@
+"""Each reader on small samples, with the traps of the published files."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orsched.errors import InputError
+from orsched.instances.readers import FORMATS, cells, detect, format_names, read, table
+
+AZURE = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    "2023-11-16 18:17:03.9799600,4808,10\n"
+    "2023-11-16 18:17:04.0319601,3180,8\n"
+)
+SAMPLES = {
+    "azure": AZURE,
+    "burstgpt": (
+        "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+        "5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,230,1317,API log\n"
+    ),
+    "splitwise": (
+        "request_id,request_type,application_id,arrival_timestamp,batch_size,prompt_size,"
+        "token_size\n0,2,0,0.125,1,300,12\n1,2,0,1.5,1,40,9\n"
+    ),
+    "vidur": "arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,100,20\n0.7500000015,7,3\n",
+    "measured": (
+        "id,arrival_s,prompt_tokens,output_tokens,queued_s,scheduled_s\n"
+        "0,0.0,2358,531,0.0,2.1e-05\n1,0.265091,1034,769,0.386902,0.386912\n"
+    ),
+    "pairs": "id,prompt_tokens,answer_tokens\n0,74,66\n1,32,50\n",
+    "llmservingsim": (
+        '{"input_toks": 10, "output_toks": 4, "arrival_time_ns": 17, "input_tok_ids": [1]}\n'
+        '{"input_toks": 11, "output_toks": 5, "arrival_time_ns": 1017}\n'
+    ),
+    "records": (
+        '{"arrival_time_ms": 0.5, "input_length": 10, "output_length": 4}\n'
+        '{"arrival_time_ms": 1.000001, "input_length": 11, "output_length": 5}\n'
+    ),
+    "mooncake": (
+        '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n'
+        '{"timestamp": 3000, "input_length": 512, "output_length": 6, "hash_ids": [0]}\n'
+    ),
+    "vllm-bench": (
+        '{"date": "20261102", "total_input_tokens": 30, "total_output_tokens": 7, '
+        '"input_lens": [10, 20], "output_lens": [4, 3], "start_times": [100.5, 100.75], '
+        '"errors": ["", ""]}'
+    ),
+}
+EXPECTED = {
+    "azure": ([4808, 3180], [10, 8], [0, 52_000_100]),
+    "burstgpt": ([472, 1087], [18, 230], [0, 40 * 10**9]),
+    "splitwise": ([300, 40], [12, 9], [0, 1_375_000_000]),
+    "vidur": ([100, 7], [20, 3], [0, 250_000_002]),
+    "measured": ([2358, 1034], [531, 769], [0, 265_091_000]),
+    "pairs": ([74, 32], [66, 50], [0, 0]),
+    "llmservingsim": ([10, 11], [4, 5], [0, 1000]),
+    "records": ([10, 11], [4, 5], [0, 500_001]),
+    "mooncake": ([600, 512], [5, 6], [0, 3 * 10**9]),
+    "vllm-bench": ([10, 20], [4, 3], [0, 250_000_000]),
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def put(text, name="trace.csv"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return put
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_each_format_is_recognised_and_read_exactly(name, write):
+    path = write(SAMPLES[name])
+    assert detect(path) == name
+    requests, report = read(path)
+    prompts, outputs, arrivals = EXPECTED[name]
+    assert requests.prompt_tokens.tolist() == prompts
+    assert requests.output_tokens.tolist() == outputs
+    assert requests.arrival_ns.tolist() == arrivals
+    assert (report.format, report.rows, report.kept, report.dropped) == (name, 2, 2, {})
+    assert read(path, name).requests == requests
+
+
+def test_every_format_has_a_sample():
+    assert set(SAMPLES) == set(FORMATS)
+    assert format_names()[: len(FORMATS)] == list(FORMATS)
+
+
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        ("2024-05-10 00:00:00.009930+00:00", "2024-05-10 00:00:01.5+00:00"),
+        ("2024-05-10T00:00:00.009930Z", "2024-05-10T00:00:01.5Z"),
+        ("2024-05-10T02:00:00.009930+02:00", "2024-05-09T19:00:01.5-0500"),
+        ("2024-05-10 00:00:00.009930", "2024-05-10T00:00:01.500000000"),
+    ],
+)
+def test_azure_timestamps_in_both_forms(stamps, write):
+    text = AZURE.splitlines()[0] + "".join(f"\n{stamp},5,6" for stamp in stamps)
+    assert read(write(text)).requests.arrival_ns.tolist() == [0, 1_490_070_000]
+
+
+@given(st.integers(-(10**18), 2 * 10**18), st.integers(0, 9), st.booleans())
+def test_timestamps_are_exact_integers(ns, decimals, with_t):
+    ns -= ns % 10 ** (9 - decimals)
+    second, fraction = divmod(ns, 10**9)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S" if with_t else "%Y-%m-%d %H:%M:%S")
+    if decimals:
+        text += "." + f"{fraction:09d}"[:decimals]
+    assert cells.timestamps([text]).tolist() == [ns]
+
+
+@given(st.decimals(0, 10**8, allow_nan=False, allow_infinity=False))
+def test_seconds_are_rounded_once(value):
+    exact = (value * 10**9).to_integral_value(ROUND_HALF_EVEN)
+    if len(value.as_tuple().digits) <= 18:  # within the test's own decimal precision
+        assert cells.seconds([str(value)]).tolist() == [int(exact)]
+    assert abs(cells.seconds([str(value)])[0] - value * Decimal(10**9)) <= 1
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), min_size=1))
+def test_whole_numbers_read_back(numbers):
+    assert cells.whole_numbers([str(n) for n in numbers]).tolist() == numbers
+    assert cells.whole_numbers([f" {n}.0 " for n in numbers]).tolist() == numbers
+
+
+def test_line_ends_mark_blank_lines_blanks_and_extra_columns_do_not_matter(write):
+    plain = read(write(AZURE)).requests
+    rows = AZURE.splitlines()
+    variants = [
+        "\ufeff" + AZURE,
+        AZURE.replace("\n", "\r\n"),
+        AZURE.rstrip("\n"),
+        AZURE.replace("\n", "\n\n"),
+        AZURE.replace(",", " , "),
+        "\n".join([rows[0] + ",Note", rows[1] + ',"a\nb, c"', rows[2] + ","]),
+        "\n".join('"' + row.replace(",", '","') + '"' for row in rows),
+    ]
+    for text in variants:
+        assert read(write(text)).requests == plain
+
+
+def test_lines_are_counted_over_blank_lines_quotes_and_chunks(write, monkeypatch):
+    monkeypatch.setattr(table, "CHUNK_ROWS", 2)
+    head = "id,prompt_tokens,answer_tokens,note\n"
+    good = "".join(f"r{i},{i + 1},2,\n" for i in range(5))
+    requests = read(write(head + good)).requests
+    assert requests.prompt_tokens.tolist() == [1, 2, 3, 4, 5]
+    assert requests.ids == ("r0", "r1", "r2", "r3", "r4")
+    for middle, line in (("\n\n", 9), ('x,1,1,"a\nb\nc"\n', 10), ("", 7)):
+        with pytest.raises(InputError) as caught:
+            read(write(head + good + middle + "bad,-1,2,\n"))
+        assert caught.value.row == line
+        with pytest.raises(InputError) as caught:
+            read(write(head + middle + good + "bad,1\n"))
+        assert caught.value.row == line
+
+
+def test_rows_keep_the_order_of_the_file_and_time_starts_at_the_earliest(write):
+    rows = AZURE.splitlines()
+    trace = read(write("\n".join([rows[0], rows[2], rows[1]])))
+    assert trace.requests.arrival_ns.tolist() == [52_000_100, 0]
+    assert trace.requests.prompt_tokens.tolist() == [3180, 4808]
+    assert any("not in order of arrival" in note for note in trace.report.notes)
+
+
+def test_failed_requests_are_kept_out_only_when_asked_and_counted(write, caplog):
+    text = (
+        SAMPLES["burstgpt"] + "50,GPT-4,0,0,0,API log\n60,GPT-4,9,0,9,API log\n70,GPT-4,3,4,7,x\n"
+    )
+    path = write(text)
+    with pytest.raises(InputError, match=r"row 4.*2 of 5 requests.*drop_empty"):
+        read(path)
+    with caplog.at_level(logging.INFO, "orsched.instances.readers"):
+        requests, report = read(path, drop_empty=True)
+    assert requests.output_tokens.tolist() == [18, 230, 4]
+    assert requests.arrival_ns.tolist() == [0, 40 * 10**9, 65 * 10**9]
+    assert report.dropped == {"has no output tokens": 1, "has no tokens at all": 1}
+    assert report.rows == report.kept + sum(report.dropped.values()) == 5
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "3 of 5 requests" in caplog.text
+    assert report.to_dict()["dropped"] == report.dropped
+
+
+def test_time_starts_at_the_earliest_row_even_when_that_row_is_left_out(write):
+    head, first, second = SAMPLES["burstgpt"].splitlines()
+    requests, _ = read(write("\n".join([head, "1,GPT-4,0,0,0,x", first])), drop_empty=True)
+    assert requests.arrival_ns.tolist() == [4 * 10**9]
+    assert second.startswith("45")
+
+
+def test_mooncake_blocks_become_prefixes(write):
+    prefixes = read(write(SAMPLES["mooncake"])).requests.prefixes
+    assert prefixes.block_tokens == 512
+    assert prefixes.offsets.tolist() == [0, 2, 3]
+    assert prefixes.ids.tolist() == [0, 1, 0]
+    text = SAMPLES["mooncake"].replace("600", "32").replace("512", "16")
+    assert read(write(text), block_tokens=16).requests.prefixes.block_tokens == 16
+    plain = SAMPLES["mooncake"].replace(', "hash_ids": [0, 1]', "").replace(', "hash_ids": [0]', "")
+    assert read(write(plain)).requests.prefixes is None
+
+
+def test_mooncake_blocks_follow_their_requests_when_one_is_left_out(write):
+    first, second = SAMPLES["mooncake"].splitlines()
+    failed = '{"timestamp": 9, "input_length": 1024, "output_length": 0, "hash_ids": [7, 8]}'
+    requests, report = read(write("\n".join([failed, first, second])), drop_empty=True)
+    assert report.dropped == {"has no output tokens": 1}
+    assert requests.prefixes.ids.tolist() == [0, 1, 0]
+
+
+def test_vllm_bench_without_times_and_with_failures(write):
+    text = SAMPLES["vllm-bench"].replace(', "start_times": [100.5, 100.75]', "")
+    requests, report = read(write(text))
+    assert requests.arrival_ns.tolist() == [0, 0]
+    assert any("no arrival times" in note for note in report.notes)
+    failed = text.replace('["", ""]', '["", "timeout"]')
+    requests, report = read(write(failed), drop_empty=True)
+    assert requests.prompt_tokens.tolist() == [10]
+    assert report.dropped == {"failed": 1}
+
+
+def test_vllm_bench_is_recognised_when_indented_or_long(write):
+    indented = SAMPLES["vllm-bench"].replace(", ", ",\n  ")
+    assert detect(write(indented)) == "vllm-bench"
+    assert len(read(write(indented)).requests) == 2
+    many = 30_000
+    text = (
+        f'{{"total_input_tokens": {many}, "total_output_tokens": {many}, '
+        f'"input_lens": {[1] * many}, "output_lens": {[1] * many}}}'
+    )
+    assert len(read(write(text)).requests) == many
+
+
+def test_names_are_kept_unless_they_are_the_row_numbers(write):
+    assert read(write(SAMPLES["pairs"])).requests.ids is None
+    named = SAMPLES["pairs"].replace("1,32", "x,32")
+    assert read(write(named)).requests.ids == ("0", "x")
+
+
+def test_vidur_lengths_without_times_say_so(write):
+    trace = read(write("num_prefill_tokens,num_decode_tokens,pd_ratio\n5,6,0.8\n"))
+    assert trace.requests.arrival_ns.tolist() == [0]
+    assert "no arrival times" in trace.report.notes[0]
+
+
+def test_zero_prompt_tokens_name_the_prompt_column(write):
+    with pytest.raises(InputError) as caught:
+        read(write(SAMPLES["pairs"] + "2,0,9\n"))
+    assert (caught.value.row, caught.value.field) == (4, "prompt_tokens")
+
+
+def test_large_files_are_read_in_chunks_without_loss(write):
+    rows = 2 * table.CHUNK_ROWS + 3
+    lines = "".join(f"{i},{i % 100 + 1},{i % 7 + 1}\n" for i in range(rows))
+    requests, report = read(write("id,prompt_tokens,answer_tokens\n" + lines))
+    assert report.kept == rows
+    np.testing.assert_array_equal(requests.prompt_tokens, np.arange(rows) % 100 + 1)
+    np.testing.assert_array_equal(requests.output_tokens, np.arange(rows) % 7 + 1)
