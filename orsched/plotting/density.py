@@ -35,7 +35,7 @@ def shares(
         place = np.asarray(moments) * scale
         cell = np.minimum(place.astype(np.int64), columns)
         inside = cell + 1 - place  # part of the cell after the moment
-        flat = np.asarray(rows) * (columns + 2) + cell
+        flat = np.asarray(rows, np.int64) * (columns + 2) + cell
         # Differences of a curve whose running sum is "time covered in this cell".
         covered += sign * np.bincount(flat, inside, len(covered))
         covered += sign * np.bincount(flat + 1, 1 - inside, len(covered))

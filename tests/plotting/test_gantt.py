@@ -1,0 +1,199 @@
+"""The Gantt chart, by its structure: numbers, extents and words, not pixels."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.metrics import summarise
+from orsched.plotting import gantt as module
+from orsched.plotting import style
+from orsched.plotting.gantt import gantt, save_gantt
+from orsched.plotting.spans import decode_spans, prefill_spans, rank_in_lane
+from orsched.schedule import PREFILL
+from tests.plotting.samples import by_hand, empty, random_instance, served
+
+MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-1."}
+
+
+@pytest.fixture(scope="module")
+def sample():
+    instance = random_instance(n=60, name="sample")
+    return instance, served(instance)
+
+
+def parts(axes):
+    return {a.get_gid(): a for a in axes.get_children() if a.get_gid()}
+
+
+def extents(collection):
+    """Corners (left, bottom, right, top) of the rectangles, exactly as drawn."""
+    assert isinstance(collection, PolyCollection)
+    corners = np.array([p.vertices[:4] for p in collection.get_paths()]).reshape(-1, 4, 2)
+    return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
+
+
+@pytest.mark.parametrize(("gid", "spans"), [("decode", decode_spans), ("prefill", prefill_spans)])
+def test_each_request_is_one_bar_with_its_times(sample, gid, spans):
+    expected = spans(*sample)
+    boxes = extents(parts(gantt(*sample))[gid])
+    assert len(boxes) == len(sample[0])
+    assert np.array_equal(boxes[:, 0], expected.start_ns / 10**9)
+    assert np.array_equal(boxes[:, 2], expected.end_ns / 10**9)
+    assert np.allclose((boxes[:, 1] + boxes[:, 3]) / 2, expected.lane)
+    assert (boxes[:, 3] - boxes[:, 1] < 1).all()
+
+
+def test_prefill_stages_are_stripes_over_all_clients(sample):
+    steps = sample[1].steps
+    boxes = extents(parts(gantt(*sample))["stages"])
+    chosen = steps.phase == PREFILL
+    assert np.array_equal(boxes[:, 0], steps.start_ns[chosen] / 10**9)
+    assert np.array_equal(boxes[:, 2], steps.end_ns[chosen] / 10**9)
+    assert set(boxes[:, 1]) == {-0.5}
+    assert set(boxes[:, 3]) == {5.5}
+
+
+def test_bubbles_show_the_tint_of_the_whole_client_time(sample):
+    box = parts(gantt(*sample))["idle"]
+    assert box.get_bbox().bounds == (0, -0.5, sample[1].makespan_ns / 10**9, 6)
+
+
+def test_successive_requests_of_a_client_differ_in_lightness(sample):
+    colours = [to_hex(c) for c in parts(gantt(*sample))["decode"].get_facecolors()]
+    ranks = rank_in_lane(decode_spans(*sample))
+    assert colours == [style.DECODE_COLOURS[r % 2].lower() for r in ranks.tolist()]
+
+
+def test_bound_makespan_and_utilization_are_marked(sample):
+    instance, schedule = sample
+    found = parts(gantt(instance, schedule))
+    results = summarise(instance, schedule)
+    assert set(found["bound"].get_xdata()) == {schedule.bound["value_ns"] / 10**9}
+    assert set(found["makespan"].get_xdata()) == {schedule.makespan_ns / 10**9}
+    facts = found["facts"].get_text()
+    assert style.percent(results["slot_utilization"]) in facts
+    assert style.gap_text(results["gap"]) in facts
+    assert style.seconds(schedule.makespan_ns) in facts
+
+
+def test_without_a_bound_there_is_no_line_and_no_gap(sample):
+    found = parts(gantt(sample[0], sample[1].replace(bound=None)))
+    assert "bound" not in found
+    assert "gap" not in found["facts"].get_text()
+
+
+def test_it_draws_on_the_axes_that_it_is_given(sample):
+    axes = Figure().add_subplot()
+    assert gantt(*sample, axes, title="mine", show_legend=False) is axes
+    assert axes.get_title(loc="left") == "mine"
+    assert axes.get_legend() is None
+
+
+def test_workers_are_stacked_with_their_names():
+    instance, schedule = by_hand()
+    axes = gantt(instance, schedule)
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["big", "small"]
+    assert axes.get_ylim() == (2.5, -0.5)
+    stripes = extents(parts(axes)["stages"])
+    assert {tuple(b) for b in stripes[:, [1, 3]].tolist()} == {(-0.5, 1.5), (1.5, 2.5)}
+
+
+def test_names_that_look_like_formulas_stay_text(tmp_path):
+    ids = [f"${k}^" for k in range(30)]
+    instance = random_instance(ids=ids, name="$\\frac{\n{a}$")
+    save_gantt(instance, served(instance), tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def test_labels_stay_inside_their_bars(sample):
+    instance = random_instance(n=12, clients=3)
+    axes = gantt(instance, served(instance))
+    axes.figure.canvas.draw()
+    boxes = extents(parts(axes)["decode"])
+    texts = [t for t in axes.texts if t.get_gid() != "facts"]
+    assert texts
+    for item in texts:
+        drawn = item.get_window_extent().transformed(axes.transData.inverted())
+        assert any(b[0] <= drawn.x0 and drawn.x1 <= b[2] for b in boxes)
+
+
+def test_no_words_overlap(sample):
+    axes = gantt(*sample)
+    axes.figure.canvas.draw()
+    items = [axes.xaxis.label, axes.yaxis.label, axes.get_legend(), *axes.texts]
+    items.append(axes._left_title)
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        items += [t.label1 for t in axis.get_major_ticks() if low <= t.get_loc() <= high]
+    boxes = [i.get_window_extent() for i in items]
+    page = axes.figure.bbox
+    for k, box in enumerate(boxes):
+        assert page.x0 <= box.x0
+        assert box.x1 <= page.x1
+        assert page.y0 <= box.y0
+        assert box.y1 <= page.y1
+        assert not any(box.overlaps(other) for other in boxes[:k])
+
+
+def test_large_schedules_become_an_image(sample, monkeypatch):
+    monkeypatch.setattr(module, "MAX_BARS", 59)
+    found = parts(gantt(*sample))
+    assert "density" in found
+    assert "decode" not in found
+    assert found["density"].get_extent() == [0, sample[1].makespan_ns / 10**9, 5.5, -0.5]
+
+
+def test_an_empty_schedule_is_drawn(tmp_path):
+    axes = gantt(*empty())
+    assert "makespan 0" in parts(axes)["facts"].get_text()
+    assert len(parts(axes)["decode"].get_paths()) == 0
+
+
+@pytest.mark.parametrize("suffix", sorted(MAGIC))
+def test_files_are_of_their_kind_and_equal_bytes_come_twice(sample, tmp_path, suffix):
+    import matplotlib
+
+    first, second = tmp_path / f"a{suffix}", tmp_path / f"b{suffix.upper()}"
+    save_gantt(*sample, first)
+    with matplotlib.rc_context({"font.size": 20, "savefig.dpi": 40, "svg.hashsalt": None}):
+        save_gantt(*sample, second)  # the user's settings change nothing
+    assert first.read_bytes().startswith(MAGIC[suffix])
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [first.name, second.name]
+
+
+def test_svg_keeps_one_path_a_request_and_readable_words(sample, tmp_path):
+    from xml.etree import ElementTree
+
+    save_gantt(*sample, tmp_path / "a.svg")
+    tree = ElementTree.parse(tmp_path / "a.svg")
+    name = "{http://www.w3.org/2000/svg}"
+    group = next(g for g in tree.iter(f"{name}g") if g.get("id") == "decode")
+    assert len(list(group.iter(f"{name}path"))) == len(sample[0])
+    assert any("slot utilization" in (t.text or "") for t in tree.iter(f"{name}text"))
+
+
+def test_other_suffixes_are_refused(sample, tmp_path):
+    with pytest.raises(InputError, match="picture format"):
+        save_gantt(*sample, tmp_path / "a.gif")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_matplotlib_says_what_to_install(sample, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError, match="pip install matplotlib"):
+        save_gantt(*sample, tmp_path / "a.png")
+
+
+def test_paper_scale_is_drawn_with_few_artists():
+    instance = random_instance(n=1319, clients=200)
+    axes = gantt(instance, served(instance, bound=False))
+    assert len(parts(axes)["decode"].get_paths()) == 1319
+    assert len(axes.get_children()) < 40

@@ -1,0 +1,75 @@
+"""Spans: who holds which client when."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orsched.plotting.spans import decode_spans, lane_offsets, prefill_spans, rank_in_lane, stays
+from orsched.timeline import request_times
+from tests.plotting.samples import by_hand, empty, random_instance, served
+
+
+def rows(spans):
+    columns = (spans.request, spans.lane, spans.start_ns, spans.end_ns)
+    return list(zip(*(c.tolist() for c in columns), strict=True))
+
+
+def test_lanes_count_through_the_workers():
+    assert lane_offsets(by_hand()[0]).tolist() == [0, 2, 3]
+
+
+def test_chunks_are_prefills_of_their_own():
+    assert rows(prefill_spans(*by_hand())) == [
+        (0, 0, 0, 10), (0, 0, 10, 20), (1, 1, 0, 10), (1, 0, 24, 30), (2, 2, 5, 9),
+    ]  # fmt: skip
+
+
+def test_a_bar_runs_from_the_end_of_the_prefill_and_a_restart_has_its_own():
+    assert rows(decode_spans(*by_hand())) == [
+        (0, 0, 20, 24), (1, 1, 10, 24), (1, 0, 30, 33), (2, 2, 9, 12),
+    ]  # fmt: skip
+
+
+def test_a_stay_holds_all_chunks_and_ends_with_an_eviction():
+    assert rows(stays(*by_hand())) == [
+        (0, 0, 0, 24), (1, 1, 0, 24), (1, 0, 24, 33), (2, 2, 5, 12),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("first_token", ["decode", "prefill"])
+def test_without_evictions_spans_are_the_times_of_the_requests(first_token):
+    instance = random_instance(latest_ns=20 * 10**9, first_token=first_token)
+    schedule = served(instance)
+    times = request_times(instance, schedule)
+    decode, prefill = decode_spans(instance, schedule), prefill_spans(instance, schedule)
+    assert rows(stays(instance, schedule)) == list(
+        zip(
+            range(len(instance)),
+            times["client"].tolist(),
+            times["prefill_start_ns"].tolist(),
+            times["finish_ns"].tolist(),
+            strict=True,
+        )
+    )
+    assert np.array_equal(prefill.end_ns, times["prefill_end_ns"])
+    assert np.array_equal(decode.request, np.flatnonzero(instance.rounds_needed > 0))
+    assert np.array_equal(decode.start_ns, times["prefill_end_ns"][decode.request])
+    assert np.array_equal(decode.end_ns, times["finish_ns"][decode.request])
+
+
+def test_ranks_count_the_spans_of_each_lane():
+    instance = random_instance()
+    spans = decode_spans(instance, served(instance))
+    ranks = rank_in_lane(spans)
+    for lane in range(6):
+        mine = np.flatnonzero(spans.lane == lane)
+        by_start = mine[np.argsort(spans.start_ns[mine])]
+        assert ranks[by_start].tolist() == list(range(len(mine)))
+
+
+def test_nothing_has_no_spans():
+    for spans in (decode_spans, prefill_spans, stays):
+        found = spans(*empty())
+        assert rows(found) == []
+        assert rank_in_lane(found).tolist() == []
