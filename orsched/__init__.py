@@ -1,5 +1,58 @@
-"""orsched: scheduling of LLM inference as an optimisation problem."""
+"""orsched: scheduling of LLM inference as an optimisation problem.
+
+Give it a workload and a machine; it returns a schedule, a proven lower bound, the gap between
+the two and a picture. ``import orsched`` loads nothing heavier than numpy: public names are
+imported from their modules at first use (type checkers read ``__init__.pyi``).
+"""
+
+from importlib import import_module
+from typing import Any
 
 from orsched._version import __version__
 
-__all__ = ["__version__"]
+_HOME = {
+    "orsched.check": ("Violation", "check"),
+    "orsched.costs": ("AffineCost", "BilinearCost", "CostModel", "LevelsCost", "PoolingCost"),
+    "orsched.errors": (
+        "InfeasibleError",
+        "InputError",
+        "InvalidScheduleError",
+        "OrschedError",
+        "PolicyError",
+        "TimeLimitError",
+    ),
+    "orsched.files": ("load_schedule", "save_instance", "save_schedule"),
+    "orsched.instance": ("Instance",),
+    "orsched.locate": ("load",),
+    "orsched.memory": ("BlockMemory",),
+    "orsched.metrics": ("SLO", "summarise"),
+    "orsched.models.bounds": ("Bound", "bound"),
+    "orsched.plotting.gantt": ("gantt", "save_gantt"),
+    "orsched.policy": ("ClairvoyantView", "Information", "Policy", "PredictedView", "View"),
+    "orsched.report.html": ("write_report",),
+    "orsched.requests": ("Requests",),
+    "orsched.result": ("Result", "Status", "Termination"),
+    "orsched.schedule": ("Schedule", "Steps", "Work"),
+    "orsched.solver": ("Comparison", "compare", "simulate", "solve"),
+    "orsched.step": ("ARRIVAL", "FINISH", "Step", "decode_rounds", "prefill_stage"),
+    "orsched.stop": ("FirstOf", "MaxIterations", "MaxRuntime"),
+    "orsched.versions": ("show_versions",),
+    "orsched.workers": ("Worker",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = ["__version__", *sorted(_MODULE_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module at first use (PEP 562)."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'orsched' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -33,7 +33,9 @@ def int_column(
     """
     raw = _as_array(values, field)
     if raw.ndim != 1:
-        raise InputError(f"expected one dimension, got {raw.ndim}", field=field)
+        raise InputError(
+            f"expected one dimension, got {raw.ndim}", field=field, remedy="give a list of numbers"
+        )
     if length is not None and len(raw) != length:
         raise InputError(
             f"{len(raw)} values where {length} are expected",
@@ -53,7 +55,9 @@ def _as_array(values: ArrayLike, field: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"not a column of numbers: {error}", field=field) from None
+        raise InputError(
+            f"not a column of numbers: {error}", field=field, remedy="give one number per row"
+        ) from None
 
 
 def _whole_numbers(
@@ -123,7 +127,8 @@ def _first_outside(
         row = int(np.argmax(bad))
         value = int(column[row])
         limit = f"below {minimum}" if value < minimum else f"above {maximum}"
-        raise InputError(f"{value} is {limit}", row=row, field=field, remedy=remedy)
+        allowed = f"values from {minimum} to {maximum}"
+        raise InputError(f"{value} is {limit}", row=row, field=field, remedy=remedy or allowed)
 
 
 def whole_number(
@@ -136,5 +141,6 @@ def whole_number(
     number = int(value)  # type: ignore[call-overload]
     if not minimum <= number <= maximum:
         limit = f"below {minimum}" if number < minimum else f"above {maximum}"
-        raise InputError(f"{number} is {limit}", field=field, remedy=remedy)
+        allowed = f"values from {minimum} to {maximum}"
+        raise InputError(f"{number} is {limit}", field=field, remedy=remedy or allowed)
     return int(number)

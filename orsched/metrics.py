@@ -15,6 +15,8 @@ from orsched.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.schedule import Schedule
@@ -169,7 +171,9 @@ def _before(durations: IntColumn) -> IntColumn:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(durations)])
 
 
-def _attainment(slo: SLO, ttft: IntColumn, tpot: IntColumn, several: IntColumn) -> dict[str, Any]:
+def _attainment(
+    slo: SLO, ttft: IntColumn, tpot: IntColumn, several: NDArray[np.bool_]
+) -> dict[str, Any]:
     met = ttft <= slo.ttft_ns
     met[several] &= tpot <= slo.tpot_ns
     attained = int(met.sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -36,10 +37,16 @@ class Prefixes:
         ids = int_column(self.ids, "prefix_ids")
         offsets = int_column(self.offsets, "prefix_offsets", maximum=len(ids))
         if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(ids):
-            raise InputError("offsets must run from 0 to the number of ids", field="prefix_offsets")
+            raise InputError(
+                f"must run from 0 to the number of ids, {len(ids)}",
+                field="prefix_offsets",
+                remedy="give one offset per request and one more",
+            )
         if (np.diff(offsets) < 0).any():
             row = int(np.argmax(np.diff(offsets) < 0))
-            raise InputError("offsets must not fall", row=row, field="prefix_offsets")
+            raise InputError(
+                "offsets must not fall", row=row, field="prefix_offsets", remedy="sort them"
+            )
         size = whole_number(self.block_tokens, "prefix_block_tokens", minimum=1, maximum=MAX_TOKENS)
         object.__setattr__(self, "block_tokens", size)
         object.__setattr__(self, "ids", ids)
@@ -88,8 +95,8 @@ class Requests:
         if self.predicted_tokens is not None:
             predicted = _token_column(self.predicted_tokens, "predicted_tokens", n)
             put(self, "predicted_tokens", predicted)
-        classes: ArrayLike = self.service_class
-        if self.service_class is None:
+        classes: ArrayLike | None = self.service_class
+        if classes is None:
             classes = np.full(n, INTERACTIVE if self.arrival_ns.any() else BATCH, np.int64)
         put(
             self,
@@ -103,7 +110,11 @@ class Requests:
         if self.prefixes is not None and not isinstance(self.prefixes, Prefixes):
             raise InputError("must be Prefixes", field="prefixes")
         if self.prefixes is not None and len(self.prefixes.offsets) != n + 1:
-            raise InputError("needs one offset per request and one more", field="prefix_offsets")
+            raise InputError(
+                f"{len(self.prefixes.offsets)} offsets for {n} requests",
+                field="prefix_offsets",
+                remedy="give one offset per request and one more",
+            )
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -152,14 +163,20 @@ def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn
 
 def _unique_ids(ids: Iterable[str], n: int) -> tuple[str, ...]:
     if isinstance(ids, str) or not isinstance(ids, Iterable):
-        raise InputError("ids must be a list of texts", field="ids")
+        raise InputError("must be a list of texts", field="ids", remedy="one text per request")
     names = tuple(ids)
     if len(names) != n:
-        raise InputError(f"{len(names)} values where {n} are expected", field="ids")
+        raise InputError(
+            f"{len(names)} values where {n} are expected",
+            field="ids",
+            remedy="all columns have one value per row",
+        )
     seen: set[str] = set()
     for row, name in enumerate(names):
         if not isinstance(name, str) or not name:
-            raise InputError(f"{name!r} is not a text", row=row, field="ids")
+            raise InputError(
+                f"{reprlib.repr(name)} is not a name", row=row, field="ids", remedy="give a text"
+            )
         if name in seen:
             raise InputError(
                 f"{name!r} stands twice", row=row, field="ids", remedy="ids are unique"

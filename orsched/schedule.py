@@ -160,7 +160,11 @@ class Schedule:
             )
         digest = self.instance_sha256
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
-            raise InputError("must be a SHA-256 in hexadecimal", field="instance_sha256")
+            raise InputError(
+                "must be a SHA-256 in hexadecimal",
+                field="instance_sha256",
+                remedy="copy the instance's sha256",
+            )
         for name in ("method", "instance_name"):
             if not isinstance(getattr(self, name), str):
                 raise InputError("must be a text", field=name)

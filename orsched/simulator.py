@@ -91,17 +91,22 @@ def build_view(
         columns.append(req.predicted_tokens)
     hide = not sighted and bool(req.arrival_ns.any())
     live = [np.zeros(len(req), np.int64) if hide else c for c in columns]
-    shown = [memoryview(c).toreadonly() for c in live]
+    shown = [_read_only(c) for c in live]
     blocks = shown[2] if memory is not None else None
     view: View
     if information is Information.PREDICTED:
         view = PredictedView(state, shown[0], shown[1], blocks, predicted_tokens=shown[-1])
     elif sighted:
-        truth = memoryview(req.output_tokens).toreadonly()
+        truth = _read_only(req.output_tokens)
         view = ClairvoyantView(state, shown[0], shown[1], blocks, output_tokens=truth)
     else:
         view = View(state, shown[0], shown[1], blocks)
     return view, list(zip(live, columns, strict=True)) if hide else []
+
+
+def _read_only(column: IntColumn) -> memoryview:
+    """Return a view that indexes to Python integers and cannot be written through."""
+    return memoryview(column).toreadonly()  # type: ignore[arg-type]
 
 
 class _Simulation:
@@ -417,9 +422,9 @@ class _Simulation:
         two_rows = np.stack([np.ones(n, bool), first >= 0], axis=1)
         prefill = np.array(self.prefill_step, np.int64)
 
-        def interleave(a: object, b: object) -> IntColumn:
-            pair = np.stack(np.broadcast_arrays(np.int64(0), a, b)[1:], axis=1)
-            return pair[two_rows].astype(np.int64)
+        def interleave(of_prefill: IntColumn, of_decode: IntColumn) -> IntColumn:
+            kept: IntColumn = np.stack([of_prefill, of_decode], axis=1)[two_rows]
+            return kept
 
         rows = np.arange(n)
         client = np.array(self.client, np.int64)

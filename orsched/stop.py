@@ -88,7 +88,7 @@ class FirstOf:
 
     def __call__(self, iteration: int, best_ns: int | None) -> bool:
         """Whether any criterion is met."""
-        return any([criterion(iteration, best_ns) for criterion in self.criteria])
+        return any(criterion(iteration, best_ns) for criterion in self.criteria)
 
     @property
     def seconds_left(self) -> float:

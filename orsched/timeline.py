@@ -92,8 +92,9 @@ def contexts(instance: Instance, schedule: Schedule) -> tuple[IntColumn, IntColu
 
 def _rounds_before(schedule: Schedule) -> IntColumn:
     """Decode rounds before each step (one worker)."""
-    rounds = schedule.steps.rounds * (schedule.steps.phase == DECODE)
-    return np.cumsum(rounds) - rounds
+    rounds: IntColumn = schedule.steps.rounds * (schedule.steps.phase == DECODE)
+    before: IntColumn = np.cumsum(rounds) - rounds
+    return before
 
 
 def _running_maximum(n: int, first: IntColumn, last: IntColumn, value: IntColumn) -> IntColumn:

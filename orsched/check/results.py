@@ -108,6 +108,8 @@ def _check_certificate(reading: Reading, findings: Findings, bound: dict[str, An
     from orsched.check.certificates import certificate_violations
 
     try:
+        if not _exact(bound.get("certificate")):
+            raise ValueError("a certificate consists of whole numbers and texts")
         found = list(certificate_violations(reading.instance, bound))
     except Exception as error:  # a malformed certificate certifies nothing
         message = f"the certificate cannot be checked: {type(error).__name__}: {error}"
@@ -115,6 +117,15 @@ def _check_certificate(reading: Reading, findings: Findings, bound: dict[str, An
         return
     for message in found:
         findings.add(Kind.BOUND, str(message), field="bound.certificate")
+
+
+def _exact(tree: Any) -> bool:
+    """Say if JSON data hold whole numbers and texts only: 1, but neither True nor 1.0."""
+    if isinstance(tree, dict):
+        return all(isinstance(name, str) and _exact(value) for name, value in tree.items())
+    if isinstance(tree, list):
+        return all(_exact(item) for item in tree)
+    return type(tree) in (int, str)
 
 
 def check_results(
@@ -143,24 +154,26 @@ def check_results(
         return
     times = Times(reading, durations, measured)
     expected = figures(reading, times, bound_ns)
-    expected["slo"] = _expected_slo(reading, times, findings, results.get("slo"))
+    expected |= _expected_slo(reading, times, findings, results.get("slo"))
     for name, value in expected.items():
         if name in results:
             _compare(findings, f"results.{name}", value, results[name])
 
 
-def _expected_slo(reading: Reading, times: Times, findings: Findings, slo: object) -> Any:
+def _expected_slo(
+    reading: Reading, times: Times, findings: Findings, slo: object
+) -> dict[str, Any]:
     """What is attained under the stated objectives, which are free to choose."""
     if slo is None:
-        return None
+        return {"slo": None}
     limits: list[int] = []
     for name in ("ttft_ns", "tpot_ns"):
         limit = slo.get(name) if isinstance(slo, dict) else None
         if type(limit) is not int or not 0 <= limit < 2**63:
             findings.add(Kind.RESULT, "not a time", field=f"results.slo.{name}", found=limit)
-            return slo  # nothing to compare with
+            return {}  # nothing to compare with
         limits.append(limit)
-    return attained(reading, times, limits[0], limits[1])
+    return {"slo": attained(reading, times, limits[0], limits[1])}
 
 
 def _check_names(

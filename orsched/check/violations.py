@@ -83,8 +83,8 @@ def plain(value: object) -> Any:
         return value
     if type(value) is float:
         return value if value - value == 0 else repr(value)  # NaN and infinity are no JSON
-    if type(value) in (list, tuple):
-        return [plain(item) for item in value]  # type: ignore[attr-defined]
+    if type(value) is list and all(type(item) in (bool, int, str) for item in value):
+        return list(value)
     return shown(value)
 
 

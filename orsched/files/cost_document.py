@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
-from orsched.files.document import VERSION, object_field, require_format, text_field
+from orsched.files.document import VERSION, at_field, object_field, require_format, text_field
 from orsched.files.text import plain
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def cost_class(name: str) -> Any:
     try:
         return cost_model(name)
     except InputError as error:
-        raise InputError(error.problem, field="cost.model", remedy=error.remedy) from None
+        raise at_field(error, "cost.model") from None
 
 
 def cost_document(cost: CostModel, fit: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -30,7 +30,9 @@ def cost_document(cost: CostModel, fit: dict[str, Any] | None = None) -> dict[st
     parameters = plain(cost.to_dict(), "cost")
     for name in parameters:
         if name in HEADER:
-            raise InputError("the name is taken by the file format", field=name)
+            raise InputError(
+                "the name is taken by the file format", field=name, remedy="rename the parameter"
+            )
     document = {"format": FORMAT, "version": VERSION, "model": cost.model}
     document |= {name: parameters[name] for name in cost.to_dict()}
     return document if fit is None else document | {"fit": plain(fit, "fit")}
@@ -49,6 +51,6 @@ def cost_from_document(document: object) -> tuple[CostModel, dict[str, Any] | No
     try:
         owner = cost_class(name)
     except InputError as error:
-        raise InputError(error.problem, field="model", remedy=error.remedy) from None
+        raise at_field(error, "model") from None
     cost = owner.from_dict({key: item for key, item in values.items() if key not in HEADER})
     return cost, None if fit is None else plain(fit, "fit")

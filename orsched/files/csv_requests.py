@@ -12,6 +12,7 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.files.atomic import opened
 from orsched.files.cells import class_codes, nanoseconds, whole_numbers
+from orsched.files.document import at_field
 from orsched.files.text import locating, read_text
 from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
 
@@ -112,7 +113,7 @@ def requests_of(columns: dict[str, Any], prefixes: Prefixes | None = None) -> Re
     except InputError as error:
         shown = {fields[name]: name for name in columns if name in fields}
         field = shown.get(str(error.field), error.field)
-        raise InputError(error.problem, row=error.row, field=field, remedy=error.remedy) from None
+        raise at_field(error, field, "see the file formats") from None
 
 
 class _RowError(Exception):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.columns import whole_number
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,19 +30,20 @@ def require_format(document: object, *formats: str) -> dict[str, Any]:
     Raises ``InputError`` that names the field.
     """
     if not isinstance(document, dict):
-        raise InputError("must be a JSON object", remedy="see the file-format reference")
+        raise InputError("must be a JSON object", remedy="see the file formats")
     found = document.get("format")
     if found not in formats:
         if isinstance(found, str) and found in READERS:
             problem, remedy = f"is {found!r}, not {formats[0]!r}", f"use {READERS[found]}"
         else:
-            problem = "is missing" if found is None else f"{found!r:.60} is no format of orsched"
+            problem = (
+                "is missing" if found is None else f"{reprlib.repr(found)} is no format of orsched"
+            )
             remedy = f'give "format": "{formats[0]}"'
         raise InputError(problem, field="format", remedy=remedy)
-    version = document.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        problem = "is missing" if version is None else f"{version!r:.60} is no version"
-        raise InputError(problem, field="version", remedy=f'give "version": {VERSION}')
+    version = whole_number(
+        document.get("version"), "version", minimum=1, remedy=f'give "version": {VERSION}'
+    )
     if version > VERSION:
         raise InputError(
             f"written by a newer orsched (version {version}; this one reads up to {VERSION})",
@@ -54,7 +57,9 @@ def text_field(values: dict[str, Any], name: str, default: str = "", owner: str 
     """Return a text of a mapping; raises ``InputError`` for anything else."""
     value = values.get(name, default)
     if not isinstance(value, str):
-        raise InputError(f"must be a text, not {kind(value)}", field=owner + name)
+        raise InputError(
+            f"must be a text, not {kind(value)}", field=owner + name, remedy="put it in quotes"
+        )
     return value
 
 
@@ -70,15 +75,28 @@ def column_field(values: dict[str, Any], name: str, owner: str = "") -> Any:
 
 def object_field(values: dict[str, Any], name: str) -> dict[str, Any]:
     """Return an object of a mapping, {} when it is absent; ``InputError`` for anything else."""
-    value = values.get(name, {})
+    return require_object(values.get(name, {}), name)
+
+
+def require_object(value: object, field: str) -> dict[str, Any]:
+    """Return the value if it is an object; raises ``InputError`` for anything else."""
     if not isinstance(value, dict):
-        raise InputError(f"must be an object, not {kind(value)}", field=name)
+        raise InputError(
+            f"must be an object, not {kind(value)}", field=field, remedy="see the file formats"
+        )
     return value
 
 
 def column_lists(table: object, names: Iterable[str]) -> dict[str, Any]:
     """Return the named columns of an object as lists."""
     return {name: getattr(table, name).tolist() for name in names}
+
+
+def at_field(error: InputError, field: str | None, remedy: str | None = None) -> InputError:
+    """Return the same error at another field, with a remedy if it had none."""
+    return InputError(
+        error.problem, file=error.file, row=error.row, field=field, remedy=error.remedy or remedy
+    )
 
 
 def kind(value: object) -> str:

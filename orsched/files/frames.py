@@ -100,7 +100,10 @@ def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
             )
         if size != sizes[0]:
             raise InputError(
-                f"{size} differs from the {sizes[0]} of row 0", row=row, field="prefix_block_tokens"
+                f"{size} differs from the {sizes[0]} of row 0",
+                row=row,
+                field="prefix_block_tokens",
+                remedy="blocks have one size",
             )
     offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
     return Prefixes(offsets, [number for item in lists for number in item], sizes[0])  # type: ignore[arg-type]

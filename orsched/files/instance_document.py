@@ -9,9 +9,11 @@ from orsched.errors import InputError
 from orsched.files.cost_document import cost_class
 from orsched.files.document import (
     VERSION,
+    at_field,
     column_field,
     column_lists,
     require_format,
+    require_object,
     text_field,
 )
 from orsched.instance import Instance
@@ -82,7 +84,10 @@ def instance_from_document(document: object) -> Instance:
 def requests_from_columns(values: object) -> Requests:
     """Return requests from the block ``requests`` of a document."""
     columns = read_parameters(
-        values, "requests", COLUMNS[:2], [*COLUMNS[2:], "ids", *PREFIX_FIELDS]
+        require_object(values, "requests"),
+        "requests",
+        COLUMNS[:2],
+        [*COLUMNS[2:], "ids", *PREFIX_FIELDS],
     )
     given = {
         name: column_field(columns, name)
@@ -115,12 +120,14 @@ def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
 
 def _workers(values: object) -> tuple[Worker, ...]:
     if not isinstance(values, list) or not values:
-        raise InputError("must be a list of at least one worker", field="workers")
+        raise InputError(
+            "must be a list of at least one worker", field="workers", remedy="add a worker"
+        )
     workers = []
     for i, item in enumerate(values):
         try:
             workers.append(Worker.from_dict(item, cost_class))
         except InputError as error:
             place = f"workers[{i}]" + ("" if error.field in (None, "worker") else f".{error.field}")
-            raise InputError(error.problem, field=place, remedy=error.remedy) from None
+            raise at_field(error, place, "see the file formats") from None
     return tuple(workers)

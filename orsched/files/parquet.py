@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.errors import InputError, MissingDependencyError
-from orsched.files.document import kind
+from orsched.files.document import require_object
 from orsched.files.instance_document import COLUMNS, instance_from_document, instance_header
 from orsched.files.schedule_document import (
     STEP_COLUMNS,
@@ -126,7 +126,9 @@ def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
     if not raw:
         raise InputError("the file is empty", remedy="write it again from its source")
     try:
-        table = pq.read_table(pa.BufferReader(raw))
+        file = pq.ParquetFile(pa.BufferReader(raw))
+        _require_unique(file.schema_arrow.names)
+        table = file.read()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -143,15 +145,17 @@ def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
         header = parse_json(text.decode())
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"the metadata: {error}", field="orsched", remedy="correct it") from None
-    if not isinstance(header, dict):
-        raise InputError(f"must be an object, not {kind(header)}", field="orsched")
-    return table, header
+    return table, require_object(header, "orsched")
 
 
-def _require_columns(names: list[str], known: list[str], required: Any) -> None:
+def _require_unique(names: list[str]) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
             raise InputError("the column stands twice", field=name, remedy="keep one of them")
+
+
+def _require_columns(names: list[str], known: list[str], required: Any) -> None:
+    for name in names:
         if name not in known:
             raise InputError(
                 "unknown column", field=name, remedy=f"known columns: {', '.join(known)}"

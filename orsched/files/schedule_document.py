@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Any
 
@@ -10,11 +11,13 @@ from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.files.document import (
     VERSION,
+    at_field,
     column_field,
     column_lists,
     kind,
     object_field,
     require_format,
+    require_object,
     text_field,
 )
 from orsched.files.text import plain
@@ -75,10 +78,19 @@ def schedule_from_document(document: object) -> Schedule:
         ["format", "version", "instance", "method", "information", "steps", "work"],
         ["seed", "bound", *BLOCKS],
     )
-    owner = read_parameters(values["instance"], "instance", ["sha256"], ["name"])
+    owner = read_parameters(
+        require_object(values["instance"], "instance"), "instance", ["sha256"], ["name"]
+    )
     blocks = {name: plain(object_field(values, name), name) for name in BLOCKS}
+    sha256 = text_field(owner, "sha256", owner="instance.")
+    if not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise InputError(
+            "must be 64 hexadecimal digits",
+            field="instance.sha256",
+            remedy="copy the sha256 of the instance",
+        )
     return Schedule(
-        instance_sha256=text_field(owner, "sha256", owner="instance."),
+        instance_sha256=sha256,
         steps=Steps(**_columns(values, "steps", STEP_COLUMNS)),
         work=Work(**_columns(values, "work", WORK_COLUMNS)),
         method=text_field(values, "method"),
@@ -93,13 +105,11 @@ def schedule_from_document(document: object) -> Schedule:
 
 
 def _columns(values: dict[str, Any], table: str, names: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(values[table], dict):
-        raise InputError(f"must be an object, not {kind(values[table])}", field=table)
+    given = require_object(values[table], table)
     try:
-        columns = read_parameters(values[table], table, names)
+        columns = read_parameters(given, table, names)
     except InputError as error:
-        field = f"{table}.{error.field}"
-        raise InputError(error.problem, field=field, remedy=error.remedy) from None
+        raise at_field(error, f"{table}.{error.field}") from None
     return {name: column_field(columns, name, f"{table}.") for name in names}
 
 
@@ -107,10 +117,16 @@ def _bound(bound: Any) -> dict[str, Any] | None:
     if bound is None:
         return None
     if not isinstance(bound, dict):
-        raise InputError(f"must be an object or null, not {kind(bound)}", field="bound")
+        raise InputError(
+            f"must be an object or null, not {kind(bound)}",
+            field="bound",
+            remedy="write null where there is none",
+        )
     for name in ("name", "value_ns", "certificate"):
         if name not in bound:
-            raise InputError(f"bound needs the field '{name}'", field=f"bound.{name}")
+            raise InputError(
+                f"bound needs the field '{name}'", field=f"bound.{name}", remedy="add it"
+            )
     text_field(bound, "name", owner="bound.")
     whole_number(bound["value_ns"], "bound.value_ns")
     object_field(bound, "certificate")

@@ -1,0 +1,157 @@
+from orsched._version import __version__ as __version__
+from orsched.check import (
+    Violation as Violation,
+)
+from orsched.check import (
+    check as check,
+)
+from orsched.costs import (
+    AffineCost as AffineCost,
+)
+from orsched.costs import (
+    BilinearCost as BilinearCost,
+)
+from orsched.costs import (
+    CostModel as CostModel,
+)
+from orsched.costs import (
+    LevelsCost as LevelsCost,
+)
+from orsched.costs import (
+    PoolingCost as PoolingCost,
+)
+from orsched.errors import (
+    InfeasibleError as InfeasibleError,
+)
+from orsched.errors import (
+    InputError as InputError,
+)
+from orsched.errors import (
+    InvalidScheduleError as InvalidScheduleError,
+)
+from orsched.errors import (
+    OrschedError as OrschedError,
+)
+from orsched.errors import (
+    PolicyError as PolicyError,
+)
+from orsched.errors import (
+    TimeLimitError as TimeLimitError,
+)
+from orsched.files import (
+    load_schedule as load_schedule,
+)
+from orsched.files import (
+    save_instance as save_instance,
+)
+from orsched.files import (
+    save_schedule as save_schedule,
+)
+from orsched.instance import (
+    Instance as Instance,
+)
+from orsched.locate import (
+    load as load,
+)
+from orsched.memory import (
+    BlockMemory as BlockMemory,
+)
+from orsched.metrics import (
+    SLO as SLO,
+)
+from orsched.metrics import (
+    summarise as summarise,
+)
+from orsched.models.bounds import (
+    Bound as Bound,
+)
+from orsched.models.bounds import (
+    bound as bound,
+)
+from orsched.plotting.gantt import (
+    gantt as gantt,
+)
+from orsched.plotting.gantt import (
+    save_gantt as save_gantt,
+)
+from orsched.policy import (
+    ClairvoyantView as ClairvoyantView,
+)
+from orsched.policy import (
+    Information as Information,
+)
+from orsched.policy import (
+    Policy as Policy,
+)
+from orsched.policy import (
+    PredictedView as PredictedView,
+)
+from orsched.policy import (
+    View as View,
+)
+from orsched.report.html import (
+    write_report as write_report,
+)
+from orsched.requests import (
+    Requests as Requests,
+)
+from orsched.result import (
+    Result as Result,
+)
+from orsched.result import (
+    Status as Status,
+)
+from orsched.result import (
+    Termination as Termination,
+)
+from orsched.schedule import (
+    Schedule as Schedule,
+)
+from orsched.schedule import (
+    Steps as Steps,
+)
+from orsched.schedule import (
+    Work as Work,
+)
+from orsched.solver import (
+    Comparison as Comparison,
+)
+from orsched.solver import (
+    compare as compare,
+)
+from orsched.solver import (
+    simulate as simulate,
+)
+from orsched.solver import (
+    solve as solve,
+)
+from orsched.step import (
+    ARRIVAL as ARRIVAL,
+)
+from orsched.step import (
+    FINISH as FINISH,
+)
+from orsched.step import (
+    Step as Step,
+)
+from orsched.step import (
+    decode_rounds as decode_rounds,
+)
+from orsched.step import (
+    prefill_stage as prefill_stage,
+)
+from orsched.stop import (
+    FirstOf as FirstOf,
+)
+from orsched.stop import (
+    MaxIterations as MaxIterations,
+)
+from orsched.stop import (
+    MaxRuntime as MaxRuntime,
+)
+from orsched.versions import (
+    show_versions as show_versions,
+)
+from orsched.workers import (
+    Worker as Worker,
+)

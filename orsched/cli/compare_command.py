@@ -1,0 +1,174 @@
+"""``orsched compare``: several methods on one instance, or on many seeds of a generator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.artefacts import write_comparison
+from orsched.cli.options import (
+    FORMAT,
+    INSTANCE,
+    ITERATIONS,
+    SEED,
+    TIME_LIMIT,
+    load_instance,
+    with_options,
+)
+from orsched.cli.output import print_notes, print_rows
+from orsched.cli.progress import ProgressPrinter
+from orsched.cli.solve_commands import left_of
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.solver import Comparison
+
+_MEANS = (
+    "makespan_s",
+    "slot_utilization",
+    "prefill_stages",
+    "decode_rounds",
+    "tokens_per_s",
+    "bound_s",
+    "gap",
+    "decision_p99_s",
+)
+
+
+@click.command("compare")
+@INSTANCE
+@click.option(
+    "--methods",
+    default="fcfs,offline,online,hybrid",
+    show_default=True,
+    help="Names, separated by commas; name@information picks what a method may know.",
+)
+@click.option(
+    "--seeds",
+    metavar="A:B",
+    help="INSTANCE is a generator (see orsched info): run its seeds A to B-1 and print means.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="With --seeds: an argument of the generator; may be given several times.",
+)
+@click.option("--each", is_flag=True, help="With --seeds: a row a seed instead of means.")
+@with_options(SEED, TIME_LIMIT, ITERATIONS, FORMAT)
+@click.option(
+    "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report."
+)
+@click.option(
+    "--gantt", type=click.Path(file_okay=False, path_type=Path), help="Write charts to a folder."
+)
+def compare_command(
+    instance: str,
+    methods: str,
+    seeds: str | None,
+    settings: tuple[str, ...],
+    each: bool,
+    seed: int,
+    time_limit: float | None,
+    iterations: int | None,
+    style: str,
+    report: Path | None,
+    gantt: Path | None,
+) -> None:
+    """Solve INSTANCE with several methods and print one line for each.
+
+    Examples: orsched compare gsm8k-llama65b;
+    orsched compare gsm8k --seeds 0:10 --methods fcfs,hybrid,hybrid@predicted;
+    orsched compare pang-case --seeds 0:100 --methods fcfs,hybrid (Pang's 100-case study).
+    """
+    from orsched.solver import compare
+
+    begin = perf_counter()
+    chosen = [name.strip() for name in methods.split(",") if name.strip()]
+    if not chosen:
+        raise InputError("no method is named", field="--methods")
+    options: dict[str, Any] = {"seed": seed, "iterations": iterations}
+    if seeds is not None:
+        if report is not None or gantt is not None:
+            raise InputError("pictures are of one instance", field="--seeds")
+        _compare_seeds(instance, chosen, seeds, settings, each, time_limit, options, style)
+        return
+    if settings or each:
+        raise InputError("--set and --each go with --seeds", field="--seeds")
+    with ProgressPrinter("loading") as progress:
+        problem = load_instance(instance)
+        results = compare(
+            problem,
+            chosen,
+            callback=progress.callback,
+            time_limit=left_of(time_limit, begin),
+            **options,
+        )
+        progress.say("writing")
+        write_comparison(problem, [r.schedule for r in results], report, gantt)
+    print_rows(results.to_rows(), style)
+    print_notes(results)
+
+
+def _compare_seeds(
+    generator: str,
+    methods: list[str],
+    seeds: str,
+    settings: tuple[str, ...],
+    each: bool,
+    time_limit: float | None,
+    options: dict[str, Any],
+    style: str,
+) -> None:
+    from orsched.cli.options import read_parameters
+    from orsched.instances.catalog import generate
+    from orsched.solver import compare
+
+    begin = perf_counter()
+    values = read_seeds(seeds)
+    arguments = read_parameters(settings)
+    done: list[tuple[int, Comparison]] = []
+    with ProgressPrinter(generator) as progress:
+        for position, value in enumerate(values):
+            progress.say(f"{generator}: seed {value}, {position} of {len(values)} done")
+            left = left_of(time_limit, begin)
+            share = None if left is None else left / (len(values) - position)
+            problem = generate(generator, seed=value, **arguments)
+            done.append((value, compare(problem, methods, time_limit=share, **options)))
+    if each:
+        rows = [{"seed": value, **row} for value, results in done for row in results.to_rows()]
+    else:
+        rows = [_mean([results[i].to_row() for _, results in done]) for i in range(len(methods))]
+    print_rows(rows, style)
+
+
+def read_seeds(text: str) -> list[int]:
+    """Return the seeds of ``A:B`` (A to B - 1) or of a single number."""
+    first, colon, last = text.partition(":")
+    try:
+        low = int(first)
+        high = int(last) if colon else low + 1
+    except ValueError:
+        raise InputError(f"{text!r} is not A:B", field="--seeds", remedy="e.g. 0:10") from None
+    if not 0 <= low < high:
+        raise InputError(f"{text!r} holds no seed", field="--seeds", remedy="e.g. 0:10")
+    return list(range(low, high))
+
+
+def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean of each figure over rows of one method."""
+    first = rows[0]
+    means: dict[str, Any] = {
+        "method": first["method"],
+        "information": first["information"],
+        "seeds": len(rows),
+    }
+    for name in _MEANS:
+        values = [row[name] for row in rows if row[name] is not None]
+        means[name] = sum(values) / len(values) if values else None
+    means["checked"] = all(row["checked"] for row in rows)
+    return means

@@ -1,0 +1,80 @@
+"""``orsched bound`` and ``orsched info``."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from orsched.cli.options import FORMAT, INSTANCE, load_instance
+from orsched.cli.output import print_facts, table
+
+
+@click.command("bound")
+@INSTANCE
+@click.option("--objective", type=click.Choice(["makespan"]), default="makespan", show_default=True)
+@click.option("--certificate", is_flag=True, help="Print the certificate, as JSON.")
+@FORMAT
+def bound_command(instance: str, objective: str, certificate: bool, style: str) -> None:
+    """Print a proven lower bound for INSTANCE, with the certificate that proves it."""
+    from orsched.check.certificates import certificate_violations
+    from orsched.errors import InvalidScheduleError
+    from orsched.models.bounds import bound, ordering_cannot_help
+    from orsched.units import NS_PER_S
+
+    problem = load_instance(instance)
+    found = bound(problem, objective)
+    faults = certificate_violations(problem, found.to_dict())
+    if faults:
+        raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
+    if certificate:
+        click.echo(json.dumps(found.to_dict(), indent=2))
+        return
+    facts = {"bound": found.name, "bound_s": found.value_s, "bound_ns": found.value_ns}
+    claims = found.certificate
+    for name in ("prefill_stages", "decode_rounds"):
+        if name in claims:
+            facts[name] = claims[name]["value"]
+            facts[f"{name}_by"] = claims[name]["reason"]
+    facts["certificate"] = "verified"
+    for name, value in found.reference.items():
+        facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
+    print_facts(facts, style)
+    note = ordering_cannot_help(problem)
+    if note:
+        click.echo(f"note: {note}", err=True)
+
+
+@click.command("info")
+@click.argument("instance", required=False, metavar="[INSTANCE]")
+@FORMAT
+def info_command(instance: str | None, style: str) -> None:
+    """Describe INSTANCE; without it, list instances, generators, methods and versions."""
+    if instance is not None:
+        print_facts(load_instance(instance).summary(), style)
+        return
+    from orsched.instances import catalog
+    from orsched.registry import names, resolve
+    from orsched.versions import versions
+
+    methods = [resolve("methods", name) for name in names("methods")]
+    if style != "table":
+        facts = {
+            "instances": catalog.names(),
+            "generators": list(catalog.GENERATORS),
+            "methods": [m.name for m in methods],
+            "cost_models": names("cost_models"),
+            "versions": versions(),
+        }
+        click.echo(json.dumps(facts, indent=2))
+        return
+    click.echo(f"instances:   {', '.join(catalog.names())}")
+    click.echo(f"generators:  {', '.join(catalog.GENERATORS)}")
+    click.echo(f"cost models: {', '.join(names('cost_models'))}\n")
+    rows = [
+        {"method": m.name, "information": ", ".join(m.information), "what it does": m.summary}
+        for m in methods
+    ]
+    click.echo(table(rows) + "\n")
+    found = [{"package": k, "version": v or "not installed"} for k, v in versions().items()]
+    click.echo(table(found))

@@ -1,0 +1,173 @@
+"""``orsched generate`` and ``orsched convert``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.options import SEED, read_parameters, with_options
+from orsched.cli.progress import ProgressPrinter
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.workers import Worker
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+WORKER_OPTIONS = (
+    click.option("--clients", type=int, help="J, the clients of the worker."),
+    click.option("--prefill-cap", type=int, metavar="TOKENS", help="Most tokens a prefill stage."),
+    click.option(
+        "--cost", type=_FILE, help="A cost-model file (default: Pang's affine LLaMA-65B)."
+    ),
+    click.option("--memory-blocks", type=int, help="KV-cache blocks of the worker."),
+    click.option("--block-tokens", type=int, default=128, show_default=True),
+    click.option(
+        "--first-token",
+        type=click.Choice(["decode", "prefill"]),
+        default="prefill",
+        show_default=True,
+        help="Which stage yields the first token.",
+    ),
+    click.option("--output-limit", type=int, help="The server's limit on output tokens."),
+)
+READ_OPTIONS = (
+    click.option("--from", "source_format", help="Format of a foreign trace (default: detected)."),
+    click.option("--drop-empty", is_flag=True, help="Leave requests without tokens out."),
+    click.option("--spread", is_flag=True, help="Spread arrivals that share one clock tick."),
+    *WORKER_OPTIONS,
+)
+
+
+@click.command("generate")
+@click.argument("generator", metavar="GENERATOR")
+@SEED
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An argument of the generator; may be given several times.",
+)
+@click.option(
+    "-o", "--output", type=_FILE, help="Instance file (.json or .parquet); default: stdout (JSON)."
+)
+def generate_command(
+    generator: str, seed: int, settings: tuple[str, ...], output: Path | None
+) -> None:
+    """Make an instance with GENERATOR: gsm8k, pang-case, peers or uniform.
+
+    Example: orsched generate gsm8k --seed 3 --set clients=100 -o case3.json
+    """
+    from orsched.instances.catalog import generate
+
+    with ProgressPrinter(generator):
+        instance = generate(generator, seed=seed, **read_parameters(settings))
+        _write(instance, output)
+
+
+def _write(instance: Instance, output: Path | None) -> None:
+    from orsched.files import save_instance
+    from orsched.files.instance_document import instance_document
+    from orsched.files.text import dump_json
+
+    if output is None:
+        for part in dump_json(instance_document(instance)):
+            click.echo(part, nl=False)
+        return
+    save_instance(instance, output)
+    click.echo(f"orsched: {len(instance)} requests written to {output}", err=True)
+
+
+@click.command("convert")
+@click.argument("source", metavar="SOURCE")
+@click.argument("target", type=_FILE, metavar="TARGET")
+@with_options(*READ_OPTIONS)
+def convert_command(source: str, target: Path, **options: Any) -> None:
+    """Convert SOURCE to the instance file TARGET (.json, .parquet, or .csv for requests only).
+
+    SOURCE is an instance (a name, or a native file), a CSV of requests, or a foreign trace:
+    Azure, BurstGPT, Mooncake, Vidur, vLLM's benchmark JSON and others (see orsched data list).
+    What is not a native instance needs --clients.
+    """
+    with ProgressPrinter("converting"):
+        convert_source(source, target, options)
+
+
+def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
+    """Convert as ``convert_command`` says, and report what was kept and dropped on stderr."""
+    from orsched.locate import is_native, load
+
+    if options["source_format"] is None and is_native(source):
+        instance = load(source)
+    elif is_requests_csv(source):
+        from orsched.files import read_requests_csv
+        from orsched.instance import Instance
+
+        requests = read_requests_csv(source)
+        instance = Instance(requests, (read_worker(options),), **_fields(options))
+    else:
+        _convert_trace(source, target, options)
+        return
+    if target.suffix == ".csv":
+        from orsched.files import write_requests_csv
+
+        write_requests_csv(instance.requests, target)
+        click.echo(f"orsched: {len(instance)} requests written to {target}", err=True)
+    else:
+        _write(instance, target)
+
+
+def _convert_trace(source: str, target: Path, options: dict[str, Any]) -> None:
+    from orsched.instances.datasets import convert
+
+    done = convert(
+        source,
+        target,
+        read_worker(options),
+        format=options["source_format"],
+        drop_empty=options["drop_empty"],
+        spread=options["spread"],
+        **_fields(options),
+    )
+    click.echo(f"orsched: {done.report}", err=True)
+    click.echo(f"orsched: {len(done.instance)} requests written to {target}", err=True)
+
+
+def is_requests_csv(source: str) -> bool:
+    """Whether a file is orsched's own CSV of requests, by its header."""
+    path = Path(source)
+    if path.suffix != ".csv" or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        head = stream.readline(4096)
+    names = {name.strip() for name in head.decode("utf-8", "replace").split(",")}
+    return {"prompt_tokens", "output_tokens"} <= names and not names & {"queued_s", "scheduled_s"}
+
+
+def read_worker(options: dict[str, Any]) -> Worker:
+    """Return the worker that the options describe."""
+    from orsched.costs import AffineCost, CostModel
+    from orsched.memory import BlockMemory
+    from orsched.workers import Worker
+
+    if options["clients"] is None:
+        raise InputError("a trace has no worker", field="--clients", remedy="give --clients N")
+    cost: CostModel = AffineCost()
+    if options["cost"] is not None:
+        from orsched.files import load_cost
+
+        cost = load_cost(options["cost"])
+    blocks = options["memory_blocks"]
+    memory = None if blocks is None else BlockMemory(blocks, options["block_tokens"])
+    return Worker(options["clients"], cost, options["prefill_cap"], memory)
+
+
+def _fields(options: dict[str, Any]) -> dict[str, Any]:
+    fields = {"first_token": options["first_token"]}
+    if options["output_limit"] is not None:
+        fields["output_limit_tokens"] = options["output_limit"]
+    return fields

@@ -1,0 +1,100 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.metrics import SLO
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+INSTANCE = click.argument("instance", metavar="INSTANCE")
+FORMAT = click.option(
+    "--format",
+    "style",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="How results are printed on stdout.",
+)
+SEED = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of the method's random choices."
+)
+TIME_LIMIT = click.option(
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="End after this time, loading, bounding and checking included.",
+)
+ITERATIONS = click.option(
+    "--iterations",
+    type=int,
+    metavar="N",
+    help="Iterations of a method that searches: reproducible, unlike a time limit.",
+)
+PARAMETERS = click.option(
+    "--param",
+    "parameters",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the method or policy; may be given several times.",
+)
+SLO_OPTIONS = (
+    click.option("--slo-ttft", type=float, metavar="SECONDS", help="Limit on TTFT."),
+    click.option("--slo-tpot", type=float, metavar="SECONDS", help="Limit on TPOT."),
+)
+
+
+def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Return a decorator that applies options in the order they should show in the help."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def read_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Return ``NAME=VALUE`` pairs as a dictionary; values are JSON where they can be, else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"{pair!r} is not NAME=VALUE", field="--param")
+        if name in found:
+            raise InputError(f"{name} is given twice", field="--param")
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
+
+
+def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:
+    """Return the service-level objective, or None when no limit is given."""
+    from orsched.metrics import SLO
+    from orsched.units import MAX_TIME_NS, seconds_to_ns
+
+    if ttft_s is None and tpot_s is None:
+        return None
+    return SLO(
+        MAX_TIME_NS if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
+        MAX_TIME_NS if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),
+    )
+
+
+def load_instance(source: str) -> Instance:
+    """Return the instance with this name or path."""
+    from orsched.locate import load
+
+    return load(source)

@@ -1,0 +1,100 @@
+"""Printing of results: tables for people, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.result import Result
+
+HEADINGS = {
+    "method": "method",
+    "information": "information",
+    "makespan_s": "makespan s",
+    "slot_utilization": "utilization",
+    "prefill_stages": "K",
+    "decode_rounds": "R",
+    "tokens_per_s": "tokens/s",
+    "bound_s": "bound s",
+    "gap": "gap",
+    "decision_p99_s": "decide p99",
+    "checked": "checked",
+}
+
+
+def print_rows(rows: Sequence[dict[str, Any]], style: str, *, single: bool = False) -> None:
+    """Print rows with equal keys; ``single`` prints the one row as a JSON object, not a list."""
+    if style == "json":
+        click.echo(json.dumps(rows[0] if single else list(rows), indent=2, ensure_ascii=False))
+    elif style == "csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        click.echo(text.getvalue(), nl=False)
+    else:
+        click.echo(table(rows))
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows as an aligned text table: numbers to the right."""
+    if not rows:
+        return "(nothing)"
+    names = list(rows[0])
+    cells = [[_cell(name, row[name]) for name in names] for row in rows]
+    heads = [HEADINGS.get(name, name) for name in names]
+    widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(names))]
+    right = [all(_is_number(row[name]) for row in rows) for name in names]
+
+    def line(values: Sequence[str]) -> str:
+        parts = [
+            value.rjust(width) if to_right else value.ljust(width)
+            for value, width, to_right in zip(values, widths, right, strict=True)
+        ]
+        return "  ".join(parts).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(heads), rule, *(line(values) for values in cells)])
+
+
+def print_facts(facts: dict[str, Any], style: str) -> None:
+    """Print named values: one a line, or as one JSON object or CSV row."""
+    if style == "table":
+        width = max((len(name) for name in facts), default=0)
+        for name, value in facts.items():
+            click.echo(f"{name.ljust(width)}  {_cell(name, value)}")
+    else:
+        print_rows([facts], style, single=True)
+
+
+def print_notes(results: Sequence[Result]) -> None:
+    """Print each remark once, on stderr."""
+    for note in dict.fromkeys(note for result in results for note in result.notes):
+        click.echo(f"note: {note}", err=True)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name in ("slot_utilization", "gap", "attainment"):
+        return f"{100 * value:.2f} %"
+    if name == "decision_p99_s":
+        return f"{1e6 * value:.0f} us"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)

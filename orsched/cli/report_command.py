@@ -1,0 +1,50 @@
+"""``orsched report``: pictures, traces and records of schedule files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from orsched.cli.artefacts import write_artefacts, write_comparison
+from orsched.cli.options import INSTANCE, load_instance
+from orsched.cli.progress import ProgressPrinter
+from orsched.errors import InputError, InvalidScheduleError
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("report")
+@INSTANCE
+@click.argument("schedules", nargs=-1, required=True, type=_FILE, metavar="SCHEDULE...")
+@click.option("-o", "--output", type=_FILE, help="Write an interactive HTML report of all.")
+@click.option("--gantt", type=_FILE, help="Write a Gantt chart (.png, .svg or .pdf).")
+@click.option("--trace", type=_FILE, help="Write a Chrome/Perfetto trace (.json).")
+@click.option("--records", type=_FILE, help="Write records (.csv, .jsonl or .parquet).")
+def report_command(
+    instance: str, schedules: tuple[Path, ...], output: Path | None, **paths: Path | None
+) -> None:
+    """Draw and list SCHEDULE files of INSTANCE; each is checked first.
+
+    Chart, trace and records are of one schedule, the HTML report takes any number.
+    """
+    from orsched.check import check
+    from orsched.files import is_measured, load_schedule
+
+    if output is None and not any(paths.values()):
+        raise InputError("nothing to write", remedy="give -o, --gantt, --trace or --records")
+    if len(schedules) > 1 and any(paths.values()):
+        raise InputError("--gantt, --trace and --records take one schedule", field="SCHEDULE")
+    with ProgressPrinter("loading") as progress:
+        problem = load_instance(instance)
+        loaded = [load_schedule(path) for path in schedules]
+        progress.say("checking")
+        for path, schedule in zip(schedules, loaded, strict=True):
+            times = "measured" if is_measured(schedule) else "model"
+            violations = check(problem, schedule, times=times)
+            if violations:
+                message = f"{path} is not valid: {violations[0].message} (see orsched check)"
+                raise InvalidScheduleError(message, violations)
+        progress.say("writing")
+        write_comparison(problem, loaded, output, None)
+        write_artefacts(problem, loaded[0], paths)

@@ -1,0 +1,128 @@
+"""``orsched solve`` and ``orsched simulate``."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.artefacts import SINGLE, write_artefacts
+from orsched.cli.options import (
+    FORMAT,
+    INSTANCE,
+    ITERATIONS,
+    PARAMETERS,
+    SEED,
+    SLO_OPTIONS,
+    TIME_LIMIT,
+    load_instance,
+    read_parameters,
+    read_slo,
+    with_options,
+)
+from orsched.cli.output import print_notes, print_rows
+from orsched.cli.progress import ProgressPrinter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from orsched.instance import Instance
+    from orsched.result import Result
+
+
+@click.command("solve")
+@INSTANCE
+@click.option("--method", default="hybrid", show_default=True, help="A method; see orsched info.")
+@click.option(
+    "--information",
+    type=click.Choice(["none", "predicted", "clairvoyant"]),
+    help="What the method may know of output lengths (default: its own).",
+)
+@with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, *SLO_OPTIONS, FORMAT, *SINGLE)
+def solve_command(
+    instance: str,
+    method: str,
+    information: str | None,
+    parameters: tuple[str, ...],
+    seed: int,
+    time_limit: float | None,
+    iterations: int | None,
+    slo_ttft: float | None,
+    slo_tpot: float | None,
+    style: str,
+    **paths: Path | None,
+) -> int:
+    """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
+    from orsched.result import Termination
+    from orsched.solver import solve
+    from orsched.stop import MaxRuntime
+
+    begin = perf_counter()
+    if time_limit is not None:
+        MaxRuntime(time_limit)  # validates before the loading
+    with ProgressPrinter("loading") as progress:
+        problem = load_instance(instance)
+        progress.say(method)
+        result = solve(
+            problem,
+            method,
+            seed=seed,
+            callback=progress.callback,
+            information=information,
+            parameters=read_parameters(parameters),
+            time_limit=left_of(time_limit, begin),
+            iterations=iterations,
+            slo=read_slo(slo_ttft, slo_tpot),
+        )
+        progress.say("writing")
+        report_single(problem, result, style, paths)
+    return 130 if result.termination is Termination.INTERRUPTED else 0
+
+
+@click.command("simulate")
+@INSTANCE
+@click.option(
+    "--policy",
+    default="fcfs",
+    show_default=True,
+    help="A method's name, or module:Class of a policy of your own.",
+)
+@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
+def simulate_command(
+    instance: str,
+    policy: str,
+    parameters: tuple[str, ...],
+    slo_ttft: float | None,
+    slo_tpot: float | None,
+    style: str,
+    **paths: Path | None,
+) -> None:
+    """Run a policy on INSTANCE from start to end, once; bound and check its schedule."""
+    from orsched.solver import simulate, solve
+
+    given: dict[str, Any] = read_parameters(parameters)
+    slo = read_slo(slo_ttft, slo_tpot)
+    with ProgressPrinter("loading") as progress:
+        problem = load_instance(instance)
+        progress.say(policy)
+        if ":" in policy:
+            result = simulate(problem, policy, parameters=given, slo=slo)
+        else:
+            result = solve(problem, policy, parameters=given, slo=slo, iterations=1)
+        progress.say("writing")
+        report_single(problem, result, style, paths)
+
+
+def left_of(time_limit: float | None, begin: float) -> float | None:
+    """Return what is left of a time limit that counts from the command's start."""
+    return None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
+
+
+def report_single(
+    instance: Instance, result: Result, style: str, paths: dict[str, Path | None]
+) -> None:
+    """Write the files that were asked for, then print the one row."""
+    write_artefacts(instance, result.schedule, paths)
+    print_rows([result.to_row()], style, single=True)
+    print_notes([result])

@@ -1,0 +1,315 @@
+"""The public functions: ``solve``, ``simulate`` and ``compare``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched._version import __version__
+from orsched.check import check
+from orsched.columns import whole_number
+from orsched.errors import InputError, InvalidScheduleError
+from orsched.methods import Method, Outcome, Progress, Run
+from orsched.metrics import SLO, distribution, summarise
+from orsched.policy import Information, Policy
+from orsched.registry import resolve
+from orsched.result import Result, Status, Termination
+from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop
+
+if TYPE_CHECKING:
+    from array import array
+
+    import pandas as pd
+
+    from orsched.instance import Instance
+    from orsched.models.bounds import Bound
+    from orsched.schedule import Schedule
+
+DEFAULT_ITERATIONS = 16
+"""Iterations of methods that search, when neither iterations nor a time limit is given."""
+
+
+def solve(
+    instance: Instance,
+    method: str | Method = "hybrid",
+    objective: str = "makespan",
+    stop: Stop | None = None,
+    seed: int = 0,
+    initial_schedule: Schedule | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    *,
+    information: str | None = None,
+    parameters: dict[str, Any] | None = None,
+    time_limit: float | None = None,
+    iterations: int | None = None,
+    slo: SLO | None = None,
+) -> Result:
+    """Make a schedule, bound it and check it.
+
+    Args:
+        instance: the problem.
+        method: a registered name (``fcfs, offline, online, hybrid``), ``name@information``, or
+            a method object.
+        objective: ``makespan``.
+        stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
+            return) and ``iterations`` can be given, and the first of them counts.
+        seed: seed of the method's random choices.
+        initial_schedule: a valid schedule; a clairvoyant method returns nothing worse.
+        callback: called with ``Progress`` after each iteration.
+        information: what the method may know; default: its own first class.
+        parameters: the method's parameters by name.
+        slo: a service-level objective to report the attainment of.
+
+    Raises:
+        InputError: an argument is wrong. InfeasibleError: no schedule exists.
+        TimeLimitError: time ended before there was a schedule.
+        InvalidScheduleError: the checker found a fault: a bug in the method.
+    """
+    begin = perf_counter()
+    if objective != "makespan":
+        raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
+    chosen, told = _method(method, information)
+    criterion = _criterion(stop, time_limit, iterations, len(instance))
+    criterion.start()
+    lower = _bound(instance)
+    bounded = perf_counter()
+    run = Run(
+        told,
+        criterion,
+        whole_number(seed, "seed", maximum=2**63 - 1),
+        dict(parameters or {}),
+        callback,
+        lower.value_ns,
+        initial_schedule,
+    )
+    outcome = chosen(instance, run)
+    if initial_schedule is not None:
+        outcome = _not_worse(instance, outcome, initial_schedule, told)
+    runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
+    return _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
+
+
+def simulate(
+    instance: Instance,
+    policy: Policy | str,
+    *,
+    parameters: dict[str, Any] | None = None,
+    slo: SLO | None = None,
+    observer: Callable[..., None] | None = None,
+) -> Result:
+    """Run a policy object, or ``module:Class``, on an instance; bound and check its schedule.
+
+    ``parameters`` are passed to the class. Raises as ``solve`` does, and ``PolicyError`` when
+    the policy asks for an impossible step.
+    """
+    from orsched.simulator import simulate_policy
+
+    begin = perf_counter()
+    if isinstance(policy, str):
+        policy = load_policy(policy, parameters or {})
+    lower = _bound(instance)
+    bounded = perf_counter()
+    done = simulate_policy(instance, policy, observer=observer)
+    outcome = Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters or {})
+    runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
+    return _finish(instance, outcome, 0, lower, slo, begin, runtimes)
+
+
+@dataclass(frozen=True)
+class Comparison(Sequence[Result]):
+    """Results of several methods on one instance."""
+
+    results: tuple[Result, ...]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.results[index]
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one dictionary per method, as ``orsched compare --format json`` prints."""
+        return [result.to_row() for result in self.results]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_rows())
+
+    def _repr_html_(self) -> str:
+        return str(self.to_pandas().to_html(index=False))
+
+
+def compare(
+    instance: Instance,
+    methods: Iterable[str | Method] = ("fcfs", "offline", "online", "hybrid"),
+    **options: Any,
+) -> Comparison:
+    """Solve an instance with several methods; ``options`` go to ``solve``.
+
+    A ``time_limit`` holds for all methods together: each gets an equal share of what is left.
+    """
+    chosen = list(methods)
+    limit, end = options.pop("time_limit", None), None
+    if limit is not None:
+        MaxRuntime(limit)  # validates
+        end = perf_counter() + limit
+    results = []
+    for position, method in enumerate(chosen):
+        if end is not None:
+            left = max(1e-3, end - perf_counter())
+            options["time_limit"] = left / (len(chosen) - position)
+        results.append(solve(instance, method, **options))
+    return Comparison(tuple(results))
+
+
+def load_policy(target: str, parameters: dict[str, Any]) -> Policy:
+    """Return a new policy of the class that ``module:Class`` names.
+
+    Raises ``InputError`` when it cannot be imported, is no policy, or rejects the parameters.
+    """
+    from importlib import import_module
+
+    module, _, attribute = target.partition(":")
+    try:
+        cls = getattr(import_module(module), attribute)
+        policy = cls(**parameters)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"cannot make a policy of {target!r}: {error}",
+            field="policy",
+            remedy="give module:Class of a class derived from orsched.Policy",
+        ) from None
+    if not isinstance(policy, Policy):
+        raise InputError(f"{target!r} is no Policy", field="policy")
+    return policy
+
+
+def _method(method: str | Method, information: str | None) -> tuple[Method, Information]:
+    """Return the method and the information class to run it with."""
+    if isinstance(method, str):
+        name, _, suffix = method.partition("@")
+        information = suffix or information
+        chosen: Method = resolve("methods", name)
+    else:
+        chosen = method
+    if information is None:
+        return chosen, chosen.information[0]
+    if information not in tuple(chosen.information):
+        raise InputError(
+            f"method {chosen.name} does not run with information {information!r}",
+            field="information",
+            remedy=f"one of: {', '.join(chosen.information)}",
+        )
+    return chosen, Information(information)
+
+
+def _criterion(
+    stop: Stop | None, time_limit: float | None, iterations: int | None, requests: int
+) -> Stop:
+    """Combine the ways to end; a time limit keeps back what checking will take."""
+    criteria: list[Stop] = [] if stop is None else [stop]
+    if iterations is not None:
+        criteria.append(MaxIterations(iterations))
+    if time_limit is not None:
+        whole = MaxRuntime(time_limit).seconds
+        kept_back = min(0.3 * whole, 0.02 + 5e-6 * requests)
+        criteria.append(MaxRuntime(whole - kept_back))
+    return FirstOf(tuple(criteria or [MaxIterations(DEFAULT_ITERATIONS)]))
+
+
+def _bound(instance: Instance) -> Bound:
+    from orsched.models.bounds import makespan_bound
+
+    return makespan_bound(instance)
+
+
+def _not_worse(
+    instance: Instance, outcome: Outcome, initial: Schedule, told: Information
+) -> Outcome:
+    """Return the initial schedule in the outcome's place if it is valid and shorter."""
+    if told is not Information.CLAIRVOYANT:
+        raise InputError(
+            "an initial schedule holds true lengths",
+            field="initial_schedule",
+            remedy="give it to a clairvoyant method",
+        )
+    bare = initial.replace(results={}, bound=None, run={})
+    violations = check(instance, bare)
+    if violations:
+        raise InvalidScheduleError(
+            f"the initial schedule is not valid: {violations[0].message}", violations
+        )
+    if initial.makespan_ns >= outcome.schedule.makespan_ns:
+        return outcome
+    return outcome._replace(
+        schedule=bare.replace(method=outcome.schedule.method, information=told.value)
+    )
+
+
+def _finish(
+    instance: Instance,
+    outcome: Outcome,
+    seed: int,
+    lower: Bound,
+    slo: SLO | None,
+    begin: float,
+    runtimes: dict[str, float],
+) -> Result:
+    """Report, check and wrap a schedule: nothing leaves the library unchecked."""
+    from orsched.models.bounds import ordering_cannot_help
+
+    schedule = outcome.schedule.replace(
+        seed=seed, parameters=outcome.parameters, bound=lower.to_dict()
+    )
+    schedule = schedule.replace(results=summarise(instance, schedule, slo))
+    checking = perf_counter()
+    violations = check(instance, schedule)
+    if violations:
+        first = "; ".join(v.message for v in violations[:3])
+        raise InvalidScheduleError(
+            f"{schedule.method} made an invalid schedule, a bug in it or in orsched: {first}",
+            violations,
+        )
+    done = perf_counter()
+    runtimes |= {"check": done - checking, "total": done - begin}
+    optimal = schedule.makespan_ns == lower.value_ns
+    note = ordering_cannot_help(instance)
+    notes = [note] if note else []
+    if optimal and not note:
+        notes.append("the makespan equals the bound: no order of the requests can be better")
+    return Result(
+        schedule.replace(run=_run_block(outcome.decision_ns, runtimes)),
+        Status.OPTIMAL if optimal else Status.FEASIBLE,
+        outcome.termination,
+        True,
+        runtimes,
+        tuple(notes),
+        lower.reference,
+    )
+
+
+def _run_block(decision_ns: array[int], runtimes: dict[str, float]) -> dict[str, Any]:
+    """Wall-clock figures and environment: all that differs between two runs of one seed."""
+    decisions = distribution(decision_ns)
+    return {
+        "decision_ns": None if decisions is None else {"count": len(decision_ns), **decisions},
+        "runtime_s": runtimes,
+        "environment": {
+            "orsched": __version__,
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "numpy": np.__version__,
+            "platform": sys.platform,
+            "cpus": os.cpu_count(),
+        },
+    }
