@@ -1,0 +1,185 @@
+"""The checker never raises, however wrong a schedule is."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orsched.check import check
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.requests import Requests
+from orsched.schedule import Schedule, Steps, Work
+from orsched.workers import Worker
+from tests.check.valid import valid_schedules
+from tests.simulator.instances import ContextCost
+
+VALID = valid_schedules()
+
+
+class PickyCost(ContextCost):
+    """Raises for everything."""
+
+    def prefill_ns(self, prompts):
+        raise ZeroDivisionError("no")
+
+    def round_ns(self, active, context_sum, context_max):
+        raise KeyError(active)
+
+
+class HugeCost(AffineCost):
+    """Answers with numbers that no column holds."""
+
+    def prefill_ns(self, prompts):
+        return 2**70 if len(prompts) > 1 else -1
+
+    def round_ns(self, active, context_sum=0, context_max=0):
+        return 2**70
+
+
+class SmallAtFirst(ContextCost):
+    """Can be built into an instance, and then explodes."""
+
+    def round_ns(self, active, context_sum, context_max):
+        return 1 if context_max > 6 else 2**80
+
+    def prefill_ns(self, prompts):
+        return 1
+
+
+def instance_with(cost):
+    requests = Requests([3, 4, 5, 2], [2, 1, 3, 4], [0, 5, 0, 9])
+    # The instance asks its cost model about the largest case only.
+    plain = Instance(requests, Worker(2, AffineCost(1, 1, 1, 1), 9, BlockMemory(9, 2)))
+    object.__setattr__(plain.workers[0], "cost", cost)
+    return plain
+
+
+INSTANCES = [
+    instance_with(cost)
+    for cost in (AffineCost(1, 1, 1, 1), ContextCost(), PickyCost(), HugeCost(), SmallAtFirst())
+]
+INSTANCES.append(Instance(Requests([], []), (Worker(1), Worker(2, ContextCost(), name="b"))))
+BIG = (2**31, 2**40, 2**62)
+
+
+def numbers(high, low=0):
+    small = st.integers(low, min(high, 6))
+    return small | small | st.sampled_from([x for x in (*BIG, high) if low <= x <= high])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "value_ns",
+                    "name",
+                    "certificate",
+                    "bound",
+                    "slo",
+                    "ttft_ns",
+                    "mean",
+                    "bubble_ns",
+                    "x",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@st.composite
+def schedules(draw):
+    """Any schedule that can be built at all."""
+    n, m = draw(st.integers(0, 6)), draw(st.integers(0, 8))
+
+    def column(size, high, low=0):
+        return draw(st.lists(numbers(high, low), min_size=size, max_size=size))
+
+    steps = Steps(
+        column(n, 2**31), column(n, 1), column(n, 2**62), column(n, 2**62), column(n, 2**62, 1)
+    )
+    places = st.lists(st.integers(0, max(n - 1, 0)), min_size=m if n else 0, max_size=m if n else 0)
+    first, last = draw(places), draw(places)
+    m = len(first)
+    work = Work(
+        column(m, 2**31), column(m, 2**31), column(m, 1), first, last, column(m, 2**31 - 1, 1)
+    )
+    return Schedule(
+        "0" * 64,
+        steps,
+        work,
+        method=draw(st.sampled_from(["fcfs", "x", ""])),
+        information=draw(st.sampled_from(["none", "clairvoyant"])),
+        results=draw(JSON),
+        bound=draw(JSON),
+    )
+
+
+@pytest.mark.parametrize("times", ["model", "measured"])
+@given(schedule=schedules())
+def test_any_schedule_gets_an_answer(times, schedule):
+    for instance in INSTANCES:
+        found = check(instance, schedule, times=times)
+        assert found  # at least the hash is wrong
+        json.dumps([violation.to_dict() for violation in found], allow_nan=False)
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_a_valid_schedule_for_another_instance_gets_an_answer(name):
+    _, schedule = VALID[name]
+    for instance in [*INSTANCES, *(other for other, _ in VALID.values())]:
+        right = instance.sha256 == schedule.instance_sha256
+        assert (check(instance, schedule) == []) == right
+
+
+class Awkward:
+    """Neither compares nor prints."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise RuntimeError("no comparison")
+
+    def __repr__(self):
+        raise RuntimeError("no text")
+
+
+def deep(levels):
+    tree = []
+    for _ in range(levels):
+        tree = [tree]
+    return tree
+
+
+@pytest.mark.parametrize("thing", [Awkward(), deep(100_000), np.arange(3), {1, 2}, b"x", 10**400])
+def test_things_that_are_no_json(thing):
+    instance, schedule = VALID["plain"]
+    leaf = {**schedule.results, "makespan_ns": thing}
+    slo = {**schedule.results, "slo": {**schedule.results["slo"], "attained": thing}}
+    limit = {**schedule.results, "slo": {**schedule.results["slo"], "ttft_ns": thing}}
+    for changed in (
+        *({"results": results} for results in (thing, leaf, slo, limit)),
+        *({"bound": {**schedule.bound, name: thing}} for name in schedule.bound),
+        {"bound": thing},
+    ):
+        found = check(instance, schedule.replace(**changed))
+        assert found
+        json.dumps([violation.to_dict() for violation in found], allow_nan=False)
+
+
+def test_what_a_cost_model_refuses_is_a_wrong_time():
+    _, schedule = VALID["plain"]
+    found = check(instance_with(PickyCost()), schedule)
+    assert any("refuses" in violation.message for violation in found)
