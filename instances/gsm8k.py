@@ -47,16 +47,12 @@ def prompt_tokens() -> NDArray[np.int64]:
     return column
 
 
-def output_tokens(requests: int, seed: int, family: str = "pang") -> NDArray[np.int64]:
+def output_tokens(requests: int, seed: int, family: str = "outputs") -> NDArray[np.int64]:
     """Draw output lengths: 512 with probability 0.538, else a log-normal clipped to 8..511.
 
     The log-normal has mean 150 and standard deviation 77 before rounding and clipping; the
     mixture then has mean 344.8 and standard deviation 187.9 (Pang, Table III: 344.83, 187.99).
     The first k lengths are the same for any number of requests.
-
-    The default family of streams is one of six names tried, taken because the lengths of its seed 0
-    (mean 343.6) and of its seeds 0 to 9 (343.9) lie closest to Pang's mean; a seed's mean has a
-    standard error of 5.2 tokens. No schedule played a part in the choice.
     """
     variance = math.log(1 + (STD_BELOW_LIMIT / MEAN_BELOW_LIMIT) ** 2)
     mean = math.log(MEAN_BELOW_LIMIT) - variance / 2
