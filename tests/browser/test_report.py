@@ -1,0 +1,203 @@
+"""The report in a real browser: it opens, zooms, answers the pointer, and tells the truth."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+
+import pytest
+
+from orsched.metrics import summarise
+from orsched.plotting.spans import decode_spans
+from orsched.report.html import write_report
+from orsched.timeline import request_times
+from tests.plotting.samples import random_instance, served
+
+pytestmark = pytest.mark.browser
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+def unavailable(reason):
+    if os.environ.get("ORSCHED_REQUIRE_BROWSER") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        unavailable("there is no Chromium on this system")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        unavailable("playwright is not installed")
+    with sync_playwright() as driver:
+        chromium = driver.chromium.launch(
+            executable_path=program, headless=True, args=list(ARGUMENTS)
+        )
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def sample():
+    ids = [f"<b>{k}</b>" for k in range(200)]
+    instance = random_instance(n=200, clients=20, ids=ids, name="<i>sample</i>")
+    schedule = served(instance)
+    return instance, [schedule, schedule.replace(method="<script>second", run={})]
+
+
+@pytest.fixture
+def page(browser, sample, tmp_path):
+    """The open report, its first chart drawn; errors and requests to the network fail the test."""
+    path = tmp_path / "report.html"
+    write_report(*sample, path)
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
+    page.goto(path.as_uri())
+    page.wait_for_selector("#panel-0[data-drawn=done]")
+    yield page
+    page.close()
+    assert problems == []
+
+
+def until(page, expression):
+    """Wait until an expression is true; the page's own policy forbids to poll inside it."""
+    for _ in range(200):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never true: {expression}")
+
+
+def span(page, index=0):
+    """The times at the left and right edge of a chart, in seconds."""
+    script = f"document.getElementById('gantt-{index}')._fullLayout.xaxis.range"
+    return [float(x) for x in page.evaluate(script)]
+
+
+def point(page, lane, seconds, index=0):
+    """Where a client and a time are on the screen."""
+    page.locator(f"#gantt-{index}").scroll_into_view_if_needed()
+    return page.evaluate(
+        """([index, lane, seconds]) => {
+            const chart = document.getElementById(`gantt-${index}`);
+            const { xaxis, yaxis, _size: size } = chart._fullLayout;
+            const box = chart.getBoundingClientRect();
+            return [box.x + xaxis._offset + xaxis.l2p(seconds),
+                    box.y + yaxis._offset + yaxis.l2p(lane)];
+        }""",
+        [index, lane, seconds],
+    )
+
+
+def drag(page, start, end):
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=6)
+    page.mouse.up()
+
+
+def exact(ns):
+    """Seconds as the page writes them: all digits, no trailing zeros."""
+    text = f"{ns // 10**9}.{ns % 10**9:09d}".rstrip("0").rstrip(".")
+    return f"{text} s"
+
+
+def test_dragging_zooms_and_a_double_click_shows_everything(page, sample):
+    end = sample[1][0].makespan_ns / 10**9
+    whole = span(page)
+    assert whole[0] == 0
+    assert whole[1] >= end
+    drag(page, point(page, 4, 0.4 * end), point(page, 14, 0.6 * end))
+    until(page, "document.getElementById('gantt-0')._fullLayout.xaxis.range[0] > 0")
+    left, right = span(page)
+    assert left == pytest.approx(0.4 * end, abs=0.02 * end)
+    assert right == pytest.approx(0.6 * end, abs=0.02 * end)
+    page.mouse.dblclick(*point(page, 9, 0.5 * end))
+    until(page, "document.getElementById('gantt-0')._fullLayout.xaxis.range[0] === 0")
+    assert span(page) == whole
+
+
+def test_pointing_at_a_bar_tells_the_request(page, sample):
+    instance, schedules = sample
+    bars = decode_spans(instance, schedules[0])
+    k = int((bars.end_ns - bars.start_ns).argmax())
+    request, lane = int(bars.request[k]), int(bars.lane[k])
+    middle = int(bars.start_ns[k] + bars.end_ns[k]) / 2 / 10**9
+    page.mouse.move(*point(page, lane, middle))
+    label = page.locator("#gantt-0 .hoverlayer .hovertext")
+    label.wait_for()
+    told = label.text_content()
+    times = {name: int(v[request]) for name, v in request_times(instance, schedules[0]).items()}
+    table = instance.requests
+    assert f"request <b>{request}</b> on client {times['client']}" in told
+    assert f"prompt {table.prompt_tokens[request]} tokens" in told
+    assert f"output {table.output_tokens[request]} tokens" in told
+    assert re.search(r"decode after prefill stages? \d+", told)
+    for name in ("prefill_start_ns", "prefill_end_ns", "first_token_ns", "finish_ns"):
+        assert exact(times[name]) in told
+
+
+def test_the_table_agrees_with_the_schedules(page, sample):
+    instance, schedules = sample
+    assert page.locator("h1").inner_text() == "Schedules for <i>sample</i>"
+    rows = page.locator("#comparison tbody tr")
+    assert rows.count() == 2
+    for index, schedule in enumerate(schedules):
+        row, results = rows.nth(index), summarise(instance, schedule)
+
+        def value(field, name, row=row):
+            return row.locator(f"[data-field={field}]").get_attribute(f"data-{name}")
+
+        assert row.locator("th").inner_text().startswith(schedule.method)
+        assert int(value("makespan", "ns")) == schedule.makespan_ns
+        assert float(value("utilization", "value")) == results["slot_utilization"]
+        assert int(value("bound", "ns")) == schedule.bound["value_ns"]
+        assert float(value("gap", "value")) == results["gap"]
+        assert row.locator("[data-field=checked]").inner_text() == "yes"
+    decision = page.locator("#comparison [data-field=decision]")
+    assert decision.nth(0).get_attribute("data-ns") == "4321"
+    assert decision.nth(0).inner_text() == "4.3 µs"
+    assert decision.nth(1).inner_text() == "–"
+
+
+def test_tabs_draw_their_chart_when_they_are_chosen(page, sample):
+    assert page.locator("#panel-1").get_attribute("data-drawn") is None
+    assert not page.locator("#panel-1").is_visible()
+    page.click("#tab-1")
+    page.wait_for_selector("#panel-1[data-drawn=done]")
+    assert page.locator("#panel-1").is_visible()
+    assert not page.locator("#panel-0").is_visible()
+    assert page.locator("#tab-1").get_attribute("aria-selected") == "true"
+    bars = page.evaluate("document.getElementById('gantt-1').data[0].x.length")
+    assert bars == len(sample[0])
+    page.keyboard.press("ArrowRight")  # from the last tab to the first
+    assert page.locator("#panel-0").is_visible()
+    assert page.evaluate("document.activeElement.id") == "tab-0"
+
+
+def test_bubbles_are_drawn_and_their_numbers_unfold(page, sample):
+    results = summarise(sample[0], sample[1][0])
+    shares = page.evaluate("document.getElementById('bubbles').data.map((t) => t.x[0])")
+    assert sum(shares) == pytest.approx(100)
+    assert shares[0] == pytest.approx(100 * results["slot_utilization"])
+    assert not page.locator("#bubbles-table").is_visible()
+    page.click("summary")
+    assert page.locator("#bubbles-table").is_visible()
+
+
+def test_a_small_screen_has_no_sideways_scrolling(page):
+    page.set_viewport_size({"width": 400, "height": 800})
+    until(page, "document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.locator("#panel-0").is_visible()
