@@ -67,9 +67,17 @@ class GatedPolicy(Policy):
         information: what it is shown of output lengths; it orders and packs by what it knows
             (without information every length counts as the output limit).
         name: the name under which it reports.
+        packing: client of each request, where a packing is known already.
     """
 
-    def __init__(self, params: GatedParams, information: Information, name: str = "gated") -> None:
+    def __init__(
+        self,
+        params: GatedParams,
+        information: Information,
+        name: str = "gated",
+        packing: Sequence[int] | None = None,
+    ) -> None:
+        self.packing = packing
         self.params = params
         self.information = information
         self.name = name
@@ -85,7 +93,7 @@ class GatedPolicy(Policy):
             self.queues = ClientQueues(clients, self.params.steal)
         self.assignment: Sequence[int] = ()
         if self.params.assignment == "packing":
-            self.assignment = self._pack(view)
+            self.assignment = self._pack(view) if self.packing is None else self.packing
         self.gate: Gate = make_gate(self.params.gate, self.params.gate_factor)
         self.gate.start(view)
         self.idle = set(range(clients))

@@ -16,12 +16,13 @@ import numpy as np
 from orsched.errors import InputError, OrschedError, TimeLimitError
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.methods import Outcome, Progress, Run
+from orsched.models.packing import pack
 from orsched.policy import Information
 from orsched.result import Termination
 from orsched.simulator import Simulated, simulate_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from orsched.instance import Instance
 
@@ -45,13 +46,16 @@ def plan(
     stay. Ctrl-C ends the search and keeps the incumbent.
     """
     known = _as_known(instance, run.information)
+    packing = None
+    if params.assignment == "packing":
+        packing = pack(known.requests.output_tokens.tolist(), known.worker.clients).assignment
     clairvoyant = run.information is Information.CLAIRVOYANT
     best: _Best | None = None
     termination = Termination.ITERATIONS
     iteration = 0
     try:
         for candidate in _candidates(params, fixed, run.seed):
-            best, improved = _try(known, candidate, name, best, run)
+            best, improved = _try(known, candidate, packing, name, best, run)
             iteration += 1
             run.report(Progress(name, iteration, best.makespan_ns, improved))
             if best.makespan_ns == run.bound_ns and clairvoyant:
@@ -73,7 +77,8 @@ def plan(
         raise OrschedError("no candidate was tried: a bug in orsched")
     done = best.simulated
     if not clairvoyant:
-        done = simulate_policy(instance, GatedPolicy(best.params, run.information, name))
+        policy = GatedPolicy(best.params, run.information, name, packing)
+        done = simulate_policy(instance, policy)
     return Outcome(done.schedule, termination, done.decision_ns, best.params.to_dict())
 
 
@@ -94,7 +99,7 @@ def _as_known(instance: Instance, information: Information) -> Instance:
 
 
 def _candidates(params: GatedParams, fixed: frozenset[str], seed: int) -> Iterator[GatedParams]:
-    """Yield parameters without end, the given ones first."""
+    """Yield parameters, the given ones first; without end where there is a choice."""
     rng = random.Random(seed)
     yield params
     assignments = [params.assignment]
@@ -105,6 +110,8 @@ def _candidates(params: GatedParams, fixed: frozenset[str], seed: int) -> Iterat
             candidate = replace(params, assignment=assignment, gate_factor=factor)
             if candidate != params:
                 yield candidate
+    if len(assignments) == 1 and "gate_factor" in fixed:
+        return
     while True:
         changes: dict[str, object] = {"assignment": rng.choice(assignments)}
         if "gate_factor" not in fixed:
@@ -113,7 +120,12 @@ def _candidates(params: GatedParams, fixed: frozenset[str], seed: int) -> Iterat
 
 
 def _try(
-    known: Instance, params: GatedParams, name: str, best: _Best | None, run: Run
+    known: Instance,
+    params: GatedParams,
+    packing: Sequence[int] | None,
+    name: str,
+    best: _Best | None,
+    run: Run,
 ) -> tuple[_Best, bool]:
     """Simulate one candidate; return the better of it and the incumbent."""
 
@@ -121,7 +133,8 @@ def _try(
         if run.stop.seconds_left <= 0:
             raise TimeLimitError("the time limit ended before there was a schedule")
 
-    done = simulate_policy(known, GatedPolicy(params, run.information, name), deadline=deadline)
+    policy = GatedPolicy(params, run.information, name, packing)
+    done = simulate_policy(known, policy, deadline=deadline)
     makespan = done.schedule.makespan_ns
     if best is None or makespan < best.makespan_ns:
         return _Best(makespan, params, done), True
