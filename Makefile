@@ -41,6 +41,7 @@ demo: $(STAMPS)/core ## solve the GSM8K instance by four methods; table, report,
 	@mkdir -p demo-out
 	$(BIN)/orsched compare gsm8k-llama65b --methods fcfs,offline,online,hybrid \
 	    --report demo-out/report.html --gantt demo-out/
+	@echo "Open demo-out/report.html in a browser; the charts are beside it."
 
 test: lint types test-only docs ## lint, types, tests, strict documentation build
 

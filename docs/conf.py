@@ -16,7 +16,9 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_click",
     "mathml",
+    "schema_table",
 ]
 exclude_patterns = ["_build", "_ext", "jupyter_execute"]
 html_theme = "furo"
@@ -39,3 +41,5 @@ autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": True}
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+# The names in "Attributes" sections are looked up everywhere; several classes have a `worker`.
+suppress_warnings = ["ref.python"]

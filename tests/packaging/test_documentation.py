@@ -1,0 +1,48 @@
+"""The documentation covers what there is to document."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import orsched
+
+
+def test_every_public_name_is_on_the_page_of_the_api(repo_root):
+    page = (repo_root / "docs" / "api.md").read_text().partition("## `orsched.models`")[0]
+    named = set(re.findall(r"^\.\. auto(?:class|function|exception|data):: (?:orsched\.\w+\.)?(\w+)$", page, re.M))
+    assert named == set(orsched.__all__) - {"__version__"}
+
+
+def test_every_module_that_the_page_of_the_api_names_exists(repo_root):
+    page = (repo_root / "docs" / "api.md").read_text()
+    modules = re.findall(r"^\.\. automodule:: orsched\.([\w.]+)$", page, re.M)
+    assert len(modules) > 10
+    for module in modules:
+        assert (repo_root / "orsched" / f"{module.replace('.', '/')}.py").is_file(), module
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/index.md"])
+def test_the_make_targets_that_are_named_exist(name, repo_root):
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (repo_root / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"\$ make ([a-z -]+[a-z])", (repo_root / name).read_text()))
+    assert named
+    for line in named:
+        assert set(line.split()) <= targets, line
+
+
+def test_every_page_is_in_the_contents(repo_root):
+    index = (repo_root / "docs" / "index.md").read_text()
+    for page in (repo_root / "docs").glob("*.md"):
+        if page.stem != "index":
+            assert re.search(rf"^{page.stem}$", index, re.M), page.name
+
+
+def test_the_python_examples_of_readme_and_start_page_run(repo_root, capsys):
+    for name in ("README.md", "docs/index.md"):
+        blocks = re.findall(r"```python\n(.*?)```", (repo_root / name).read_text(), re.S)
+        assert blocks, name
+        for block in blocks:
+            exec(compile(block, name, "exec"), {})
+        assert capsys.readouterr().out.strip(), name
