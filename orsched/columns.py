@@ -116,7 +116,15 @@ def _item_problem(item: object) -> str | None:
         if float(item).is_integer() and abs(float(item)) <= 2**53:
             return None
         return f"{item} is not a whole number"
-    return f"{reprlib.repr(item)} is not a whole number"
+    return f"{shown(item)} is not a whole number"
+
+
+def shown(value: object) -> str:
+    """Return a short text for any value; Python prints no number beyond its limit of digits."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return f"a value of type {type(value).__name__}"
 
 
 def _first_outside(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import IntColumn, int_column, whole_number
+from orsched.columns import IntColumn, int_column, shown, whole_number
 from orsched.errors import InputError
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
@@ -175,7 +174,7 @@ def _unique_ids(ids: Iterable[str], n: int) -> tuple[str, ...]:
     for row, name in enumerate(names):
         if not isinstance(name, str) or not name:
             raise InputError(
-                f"{reprlib.repr(name)} is not a name", row=row, field="ids", remedy="give a text"
+                f"{shown(name)} is not a name", row=row, field="ids", remedy="give a text"
             )
         if name in seen:
             raise InputError(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import reprlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import whole_number
+from orsched.columns import shown, whole_number
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,9 +35,7 @@ def require_format(document: object, *formats: str) -> dict[str, Any]:
         if isinstance(found, str) and found in READERS:
             problem, remedy = f"is {found!r}, not {formats[0]!r}", f"use {READERS[found]}"
         else:
-            problem = (
-                "is missing" if found is None else f"{reprlib.repr(found)} is no format of orsched"
-            )
+            problem = "is missing" if found is None else f"{shown(found)} is no format of orsched"
             remedy = f'give "format": "{formats[0]}"'
         raise InputError(problem, field="format", remedy=remedy)
     version = whole_number(

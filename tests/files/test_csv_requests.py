@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orsched.files import csv_requests, read_requests_csv, write_requests_csv
+from orsched.files.cells import nanoseconds, number_ns
+from orsched.requests import Requests
+
+
+def read(tmp_path, text):
+    path = tmp_path / "r.csv"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_requests_csv(path)
+
+
+def test_seconds_are_converted_exactly(tmp_path):
+    table = read(
+        tmp_path,
+        "prompt_tokens,output_tokens,arrival_s\n"
+        "1,1,0.1\n1,1,.5\n1,1,3\n1,1,1e-3\n1,1,4.\n1,1,0.30000000000000004\n1,1, 7.25 \n",
+    )
+    assert table.arrival_ns.tolist() == [
+        10**8,
+        5 * 10**8,
+        3 * 10**9,
+        10**6,
+        4 * 10**9,
+        3 * 10**8,
+        7_250_000_000,
+    ]
+    # In floats 4294967296.000000001 s would lose its nanosecond.
+    large = read(tmp_path, "prompt_tokens,output_tokens,arrival_s\n1,1,4294967296.000000001\n")
+    assert large.arrival_ns.tolist() == [4294967296 * 10**9 + 1]
+
+
+@given(
+    st.lists(
+        st.from_regex(r"[0-9]{0,9}\.[0-9]{1,14}|[0-9]{1,9}|[0-9]{1,4}[eE]-?[0-9]", fullmatch=True)
+    )
+)
+def test_nanoseconds_are_the_rounded_fraction(cells):
+    assert nanoseconds(cells, "t") == [round(Fraction(c) * 10**9) for c in cells]
+
+
+@given(st.floats(0, 2**60, allow_subnormal=True) | st.integers(0, 2**40))
+def test_number_ns_is_the_rounded_fraction(value):
+    assert number_ns(value, 0, "t") == round(Fraction(value) * 10**9)
+
+
+def test_names_and_codes_of_service_classes_are_read(tmp_path):
+    text = "service_class,output_tokens,prompt_tokens\n0,1,1\n1,1,1\nbatch,1,1\ninteractive,1,1\n"
+    assert read(tmp_path, text).service_class.tolist() == [0, 1, 1, 0]
+
+
+def test_whole_decimals_signs_and_blanks_are_read(tmp_path):
+    table = read(tmp_path, "prompt_tokens,output_tokens\n12.0,+3\n 7 ,4.\n")
+    assert table.prompt_tokens.tolist() == [12, 7]
+    assert table.output_tokens.tolist() == [3, 4]
+
+
+def test_line_ends_empty_lines_and_byte_order_mark(tmp_path):
+    text = b"\xef\xbb\xbfprompt_tokens,output_tokens\r\n\r\n1,2\r\n3,4\r\n\r\n"
+    assert read(tmp_path, text) == Requests([1, 3], [2, 4])
+    assert read(tmp_path, "prompt_tokens,output_tokens\n") == Requests([], [])
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100])
+def test_chunks_change_neither_values_nor_lines(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(csv_requests, "_CHUNK", chunk)
+    table = Requests([1, 2, 3, 4, 5], [1] * 5, ids=["a", "b\nb", "c", "d", "e"])
+    path = tmp_path / "r.csv"
+    write_requests_csv(table, path)
+    assert read_requests_csv(path) == table
+    text = path.read_text()
+    for broken, row in [("e,0,", 7), ("e,x,", 7), ("e,", 7)]:
+        with pytest.raises(ValueError, match=f"row {row}"):
+            read(tmp_path, text.replace("e,5,", broken))
+    with pytest.raises(ValueError, match="row 3"):
+        read(tmp_path, text.replace('b",2,', 'b",x,'))

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.files import (
+    is_measured,
+    load_cost,
+    load_fitted_cost,
+    load_instance,
+    load_schedule,
+    read_requests_csv,
+    save_cost,
+    save_instance,
+    save_schedule,
+    write_requests_csv,
+)
+from orsched.files.native import default_suffix
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.requests import Prefixes, Requests
+from orsched.schedule import Schedule, Steps, Work
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+
+SUFFIXES = (".json", ".parquet")
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+
+
+def columns(n, low, high):
+    return st.lists(st.integers(low, high), min_size=n, max_size=n)
+
+
+@st.composite
+def requests(draw, prefixes=True):
+    n = draw(st.integers(0, 6))
+    optional = {
+        "arrival_ns": columns(n, 0, 2**40),
+        "predicted_tokens": columns(n, 1, 999),
+        "service_class": columns(n, 0, 1),
+        "ids": st.lists(NAMES, min_size=n, max_size=n, unique=True),
+    }
+    given_columns = {k: draw(s) for k, s in optional.items() if draw(st.booleans())}
+    if prefixes and draw(st.booleans()):
+        counts = draw(columns(n, 0, 3))
+        ids = draw(columns(sum(counts), 0, 2**62))
+        offsets = np.cumsum([0, *counts])
+        given_columns["prefixes"] = Prefixes(offsets, ids, draw(st.integers(1, 512)))
+    return Requests(draw(columns(n, 1, 2**31 - 1)), draw(columns(n, 1, 9999)), **given_columns)
+
+
+WORKERS = st.builds(
+    Worker,
+    clients=st.integers(1, 500),
+    cost=st.builds(AffineCost, *[st.integers(0, 10**6)] * 4),
+    prefill_cap_tokens=st.none() | st.integers(1, 2**31 - 1),
+    memory=st.none() | st.builds(BlockMemory, st.integers(1, 9999), st.integers(1, 128)),
+    name=NAMES,
+)
+INSTANCES = st.builds(
+    Instance,
+    requests(),
+    st.lists(WORKERS, min_size=1, max_size=3).map(tuple),
+    first_token=st.sampled_from(["decode", "prefill"]),
+    output_limit_tokens=st.none() | st.integers(9999, 2**31 - 1),
+    name=TEXTS,
+    description=TEXTS,
+    source=TEXTS,
+    licence=TEXTS,
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+BLOCKS = st.dictionaries(TEXTS, VALUES, max_size=3)
+
+
+@st.composite
+def schedules(draw):
+    n, m = draw(st.integers(1, 4)), draw(st.integers(0, 5))
+    return Schedule(
+        instance_sha256=draw(st.text("0123456789abcdef", min_size=64, max_size=64)),
+        steps=Steps(
+            draw(columns(n, 0, 3)),
+            draw(columns(n, 0, 1)),
+            draw(columns(n, 0, 2**62)),
+            draw(columns(n, 0, 2**62)),
+            draw(columns(n, 1, 2**62)),
+        ),
+        work=Work(
+            draw(columns(m, 0, 2**31)),
+            draw(columns(m, 0, 99)),
+            draw(columns(m, 0, 1)),
+            draw(columns(m, 0, n - 1)),
+            draw(columns(m, 0, n - 1)),
+            draw(columns(m, 1, 9)),
+        ),
+        method=draw(TEXTS),
+        information=draw(st.sampled_from(["none", "predicted", "clairvoyant"])),
+        instance_name=draw(TEXTS),
+        seed=draw(st.integers(0, 2**62)),
+        parameters=draw(BLOCKS),
+        results=draw(BLOCKS),
+        bound=draw(
+            st.none()
+            | st.fixed_dictionaries(
+                {"name": TEXTS, "value_ns": st.integers(0, 2**62), "certificate": BLOCKS}
+            )
+        ),
+        run=draw(BLOCKS | st.fixed_dictionaries({"device": NAMES, "clock": NAMES, "x": VALUES})),
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("files")
+
+
+def same_bytes_twice(value, save, load, path):
+    """Save, load and save again: the object and the bytes must be the same."""
+    save(value, path)
+    first = path.read_bytes()
+    back = load(path)
+    save(back, path)
+    assert path.read_bytes() == first
+    return back
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@given(instance=INSTANCES)
+def test_instances_round_trip(folder, suffix, instance):
+    path = folder / f"instance{suffix}"
+    back = same_bytes_twice(instance, save_instance, load_instance, path)
+    assert back == instance
+    assert back.sha256 == instance.sha256
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@given(schedule=schedules())
+def test_schedules_and_traces_round_trip(folder, suffix, schedule):
+    path = folder / f"schedule{suffix}"
+    back = same_bytes_twice(schedule, save_schedule, load_schedule, path)
+    assert back == schedule
+    assert is_measured(back) is is_measured(schedule)
+
+
+@given(table=requests(prefixes=False))
+def test_requests_round_trip_as_csv(folder, table):
+    back = same_bytes_twice(table, write_requests_csv, read_requests_csv, folder / "r.csv")
+    assert back == table
+
+
+@given(cost=st.builds(AffineCost, *[st.integers(0, 2**62)] * 4), fit=st.none() | BLOCKS)
+def test_cost_models_round_trip(folder, cost, fit):
+    path = folder / "cost.json"
+    save_cost(cost, path, fit)
+    assert load_fitted_cost(path) == (cost, fit)
+    assert load_cost(path) == cost
+    first = path.read_bytes()
+    save_cost(*load_fitted_cost(path)[:1], path, load_fitted_cost(path)[1])
+    assert path.read_bytes() == first
+
+
+def test_order_of_names_in_a_block_does_not_change_the_bytes(tmp_path):
+    steps, work = Steps([], [], [], [], []), Work([], [], [], [], [], [])
+    first = Schedule("0" * 64, steps, work, "m", "none", parameters={"b": {"y": 1, "x": 2}, "a": 1})
+    other = first.replace(parameters={"a": 1, "b": {"x": 2, "y": 1}})
+    assert first == other
+    for suffix in SUFFIXES:
+        save_schedule(first, tmp_path / f"1{suffix}")
+        save_schedule(other, tmp_path / f"2{suffix}")
+        assert (tmp_path / f"1{suffix}").read_bytes() == (tmp_path / f"2{suffix}").read_bytes()
+
+
+def test_json_and_parquet_hold_the_same(tmp_path):
+    instance = Instance(Requests([3, 4], [2, 5], [0, 7], ids=["a", "b"]), Worker(2))
+    schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
+    save_instance(instance, tmp_path / "i.parquet")
+    save_instance(load_instance(tmp_path / "i.parquet"), tmp_path / "i.json")
+    assert load_instance(tmp_path / "i.json") == instance
+    save_schedule(schedule, tmp_path / "s.parquet")
+    save_schedule(load_schedule(tmp_path / "s.parquet"), tmp_path / "s.json")
+    assert load_schedule(tmp_path / "s.json") == schedule
+
+
+def test_a_column_is_a_line_so_that_differences_are_readable(tmp_path):
+    instance = Instance(Requests([3, 4], [2, 5]), Worker(2))
+    save_instance(instance, tmp_path / "a.json")
+    other = instance.replace(requests=instance.requests.replace(prompt_tokens=[3, 9]))
+    save_instance(other, tmp_path / "b.json")
+    a, b = ((tmp_path / name).read_text().splitlines() for name in ("a.json", "b.json"))
+    changed = [(x, y) for x, y in zip(a, b, strict=True) if x != y]
+    assert changed == [('  "prompt_tokens": [3,4],', '  "prompt_tokens": [3,9],')]
+
+
+def test_columns_that_are_none_are_left_out(tmp_path):
+    save_instance(Instance(Requests([3], [2]), Worker(2)), tmp_path / "a.json")
+    written = json.loads((tmp_path / "a.json").read_text())["requests"]
+    assert list(written) == ["prompt_tokens", "output_tokens", "arrival_ns", "service_class"]
+
+
+def test_a_byte_order_mark_and_other_layouts_are_read(tmp_path):
+    instance = Instance(Requests([3], [2]), Worker(2))
+    save_instance(instance, tmp_path / "a.json")
+    document = json.loads((tmp_path / "a.json").read_text())
+    text = json.dumps(dict(reversed(document.items())), indent=4).replace("\n", "\r\n")
+    (tmp_path / "b.json").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert load_instance(tmp_path / "b.json") == instance
+
+
+def test_optional_fields_have_the_defaults_of_the_classes(tmp_path):
+    document = {
+        "format": "orsched/instance",
+        "version": 1,
+        "first_token": "decode",
+        "workers": [{"clients": 2, "cost": {"model": "affine", **AffineCost().to_dict()}}],
+        "requests": {"prompt_tokens": [3], "output_tokens": [2]},
+    }
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    assert load_instance(tmp_path / "a.json") == Instance(Requests([3], [2]), Worker(2))
+
+
+@pytest.mark.parametrize(
+    ("block", "field"),
+    [
+        ({"results": {"gap": float("nan")}}, "results.gap"),
+        ({"results": {"a": [1.0, float("inf")]}}, "results.a[1]"),
+        ({"parameters": {"x": np.int64(3)}}, "parameters.x"),
+        ({"parameters": {"x": {1: 2}}}, "parameters.x"),
+        ({"run": {"when": object()}}, "run.when"),
+        ({"run": {"device": 5, "clock": "c"}}, "run.device"),
+        ({"bound": {"name": "b", "value_ns": 1.5, "certificate": {}}}, "bound.value_ns"),
+        ({"bound": {"name": "b"}}, "bound.value_ns"),
+        ({"method": "\ud800"}, None),
+        ({"parameters": {"x": "\ud800"}}, None),
+    ],
+)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_a_file_cannot_hold_is_refused_and_the_old_file_stays(tmp_path, suffix, block, field):
+    schedule = Schedule(
+        "0" * 64, Steps([], [], [], [], []), Work([], [], [], [], [], []), "m", "none"
+    )
+    path = tmp_path / f"s{suffix}"
+    save_schedule(schedule, path)
+    before = path.read_bytes()
+    with pytest.raises(InputError) as caught:
+        save_schedule(schedule.replace(**block), path)
+    assert (caught.value.file, caught.value.field) == (str(path), field)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a", "a.csv", "a.json.gz"])
+def test_unknown_suffixes_are_refused_before_writing(tmp_path, name):
+    with pytest.raises(InputError, match="names no native format"):
+        save_instance(Instance(Requests([3], [2]), Worker(2)), tmp_path / name)
+    with pytest.raises(InputError, match=r"\.json"):
+        save_cost(AffineCost(), tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_csv_files_are_pointed_to_their_reader(tmp_path):
+    with pytest.raises(InputError, match="read_requests_csv"):
+        load_instance(tmp_path / "a.csv")
+    with pytest.raises(InputError, match="CSV holds no prefixes"):
+        write_requests_csv(Requests([1], [1], prefixes=Prefixes([0, 1], [5], 16)), tmp_path / "a")
+
+
+@pytest.mark.parametrize("reader", [load_instance, load_schedule, load_cost, read_requests_csv])
+def test_paths_that_cannot_be_read(tmp_path, reader, monkeypatch):
+    for path, problem in [
+        (tmp_path / "missing.json", "no such file"),
+        (tmp_path, "is a folder"),
+        ("a\0b", "no such file name"),
+        (tmp_path / ("x" * 300), "cannot be read"),
+    ]:
+        with pytest.raises(InputError, match=problem) as caught:
+            reader(path)
+        assert caught.value.file
+        assert caught.value.remedy
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    with pytest.raises(InputError, match="may not be read"):
+        reader("a.json")
+
+
+def test_parquet_is_recommended_above_100_000_requests():
+    assert [default_suffix(n) for n in (0, 100_000, 100_001)] == [".json", ".json", ".parquet"]
+
+
+def test_the_package_needs_numpy_and_the_standard_library_only():
+    code = (
+        "import sys, orsched.files; "
+        "print([m for m in ('pandas', 'pyarrow', 'scipy', 'matplotlib') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
