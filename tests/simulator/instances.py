@@ -16,19 +16,23 @@ from orsched.workers import Worker
 
 @dataclass(frozen=True)
 class ContextCost:
-    """A round takes ``fixed + client * active + total * sum(contexts) + most * max(contexts)``."""
+    """A round takes ``fixed + client * active + total * sum(contexts) + most * max(contexts)``.
+
+    A prefill stage takes ``stage * (7 + sum of squared prompts)``.
+    """
 
     fixed: int = 5
     client: int = 2
     total: int = 1
     most: int = 3
+    stage: int = 1
 
     model: ClassVar[str] = "test-context"
     context_matters: ClassVar[bool] = True
     prefill_limit: ClassVar[None] = None
 
     def prefill_ns(self, prompts):
-        return 7 + sum(prompt * prompt for prompt in prompts)
+        return self.stage * (7 + sum(prompt * prompt for prompt in prompts))
 
     def round_ns(self, active, context_sum, context_max):
         return (

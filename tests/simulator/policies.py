@@ -9,6 +9,8 @@ from __future__ import annotations
 import random
 
 from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.heuristics.gated import GatedPolicy
+from orsched.heuristics.methods import HYBRID, OFFLINE, ONLINE
 from orsched.policy import Information, Policy
 from orsched.step import ARRIVAL, FINISH, FOREVER, Step, decode_rounds, prefill_stage
 
@@ -158,3 +160,9 @@ POLICIES = {
     "erratic-0": lambda: Erratic(0),
     "erratic-1": lambda: Erratic(1),
 }
+
+for method in (OFFLINE, ONLINE, HYBRID):
+    for information in method.information:
+        POLICIES[f"{method.name}-{information}"] = lambda m=method, i=information: GatedPolicy(
+            m.defaults, i, m.name
+        )
