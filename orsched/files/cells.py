@@ -100,6 +100,8 @@ def class_codes(cells: Sequence[Any], field: str = "service_class") -> list[Any]
     """Return cells with the names of service classes replaced by their codes."""
     codes: dict[Any, Any] = {name: code for code, name in enumerate(SERVICE_CLASSES)}
     codes |= {str(code): code for code in range(len(SERVICE_CLASSES))}
+    if set(map(type, cells)) == {str} and codes.keys() >= set(cells):
+        return [codes[cell] for cell in cells]
     for row, cell in enumerate(cells):
         if isinstance(cell, str) and cell not in codes:
             raise InputError(

@@ -31,7 +31,7 @@ COLUMNS = (
     "service_class",
 )
 REQUIRED = ("prompt_tokens", "output_tokens")
-_CHUNK = 65_536
+_CHUNK = 4_096
 
 
 def read_requests_csv(path: Path) -> Requests:
@@ -125,7 +125,7 @@ class _RowError(Exception):
 
 
 def _filled(reader: Iterator[list[str]]) -> Iterator[list[str]]:
-    return (row for row in reader if row)
+    return filter(None, reader)
 
 
 def _columns(names: list[str], reader: Iterator[list[str]]) -> dict[str, Any]:
@@ -144,6 +144,8 @@ def _columns(names: list[str], reader: Iterator[list[str]]) -> dict[str, Any]:
 
 
 def _require_width(chunk: list[list[str]], names: list[str], first: int) -> None:
+    if set(map(len, chunk)) == {len(names)}:
+        return
     for i, row in enumerate(chunk):
         if len(row) != len(names):
             problem = InputError(
