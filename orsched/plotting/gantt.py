@@ -34,8 +34,9 @@ MAX_BARS = 20_000
 FORMATS = (".png", ".svg", ".pdf")
 _BAR_HEIGHT = 0.8
 _MAX_LABELS = 80
+_MAX_NAMES = 30
 _DPI = 150
-_WIDTH, _LEFT, _RIGHT, _TOP, _BOTTOM = 12.0, 0.7, 0.35, 0.65, 0.75
+_WIDTH, _RIGHT, _TOP, _BOTTOM = 12.0, 0.35, 0.65, 0.75
 _HEIGHT_PIXELS, _MIN_HEIGHT_PIXELS, _MAX_ROW_PIXELS = 1000, 120, 45
 
 
@@ -55,8 +56,8 @@ def gantt(
     background. Vertical lines mark the makespan and, if the schedule has one, the lower bound.
     Collections and images carry the ``gid`` ``decode``, ``prefill``, ``stages`` or ``density``.
 
-    Schedules with more than ``MAX_BARS`` decode bars are drawn as an image in which each pixel shows
-    the exact shares of decode, prefill and bubble in its time.
+    Schedules with more than ``MAX_BARS`` decode bars are drawn as an image in which each pixel
+    shows the exact shares of decode, prefill and bubble in its time.
 
     Args:
         instance: the problem.
@@ -155,7 +156,8 @@ def _place(figure: Figure, instance: Instance) -> Axes:
     height = _axes_height(instance)
     total = height + _TOP + _BOTTOM
     figure.set_size_inches(_WIDTH, total)
-    box = (_LEFT / _WIDTH, _BOTTOM / total, 1 - (_LEFT + _RIGHT) / _WIDTH, height / total)
+    left = 0.7 if len(instance.workers) == 1 else 1.5  # names of workers need more room
+    box = (left / _WIDTH, _BOTTOM / total, 1 - (left + _RIGHT) / _WIDTH, height / total)
     return figure.add_axes(box)
 
 
@@ -246,9 +248,10 @@ def _label_axes(ax: Axes, instance: Instance, schedule: Schedule) -> None:
         ax.yaxis.set_major_locator(MaxNLocator(min(lanes, 11), integer=True, steps=[1, 2, 5, 10]))
     else:
         middles = (offsets[:-1] + offsets[1:] - 1) / 2
-        names = [style.one_line(w.name) for w in instance.workers]
-        ax.set_yticks(middles, names, parse_math=False)
-        ax.set_ylabel("clients of each worker")
+        names = [_shortened(style.one_line(w.name), 14) for w in instance.workers]
+        every = -(-len(names) // _MAX_NAMES)
+        ax.set_yticks(middles[::every], names[::every], parse_math=False)
+        ax.set_ylabel("worker")
         ax.hlines(offsets[1:-1] - 0.5, 0, 1, transform=ax.get_yaxis_transform(), colors="white",
                   linewidths=2, zorder=4, gid="workers")  # fmt: skip
     ax.spines[["top", "right"]].set_visible(False)

@@ -210,13 +210,13 @@ def _charts(rows: list[Row]) -> str:
     return (
         "<section><h2>Gantt charts</h2>\n"
         f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n'
-        f"{_key()}{''.join(panels)}\n"
+        f"{_key(any(row.schedule.bound is not None for row in rows))}{''.join(panels)}\n"
         '<p class="hint">Drag to zoom, double-click to see everything, point at a bar or at a '
         "stage in the top row to read it.</p></section>\n"
     )
 
 
-def _key() -> str:
+def _key(bound: bool) -> str:
     items = [
         ("decode", "decode, one bar a request"),
         ("own", "own prefill"),
@@ -226,7 +226,7 @@ def _key() -> str:
         ("end", "makespan"),
     ]
     return '<ul class="key">{}</ul>\n'.format(
-        "".join(f'<li><i class="{c}"></i>{word}</li>' for c, word in items)
+        "".join(f'<li><i class="{c}"></i>{word}</li>' for c, word in items if bound or c != "bound")
     )
 
 

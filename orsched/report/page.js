@@ -146,6 +146,8 @@
     const middles = data.instance.workers.map((_, w) =>
       (data.instance.offsets[w] + data.instance.offsets[w + 1] - 1) / 2);
     const names = data.instance.workers.map(plain);
+    const every = Math.ceil(workers / 30); // more names would overlap
+    const some = (values) => values.filter((_, w) => w % every === 0);
     const axis = { ticks: "outside", ticklen: 4, showgrid: false, zeroline: false };
     return {
       height, margin: { l: several ? 110 : 64, r: 16, t: 34, b: 50 }, font: FONT,
@@ -155,11 +157,13 @@
       xaxis: { ...axis, title: { text: "time (s)" }, range: [0, right * 1.01 || 1], anchor: "y" },
       yaxis: {
         ...axis, range: [lanes - 0.5, -0.5], domain: [0, plot / inner],
-        ...(several ? { tickvals: middles, ticktext: names } : { title: { text: "client" }, tickformat: "d" }),
+        ...(several ? { tickvals: some(middles), ticktext: some(names) } : { title: { text: "client" }, tickformat: "d" }),
       },
       yaxis2: {
         range: [workers - 0.5, -0.5], domain: [1 - top / inner, 1], fixedrange: true,
-        tickvals: several ? names.map((_, w) => w) : [0], ticktext: several ? names : ["stages"],
+        ...(several && workers <= 4
+          ? { tickvals: names.map((_, w) => w), ticktext: names }
+          : { tickvals: [(workers - 1) / 2], ticktext: ["stages"] }),
         showgrid: false, zeroline: false,
       },
     };

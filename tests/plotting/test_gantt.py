@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -124,10 +125,16 @@ def test_labels_stay_inside_their_bars(sample):
         assert any(b[0] <= drawn.x0 and drawn.x1 <= b[2] for b in boxes)
 
 
-def test_no_words_overlap(sample):
-    axes = gantt(*sample)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_words_overlap(sample, workers):
+    instance, schedule = sample if workers == 1 else by_hand()
+    if workers == 2:
+        named = [replace(w, name=f"a worker with a long name {w.name}") for w in instance.workers]
+        instance = instance.replace(workers=tuple(named))
+    axes = gantt(instance, schedule)
     axes.figure.canvas.draw()
-    items = [axes.xaxis.label, axes.yaxis.label, axes.get_legend(), *axes.texts]
+    bars = [t for t in axes.texts if t.get_gid() != "facts"]
+    items = [axes.xaxis.label, axes.yaxis.label, axes.get_legend(), parts(axes)["facts"], *bars]
     items.append(axes._left_title)
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
