@@ -169,6 +169,8 @@ def test_clairvoyant_policies_see_lengths_and_future_from_the_start():
 
 
 def test_views_are_read_only():
+    """INV-8: a policy changes nothing of what it sees."""
+
     class Vandal(FirstComeFirstServed):
         information = Information.PREDICTED
         refused = 0
