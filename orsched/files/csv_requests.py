@@ -31,7 +31,7 @@ COLUMNS = (
     "service_class",
 )
 REQUIRED = ("prompt_tokens", "output_tokens")
-_CHUNK = 4_096
+_CHUNK = 1_024
 
 
 def read_requests_csv(path: Path) -> Requests:
