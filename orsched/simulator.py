@@ -165,7 +165,7 @@ class _Simulation:
                 continue
             if observer is not None:
                 observer(view, step)
-            if deadline is not None and not len(decision_ns) & 1023:
+            if deadline is not None and not len(decision_ns) & 255:
                 deadline()
             if step.prefill:
                 self._prefill(step)

@@ -58,12 +58,14 @@ def _output(instance: Instance, schedule: Schedule, path: Path) -> None:
 
 
 def _report(instance: Instance, schedules: Schedule | Sequence[Schedule], path: Path) -> None:
+    from orsched.models.bounds import ordering_cannot_help
     from orsched.report.html import write_report
     from orsched.schedule import Schedule
 
+    note = ordering_cannot_help(instance)
     several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_report(instance, several, path)
+    write_report(instance, several, path, notes=[] if note is None else [note])
 
 
 def _gantt(instance: Instance, schedule: Schedule, path: Path) -> None:

@@ -113,7 +113,7 @@ def _plotly() -> str:
 
 def _block(name: str, value: Any) -> str:
     """Return JSON that no label can end early: inside it there is no ``<``, ``>`` or ``&``."""
-    packed = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    packed = json.dumps(value, separators=(",", ":"), allow_nan=False, sort_keys=True)
     for character in "<>&":
         packed = packed.replace(character, f"\\u{ord(character):04x}")
     return f'<script type="application/json" id="{name}">{packed}</script>\n'

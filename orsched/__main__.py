@@ -1,0 +1,5 @@
+"""``python -m orsched``: the command line."""
+
+from orsched.cli import main
+
+main()

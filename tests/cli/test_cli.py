@@ -1,0 +1,345 @@
+"""The command line: what it prints, writes and exits with."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import orsched
+from orsched.cli.main import run
+from orsched.files import load_instance, load_schedule, save_instance
+from orsched.instance import Instance
+from orsched.requests import Requests
+from orsched.workers import Worker
+
+ORSCHED = (sys.executable, "-m", "orsched")
+
+KEYS = [
+    "method",
+    "information",
+    "makespan_s",
+    "slot_utilization",
+    "prefill_stages",
+    "decode_rounds",
+    "tokens_per_s",
+    "bound_s",
+    "gap",
+    "decision_p99_s",
+    "checked",
+]
+
+
+@pytest.fixture
+def call(capsys):
+    """Run the command line in this process; return (exit code, stdout, stderr)."""
+
+    def invoke(*args):
+        code = run([str(a) for a in args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return invoke
+
+
+def test_compare_prints_one_object_per_method(call):
+    code, out, _ = call(
+        "compare",
+        "pang-100x20",
+        "--methods",
+        "fcfs,offline,online,hybrid,hybrid@predicted",
+        "--format",
+        "json",
+    )
+    rows = json.loads(out)
+    assert code == 0
+    assert [list(row) for row in rows] == [KEYS] * 5
+    assert [row["method"] for row in rows] == ["fcfs", "offline", "online", "hybrid", "hybrid"]
+    assert [row["information"] for row in rows][-1] == "predicted"
+    assert all(row["checked"] for row in rows)
+    assert all(row["bound_s"] <= row["makespan_s"] for row in rows)
+
+
+def test_solve_writes_a_file_that_check_accepts(call, tmp_path):
+    path = tmp_path / "s.json"
+    code, out, err = call(
+        "solve", "pang-100x20", "--method", "online", "-o", path, "--format", "json"
+    )
+    row = json.loads(out)
+    assert (code, list(row)) == (0, KEYS)
+    assert str(path) in err
+    code, out, _ = call("check", "pang-100x20", path)
+    assert (code, out) == (0, "")
+    schedule = load_schedule(path)
+    assert schedule.makespan_ns == round(row["makespan_s"] * 10**9)
+
+
+def test_check_exits_with_1_and_says_what_is_wrong(call, tmp_path):
+    path = tmp_path / "s.json"
+    call("solve", "pang-100x20", "--method", "fcfs", "-o", path)
+    document = json.loads(path.read_text())
+    document["results"]["makespan_ns"] += 1
+    path.write_text(json.dumps(document))
+    code, out, _ = call("check", "pang-100x20", path)
+    assert code == 1
+    assert "makespan_ns" in out
+    code, out, _ = call("check", "pang-100x20", path, "--format", "json")
+    assert code == 1
+    assert {violation["kind"] for violation in json.loads(out)} >= {"result"}
+    code, out, _ = call("check", "pang-100x20", path, "--format", "csv")
+    assert next(iter(csv.DictReader(io.StringIO(out))))["kind"]
+    assert call("check", "two-by-two", path)[0] == 1
+
+
+def test_formats_show_the_same_numbers(call):
+    rows = json.loads(call("compare", "pang-100x20", "--format", "json")[1])
+    table = list(csv.DictReader(io.StringIO(call("compare", "pang-100x20", "--format", "csv")[1])))
+    assert [float(line["makespan_s"]) for line in table] == [row["makespan_s"] for row in rows]
+    text = call("compare", "pang-100x20")[1]
+    for row in rows:
+        assert f"{row['makespan_s']:,.2f}" in text
+
+
+def test_compare_over_seeds_prints_means(call):
+    arguments = ("compare", "gsm8k", "--seeds", "0:2", "--methods", "fcfs", "--set", "requests=50")
+    rows = json.loads(call(*arguments, "--set", "clients=10", "--format", "json", "--each")[1])
+    mean = json.loads(call(*arguments, "--set", "clients=10", "--format", "json")[1])[0]
+    assert [row["seed"] for row in rows] == [0, 1]
+    assert mean["seeds"] == 2
+    assert mean["makespan_s"] == (rows[0]["makespan_s"] + rows[1]["makespan_s"]) / 2
+
+
+def test_pictures_traces_and_records_are_written(call, tmp_path):
+    names = ("r.html", "g.png", "t.json", "c.csv")
+    paths = [tmp_path / name for name in names]
+    flags = ("--report", "--gantt", "--trace", "--records")
+    pairs = [part for pair in zip(flags, paths, strict=True) for part in pair]
+    code, _, err = call(
+        "solve", "pang-100x20", "--method", "fcfs", *pairs, "-o", tmp_path / "s.json"
+    )
+    assert code == 0
+    for path in paths:
+        assert path.stat().st_size > 100
+        assert str(path) in err
+    others = [tmp_path / f"2{name}" for name in names]
+    pairs = [part for pair in zip(("-o", *flags[1:]), others, strict=True) for part in pair]
+    assert call("report", "pang-100x20", tmp_path / "s.json", *pairs)[0] == 0
+    for first, second in zip(paths, others, strict=True):
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_report_refuses_an_invalid_schedule(call, tmp_path):
+    call("solve", "two-by-two", "--method", "fcfs", "-o", tmp_path / "s.json")
+    code, _, err = call("report", "pang-100x20", tmp_path / "s.json", "-o", tmp_path / "r.html")
+    assert code == 1
+    assert "not valid" in err
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_bound_prints_a_verified_certificate(call):
+    code, out, _ = call("bound", "gsm8k-llama65b", "--format", "json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["certificate"] == "verified"
+    assert facts["prefill_stages"] == 45
+    document = json.loads(call("bound", "gsm8k-llama65b", "--certificate")[1])
+    assert document["value_ns"] == facts["bound_ns"]
+    assert "no order can help" in call("bound", "all-fit")[2]
+
+
+def test_generate_is_the_shipped_instance(call, tmp_path):
+    path = tmp_path / "i.json"
+    assert call("generate", "gsm8k", "--seed", "0", "-o", path)[0] == 0
+    assert load_instance(path).sha256 == orsched.load("gsm8k-llama65b").sha256
+    code, out, _ = call("generate", "gsm8k", "--seed", "1", "--set", "requests=3")
+    assert code == 0
+    assert len(json.loads(out)["requests"]["prompt_tokens"]) == 3
+
+
+def test_convert_round_trips_between_native_forms(call, tmp_path):
+    first, second, back = tmp_path / "a.json", tmp_path / "b.parquet", tmp_path / "c.json"
+    call("generate", "gsm8k", "--set", "requests=20", "-o", first)
+    assert call("convert", first, second)[0] == 0
+    assert call("convert", second, back)[0] == 0
+    assert first.read_bytes() == back.read_bytes()
+    table = tmp_path / "r.csv"
+    assert call("convert", first, table)[0] == 0
+    assert call("convert", table, tmp_path / "d.json", "--clients", "3")[0] == 0
+    assert load_instance(tmp_path / "d.json").requests == load_instance(first).requests
+
+
+def test_convert_reads_foreign_traces(call, tmp_path):
+    trace = tmp_path / "azure.csv"
+    trace.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+        "2023-11-16 18:15:46.6805900,374,44\n"
+        "2023-11-16 18:15:50.9951690,396,109\n"
+    )
+    for command in (("convert",), ("data", "convert")):
+        target = tmp_path / "t.json"
+        code, _, err = call(*command, trace, target, "--clients", "4", "--prefill-cap", "2048")
+        assert code == 0
+        assert "2 of 2 requests" in err
+        assert load_instance(target).requests.arrival_ns.tolist() == [0, 4_314_579_000]
+    code, _, err = call("convert", trace, tmp_path / "u.json")
+    assert (code, "--clients" in err) == (2, True)
+
+
+def test_data_lists_origin_licence_and_checksum(call, tmp_path, monkeypatch):
+    monkeypatch.delenv("ORSCHED_DATA", raising=False)
+    rows = json.loads(call("data", "list", "--format", "json")[1])
+    assert len(rows) >= 10
+    assert all(row["origin"] and row["licence"] and len(row["sha256"]) == 64 for row in rows)
+    code, out, _ = call("data", "verify", "--directory", tmp_path, "--format", "json")
+    assert code == 0
+    assert {row["status"] for row in json.loads(out)} == {"missing"}
+    (tmp_path / rows[0]["file"]).write_text("changed")
+    assert call("data", "verify", "--directory", tmp_path)[0] == 1
+    assert call("data", "verify")[0] == 2
+
+
+def test_info_lists_and_describes(call):
+    code, out, _ = call("info")
+    assert code == 0
+    for word in ("gsm8k-llama65b", "hybrid", "affine", "numpy"):
+        assert word in out
+    facts = json.loads(call("info", "pang-100x20", "--format", "json")[1])
+    assert (facts["requests"], facts["clients"]) == (100, 20)
+    assert "hybrid" in json.loads(call("info", "--format", "json")[1])["methods"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragment"),
+    [
+        (("solve", "no-such-instance"), "no shipped instance"),
+        (("solve", "no/such/file.json"), "no/such/file.json"),
+        (("solve", "two-by-two", "--method", "best"), "unknown method"),
+        (("solve", "two-by-two", "--param", "x"), "NAME=VALUE"),
+        (("solve", "two-by-two", "--method", "hybrid", "--param", "gate=door"), "gate"),
+        (("solve", "two-by-two", "--time-limit", "0"), "time_limit"),
+        (("solve", "two-by-two", "--iterations", "-1"), "iterations"),
+        (("solve", "two-by-two", "--seed", "x"), "not a valid integer"),
+        (("solve", "two-by-two", "--method", "fcfs", "-o", "s.txt"), "s.txt"),
+        (("solve", "two-by-two", "--method", "fcfs", "--gantt", "g.gif"), "g.gif"),
+        (("compare", "two-by-two", "--methods", ","), "no method"),
+        (("compare", "gsm8k", "--seeds", "5:5"), "no seed"),
+        (("compare", "gsm8k", "--seeds", "a:b"), "A:B"),
+        (("compare", "nothing", "--seeds", "0:1"), "no generator"),
+        (("compare", "two-by-two", "--each"), "--seeds"),
+        (("check", "two-by-two", "missing.json"), "missing.json"),
+        (("generate", "nothing"), "no generator"),
+        (("generate", "gsm8k", "--set", "clients=0"), "clients"),
+        (("convert", "nothing", "x.json", "--clients", "1"), "nothing"),
+        (("report", "two-by-two", "missing.json"), "nothing to write"),
+        (("frobnicate",), "No such command"),
+        (("simulate", "two-by-two", "--policy", "json:loads"), "json:loads"),
+    ],
+)
+def test_bad_input_exits_with_2_and_no_traceback(call, arguments, fragment, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert fragment in err
+    assert out == ""
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_infeasible_instances_name_request_and_limit(call, tmp_path):
+    path = tmp_path / "i.json"
+    save_instance(Instance(Requests([5], [1]), Worker(1, prefill_cap_tokens=4)), path)
+    code, _, err = call("solve", path)
+    assert code == 2
+    assert "request 0" in err
+    assert "prefill_cap_tokens" in err
+
+
+def test_time_limit_without_a_schedule_exits_with_3(call, tmp_path):
+    path = tmp_path / "i.json"
+    save_instance(Instance(Requests([50] * 300_000, [300] * 300_000), Worker(2)), path)
+    code, out, err = call("solve", path, "--method", "fcfs", "--time-limit", "0.05")
+    assert (code, out) == (3, "")
+    assert "time limit" in err
+
+
+def test_version():
+    done = subprocess.run([*ORSCHED, "--version"], capture_output=True, text=True, check=True)
+    assert orsched.__version__ in done.stdout
+
+
+def test_progress_goes_to_stderr_after_two_seconds():
+    """A search of three seconds says on stderr what it is doing; stdout holds the result only."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "orsched",
+            "solve",
+            "gsm8k-llama65b",
+            "--time-limit",
+            "3.5",
+            "--format",
+            "json",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "hybrid: iteration" in done.stderr
+    assert json.loads(done.stdout)["method"] == "hybrid"
+
+
+def test_interrupt_prints_the_incumbent_and_exits_with_130(tmp_path):
+    path = tmp_path / "s.json"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "orsched",
+            "solve",
+            "gsm8k-llama65b",
+            "--time-limit",
+            "60",
+            "--format",
+            "json",
+            "-o",
+            str(path),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    # The first progress line says that there is an incumbent.
+    line = process.stderr.readline()
+    assert "best" in line
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    row = json.loads(out)
+    assert row["checked"]
+    assert orsched.check(orsched.load("gsm8k-llama65b"), load_schedule(path)) == []
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    process = subprocess.Popen(
+        [*ORSCHED, "generate", "gsm8k"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.readline()
+    process.stdout.close()
+    time.sleep(0.1)
+    errors = process.stderr.read()
+    process.wait(timeout=30)
+    process.stderr.close()
+    assert "Traceback" not in errors
+    assert process.returncode in (0, 1)

@@ -1,0 +1,197 @@
+"""The policies of Pang's methods: what each promises, on hand-checkable cases."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orsched
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs, make_gate
+from orsched.heuristics.queues import ClientQueues, SharedQueue
+from orsched.instance import Instance
+from orsched.policy import Information
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+from tests.simulator.instances import instances
+
+UNIT = AffineCost(10, 1, 4, 0)
+
+
+def _run(instance, information="clairvoyant", **params):
+    policy = GatedPolicy(GatedParams(**params), Information(information))
+    return simulate_policy(instance, policy).schedule
+
+
+def _starts(instance, schedule):
+    return schedule.request_times(instance)["prefill_start_ns"].tolist()
+
+
+@given(instances(most=10), st.sampled_from(["fcfs", "online", "offline", "hybrid"]))
+def test_every_method_is_checked_and_bounded(instance, method):
+    """INV-10: bound <= makespan; everything that leaves the library passes the checker."""
+    if instance.worker.cost.model == "test-context":
+        instance = instance.replace(workers=(Worker(2, UNIT),))
+    result = orsched.solve(instance, method, iterations=2)
+    assert result.checked
+    assert result.bound_ns <= result.makespan_ns
+
+
+def test_fcfs_keeps_the_order_and_stops_at_the_first_that_does_not_fit():
+    """Cap 6: the stage takes 4 and stops at 5, although 1 would fit."""
+    instance = Instance(Requests([4, 5, 1], [1, 1, 1]), Worker(3, UNIT, prefill_cap_tokens=6))
+    schedule = orsched.solve(instance, "fcfs").schedule
+    assert _starts(instance, schedule) == [0, 14, 14]
+
+
+def test_offline_serves_each_request_on_the_client_it_was_packed_to():
+    instance = orsched.load("packing")
+    params = {"assignment": "packing", "steal": False, "gate": "prefill_first"}
+    schedule = _run(instance, **params)
+    from orsched.models.packing import pack
+
+    packed = pack(instance.requests.output_tokens.tolist(), instance.worker.clients)
+    assert schedule.request_times(instance)["client"].tolist() == packed.assignment
+
+
+def test_an_idle_client_steals_the_longest_request_of_the_fullest_queue():
+    """Algorithm 1: client 1 ends first, its queue is empty, so it takes from client 0's."""
+    queues = ClientQueues(2, steal=True)
+    for request, client, tokens in ((0, 0, 5), (1, 0, 9), (2, 1, 7)):
+        queues.add(request, client, -tokens, tokens)
+    assert queues.pop(1) == 2
+    assert queues.peek(1) == 1
+    assert queues.pop(1) == 1
+    assert queues.pop(0) == 0
+    assert queues.peek(0) == queues.peek(1) == -1
+
+
+def test_without_stealing_an_idle_client_waits():
+    queues = ClientQueues(2, steal=False)
+    queues.add(0, 0, 0, 5)
+    assert queues.peek(1) == -1
+    assert queues.servable({1}) == 0
+    assert queues.servable({0, 1}) == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=30), st.booleans())
+def test_stealing_takes_from_the_fullest_queue_always(entries, shared):
+    """The lazy heap agrees with a search over all queues."""
+    queues = SharedQueue(4) if shared else ClientQueues(4, steal=True)
+    waiting = {}
+    for request, (client, tokens) in enumerate(entries):
+        queues.add(request, client, -tokens, tokens)
+        waiting[request] = (client, tokens)
+    client = 0
+    while waiting:
+        totals = [sum(t for c, t in waiting.values() if c == k) for k in range(4)]
+        taken = queues.pop(client)
+        owner, tokens = waiting[taken]
+        if shared:
+            assert tokens == max(t for _, t in waiting.values())
+        elif totals[client]:
+            assert owner == client
+        else:
+            assert totals[owner] == max(totals)
+        if not shared:
+            assert tokens == max(t for c, t in waiting.values() if c == owner)
+        del waiting[taken]
+        assert queues.queued == len(waiting)
+        client = (client + 1) % 4
+
+
+def test_fixed_costs_are_read_off_the_cost_model():
+    assert fixed_costs(Worker(200)) == (25_000_000, 29_000_000)
+    assert fixed_costs(Worker(4, UNIT, prefill_cap_tokens=1)) == (11, 4)
+
+
+class _FakeView:
+    def __init__(self, worker):
+        self.worker, self.rounds = worker, 0
+
+
+def test_idle_cost_opens_when_idle_rounds_have_paid_for_the_stage():
+    """Stage 10, round 4 on 2 clients: an idle client-round costs 2, so 5 of them pay for it."""
+    view = _FakeView(Worker(2, UNIT))
+    gate = IdleCost()
+    gate.start(view)
+    waiting = Waiting(clients=1, tokens=3, full=False)
+    assert gate.rounds_to_wait(view, waiting) == 5
+    view.rounds = 3
+    assert gate.rounds_to_wait(view, waiting) == 2
+    view.rounds = 4
+    assert gate.rounds_to_wait(view, Waiting(2, 3, False)) == 1
+    view.rounds = 5
+    assert gate.rounds_to_wait(view, Waiting(2, 3, False)) == 0
+    gate.stage_taken(view)
+    assert gate.rounds_to_wait(view, Waiting(2, 3, False)) == 3
+    assert gate.rounds_to_wait(view, Waiting(2, 3, True)) == 0
+
+
+def test_gates_change_when_not_what():
+    """A dearer threshold waits longer and takes fewer stages."""
+    instance = orsched.load("pang-100x20")
+    stages = [
+        orsched.solve(
+            instance, "hybrid", parameters={"gate_factor": f, "assignment": "shared"}, iterations=1
+        ).schedule.results["prefill_stages"]
+        for f in (0.0, 1.0, 100.0)
+    ]
+    assert stages[0] >= stages[1] >= stages[2]
+    assert stages[0] > stages[2]
+
+
+def test_clairvoyant_methods_use_the_truth_and_predicted_ones_do_not():
+    """With predictions swapped, ``predicted`` orders by them; ``clairvoyant`` does not care."""
+    worker = Worker(1, UNIT)
+    instance = Instance(Requests([1, 1], [9, 2], predicted_tokens=[2, 9]), worker)
+    truth = _run(instance, "clairvoyant", assignment="shared")
+    believed = _run(instance, "predicted", assignment="shared")
+    assert _starts(instance, truth)[0] == 0
+    assert _starts(instance, believed)[1] == 0
+
+
+def test_planning_on_predictions_never_sees_the_truth():
+    """INV-8: two instances that differ in the true lengths only get the same plan."""
+    base = orsched.load("pang-100x20")
+    other = base.replace(
+        requests=base.requests.replace(output_tokens=base.requests.output_tokens[::-1])
+    )
+    plans = [
+        orsched.solve(i, "hybrid@predicted", iterations=8).schedule.parameters
+        for i in (base, other)
+    ]
+    assert plans[0] == plans[1]
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"assignment": "nowhere"}, "assignment"),
+        ({"order": "best"}, "order"),
+        ({"steal": 1}, "steal"),
+        ({"gate": "open"}, "gate"),
+        ({"gate_factor": -1}, "gate_factor"),
+        ({"gate_factor": float("nan")}, "gate_factor"),
+        ({"gate_factor": "2"}, "gate_factor"),
+        ({"nonsense": 2}, "parameters"),
+    ],
+)
+def test_wrong_parameters_are_refused(params, field):
+    with pytest.raises(InputError) as caught:
+        orsched.solve(orsched.load("two-by-two"), "hybrid", parameters=params)
+    assert caught.value.field == field
+
+
+def test_packing_without_lengths_is_refused():
+    with pytest.raises(InputError, match="packing needs"):
+        _run(orsched.load("two-by-two"), "none", assignment="packing")
+
+
+def test_unknown_gate_is_refused():
+    with pytest.raises(InputError, match="unknown gate"):
+        make_gate("door")

@@ -1,0 +1,234 @@
+"""Bounds: below every optimum and every method, re-derivable, and tight where they should be."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched.check.certificates import certificate_violations
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.errors import InfeasibleError, InputError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.models.bounds import makespan_bound, ordering_cannot_help
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+
+COSTS = (
+    AffineCost(25, 1, 29, 2),
+    AffineCost(0, 0, 7, 0),
+    AffineCost(100, 3, 1, 1),
+    LevelsCost(((4, 10), (9, 16)), 5),
+    LevelsCost(((9, 30),), 1),
+    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    BilinearCost(1, 1, 1, 1, 1, 1, 1, 1),
+    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    PoolingCost(1, 1, 1, 1, 1),
+)
+
+
+@st.composite
+def small(draw, most=4):
+    """Feasible instances that the exhaustive search can solve."""
+    n = draw(st.integers(1, most))
+    column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
+    arrivals = column(0, draw(st.sampled_from((0, 0, 100))))
+    memory = BlockMemory(draw(st.integers(13, 30)), 1) if draw(st.booleans()) else None
+    worker = Worker(
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from(COSTS)),
+        draw(st.sampled_from((None, 9, 12))),
+        memory,
+    )
+    return Instance(
+        Requests(column(1, 9), column(1, 4), arrivals, column(1, 4)),
+        worker,
+        first_token=draw(st.sampled_from(("decode", "prefill"))),
+    )
+
+
+@given(small())
+def test_bound_at_most_optimum_at_most_every_method(instance):
+    """INV: bound <= optimum <= every method, under every cost model."""
+    bound = makespan_bound(instance)
+    optimum = optimum_ns(instance)
+    assert bound.value_ns <= optimum
+    for method in ("fcfs", "offline", "online", "hybrid", "hybrid@predicted", "online@predicted"):
+        result = orsched.solve(instance, method, iterations=3)
+        assert result.makespan_ns >= optimum
+        assert result.bound_ns == bound.value_ns
+        assert result.checked
+
+
+@given(small(), st.randoms(use_true_random=False))
+def test_row_order_changes_neither_bound_nor_optimum(instance, rng):
+    rows = list(range(len(instance)))
+    rng.shuffle(rows)
+    permuted = instance.replace(requests=instance.requests.take(rows))
+    assert makespan_bound(permuted).value_ns == makespan_bound(instance).value_ns
+    assert optimum_ns(permuted) == optimum_ns(instance)
+
+
+@given(small(most=6))
+def test_every_certificate_is_re_derived(instance):
+    bound = makespan_bound(instance)
+    assert certificate_violations(instance, bound.to_dict()) == []
+
+
+@settings(max_examples=15)
+@given(small(most=5))
+def test_every_changed_certificate_is_refused(instance):
+    """Each leaf of a certificate, changed, no longer proves the bound."""
+    document = makespan_bound(instance).to_dict()
+    for path in _leaves(document):
+        broken = copy.deepcopy(document)
+        owner = broken
+        for key in path[:-1]:
+            owner = owner[key]
+        value = owner[path[-1]]
+        owner[path[-1]] = value + 1 if isinstance(value, int) else value + "x"
+        # Another choice of set may prove the same numbers.
+        choice = path[-1] in ("k", "l", "request", "released_ns")
+        if choice and _same_claim(instance, broken, document):
+            continue
+        assert certificate_violations(instance, broken), path
+
+
+def _leaves(value, path=()):
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    else:
+        yield path
+
+
+def _same_claim(instance, broken, document):
+    return (
+        broken["value_ns"] == document["value_ns"]
+        and certificate_violations(instance, broken) == []
+    )
+
+
+def test_malformed_certificates_are_refused_not_raised():
+    instance = orsched.load("two-by-two")
+    good = makespan_bound(instance).to_dict()
+    for bad in (
+        {},
+        {"name": "x", "value_ns": 1, "certificate": {}},
+        {**good, "certificate": {"bound": "empty"}},
+        {**good, "certificate": None},
+        {**good, "name": "empty"},
+        {**good, "certificate": {**good["certificate"], "extra": 1}},
+        {**good, "certificate": {**good["certificate"], "prefill_stages": {"value": 9}}},
+        {**good, "value_ns": float(good["value_ns"])},
+    ):
+        assert certificate_violations(instance, bad)
+
+
+def test_single_request_is_bounded_exactly_while_pangs_value_is_no_bound():
+    """DESIGN.md 4.5: one request of 68/345 takes 10.1 s, Pang's (31)-(32) says 24.8 s."""
+    instance = Instance(Requests([68], [345]), Worker(200, prefill_cap_tokens=2048))
+    bound = makespan_bound(instance)
+    alone = 25_000_000 + 68 * 130_000 + 345 * (29_000_000 + 210_000)
+    assert bound.value_ns == alone == optimum_ns(instance)
+    assert bound.reference["pang_31_32_ns"] > alone
+    assert "pang_31_32_ns" not in bound.certificate
+
+
+def test_time_splits_into_constants_and_two_counts():
+    """DESIGN.md 4.1: makespan = 0.13 sum N^p + 0.21 sum N^d + 25 K + 29 R, whatever the order."""
+    instance = orsched.load("gsm8k-llama65b")
+    req = instance.requests
+    constant = 130_000 * int(req.prompt_tokens.sum()) + 210_000 * int(req.output_tokens.sum())
+    for method in ("fcfs", "offline", "online", "hybrid@predicted"):
+        row = orsched.solve(instance, method, iterations=2)
+        stages = row.schedule.results["prefill_stages"]
+        rounds = row.schedule.results["decode_rounds"]
+        assert row.makespan_ns == constant + 25_000_000 * stages + 29_000_000 * rounds
+        assert stages >= row.certificate["prefill_stages"]["value"]
+        assert rounds >= row.certificate["decode_rounds"]["value"]
+
+
+def test_late_arrivals_are_used():
+    """Work released late cannot start before: the bound over all requests at 0 is beaten."""
+    early, late = [4] * 2, [4] * 6
+    instance = Instance(
+        Requests(early + late, early + late, [0, 0] + [10**6] * 6),
+        Worker(2, AffineCost(1, 1, 1, 1)),
+    )
+    bound = makespan_bound(instance)
+    assert bound.certificate["released_ns"] == 10**6
+    assert bound.value_ns > 10**6 + 12
+    assert certificate_violations(instance, bound.to_dict()) == []
+
+
+def test_lifted_bound_beats_volume_and_longest():
+    """Three equal jobs on two clients: one client serves two of them."""
+    instance = Instance(Requests([1] * 3, [5] * 3), Worker(2, AffineCost(0, 0, 1, 0)))
+    rounds = makespan_bound(instance).certificate["decode_rounds"]
+    assert rounds == {"value": 10, "reason": "lifted", "k": 3, "l": 1}
+    assert makespan_bound(instance).value_ns == optimum_ns(instance) == 10
+
+
+def test_memory_can_be_what_bounds():
+    instance = Instance(
+        Requests([5, 5], [5, 5]), Worker(2, AffineCost(1, 0, 1, 0), memory=BlockMemory(10, 1))
+    )
+    certificate = makespan_bound(instance).certificate
+    assert certificate["decode_rounds"] == {"value": 10, "reason": "memory"}
+    assert certificate["prefill_stages"] == {"value": 2, "reason": "memory"}
+    assert makespan_bound(instance).value_ns == optimum_ns(instance)
+
+
+def test_large_sums_do_not_overflow():
+    """Sums beyond 64 bits are exact: context sums go with the square of the lengths."""
+    n = 2**20
+    cost = BilinearCost(0, 0, 0, 0, 1, 0, 0, 0)
+    instance = Instance(Requests(np.full(3, n), np.full(3, n)), Worker(1, cost))
+    certificate = makespan_bound(instance).certificate
+    contexts = 3 * (n * n + n * (n + 1) // 2)
+    assert certificate["context_sum"] == contexts
+    assert certificate["decode_ns"] == max(0, (contexts - 500_000 * 3 * n) // 10**6)
+
+
+def test_negative_coefficients_give_the_last_arrival_only():
+    cost = BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7)
+    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), Worker(2, cost))
+    bound = makespan_bound(instance)
+    assert (bound.name, bound.value_ns) == ("last_arrival", 50)
+
+
+def test_infeasible_and_unknown_objectives_are_refused():
+    worker = Worker(1, prefill_cap_tokens=4)
+    with pytest.raises(InfeasibleError, match=r"request 1 .*5 prompt tokens.*the 4 that"):
+        makespan_bound(Instance(Requests([1, 5], [1, 1]), worker))
+    with pytest.raises(InfeasibleError, match="memory blocks"):
+        makespan_bound(Instance(Requests([9], [9]), Worker(1, memory=BlockMemory(2, 8))))
+    with pytest.raises(InputError, match="mean_jct"):
+        orsched.bound(orsched.load("two-by-two"), "mean_jct")
+
+
+def test_empty_instance_is_bounded_by_nothing():
+    instance = Instance(Requests([], []), Worker(1))
+    assert makespan_bound(instance).value_ns == 0
+    assert certificate_violations(instance, makespan_bound(instance).to_dict()) == []
+    assert orsched.solve(instance, "hybrid").makespan_ns == 0
+
+
+@given(small())
+def test_where_ordering_cannot_help_fcfs_is_optimal(instance):
+    if ordering_cannot_help(instance) is not None:
+        result = orsched.solve(instance, "fcfs")
+        assert result.makespan_ns == optimum_ns(instance)
+        assert any("no order can help" in note for note in result.notes)
+
+
+def test_no_note_where_there_is_a_queue():
+    assert ordering_cannot_help(orsched.load("gsm8k-llama65b")) is None
+    assert ordering_cannot_help(orsched.load("all-fit")) is not None

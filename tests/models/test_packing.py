@@ -1,0 +1,75 @@
+"""Makespan packing: valid, at least the bound, optimal where it says so."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orsched.errors import InputError
+from orsched.instances.gsm8k import output_tokens
+from orsched.models.packing import pack, packing_bound
+
+
+def _brute_force(jobs, clients):
+    best = sum(jobs)
+    for assignment in product(range(clients), repeat=len(jobs)):
+        loads = [0] * clients
+        for job, client in zip(jobs, assignment, strict=True):
+            loads[client] += job
+        best = min(best, max(loads))
+    return best
+
+
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(1, 3))
+def test_bound_optimum_packing(jobs, clients):
+    result = pack(jobs, clients)
+    loads = [0] * clients
+    for job, client in zip(jobs, result.assignment, strict=True):
+        loads[client] += job
+    assert result.makespan == max(loads)
+    optimum = _brute_force(jobs, clients)
+    assert result.bound <= optimum <= result.makespan
+    assert result.optimal == (result.bound == result.makespan)
+    assert result.bound == packing_bound(jobs, clients)["value"]
+
+
+def test_main_instances_are_packed_to_the_bound():
+    """1,319 lengths on 200 clients: proven optimal, as PCMAX.md section 5 expects."""
+    for seed in range(5):
+        result = pack(output_tokens(1319, seed), 200)
+        assert result.optimal
+        assert result.makespan == -(-sum(output_tokens(1319, seed).tolist()) // 200)
+
+
+def test_same_seed_same_packing_and_other_seeds_are_valid():
+    jobs = output_tokens(300, 1).tolist()
+    assert pack(jobs, 40, seed=3).assignment == pack(jobs, 40, seed=3).assignment
+    assert pack(jobs, 40, seed=4).makespan >= packing_bound(jobs, 40)["value"]
+
+
+def test_trivial_packings():
+    assert pack([], 3).makespan == 0
+    assert pack([7], 3).makespan == 7
+    assert pack([5, 5, 5], 3).optimal
+    assert pack([0, 0], 1).makespan == 0
+    assert pack([2**52, 2**52], 1).makespan == 2**53
+
+
+@pytest.mark.parametrize(
+    ("jobs", "clients", "field"),
+    [
+        ([-1], 2, "processing_times"),
+        ([1.5], 2, "processing_times"),
+        ([float("nan")], 2, "processing_times"),
+        ([1], 0, "clients"),
+        ([1], -3, "clients"),
+        (["a"], 2, "processing_times"),
+    ],
+)
+def test_bad_packing_input_is_refused(jobs, clients, field):
+    with pytest.raises(InputError) as caught:
+        pack(jobs, clients)
+    assert caught.value.field == field
