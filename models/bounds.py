@@ -33,7 +33,7 @@ class Bound:
         name: which bound it is.
         value_ns: the bound, in nanoseconds.
         certificate: integers that re-derive it without a solver; checked by
-            ``orsched.check.certificates``.
+            ``orsched.checker.certificates``.
         reference: values that are no bounds, such as Pang's (31)-(32); never part of a gap.
     """
 

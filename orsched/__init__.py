@@ -11,7 +11,7 @@ from typing import Any
 from orsched._version import __version__
 
 _HOME = {
-    "orsched.check": ("Violation", "check"),
+    "orsched.checker": ("Violation", "check"),
     "orsched.costs": ("AffineCost", "BilinearCost", "CostModel", "LevelsCost", "PoolingCost"),
     "orsched.errors": (
         "InfeasibleError",

@@ -1,8 +1,8 @@
 from orsched._version import __version__ as __version__
-from orsched.check import (
+from orsched.checker import (
     Violation as Violation,
 )
-from orsched.check import (
+from orsched.checker import (
     check as check,
 )
 from orsched.costs import (

@@ -148,6 +148,7 @@ class Instance:
             columns.append(req.predicted_tokens)
         if req.prefixes is not None:
             columns += [req.prefixes.offsets, req.prefixes.ids]
+            digest.update(f"prefixes of {req.prefixes.block_tokens}".encode())
         for column in columns:
             digest.update(len(column).to_bytes(8, "little"))
             digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())

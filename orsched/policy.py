@@ -138,9 +138,10 @@ class ClairvoyantView(View):
 class Policy(ABC):
     """What decides. One policy object serves one run; it drives simulator and real worker alike.
 
-    The executor calls ``start`` once, then the event hooks as things happen (in the order of
-    time, priority, sequence: finishes before arrivals at one instant), and ``decide`` whenever
-    the worker is free. Hooks that a class does not override cost nothing.
+    The executor calls ``start`` once, then the event hooks, and ``decide`` whenever the worker is
+    free. Events become known at step borders: after a step come its first tokens, its finishes
+    (round by round, each before the next run of rounds), then the arrivals up to now in the order
+    of time and row. Hooks that a class does not override cost nothing.
 
     Attributes:
         name: the policy's name.

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 PREFILL = 0
 DECODE = 1
+MEASURED_BY = ("device", "clock")
+"""Entries of ``run`` that make a schedule a run trace: what a real worker did, and its clock."""
+
 PHASES = ("prefill", "decode")
 """Names of the phase codes of steps and work rows."""
 
@@ -184,6 +187,11 @@ class Schedule:
                 )
 
     __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a real worker did the steps: ``run`` names device and clock."""
+        return all(name in self.run for name in MEASURED_BY)
 
     @property
     def makespan_ns(self) -> int:

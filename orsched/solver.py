@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched._version import __version__
-from orsched.check import check
+from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError, InvalidScheduleError
 from orsched.methods import Method, Outcome, Progress, Run

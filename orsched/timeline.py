@@ -57,7 +57,7 @@ def _first_round_ends(instance: Instance, schedule: Schedule) -> IntColumn:
     steps = schedule.steps
     duration = (steps.end_ns - steps.start_ns) // steps.rounds
     matters = any(w.cost.context_matters for w in instance.workers)
-    if matters and "device" not in schedule.run:
+    if matters and not schedule.is_measured:
         several = np.flatnonzero((steps.phase == DECODE) & (steps.rounds > 1))
         active, total, longest = contexts(instance, schedule)
         for k in several.tolist():

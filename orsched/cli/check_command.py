@@ -27,7 +27,7 @@ def check_command(instance: str, schedule: Path, times: str, style: str) -> int:
 
     Prints the violations; exits with 0 if there is none, with 1 otherwise.
     """
-    from orsched.check import check
+    from orsched.checker import check
     from orsched.files import load_schedule
 
     with ProgressPrinter("checking"):

@@ -17,7 +17,7 @@ from orsched.cli.output import print_facts, table
 @FORMAT
 def bound_command(instance: str, objective: str, certificate: bool, style: str) -> None:
     """Print a proven lower bound for INSTANCE, with the certificate that proves it."""
-    from orsched.check.certificates import certificate_violations
+    from orsched.checker.certificates import certificate_violations
     from orsched.errors import InvalidScheduleError
     from orsched.models.bounds import bound, ordering_cannot_help
     from orsched.units import NS_PER_S

@@ -28,8 +28,8 @@ def report_command(
 
     Chart, trace and records are of one schedule, the HTML report takes any number.
     """
-    from orsched.check import check
-    from orsched.files import is_measured, load_schedule
+    from orsched.checker import check
+    from orsched.files import load_schedule
 
     if output is None and not any(paths.values()):
         raise InputError("nothing to write", remedy="give -o, --gantt, --trace or --records")
@@ -40,7 +40,7 @@ def report_command(
         loaded = [load_schedule(path) for path in schedules]
         progress.say("checking")
         for path, schedule in zip(schedules, loaded, strict=True):
-            times = "measured" if is_measured(schedule) else "model"
+            times = "measured" if schedule.is_measured else "model"
             violations = check(problem, schedule, times=times)
             if violations:
                 message = f"{path} is not valid: {violations[0].message} (see orsched check)"

@@ -14,10 +14,8 @@ from orsched.files.native import (
     save_instance,
     save_schedule,
 )
-from orsched.files.schedule_document import is_measured
 
 __all__ = [
-    "is_measured",
     "load_cost",
     "load_fitted_cost",
     "load_instance",

@@ -21,24 +21,18 @@ from orsched.files.document import (
     text_field,
 )
 from orsched.files.text import plain
-from orsched.schedule import Schedule, Steps, Work
+from orsched.schedule import MEASURED_BY, Schedule, Steps, Work
 
 FORMAT = "orsched/schedule"
 TRACE_FORMAT = "orsched/trace"
 STEP_COLUMNS = tuple(item.name for item in fields(Steps))
 WORK_COLUMNS = tuple(item.name for item in fields(Work))
 BLOCKS = ("parameters", "results", "run")
-MEASURED_BY = ("device", "clock")
-
-
-def is_measured(schedule: Schedule) -> bool:
-    """Return whether a real worker did the steps: its ``run`` names device and clock."""
-    return all(name in schedule.run for name in MEASURED_BY)
 
 
 def schedule_header(schedule: Schedule) -> dict[str, Any]:
     """Return everything of the document but the timeline."""
-    measured = is_measured(schedule)
+    measured = schedule.is_measured
     return {
         "format": TRACE_FORMAT if measured else FORMAT,
         "version": VERSION,

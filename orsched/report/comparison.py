@@ -27,12 +27,12 @@ class Row:
 
 def rows_of(instance: Instance, schedules: Sequence[Schedule]) -> list[Row]:
     """Compute every number anew from the schedules and check each of them."""
-    from orsched.check import check
+    from orsched.checker import check
     from orsched.metrics import summarise
 
     rows = []
     for label, schedule in zip(labels(schedules), schedules, strict=True):
-        times = "measured" if "device" in schedule.run else "model"
+        times = "measured" if schedule.is_measured else "model"
         found = check(instance, schedule, times=times)
         rows.append(Row(label, schedule, summarise(instance, schedule), len(found)))
     return rows

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orsched.check import check
+from orsched.checker import check
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from orsched.costs import AffineCost
 from orsched.errors import InputError
 from orsched.files import (
-    is_measured,
     load_cost,
     load_fitted_cost,
     load_instance,
@@ -156,7 +155,7 @@ def test_schedules_and_traces_round_trip(folder, suffix, schedule):
     path = folder / f"schedule{suffix}"
     back = same_bytes_twice(schedule, save_schedule, load_schedule, path)
     assert back == schedule
-    assert is_measured(back) is is_measured(schedule)
+    assert back.is_measured is schedule.is_measured
 
 
 @given(table=requests(prefixes=False))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.check.certificates import certificate_violations
+from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance

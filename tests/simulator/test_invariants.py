@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched.check import check
+from orsched.checker import check
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
 from orsched.metrics import summarise

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from orsched.check import check
+from orsched.checker import check
 from orsched.metrics import summarise
 from orsched.simulator import simulate_policy
 from tests.oracle import oracle

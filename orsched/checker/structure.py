@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.check.reading import DECODE, PREFILL, ROUNDS_CEILING
-from orsched.check.violations import ViolationKind as Kind
+from orsched.checker.reading import DECODE, PREFILL, ROUNDS_CEILING
+from orsched.checker.violations import ViolationKind as Kind
 
 if TYPE_CHECKING:
-    from orsched.check.reading import Bools, Ints, Reading
-    from orsched.check.violations import Findings
+    from orsched.checker.reading import Bools, Ints, Reading
+    from orsched.checker.violations import Findings
 
 _NAMES = ("prefill", "decode")
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orsched.check import Violation, ViolationKind, check
+from orsched.checker import Violation, ViolationKind, check
 from orsched.costs import AffineCost, LevelsCost
 from orsched.errors import InputError
 from orsched.instance import Instance
@@ -16,7 +16,7 @@ from orsched.models.bounds import makespan_bound
 from orsched.requests import Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
-from tests.check.valid import leaves, two_workers, valid_schedules, with_leaf, with_step
+from tests.checker.valid import leaves, two_workers, valid_schedules, with_leaf, with_step
 from tests.simulator.instances import ContextCost
 
 COST = AffineCost(30, 2, 17, 5)

@@ -7,10 +7,10 @@ from fnmatch import fnmatch
 
 import pytest
 
-from orsched.check import check
+from orsched.checker import check
 from orsched.errors import InputError
 from orsched.schedule import Schedule, Steps, Work
-from tests.check.valid import (
+from tests.checker.valid import (
     leaves,
     taken,
     valid_schedules,

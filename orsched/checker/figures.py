@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.check.durations import UNKNOWN
-from orsched.check.reading import PREFILL, before, exact_sum
+from orsched.checker.durations import UNKNOWN
+from orsched.checker.reading import PREFILL, before, exact_sum
 
 if TYPE_CHECKING:
-    from orsched.check.durations import Durations
-    from orsched.check.reading import Ints, Reading
+    from orsched.checker.durations import Durations
+    from orsched.checker.reading import Ints, Reading
 
 PERCENTILES = (50, 90, 95, 99)
 SECOND_NS = 10**9

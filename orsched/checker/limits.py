@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.check.reading import PREFILL, covering
-from orsched.check.violations import ViolationKind as Kind
+from orsched.checker.reading import PREFILL, covering
+from orsched.checker.violations import ViolationKind as Kind
 
 if TYPE_CHECKING:
-    from orsched.check.reading import Bools, Ints, Reading
-    from orsched.check.violations import Findings
+    from orsched.checker.reading import Bools, Ints, Reading
+    from orsched.checker.violations import Findings
 
 
 def check_limits(reading: Reading, findings: Findings) -> None:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.check import check
+from orsched.checker import check
 from orsched.costs import AffineCost
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
-from tests.check.valid import valid_schedules
+from tests.checker.valid import valid_schedules
 from tests.simulator.instances import ContextCost
 
 VALID = valid_schedules()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.check.durations import Durations, check_durations
-from orsched.check.limits import check_limits
-from orsched.check.reading import Reading
-from orsched.check.results import check_bound, check_labels, check_results
-from orsched.check.structure import check_structure
-from orsched.check.violations import DEFAULT_LIMIT, Findings, Violation
+from orsched.checker.durations import Durations, check_durations
+from orsched.checker.limits import check_limits
+from orsched.checker.reading import Reading
+from orsched.checker.results import check_bound, check_labels, check_results
+from orsched.checker.structure import check_structure
+from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
 from orsched.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The independent checker: it shares no code with what it checks."""
 
-from orsched.check.checker import TIMES, check
-from orsched.check.violations import DEFAULT_LIMIT, Violation, ViolationKind
+from orsched.checker.checker import TIMES, check
+from orsched.checker.violations import DEFAULT_LIMIT, Violation, ViolationKind
 
 __all__ = ["DEFAULT_LIMIT", "TIMES", "Violation", "ViolationKind", "check"]

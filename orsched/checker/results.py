@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.check.figures import PERCENTILES, Times, attained, figures
-from orsched.check.violations import ViolationKind as Kind
-from orsched.check.violations import shown
+from orsched.checker.figures import PERCENTILES, Times, attained, figures
+from orsched.checker.violations import ViolationKind as Kind
+from orsched.checker.violations import shown
 
 if TYPE_CHECKING:
-    from orsched.check.durations import Durations
-    from orsched.check.reading import Reading
-    from orsched.check.violations import Findings
+    from orsched.checker.durations import Durations
+    from orsched.checker.reading import Reading
+    from orsched.checker.violations import Findings
 
 _LABELS = ("none", "predicted", "clairvoyant")
 _BOUND_FIELDS = ("name", "value_ns", "certificate")
@@ -105,7 +105,7 @@ def check_bound(reading: Reading, findings: Findings, measured: bool) -> int | N
 
 
 def _check_certificate(reading: Reading, findings: Findings, bound: dict[str, Any]) -> None:
-    from orsched.check.certificates import certificate_violations
+    from orsched.checker.certificates import certificate_violations
 
     try:
         if not _exact(bound.get("certificate")):

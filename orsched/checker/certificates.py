@@ -77,6 +77,8 @@ def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[st
         raise ValueError("the cost model does not grow with its contents")
     if not isinstance(cost, AffineCost | LevelsCost | BilinearCost | PoolingCost):
         raise ValueError("the cost model is unknown")
+    if not 0 <= request < len(instance):
+        raise ValueError(f"there is no request {request}")
     prompt, rounds, _, arrival = _rows(instance, 0)[request]
     alone = sum(cost.round_ns(1, prompt + r, prompt + r) for r in range(1, rounds + 1))
     value = arrival + cost.prefill_ns([prompt]) + alone

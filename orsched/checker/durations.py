@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.check.reading import DECODE, PREFILL
-from orsched.check.violations import ViolationKind as Kind
+from orsched.checker.reading import DECODE, PREFILL
+from orsched.checker.violations import ViolationKind as Kind
 
 if TYPE_CHECKING:
-    from orsched.check.reading import Bools, Ints, Reading
-    from orsched.check.violations import Findings
+    from orsched.checker.reading import Bools, Ints, Reading
+    from orsched.checker.violations import Findings
     from orsched.workers import Worker
 
 UNKNOWN = -1
