@@ -12,7 +12,13 @@ from hypothesis import HealthCheck, settings
 
 # Derandomized: a run depends on the code only. The full runs look further.
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, max_examples=50, database=None, print_blob=True
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=50,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],  # a loaded machine is no fault of a test
 )
 settings.register_profile(
     "full",

@@ -45,3 +45,15 @@ def test_every_public_method_is_documented(package, name):
             continue
         if inspect.isroutine(value) or isinstance(value, (property, classmethod, staticmethod)):
             assert inspect.getdoc(getattr(thing, attribute)), f"{name}.{attribute}"
+
+
+def test_no_submodule_takes_the_place_of_a_public_name():
+    """A subpackage named like an exported function would replace it when it is imported."""
+    import orsched
+
+    for package in PACKAGES:
+        importlib.import_module(package)
+    for name in orsched.__all__:
+        assert not inspect.ismodule(getattr(orsched, name)), name
+    for path in (ROOT / "orsched").iterdir():
+        assert path.stem not in orsched.__all__, path.name
