@@ -136,15 +136,22 @@ class _Simulation:
         self.base_sum = 0  # sum over active requests of prompt - start round
         self.base_heap: list[tuple[int, int]] = []
         # The timeline.
-        self.phase = bytearray()
-        self.start_ns = array("q")
         self.end_ns = array("q")
         self.rounds = array("q")
+        self.waits: list[tuple[int, int]] = []  # step before which the worker waited, till when
         self.client = array("q", [-1]) * n
         self.prefill_step = array("q", [-1]) * n
         self.first_step = array("q", [-1]) * n
         self.last_step = array("q", [-1]) * n
-        self.hooks = _overridden(policy)
+        # What every step asks for, looked up once.
+        hooks = _overridden(policy)
+        self.on_arrival = policy.on_arrival if "on_arrival" in hooks else None
+        self.on_first_token = policy.on_first_token if "on_first_token" in hooks else None
+        self.on_finish = policy.on_finish if "on_finish" in hooks else None
+        self.prefill_limit = self.worker.prefill_limit
+        self.memory = self.worker.memory
+        self.context_matters = self.cost.context_matters
+        self.first_from_prefill = instance.first_token == "prefill"
 
     def run(
         self,
@@ -180,7 +187,7 @@ class _Simulation:
 
     def _deliver_arrivals(self) -> None:
         now, times, order = self.state.now_ns, self.arrival_times, self.arrival_order
-        hook = self.policy.on_arrival if "on_arrival" in self.hooks else None
+        hook = self.on_arrival
         hidden = self.hidden
         i, n = self.next_arrival, len(times)
         while i < n and times[i] <= now:
@@ -199,6 +206,7 @@ class _Simulation:
                 "none will arrive"
             )
         self.state.now_ns = self.arrival_times[self.next_arrival]
+        self.waits.append((len(self.end_ns), self.state.now_ns))
         self._deliver_arrivals()
 
     # -- prefill --------------------------------------------------------------------------
@@ -209,75 +217,70 @@ class _Simulation:
                 "this simulator takes prefill stages over whole prompts and decode stages over "
                 "all running requests (PD competition), on one worker"
             )
-        state = self.state
-        index = len(self.phase)
-        if not 0 <= min(step.prefill) <= max(step.prefill) < len(self.prompts):
-            raise PolicyError(f"a request of {list(step.prefill)} does not exist")
-        prompts = [self.prompts[request] for request in step.prefill]
-        limit = self.worker.prefill_limit
-        if limit is not None and sum(prompts) > limit:
-            raise PolicyError(f"a prefill stage of {sum(prompts)} tokens exceeds the cap {limit}")
-        clients = self._claim(step.prefill, step.clients)
-        self._admit(step.prefill, clients, index)
-        self._record(PREFILL, self.cost.prefill_ns(prompts), 1)
-        if self.instance.first_token == "prefill":
-            self._first_tokens(step.prefill)
-            for request in step.prefill:
+        requests = step.prefill
+        clients = self._lowest_free(len(requests)) if step.clients is None else step.clients
+        if len(clients) != len(requests):
+            raise PolicyError(f"{len(clients)} clients for {len(requests)} requests")
+        prompts = self._admit(requests, clients)
+        if self.prefill_limit is not None and sum(prompts) > self.prefill_limit:
+            raise PolicyError(
+                f"a prefill stage of {sum(prompts)} tokens exceeds the cap {self.prefill_limit}"
+            )
+        self._advance(self.cost.prefill_ns(prompts), 1)
+        if self.first_from_prefill:
+            self._first_tokens(requests)
+            for request in requests:
                 if self.needed[request] == 0:
                     self._finish(request)
-        self.fresh += [r for r in step.prefill if self.needed[r]]
-        if state.free_clients < 0:
-            raise PolicyError("more requests than free clients")
 
-    def _claim(self, requests: Sequence[int], clients: Sequence[int] | None) -> Sequence[int]:
-        """Return the client for each request: the asked one or the lowest free one."""
-        taken = self.state.client_request
-        if clients is not None:
-            if len(clients) != len(requests):
-                raise PolicyError(f"{len(clients)} clients for {len(requests)} requests")
-            return clients
+    def _lowest_free(self, count: int) -> list[int]:
+        """Return the lowest free clients."""
+        taken, heap, in_heap = self.state.client_request, self.free_heap, self.in_heap
+        if count > self.state.free_clients:
+            raise PolicyError(f"{count} requests for {self.state.free_clients} free clients")
         found: list[int] = []
-        heap = self.free_heap
-        while len(found) < len(requests):
-            if not heap:
-                raise PolicyError(f"{len(requests)} requests for {len(found)} free clients")
+        while len(found) < count:
             client = heappop(heap)
-            self.in_heap[client] = 0
+            in_heap[client] = 0
             if taken[client] < 0:
                 found.append(client)
         return found
 
-    def _admit(self, requests: Sequence[int], clients: Sequence[int], index: int) -> None:
-        state, n = self.state, len(self.prompts)
-        running, start_round, taken = state.running, state.start_round, state.client_request
-        memory, now = self.worker.memory, state.now_ns
-        arrivals = self.instance.requests.arrival_ns
-        check_arrival = self.next_arrival < n
+    def _admit(self, requests: Sequence[int], clients: Sequence[int]) -> list[int]:
+        """Put requests on clients, checking each; return their prompt tokens."""
+        state, started, lengths = self.state, self.started, self.prompts
+        index, rounds, n = len(self.end_ns), state.rounds, len(lengths)
+        future = self.next_arrival < n
+        prompts = []
         for request, client in zip(requests, clients, strict=True):
-            if self.started[request]:
+            if not 0 <= request < n:
+                raise PolicyError(f"request {request} does not exist")
+            if started[request]:
                 raise PolicyError(f"request {request} was prefilled before")
-            if check_arrival and arrivals[request] > now:
+            if future and self.instance.requests.arrival_ns[request] > state.now_ns:
                 raise PolicyError(f"request {request} has not arrived")
-            if not 0 <= client < len(taken) or taken[client] >= 0:
+            if not 0 <= client < len(state.client_request) or state.client_request[client] >= 0:
                 raise PolicyError(f"client {client} does not exist or is busy")
-            self.started[request] = 1
-            taken[client] = request
-            running[request] = client
-            start_round[request] = state.rounds
+            started[request] = 1
+            state.client_request[client] = request
+            state.running[request] = client
+            state.start_round[request] = rounds
             self.client[request] = client
             self.prefill_step[request] = index
-            needed = self.needed[request]
-            if needed:
-                heappush(self.finishes, (state.rounds + needed) << _REQUEST_BITS | request)
-            if memory is not None:
-                state.blocks_used += self.view.blocks_of(request)
-            if self.cost.context_matters:
-                base = self.prompts[request] - state.rounds
+            prompts.append(lengths[request])
+            if self.needed[request]:
+                self.fresh.append(request)
+                heappush(self.finishes, (rounds + self.needed[request]) << _REQUEST_BITS | request)
+            if self.context_matters:
+                base = lengths[request] - rounds
                 self.base_sum += base
                 heappush(self.base_heap, (-base, request))
+            if self.memory is not None:
+                state.blocks_used += self.view.blocks_of(request)
         state.free_clients -= len(requests)
-        if memory is not None and state.blocks_used > memory.blocks:
-            raise PolicyError(f"{state.blocks_used} memory blocks of {memory.blocks}")
+        if self.memory is not None and state.blocks_used > self.memory.blocks:
+            raise PolicyError(f"{state.blocks_used} memory blocks of {self.memory.blocks}")
+        return prompts
 
     # -- decode ---------------------------------------------------------------------------
 
@@ -308,21 +311,21 @@ class _Simulation:
         before, active = state.rounds, len(state.running)
         next_finish = finishes[0] >> _REQUEST_BITS
         end = next_finish if next_finish < target else target
-        context_sum, context_max = self._contexts() if self.cost.context_matters else (0, 0)
+        context_sum, context_max = self._contexts() if self.context_matters else (0, 0)
         count = end - before
         duration = self.cost.rounds_ns(count, active, context_sum, context_max)
         if state.now_ns + duration > arrival:
             count = self._rounds_to(arrival - state.now_ns, count, active, context_sum, context_max)
             duration = self.cost.rounds_ns(count, active, context_sum, context_max)
-        index = len(self.phase)
-        self._record(DECODE, duration, count)
+        index = len(self.end_ns)
+        self._advance(duration, count)
         state.rounds = now = before + count
         fresh = self.fresh
         if fresh:
             for request in fresh:
                 self.first_step[request] = index
             self.fresh = []
-            if self.instance.first_token == "decode":
+            if not self.first_from_prefill:
                 self._first_tokens(fresh)
         if next_finish != now:
             return False
@@ -339,7 +342,7 @@ class _Simulation:
         """Fewest rounds, at least 1, whose run ends at the arrival or after it."""
         low, high = 1, most
         rounds_ns = self.cost.rounds_ns
-        if not self.cost.context_matters:
+        if not self.context_matters:
             one = rounds_ns(1, active, 0, 0)
             return most if one == 0 else min(most, max(1, -(-time_left // one)))
         while low < high:
@@ -360,20 +363,19 @@ class _Simulation:
 
     # -- common ---------------------------------------------------------------------------
 
-    def _record(self, phase: int, duration: int, rounds: int) -> None:
-        state = self.state
-        self.phase.append(phase)
-        self.start_ns.append(state.now_ns)
-        state.now_ns += duration
-        if state.now_ns > MAX_TIME_NS:
+    def _advance(self, duration: int, rounds: int) -> None:
+        """Let a step pass, and record its end; it starts where the last one ended."""
+        now = self.state.now_ns = self.state.now_ns + duration
+        if now > MAX_TIME_NS:
             raise PolicyError("the schedule runs past 2**62 ns")
-        self.end_ns.append(state.now_ns)
+        self.end_ns.append(now)
         self.rounds.append(rounds)
 
     def _first_tokens(self, requests: Sequence[int]) -> None:
-        if "on_first_token" in self.hooks:
+        hook = self.on_first_token
+        if hook is not None:
             for request in requests:
-                self.policy.on_first_token(self.view, request)
+                hook(self.view, request)
 
     def _finish(self, request: int) -> None:
         state = self.state
@@ -384,13 +386,13 @@ class _Simulation:
         if not self.in_heap[client]:
             self.in_heap[client] = 1
             heappush(self.free_heap, client)
-        if self.worker.memory is not None:
+        if self.memory is not None:
             state.blocks_used -= self.view.blocks_of(request)
-        if self.cost.context_matters:
+        if self.context_matters:
             self.base_sum -= self.prompts[request] - start
         self.left -= 1
-        if "on_finish" in self.hooks:
-            self.policy.on_finish(self.view, request, client)
+        if self.on_finish is not None:
+            self.on_finish(self.view, request, client)
 
     def _check_empty(self) -> None:
         state = self.state
@@ -398,14 +400,14 @@ class _Simulation:
             raise PolicyError("requests, clients or memory blocks are left over: a bug in orsched")
 
     def _schedule(self) -> Schedule:
-        n_steps = len(self.phase)
-        steps = Steps(
-            np.zeros(n_steps, np.int64),
-            np.frombuffer(self.phase, np.uint8).astype(np.int64),
-            np.array(self.start_ns, np.int64),
-            np.array(self.end_ns, np.int64),
-            np.array(self.rounds, np.int64),
-        )
+        ends = np.array(self.end_ns, np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+        for index, moment in self.waits:
+            starts[index] = moment
+        phase = np.full(len(ends), DECODE, np.int64)
+        phase[np.array(self.prefill_step, np.int64)] = PREFILL
+        rounds = np.array(self.rounds, np.int64)
+        steps = Steps(np.zeros_like(ends), phase, starts, ends, rounds)
         return Schedule(
             instance_sha256=self.instance.sha256,
             steps=steps,

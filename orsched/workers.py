@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
@@ -51,7 +52,7 @@ class Worker:
         if not isinstance(self.name, str) or not self.name:
             raise InputError("must be a text", field="name")
 
-    @property
+    @cached_property
     def prefill_limit(self) -> int | None:
         """Most prompt tokens a prefill stage can hold: the cap or the cost model's, the smaller."""
         limits = [x for x in (self.prefill_cap_tokens, self.cost.prefill_limit) if x is not None]
