@@ -40,6 +40,7 @@ class Result:
         runtimes: seconds spent in ``solve``, ``bound``, ``check`` and in ``total``.
         notes: remarks, such as that ordering cannot help here.
         reference: values that are no bounds (Pang's (31)-(32)), in nanoseconds.
+        label: the method as it was asked for, with its parameters; else its name.
     """
 
     schedule: Schedule
@@ -49,6 +50,7 @@ class Result:
     runtimes: dict[str, float] = field(compare=False)
     notes: tuple[str, ...] = ()
     reference: dict[str, int] = field(default_factory=dict)
+    label: str = ""
 
     @property
     def makespan_ns(self) -> int:
@@ -93,7 +95,7 @@ class Result:
         decision = self.schedule.run.get("decision_ns") or {}
         p99 = decision.get("p99")
         return {
-            "method": self.schedule.method,
+            "method": self.label or self.schedule.method,
             "information": self.information,
             "makespan_s": self.makespan,
             "slot_utilization": results["slot_utilization"],

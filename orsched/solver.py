@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from orsched.columns import whole_number
 from orsched.errors import InputError, InvalidScheduleError
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
+from orsched.pairs import read_pairs
 from orsched.policy import Information, Policy
 from orsched.registry import resolve
 from orsched.result import Result, Status, Termination
@@ -54,8 +55,9 @@ def solve(
 
     Args:
         instance: the problem.
-        method: a registered name (``fcfs, offline, online, hybrid``), ``name@information``, or
-            a method object.
+        method: a registered name (``fcfs, offline, online, hybrid``) with, if wanted, what it may
+            know and its parameters, as in ``hybrid@predicted+gate=waited_time``; or a method
+            object.
         objective: ``makespan``.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
             return) and ``iterations`` can be given, and the first of them counts.
@@ -74,6 +76,9 @@ def solve(
     begin = perf_counter()
     if objective != "makespan":
         raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
+    spec: Spec | None = None
+    if isinstance(method, str):
+        method = spec = read_spec(method)
     chosen, told = _method(method, information)
     criterion = _criterion(stop, time_limit, iterations, len(instance))
     criterion.start()
@@ -83,7 +88,7 @@ def solve(
         told,
         criterion,
         whole_number(seed, "seed", maximum=2**63 - 1),
-        dict(parameters or {}),
+        {**(parameters or {}), **(spec.parameters if spec else {})},
         callback,
         lower.value_ns,
         initial_schedule,
@@ -92,7 +97,8 @@ def solve(
     if initial_schedule is not None:
         outcome = _not_worse(instance, outcome, initial_schedule, told)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
-    return _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
+    result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
+    return replace(result, label=spec.label) if spec else result
 
 
 def simulate(
@@ -195,12 +201,31 @@ def load_policy(target: str, parameters: dict[str, Any]) -> Policy:
     return policy
 
 
-def _method(method: str | Method, information: str | None) -> tuple[Method, Information]:
+class Spec(NamedTuple):
+    """A method in one word: ``name[@information][+parameter=value]...``."""
+
+    name: str
+    information: str | None
+    parameters: dict[str, Any]
+    label: str
+
+
+def read_spec(text: str) -> Spec:
+    """Return the parts of a method's specification; values are JSON where they can be, else text.
+
+    Raises ``InputError`` for a parameter without a value or given twice.
+    """
+    head, *pairs = text.split("+")
+    name, _, information = head.partition("@")
+    parameters = read_pairs(pairs, "method")
+    return Spec(name, information or None, parameters, "+".join([name, *pairs]))
+
+
+def _method(method: Spec | Method, information: str | None) -> tuple[Method, Information]:
     """Return the method and the information class to run it with."""
-    if isinstance(method, str):
-        name, _, suffix = method.partition("@")
-        information = suffix or information
-        chosen: Method = resolve("methods", name)
+    if isinstance(method, Spec):
+        information = method.information or information
+        chosen: Method = resolve("methods", method.name)
     else:
         chosen = method
     if information is None:

@@ -22,6 +22,7 @@ from orsched.cli.output import print_notes, print_rows
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError
+from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
     from orsched.solver import Comparison
@@ -124,13 +125,12 @@ def _compare_seeds(
     options: dict[str, Any],
     style: str,
 ) -> None:
-    from orsched.cli.options import read_parameters
     from orsched.instances.catalog import generate
     from orsched.solver import compare
 
     begin = perf_counter()
     values = read_seeds(seeds)
-    arguments = read_parameters(settings)
+    arguments = read_pairs(settings, "--set")
     done: list[tuple[int, Comparison]] = []
     with ProgressPrinter(generator) as progress:
         for position, value in enumerate(values):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.options import SEED, read_parameters, with_options
+from orsched.cli.options import SEED, with_options
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
+from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -65,7 +66,7 @@ def generate_command(
     from orsched.instances.catalog import generate
 
     with ProgressPrinter(generator):
-        instance = generate(generator, seed=seed, **read_parameters(settings))
+        instance = generate(generator, seed=seed, **read_pairs(settings, "--set"))
         _write(instance, output)
 
 

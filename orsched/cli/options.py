@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-
-from orsched.errors import InputError
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -62,22 +59,6 @@ def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
         return function
 
     return decorate
-
-
-def read_parameters(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Return ``NAME=VALUE`` pairs as a dictionary; values are JSON where they can be, else text."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise InputError(f"{pair!r} is not NAME=VALUE", field="--param")
-        if name in found:
-            raise InputError(f"{name} is given twice", field="--param")
-        try:
-            found[name] = json.loads(text)
-        except ValueError:
-            found[name] = text
-    return found
 
 
 def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:

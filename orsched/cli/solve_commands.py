@@ -17,12 +17,12 @@ from orsched.cli.options import (
     SLO_OPTIONS,
     TIME_LIMIT,
     load_instance,
-    read_parameters,
     read_slo,
     with_options,
 )
 from orsched.cli.output import print_notes, print_rows
 from orsched.cli.progress import ProgressPrinter
+from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def solve_command(
             seed=seed,
             callback=progress.callback,
             information=information,
-            parameters=read_parameters(parameters),
+            parameters=read_pairs(parameters, "--param"),
             time_limit=left_of(time_limit, begin),
             iterations=iterations,
             slo=read_slo(slo_ttft, slo_tpot),
@@ -101,7 +101,7 @@ def simulate_command(
     """Run a policy on INSTANCE from start to end, once; bound and check its schedule."""
     from orsched.solver import simulate, solve
 
-    given: dict[str, Any] = read_parameters(parameters)
+    given: dict[str, Any] = read_pairs(parameters, "--param")
     slo = read_slo(slo_ttft, slo_tpot)
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)

@@ -270,3 +270,17 @@ def test_public_names_resolve():
         assert getattr(orsched, name) is not None
     with pytest.raises(AttributeError):
         orsched.no_such_name  # noqa: B018
+
+
+def test_a_method_can_be_specified_in_one_word():
+    instance = orsched.load("pang-100x20")
+    result = orsched.solve(instance, "online@predicted+gate=idle_cost+gate_factor=0.5")
+    assert result.information == "predicted"
+    assert result.schedule.parameters["gate"] == "idle_cost"
+    assert result.schedule.parameters["gate_factor"] == 0.5
+    assert result.to_row()["method"] == "online+gate=idle_cost+gate_factor=0.5"
+    assert result.schedule.method == "online"
+    for wrong in ("online+gate", "online+=1", "online+gate=a+gate=b"):
+        with pytest.raises(InputError) as caught:
+            orsched.solve(instance, wrong)
+        assert caught.value.field == "method"

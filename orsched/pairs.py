@@ -1,0 +1,30 @@
+"""``NAME=VALUE`` pairs, as the command line and method specifications hold them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def read_pairs(pairs: Iterable[str], field: str) -> dict[str, Any]:
+    """Return ``NAME=VALUE`` texts as a dictionary; values are JSON where they can be, else text.
+
+    Raises ``InputError`` that names the field for a pair without name or value, or given twice.
+    """
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"{pair!r} is not NAME=VALUE", field=field)
+        if name in found:
+            raise InputError(f"{name} is given twice", field=field)
+        try:
+            found[name] = json.loads(text)
+        except ValueError:
+            found[name] = text
+    return found
