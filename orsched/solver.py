@@ -76,10 +76,9 @@ def solve(
     begin = perf_counter()
     if objective != "makespan":
         raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
-    spec: Spec | None = None
-    if isinstance(method, str):
-        method = spec = read_spec(method)
-    chosen, told = _method(method, information)
+    asked: Spec | Method = read_spec(method) if isinstance(method, str) else method
+    chosen, told = _method(asked, information)
+    specified = asked.parameters if isinstance(asked, Spec) else {}
     criterion = _criterion(stop, time_limit, iterations, len(instance))
     criterion.start()
     lower = _bound(instance)
@@ -88,7 +87,7 @@ def solve(
         told,
         criterion,
         whole_number(seed, "seed", maximum=2**63 - 1),
-        {**(parameters or {}), **(spec.parameters if spec else {})},
+        {**(parameters or {}), **specified},
         callback,
         lower.value_ns,
         initial_schedule,
@@ -98,7 +97,7 @@ def solve(
         outcome = _not_worse(instance, outcome, initial_schedule, told)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
     result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
-    return replace(result, label=spec.label) if spec else result
+    return replace(result, label=asked.label) if isinstance(asked, Spec) else result
 
 
 def simulate(
