@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+import orsched
+
+# Hypothesis draws constants from the modules that are loaded: load all of ours, so that what a
+# test draws does not depend on the tests before it.
+for _module in walk_packages(orsched.__path__, "orsched."):
+    if not _module.name.endswith(".__main__") and not _module.name.startswith("orsched.runner"):
+        import_module(_module.name)
 
 # Derandomized: a run depends on the code only. The full runs look further.
 settings.register_profile(

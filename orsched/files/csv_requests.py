@@ -78,8 +78,14 @@ def write_requests_csv(requests: Requests, path: Path) -> None:
         if requests.predicted_tokens is not None:
             columns["predicted_tokens"] = requests.predicted_tokens.tolist()
         columns["service_class"] = classes
+        # Before Python 3.13 the writer leaves a carriage return bare, which then ends the line.
+        bare = any("\r" in name for name in requests.ids or ())
         with opened(path) as stream:
-            writer = csv.writer(stream, lineterminator="\n")
+            writer = csv.writer(
+                stream,
+                lineterminator="\n",
+                quoting=csv.QUOTE_NONNUMERIC if bare else csv.QUOTE_MINIMAL,
+            )
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
 
