@@ -1,4 +1,4 @@
-"""Gates: when to interrupt decoding for a prefill stage (Pang, section IV-C; DESIGN.md 4.3).
+"""Gates: when to interrupt decoding for a prefill stage (Pang, section IV-C).
 
 A gate compares what it costs to let clients wait with what it costs to insert a prefill stage.
 Both are read off the cost model, so a gate works under every one of them.
@@ -91,10 +91,10 @@ class WaitedTime:
 class IdleCost:
     """Prefill when the accumulated cost of idle client-rounds reaches the stage's fixed cost.
 
-    The derived gate (DESIGN.md 4.3): an idle client-round costs 1/J of a round's fixed time, a
-    stage its fixed time (its token time is due anyway). Waiting for w rounds while clients free
-    at a steady rate is cheapest per round when both are equal. A full stage never waits: more
-    waiting clients would not make it cheaper.
+    The derived gate (*How long to wait before a prefill* in the docs): an idle client-round costs
+    1/J of a round's fixed time, a stage its fixed time (its token time is due anyway). Waiting
+    for w rounds while clients free at a steady rate is cheapest per round when both are equal. A
+    full stage never waits: more waiting clients would not make it cheaper.
 
     Args:
         factor: multiplies the threshold; 1 is the derived value.

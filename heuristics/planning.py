@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
 
-FACTORS = (1.0, 0.5, 0.7, 0.35, 1.4, 0.85, 0.6, 0.25)
-PLANNED_BY_DEFAULT = 2 * len(FACTORS)
+FACTORS = (1.0, 0.5, 0.0, 0.7, 0.35, 1.4, 0.85, 0.6, 0.25)
+"""Gate factors tried in this order; 1 is the derived value, 0 never waits."""
 
 
 class _Best(NamedTuple):

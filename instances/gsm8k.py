@@ -1,4 +1,4 @@
-"""Pang's workload: the GSM8K prompts, with generated output lengths (DESIGN.md 4.4)."""
+"""Pang's workload: the GSM8K prompts, with generated output lengths."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def gsm8k(
     prediction_sigma: float | None = 0.3,
     name: str | None = None,
 ) -> Instance:
-    """Return Pang's workload on one worker (Pang, section V-A; DESIGN.md 4.4).
+    """Return Pang's workload on one worker (Pang, section V-A).
 
     Args:
         seed: of the streams for output lengths and predictions.
@@ -100,7 +100,7 @@ def gsm8k(
 
 
 def pang_case(
-    case: int,
+    seed: int = 0,
     requests: int = PROBLEMS,
     clients: int = 200,
     prefill_cap_tokens: int | None = 2048,
@@ -111,10 +111,10 @@ def pang_case(
 
     Pang draws input *and* output lengths from the distributions of Table III. Prompt lengths are
     drawn, with replacement, from the 1,319 real ones, which have exactly the stated mean 68.43
-    and standard deviation 25.04; output lengths come from the generator of DESIGN.md 4.4. The
+    and standard deviation 25.04; output lengths come from ``output_tokens``. The
     streams are others than those of ``gsm8k``. Arguments and errors as there.
     """
-    number = whole_number(case, "case", remedy="cases start at 0")
+    number = whole_number(seed, "seed", remedy="cases start at 0")
     count = whole_number(requests, "requests", maximum=10_000_000)
     rows = stream("pang-case/prompts", number).integers(0, PROBLEMS, count)
     return _instance(

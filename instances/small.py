@@ -3,7 +3,7 @@
 All have one worker that prefills whole prompts and decodes all running requests, one stage at a
 time. Unless said otherwise a prefill stage takes 10 ms + 1 ms a token, a round 20 ms + 1 ms an
 active client. Token-dependent time is then the same in every schedule, so with all arrivals at 0
-``makespan = sum N^p + sum N^d + 10 K + 20 R`` ms (K prefill stages, R rounds, DESIGN.md 4.1), and
+``makespan = sum N^p + sum N^d + 10 K + 20 R`` ms (K prefill stages, R rounds), and
 the proofs are about K and R only.
 """
 

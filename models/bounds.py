@@ -1,4 +1,4 @@
-"""Lower bounds on the makespan, with certificates (DESIGN.md 4.1).
+"""Lower bounds on the makespan, with certificates.
 
 Time splits into prefill stages and decode rounds, since a worker does one of the two at a time.
 What the tokens cost is the same in every order; what can differ is the number K of stages and
@@ -185,7 +185,7 @@ def pang_reference(instance: Instance) -> dict[str, int]:
     """Return Pang's (31)-(32), reported as "Pang's reference value": a bound only in Pang's MIP.
 
     ``T^p_L ceil(sum N^p / N^cap_L)`` plus the packing's rounds at the time of a full round
-    (DESIGN.md 4.5: under the affine cost it exceeds real schedules). Empty without a cap.
+    (under the affine cost it exceeds real schedules). Empty without a cap.
     """
     worker, req = instance.worker, instance.requests
     limit = worker.prefill_limit
@@ -200,24 +200,50 @@ def pang_reference(instance: Instance) -> dict[str, int]:
     }
 
 
-def ordering_cannot_help(instance: Instance) -> str | None:
+def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str | None:
     """Return why no order of the requests can change the makespan, or None if one might.
 
-    True when nothing ever has to wait: all requests are there at once and fit together on the
-    clients, under the prefill cap and into memory.
+    True when nothing ever has to wait and that is optimal: all requests are there at once, fit
+    together on the clients, under the prefill cap and into memory, and serving them so (one
+    prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
     """
+    if not _fit_at_once(instance):
+        return None
+    lower = makespan_bound(instance) if lower is None else lower
+    if _served_at_once(instance) != lower.value_ns:
+        return None
+    n, worker = len(instance), instance.worker
+    return (
+        f"all {n} requests fit at once on {worker.clients} clients, under the prefill cap and into "
+        "memory, and serving them so meets the bound: there is no queue, so no order can help"
+    )
+
+
+def _fit_at_once(instance: Instance) -> bool:
     req, worker = instance.requests, instance.worker
     n = len(req)
     if n == 0 or int(req.arrival_ns.max()) > int(req.arrival_ns.min()) or n > worker.clients:
-        return None
+        return False
     limit, memory = worker.prefill_limit, worker.memory
     if limit is not None and int(req.prompt_tokens.sum()) > limit:
-        return None
+        return False
     if memory is not None:
         reserved = -(-(req.prompt_tokens + instance.output_limit_tokens) // memory.block_tokens)
-        if int(reserved.sum()) > memory.blocks:
-            return None
-    return (
-        f"all {n} requests fit at once on {worker.clients} clients, under the prefill cap and into "
-        "memory: there is no queue, so no order can help"
-    )
+        return int(reserved.sum()) <= memory.blocks
+    return True
+
+
+def _served_at_once(instance: Instance) -> int:
+    """Return the makespan of one prefill stage over all requests, then rounds until the end."""
+    req, cost = instance.requests, instance.worker.cost
+    now = int(req.arrival_ns[0]) + cost.prefill_ns(req.prompt_tokens.tolist())
+    left = sorted(zip(instance.rounds_needed.tolist(), req.prompt_tokens.tolist(), strict=True))
+    done = 0
+    while left:
+        rounds = left[0][0] - done
+        contexts = [prompt + done + 1 for _, prompt in left]
+        if rounds:
+            now += cost.rounds_ns(rounds, len(left), sum(contexts), max(contexts))
+            done += rounds
+        left = [entry for entry in left if entry[0] > done]
+    return now

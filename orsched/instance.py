@@ -24,7 +24,7 @@ FIRST_TOKEN_RULES = ("decode", "prefill")
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A scheduling problem: requests, workers and the first-token rule (DESIGN.md 2 and 3).
+    """A scheduling problem: requests, workers and the first-token rule.
 
     Attributes:
         requests: the jobs, one row each.

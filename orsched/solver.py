@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from orsched.models.bounds import Bound
     from orsched.schedule import Schedule
 
-DEFAULT_ITERATIONS = 16
+DEFAULT_ITERATIONS = 18
 """Iterations of methods that search, when neither iterations nor a time limit is given."""
 
 
@@ -308,7 +308,7 @@ def _finish(
     done = perf_counter()
     runtimes |= {"check": done - checking, "total": done - begin}
     optimal = schedule.makespan_ns == lower.value_ns
-    note = ordering_cannot_help(instance)
+    note = ordering_cannot_help(instance, lower)
     notes = [note] if note else []
     if optimal and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")

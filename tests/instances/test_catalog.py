@@ -29,7 +29,7 @@ def test_an_unknown_name_lists_the_known_ones():
 
 def test_generators_take_the_arguments_of_their_functions():
     assert len(generate("gsm8k", seed=3, requests=10)) == 10
-    assert generate("pang-case", case=1).name == "pang-case-1"
+    assert generate("pang-case", seed=1).name == "pang-case-1"
     assert len(generate("peers", requests=5)) == 5
     assert len(generate("uniform", requests=5, clients=2)) == 5
     assert set(GENERATORS) == {"gsm8k", "pang-case", "peers", "uniform"}
@@ -37,4 +37,4 @@ def test_generators_take_the_arguments_of_their_functions():
         generate("gsm8k", sedd=3)
     assert "seed" in str(caught.value.remedy)
     with pytest.raises(InputError, match="case"):
-        generate("pang-case")
+        generate("uniform")

@@ -132,7 +132,7 @@ def test_malformed_certificates_are_refused_not_raised():
 
 
 def test_single_request_is_bounded_exactly_while_pangs_value_is_no_bound():
-    """DESIGN.md 4.5: one request of 68/345 takes 10.1 s, Pang's (31)-(32) says 24.8 s."""
+    """One request of 68/345 takes 10.1 s, Pang's (31)-(32) says 24.8 s."""
     instance = Instance(Requests([68], [345]), Worker(200, prefill_cap_tokens=2048))
     bound = makespan_bound(instance)
     alone = 25_000_000 + 68 * 130_000 + 345 * (29_000_000 + 210_000)
@@ -142,7 +142,7 @@ def test_single_request_is_bounded_exactly_while_pangs_value_is_no_bound():
 
 
 def test_time_splits_into_constants_and_two_counts():
-    """DESIGN.md 4.1: makespan = 0.13 sum N^p + 0.21 sum N^d + 25 K + 29 R, whatever the order."""
+    """makespan = 0.13 sum N^p + 0.21 sum N^d + 25 K + 29 R, whatever the order."""
     instance = orsched.load("gsm8k-llama65b")
     req = instance.requests
     constant = 130_000 * int(req.prompt_tokens.sum()) + 210_000 * int(req.output_tokens.sum())
@@ -227,6 +227,14 @@ def test_where_ordering_cannot_help_fcfs_is_optimal(instance):
         result = orsched.solve(instance, "fcfs")
         assert result.makespan_ns == optimum_ns(instance)
         assert any("no order can help" in note for note in result.notes)
+
+
+def test_no_note_where_splitting_a_stage_is_cheaper():
+    """Levels of 1 and 10 ms: two small stages beat the one that takes both requests."""
+    worker = Worker(2, LevelsCost(((100, 10**6), (200, 10**7)), 10**6))
+    instance = Instance(Requests([100, 100], [5, 5]), worker)
+    assert ordering_cannot_help(instance) is None
+    assert optimum_ns(instance) < orsched.solve(instance, "fcfs").makespan_ns
 
 
 def test_no_note_where_there_is_a_queue():
