@@ -36,5 +36,5 @@ def test_generators_take_the_arguments_of_their_functions():
     with pytest.raises(InputError, match="unexpected keyword argument 'sedd'") as caught:
         generate("gsm8k", sedd=3)
     assert "seed" in str(caught.value.remedy)
-    with pytest.raises(InputError, match="case"):
+    with pytest.raises(InputError, match="clients"):
         generate("uniform")
