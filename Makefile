@@ -9,15 +9,16 @@ BIN    := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2
+PEERS  := .venv-peers
 
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-only bench lint types docs setup clean
+.PHONY: help demo test test-full test-only bench bench-peers lint types docs setup clean
 .NOTPARALLEL:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMPS)/venv:
 	@echo "Creating $(VENV) ..."
@@ -48,8 +49,15 @@ test: lint types test-only docs ## lint, types, tests, strict documentation buil
 test-full: lint types docs $(STAMPS)/dev ## the same with the long tests
 	ORSCHED_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS)
 
-bench: $(STAMPS)/dev ## measure speed and memory
-	$(BIN)/python tests/benchmarks/run.py
+bench: $(STAMPS)/dev ## measure speed and memory (figures in bench-out/)
+	$(BIN)/python -m tests.benchmarks.run
+
+bench-peers: ## install two peers, 0.6 GB, for make bench to run beside orsched
+	@$(PYTHON) -m venv $(PEERS)
+	@for peer in sched-sim==0.2.1 ai-dynamo==1.4.2; do \
+	    $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install $$peer \
+	    || echo "$$peer could not be installed: make bench will run without it"; \
+	done
 
 test-only: $(STAMPS)/dev ## the short tests alone
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not full"
@@ -67,6 +75,6 @@ docs: $(STAMPS)/dev ## strict documentation build into docs/_build/html
 setup: $(STAMPS)/dev ## set up .venv for development
 
 clean: ## remove .venv and everything that is built
-	rm -rf $(VENV) build dist demo-out bench-out docs/_build *.egg-info \
+	rm -rf $(VENV) $(PEERS) build dist demo-out bench-out docs/_build *.egg-info \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,104 @@
+"""Every section runs at a tiny size; nothing here asserts a time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from orsched.instances.synthetic import peers_workload
+from tests.benchmarks import peers, run
+from tests.benchmarks.processes import Program, measure
+from tests.benchmarks.section import Options, Section, Target, number
+
+
+def numbers(rows):
+    """All times, memories and counts of a table."""
+    endings = ("_s", "_us", "_mib", "per_request")
+    names = ("runs", "modules", "decisions", "stages", "rounds", "requests")
+    return [
+        value
+        for row in rows
+        for key, value in row.items()
+        if (key.endswith(endings) or key in names) and value is not None
+    ]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", list(run.SECTIONS))
+def test_every_section_measures_something(name, tmp_path, capsys):
+    options = Options(tmp_path, repeats=1, peers=False, tiny=True)
+    out = tmp_path / "out" / "bench.json"
+    (section,) = run.run([name], out, options)
+    assert section.name == name
+    assert section.rows
+    assert not [row for row in section.rows if "remark" in row]
+    found = numbers(section.rows)
+    assert len(found) >= len(section.rows)
+    assert all(value > 0 for value in found)
+    assert section.title in capsys.readouterr().out
+    written = json.loads(out.read_text())
+    assert written["sections"] == [json.loads(json.dumps(section.to_dict()))]
+    assert written["machine"]["versions"]["orsched"]
+
+
+def test_a_program_that_fails_is_named_and_not_run_again(tmp_path):
+    program = Program("fails", ["/bin/sh", "-c", "echo out; echo why >&2; exit 3"])
+    measure([program], 2, tmp_path)
+    assert program.figures() == {"program": "fails", "remark": "failed: why"}
+
+
+def test_a_program_that_does_not_exist_is_named(tmp_path):
+    program = Program("absent", [str(tmp_path / "absent")])
+    measure([program], 1, tmp_path)
+    assert "No such file" in program.figures()["remark"]
+
+
+def test_peers_that_are_not_installed_say_how_to_install_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, "ENVIRONMENT", tmp_path)
+    for program in (peers.sched_sim(["--help"]), peers.dynosim(["--help"], limited=True)):
+        measure([program], 1, tmp_path)
+        assert "make bench-peers" in program.figures()["remark"]
+        assert peers.outcome(program, tmp_path) == {}
+
+
+def test_the_peers_read_the_same_requests(tmp_path):
+    instance = peers_workload(50)
+    peers.write_sched_sim(instance, tmp_path / "a.json")
+    peers.write_mooncake(instance, tmp_path / "b.jsonl")
+    ours = list(
+        zip(
+            instance.requests.arrival_ns.tolist(),
+            instance.requests.prompt_tokens.tolist(),
+            instance.requests.output_tokens.tolist(),
+            strict=True,
+        )
+    )
+    listed = json.loads((tmp_path / "a.json").read_text())
+    assert ours == [
+        (round(r["timestamp"] * 1e9), r["prompt_tokens"], r["output_tokens"]) for r in listed
+    ]
+    lines = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
+    assert ours == [
+        (round(r["timestamp"] * 1e6), r["input_length"], r["output_length"]) for r in lines
+    ]
+    hashes = [h for r in lines for h in r["hash_ids"]]
+    assert len(hashes) == len(set(hashes))
+
+
+def test_a_missed_target_is_printed():
+    targets = [Target("a", 0.5, 1.0, "s"), Target("b", 2.0, 1.0, "s"), Target("c", None, 1.0, "s")]
+    text = Section("name", "title", [{"x": 1, "y": "z"}], targets, ["why"]).text()
+    assert [t.passed for t in targets] == [True, False, False]
+    assert "PASS  a: 0.5 s" in text
+    assert "MISS  b: 2 s" in text
+    assert "MISS  c: no figure" in text
+    assert "  - why" in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (12345, "12,345"), (True, "True"), (0.123456, "0.123"), (1234.5, "1,234")],
+)
+def test_numbers_are_printed_short(value, text):
+    assert number(value) == text
