@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.costs.exact import FS_PER_NS
+from orsched.costs.exact import FS_PER_NS, round_half_up_sum
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
@@ -147,24 +147,42 @@ def longest_chain(instance: Instance, worker: Worker) -> dict[str, Any] | None:
     """Return the request that ends last if each were served alone at its arrival, or None.
 
     A request needs its own prefill stage and its rounds, each at least as long as with nobody
-    else in it: true for cost models that grow with their contents.
+    else in it: true for cost models that grow with their contents. Under the pooling model the
+    mean context falls with shorter requests beside it: see ``_pooled_rounds_ns``.
     """
     cost = worker.cost
-    if not _grows(cost):
+    if not grows(cost):
         return None
     best: dict[str, Any] | None = None
     prompts, rounds = instance.requests.prompt_tokens, instance.rounds_needed
     arrivals = instance.requests.arrival_ns
+    least = int(prompts.min())
     for row in _candidates(instance):
         p, d = int(prompts[row]), int(rounds[row])
-        alone = cost.prefill_ns([p]) + cost.rounds_ns(d, 1, p + 1, p + 1)
-        value = int(arrivals[row]) + alone
+        if isinstance(cost, PoolingCost):
+            alone = _pooled_rounds_ns(cost, worker.clients, least, p, d)
+        else:
+            alone = cost.rounds_ns(d, 1, p + 1, p + 1)
+        value = int(arrivals[row]) + cost.prefill_ns([p]) + alone
         if best is None or value > best["value_ns"]:
             best = {"bound": "longest_request", "request": row, "value_ns": value}
     return best
 
 
-def _grows(cost: CostModel) -> bool:
+def _pooled_rounds_ns(cost: PoolingCost, clients: int, least: int, prompt: int, rounds: int) -> int:
+    """Least time of a request's rounds: the mean pool is least with J - 1 of the shortest beside.
+
+    In its round r the longest context is at least ``prompt + r``, the mean one at least that of
+    this and J - 1 contexts of ``least + 1``.
+    """
+    others = (clients - 1) * (least + 1)
+    first = cost.gamma_fs * (prompt + 1) * clients + cost.delta_fs * (prompt + 1 + others)
+    slope = cost.gamma_fs * clients + cost.delta_fs
+    return round_half_up_sum(rounds, clients * FS_PER_NS, slope, first) * cost.time_scale
+
+
+def grows(cost: CostModel) -> bool:
+    """Say if a step is known to take no less time with more in it, up to pooled means."""
     if isinstance(cost, AffineCost | LevelsCost):
         return True
     if isinstance(cost, BilinearCost | PoolingCost):

@@ -240,3 +240,46 @@ def test_no_note_where_splitting_a_stage_is_cheaper():
 def test_no_note_where_there_is_a_queue():
     assert ordering_cannot_help(orsched.load("gsm8k-llama65b")) is None
     assert ordering_cannot_help(orsched.load("all-fit")) is not None
+
+
+def test_shorter_requests_beside_it_shorten_a_pooled_round():
+    """Pooling, delta alone: beside two short prompts a round takes less than one alone."""
+    cost = PoolingCost(0, 0, 0, 0, 3 * 10**6)
+    instance = Instance(Requests([1, 1, 40], [2, 2, 2]), Worker(3, cost))
+    alone = 3 * (41 + 42)
+    optimum = optimum_ns(instance)
+    bound = makespan_bound(instance)
+    assert bound.value_ns <= optimum < alone
+    assert certificate_violations(instance, bound.to_dict()) == []
+    # With nobody shorter beside it the bound is the time of a request on its own.
+    single = Instance(Requests([40], [2]), Worker(1, cost))
+    assert makespan_bound(single).value_ns == optimum_ns(single) == alone
+
+
+def test_a_moment_after_all_arrivals_proves_nothing():
+    """Without a request released at or after it, a moment would be its own bound."""
+    instance = Instance(Requests([3], [2]), Worker(1, AffineCost(1, 1, 1, 1)))
+    forged = copy.deepcopy(makespan_bound(instance).to_dict())
+    forged["name"] = "stages_and_rounds"
+    forged["value_ns"] = 10**9
+    forged["certificate"] = {
+        "bound": "stages_and_rounds",
+        "released_ns": 10**9,
+        **dict.fromkeys(("requests", "prompt_tokens", "rounds_needed", "context_sum", "blocks"), 0),
+        "block_rounds": 0,
+        "prefill_stages": {"value": 0, "reason": "clients"},
+        "decode_rounds": {"value": 0, "reason": "volume"},
+        "prefill_ns": 0,
+        "decode_ns": 0,
+        "value_ns": 10**9,
+    }
+    assert certificate_violations(instance, forged) == [
+        "the certificate is malformed: ValueError('no request arrives at 1000000000 or later')"
+    ]
+
+
+def test_a_wrong_value_of_the_empty_bound_is_refused():
+    assert certificate_violations(
+        Instance(Requests([], []), Worker(1)),
+        {"name": "empty", "value_ns": 1, "certificate": {"bound": "empty"}},
+    )
