@@ -23,12 +23,12 @@ METHODS = (
 CAPS = (2048, 5000)
 
 PRINTED = {
-    "fcfs": (201.0, 0.802),
-    "offline": (197.08, 0.855),
-    "online": (193.33, 0.8619),
-    "hybrid": (190.58, 0.8906),
+    "fcfs": (201.0, 80.2),
+    "offline": (197.08, 85.5),
+    "online": (193.33, 86.19),
+    "hybrid": (190.58, 89.06),
 }
-"""Makespan in seconds and utilization as printed by Pang (arXiv 2502.15763, section V)."""
+"""Makespan in seconds and utilization in percent, Pang (arXiv 2502.15763, section V)."""
 
 
 def run(options: Options) -> Section:
@@ -47,7 +47,8 @@ def run(options: Options) -> Section:
         section.rows += [_row(cap, method, rows) for method, rows in cells.items()]
     section.targets = _targets(section.rows)
     section.notes = [
-        "Every schedule is bounded and checked. information: what the method knew of output "
+        "Every schedule is bounded and checked (checked: how many). used: slot utilization. "
+        "information: what the method knew of output "
         "lengths; predictions have a log-normal error of sigma 0.3.",
         "Pang's output lengths are not public: ours are drawn to their stated mean and deviation. "
         "The printed pairs of their other methods need more busy client-time than that workload "
@@ -64,12 +65,12 @@ def _row(cap: int, method: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "information": rows[0]["information"],
         "makespan_s": mean(r["makespan_s"] for r in rows),
         "pang_s": printed[0],
-        "utilization": mean(r["slot_utilization"] for r in rows),
-        "pang_u": printed[1],
+        "used_%": 100 * mean(r["slot_utilization"] for r in rows),
+        "pang_%": printed[1],
         "stages": mean(r["prefill_stages"] for r in rows),
         "rounds": mean(r["decode_rounds"] for r in rows),
-        "gap": mean(r["gap"] for r in rows),
-        "gap_max": max(r["gap"] for r in rows),
+        "gap_%": 100 * mean(r["gap"] for r in rows),
+        "gap_max_%": 100 * max(r["gap"] for r in rows),
         "checked": sum(r["checked"] for r in rows),
         "solve_s": mean(r["solve_s"] for r in rows),
     }
@@ -79,16 +80,18 @@ def _targets(rows: list[dict[str, Any]]) -> list[Target]:
     """Return the targets at the main cap."""
     main = {(r["method"], r["information"]): r for r in rows if r["cap"] == CAPS[0]}
     fcfs, hybrid = main["fcfs", "none"], main["hybrid", "clairvoyant"]
-    off_s, off_u = (
-        abs(fcfs[k] - p)
-        for k, p in zip(("makespan_s", "utilization"), PRINTED["fcfs"], strict=True)
-    )
+    fcfs_s, fcfs_used = PRINTED["fcfs"]
+    hybrid_s, hybrid_used = PRINTED["hybrid"]
+    late = 100 * abs(fcfs["makespan_s"] - fcfs_s) / fcfs_s
     return [
-        Target("fcfs, makespan away from 201.0 s", 100 * off_s / PRINTED["fcfs"][0], 2.0, "%"),
-        Target("fcfs, utilization away from 80.2 %", 100 * off_u, 1.5, "points"),
-        Target("hybrid, makespan", hybrid["makespan_s"], PRINTED["hybrid"][0], "s"),
+        Target(f"fcfs, makespan away from {fcfs_s} s", late, 2.0, "%"),
         Target(
-            "hybrid, client-time not used", 1 - hybrid["utilization"], 1 - PRINTED["hybrid"][1], ""
+            f"fcfs, utilization away from {fcfs_used} %",
+            abs(fcfs["used_%"] - fcfs_used),
+            1.5,
+            "points",
         ),
-        Target("hybrid, mean gap", 100 * hybrid["gap"], 1.5, "%"),
+        Target("hybrid, makespan", hybrid["makespan_s"], hybrid_s, "s"),
+        Target("hybrid, utilization", hybrid["used_%"], hybrid_used, "%", at_least=True),
+        Target("hybrid, mean gap", hybrid["gap_%"], 1.5, "%"),
     ]

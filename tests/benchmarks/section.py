@@ -28,23 +28,27 @@ class Options:
 
 @dataclass(frozen=True)
 class Target:
-    """A figure and what it should be at most; a miss is printed, never hidden."""
+    """A figure and what it should be at most, or at least; a miss is printed, never hidden."""
 
     what: str
     value: float | None
     limit: float
     unit: str
+    at_least: bool = False
 
     @property
     def passed(self) -> bool:
         """Whether the figure is there and within the limit."""
-        return self.value is not None and self.value <= self.limit
+        if self.value is None:
+            return False
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def line(self) -> str:
         """Return one line for people."""
         got = "no figure" if self.value is None else f"{number(self.value)} {self.unit}"
+        side = "at least" if self.at_least else "at most"
         word = "PASS" if self.passed else "MISS"
-        return f"{word}  {self.what}: {got} (target: at most {number(self.limit)} {self.unit})"
+        return f"{word}  {self.what}: {got} (target: {side} {number(self.limit)})"
 
 
 @dataclass
@@ -99,4 +103,4 @@ def number(value: Any) -> str:
         return f"{value:,}" if type(value) is int else str(value)
     if value == 0 or abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3g}"

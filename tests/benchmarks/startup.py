@@ -61,7 +61,7 @@ def run(options: Options) -> Section:
     section.targets = [
         Target("import orsched (median)", walls["import orsched"], 0.3, "s"),
         Target("any of the imports (median)", slowest, 0.3, "s"),
-        Target("heavy packages that the imports load", float(loaded), 0.0, ""),
+        Target("heavy packages that the imports load", float(loaded), 0.0, "packages"),
     ]
     for row in section.rows:
         if isinstance(row.get("heavy"), list):

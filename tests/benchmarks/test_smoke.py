@@ -14,7 +14,7 @@ from tests.benchmarks.section import Options, Section, Target, number
 
 def numbers(rows):
     """All times, memories and counts of a table."""
-    endings = ("_s", "_us", "_mib", "per_request")
+    endings = ("_s", "_us", "_mib", "per_request", "_%")
     names = ("runs", "modules", "decisions", "stages", "rounds", "requests")
     return [
         value
@@ -90,6 +90,8 @@ def test_a_missed_target_is_printed():
     targets = [Target("a", 0.5, 1.0, "s"), Target("b", 2.0, 1.0, "s"), Target("c", None, 1.0, "s")]
     text = Section("name", "title", [{"x": 1, "y": "z"}], targets, ["why"]).text()
     assert [t.passed for t in targets] == [True, False, False]
+    assert Target("d", 2.0, 1.0, "s", at_least=True).passed
+    assert not Target("d", 0.5, 1.0, "s", at_least=True).passed
     assert "PASS  a: 0.5 s" in text
     assert "MISS  b: 2 s" in text
     assert "MISS  c: no figure" in text
@@ -98,7 +100,14 @@ def test_a_missed_target_is_printed():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "-"), (12345, "12,345"), (True, "True"), (0.123456, "0.123"), (1234.5, "1,234")],
+    [
+        (None, "-"),
+        (12345, "12,345"),
+        (True, "True"),
+        (0.123456, "0.123"),
+        (1234.5, "1,234"),
+        (89.061, "89.06"),
+    ],
 )
 def test_numbers_are_printed_short(value, text):
     assert number(value) == text
