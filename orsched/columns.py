@@ -51,6 +51,14 @@ def int_column(
     return column
 
 
+def exact_sum(column: IntColumn) -> int:
+    """Return the sum of a column without overflow: client-times of long schedules exceed 64 bits.
+
+    Exact for up to 2**31 rows: upper and lower halves of the numbers are added apart.
+    """
+    return (int((column >> 32).sum()) << 32) + int((column & 0xFFFFFFFF).sum())
+
+
 def _as_array(values: ArrayLike, field: str) -> NDArray[Any]:
     try:
         return np.asarray(values)

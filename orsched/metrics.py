@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import whole_number
+from orsched.columns import exact_sum, whole_number
 from orsched.schedule import DECODE, PREFILL
 from orsched.timeline import request_times
 from orsched.units import NS_PER_S
@@ -85,8 +85,7 @@ def distribution(values: IntColumn | Sequence[int]) -> dict[str, int | float] | 
     if n == 0:
         return None
     ordered = np.sort(np.asarray(values, np.int64))
-    # In Python integers: a million response times of an overloaded server exceed 64 bits.
-    summary: dict[str, int | float] = {"mean": sum(ordered.tolist()) / n}
+    summary: dict[str, int | float] = {"mean": exact_sum(ordered) / n}
     for percent in PERCENTILES:
         summary[f"p{percent}"] = int(ordered[-(-percent * n // 100) - 1])
     summary["max"] = int(ordered[-1])
@@ -111,13 +110,13 @@ def client_time(
         served = mine.requests
         start, finish = times["prefill_start_ns"][served], times["finish_ns"][served]
         busy += mine.busy()
-        held += int((finish - start).sum())
-        held_idle += int((mine.idle_before(finish) - mine.idle_before(start)).sum())
+        held += exact_sum(finish - start)
+        held_idle += exact_sum(mine.idle_before(finish) - mine.idle_before(start))
         ends = np.zeros(worker.clients, np.int64)
         np.maximum.at(ends, times["client"][served], finish)
-        tail += int((makespan - ends).sum())
+        tail += exact_sum(makespan - ends)
         # Before its last request ends, a client without a request and without a step to wait for.
-        gaps += int(mine.idle_before(ends).sum())
+        gaps += exact_sum(mine.idle_before(ends))
     free = sum(w.clients for w in instance.workers) * makespan - tail - held
     no_request = gaps - held_idle
     return busy, {
@@ -155,7 +154,7 @@ class _WorkerClock:
         work, total = self.work, 0
         for phase, before in self.by_phase.items():
             rows = self.rows[work.phase[self.rows] == phase]
-            total += int((before[work.last_step[rows] + 1] - before[work.first_step[rows]]).sum())
+            total += exact_sum(before[work.last_step[rows] + 1] - before[work.first_step[rows]])
         return total
 
     def idle_before(self, moments: IntColumn) -> IntColumn:
