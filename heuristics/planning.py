@@ -19,7 +19,7 @@ from orsched.methods import Outcome, Progress, Run
 from orsched.models.packing import pack
 from orsched.policy import Information
 from orsched.result import Termination
-from orsched.simulator import Simulated, simulate_policy
+from orsched.simulator import Simulated, blocks_set_aside, simulate_policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,8 +93,9 @@ def _as_known(instance: Instance, information: Information) -> Instance:
             field="predicted_tokens",
             remedy="add the column, or choose clairvoyant information",
         )
-    limit = instance.output_limit_tokens
-    believed = np.minimum(predicted, limit)
+    if instance.worker.memory is not None:  # else a prediction would be what does not fit
+        blocks_set_aside(instance, instance.worker.memory, sighted=False)
+    believed = np.minimum(predicted, instance.output_limit_tokens)
     return instance.replace(requests=instance.requests.replace(output_tokens=believed))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError, PolicyError
+from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View, WorkerState
 from orsched.schedule import DECODE, PREFILL, Schedule, Steps, Work
 from orsched.step import ARRIVAL, FINISH, Step
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+    from orsched.memory import BlockMemory
 
 NEVER = 2**62
 _REQUEST_BITS = 32
@@ -57,7 +58,8 @@ def simulate_policy(
         deadline: called now and then; raises to stop the run.
 
     Raises:
-        InfeasibleError: no schedule exists.
+        InfeasibleError: no schedule exists, or none without knowing the lengths, since the memory
+            does not hold a request of the output limit.
         InputError: the policy needs predictions that the instance does not have.
         PolicyError: the policy asked for an impossible step, or left requests unserved.
     """
@@ -79,8 +81,7 @@ def build_view(
     columns = [req.prompt_tokens, req.arrival_ns]
     memory = state.worker.memory
     if memory is not None:
-        tokens = req.output_tokens if sighted else instance.output_limit_tokens
-        columns.append(-(-(req.prompt_tokens + tokens) // memory.block_tokens))
+        columns.append(blocks_set_aside(instance, memory, sighted))
     if information is Information.PREDICTED:
         if req.predicted_tokens is None:
             raise InputError(
@@ -104,6 +105,24 @@ def build_view(
     return view, list(zip(live, columns, strict=True)) if hide else []
 
 
+def blocks_set_aside(instance: Instance, memory: BlockMemory, sighted: bool) -> IntColumn:
+    """Return the blocks that a policy sets aside for each request: by the output limit if blind.
+
+    Raises ``InfeasibleError`` when one is more than the worker has: no such policy could serve it.
+    """
+    req, limit = instance.requests, instance.output_limit_tokens
+    tokens = req.prompt_tokens + (req.output_tokens if sighted else limit)
+    blocks: IntColumn = -(-tokens // memory.block_tokens)
+    row = int(np.argmax(blocks)) if len(blocks) else -1
+    if row >= 0 and blocks[row] > memory.blocks:
+        raise InfeasibleError(
+            f"request {req.id_of(row)} (row {row}) may need {blocks[row]} memory blocks, more than "
+            f"the {memory.blocks} of the worker, if it yields all {limit} tokens of the output "
+            "limit: lower output_limit_tokens, raise blocks, or use a clairvoyant method"
+        )
+    return blocks
+
+
 def _read_only(column: IntColumn) -> memoryview:
     """Return a view that indexes to Python integers and cannot be written through."""
     return memoryview(column).toreadonly()  # type: ignore[arg-type]
@@ -118,7 +137,8 @@ class _Simulation:
         self.worker = instance.worker
         self.cost = self.worker.cost
         self.state = WorkerState(self.worker, instance.first_token, instance.output_limit_tokens)
-        self.view, self.hidden = build_view(instance, self.state, policy.information)
+        self.information = _information_of(policy)  # read once: it is what the view grants
+        self.view, self.hidden = build_view(instance, self.state, self.information)
         n = len(instance)
         self.prompts: list[int] = instance.requests.prompt_tokens.tolist()
         self.needed: list[int] = instance.rounds_needed.tolist()
@@ -413,7 +433,7 @@ class _Simulation:
             steps=steps,
             work=self._work(),
             method=self.policy.name,
-            information=self.policy.information.value,
+            information=self.information.value,
             instance_name=self.instance.name,
         )
 
@@ -439,6 +459,17 @@ class _Simulation:
             last_step=interleave(prefill, np.array(self.last_step, np.int64)),
             tokens=interleave(self.instance.requests.prompt_tokens, zeros + 1),
         )
+
+
+def _information_of(policy: Policy) -> Information:
+    """Return the information that a policy declares, as text or as a member."""
+    try:
+        return Information(policy.information)
+    except ValueError:
+        raise PolicyError(
+            f"policy {policy.name} declares the information {policy.information!r}: "
+            f"one of {', '.join(Information)} is needed"
+        ) from None
 
 
 def _overridden(policy: Policy) -> frozenset[str]:

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+import orsched
+from orsched.checker import check
 from orsched.costs import AffineCost
 from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
+from orsched.metrics import summarise
 from orsched.policy import Information, Policy
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
@@ -339,3 +342,64 @@ def test_a_cost_model_by_contexts_is_asked_about_the_right_rounds():
     instance = small((3, 2), (2, 2), cost=ContextCost(fixed=0, client=0, total=1, most=100))
     schedule = simulate_policy(instance, Scripted(prefill_stage([0, 1]))).schedule
     assert schedule.makespan_ns == 7 + 9 + 4 + (4 + 3 + 400) + (5 + 4 + 500)
+
+
+# -- labels and limits --------------------------------------------------------------------------
+
+
+def test_a_policy_cannot_relabel_what_it_was_shown():
+    """INV-8: the schedule carries the information that the view granted, not a later claim."""
+
+    class Turncoat(FirstComeFirstServed):
+        information = Information.CLAIRVOYANT
+
+        def start(self, view):
+            self.seen = list(view.output_tokens)
+            self.information = Information.NONE
+
+    policy = Turncoat()
+    schedule = simulate_policy(small(), policy).schedule
+    assert policy.seen == [2, 3, 4]
+    assert schedule.information == "clairvoyant"
+
+
+def test_information_may_be_declared_as_text():
+    class Plain(FirstComeFirstServed):
+        information = "clairvoyant"
+
+        def start(self, view):
+            self.seen = list(view.output_tokens)
+
+    policy = Plain()
+    assert simulate_policy(small(), policy).schedule.information == "clairvoyant"
+    assert policy.seen == [2, 3, 4]
+    policy = FirstComeFirstServed()
+    policy.information = "everything"
+    with pytest.raises(PolicyError, match="'everything': one of none, predicted, clairvoyant"):
+        simulate_policy(small(), policy)
+
+
+@pytest.mark.parametrize("method", ["fcfs", "online", "online@predicted", "hybrid@predicted"])
+def test_memory_below_the_output_limit_is_refused_by_name(method):
+    """Blind policies set room for the limit aside: 7 + 9 blocks are more than there are."""
+    requests = Requests([5, 7, 6], [2, 3, 4], predicted_tokens=[9, 9, 9])
+    worker = Worker(2, COST, memory=BlockMemory(15, 1))
+    instance = Instance(requests, worker, output_limit_tokens=9)
+    with pytest.raises(InfeasibleError, match=r"request 1 .*16 memory blocks.*output limit"):
+        orsched.solve(instance, method)
+    assert orsched.solve(instance, "hybrid").checked
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_client_time_beyond_64_bits_is_exact(name):
+    """INV-15: clients x makespan may exceed 64 bits where no single time does."""
+    instance = Instance(
+        Requests([1] * 8, [1] * 8, predicted_tokens=[1] * 8),
+        Worker(50, AffineCost(2**58, 0, 1, 0), prefill_cap_tokens=1),
+    )
+    schedule = simulate_policy(instance, POLICIES[name]()).schedule
+    results = summarise(instance, schedule)
+    parts = [results["busy_client_ns"], *results["bubble_ns"].values()]
+    assert sum(parts) == 50 * schedule.makespan_ns > 2**63
+    assert min(parts) >= 0
+    assert check(instance, schedule.replace(results=results)) == []
