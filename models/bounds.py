@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.errors import InputError
-from orsched.models.floors import Totals, decode_floor, longest_chain, prefill_floor, totals_of
+from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
+from orsched.models.floors import decode_floor, has_floor, longest_chain, prefill_floor
 from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.workers import Worker
 
-_RELEASES_TRIED = 512
+_FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,9 @@ class Bound:
 def makespan_bound(instance: Instance) -> Bound:
     """Return the best lower bound on the makespan that is proven without a search.
 
-    Candidates: stages and rounds over the requests released at or after each moment (the whole
-    instance among them), and the request that cannot end before its own arrival, prefill and
-    rounds. Cost models without a known floor get the last arrival only.
+    Candidates: stages and rounds over the requests released at or after each of some moments (the
+    whole instance among them), and the request that cannot end before its own arrival, prefill
+    and rounds. Cost models without a known floor get the last arrival only.
 
     Raises:
         InputError: the instance has several workers.
@@ -67,15 +70,19 @@ def makespan_bound(instance: Instance) -> Bound:
     worker = instance.worker
     if len(instance) == 0:
         return Bound("empty", 0, {"bound": "empty"}, {})
-    best = _release(instance)
-    for released in _release_moments(instance, worker):
-        candidate = _stages_and_rounds(instance, worker, released)
-        if candidate is not None and candidate.value_ns > best.value_ns:
-            best = candidate
-    chain = longest_chain(instance, worker)
-    if chain is not None and chain["value_ns"] > best.value_ns:
-        best = Bound("longest_request", chain["value_ns"], chain, {})
-    return Bound(best.name, best.value_ns, best.certificate, pang_reference(instance))
+    last = int(instance.requests.arrival_ns.max())
+    best: dict[str, Any] = {"bound": "last_arrival", "value_ns": last}
+    if has_floor(worker.cost):
+        jobs = all_jobs(instance)
+        for moment in _release_moments(instance, jobs):
+            released = released_after(instance, jobs, moment)
+            best = _larger(best, _stages_and_rounds(worker, released, moment))
+        best = _larger(best, longest_chain(instance, jobs.clients))
+    return Bound(best["bound"], best["value_ns"], best, pang_reference(instance))
+
+
+def _larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return other if other["value_ns"] > best["value_ns"] else best
 
 
 def bound(
@@ -92,112 +99,69 @@ def bound(
     return makespan_bound(instance)
 
 
-def _release(instance: Instance) -> Bound:
-    last = int(instance.requests.arrival_ns.max())
-    return Bound("last_arrival", last, {"bound": "last_arrival", "value_ns": last}, {})
-
-
-def _stages_and_rounds(instance: Instance, worker: Worker, released: int) -> Bound | None:
-    totals = totals_of(instance, worker, released)
-    stages = stage_bound(totals, worker, instance.requests.prompt_tokens, released, instance)
-    rounds = round_bound(instance, worker, totals, released)
-    prefill_ns = prefill_floor(worker.cost, totals, worker, stages["value"])
-    decode_ns = decode_floor(worker.cost, totals, worker, rounds["value"])
-    if prefill_ns is None or decode_ns is None:
-        return None
-    value = released + prefill_ns + decode_ns
-    certificate = {
+def _stages_and_rounds(worker: Worker, jobs: Jobs, released: int) -> dict[str, Any]:
+    """Return the certificate of the bound by the jobs released at or after a moment."""
+    stages, rounds = stage_bound(jobs, worker), round_bound(jobs, worker)
+    prefill_ns = prefill_floor(worker.cost, jobs, stages["value"])
+    decode_ns = decode_floor(worker.cost, jobs, rounds["value"])
+    return {
         "bound": "stages_and_rounds",
         "released_ns": released,
-        **totals._asdict(),
+        **jobs.totals(),
         "prefill_stages": stages,
         "decode_rounds": rounds,
         "prefill_ns": prefill_ns,
         "decode_ns": decode_ns,
-        "value_ns": value,
+        "value_ns": released + prefill_ns + decode_ns,
     }
-    return Bound("stages_and_rounds", value, certificate, {})
 
 
-def stage_bound(
-    totals: Totals, worker: Worker, prompts: IntColumn, released: int, instance: Instance
-) -> dict[str, Any]:
-    """Return a lower bound on K, the number of prefill stages, and why.
+def _release_moments(instance: Instance, jobs: Jobs) -> list[int]:
+    """Return the moments whose later requests may give the best bound, the first one always.
 
-    A stage holds at most J requests, the cap's tokens, the memory's blocks, and one prompt of
-    more than half the cap.
+    Ranked by an estimate in floats, with stages and rounds of typical contents; what is returned
+    is then bounded exactly. The more requests, the fewer moments are tried.
     """
-    found = {"value": -(-totals.requests // worker.clients), "reason": "clients"}
-    limit = worker.prefill_limit
-    if limit is not None:
-        later = instance.requests.arrival_ns >= released
-        large = int(((2 * prompts > limit) & later).sum())
-        found = _larger(found, -(-totals.prompt_tokens // limit), "cap")
-        found = _larger(found, large, "large_prompts")
-    if worker.memory is not None:
-        found = _larger(found, -(-totals.blocks // worker.memory.blocks), "memory")
-    return found
+    moments, index = np.unique(instance.requests.arrival_ns, return_inverse=True)
+    if len(moments) == 1:
+        return [int(moments[0])]
 
+    def later(column: IntColumn) -> NDArray[np.float64]:
+        per_moment = np.bincount(index, weights=column.astype(np.float64))
+        sums: NDArray[np.float64] = np.cumsum(per_moment[::-1], dtype=np.float64)[::-1]
+        return sums
 
-def round_bound(
-    instance: Instance, worker: Worker, totals: Totals, released: int
-) -> dict[str, Any]:
-    """Return a lower bound on R, the number of decode rounds, and why.
-
-    Makespan packing (Pang (26)-(30)) of the rounds onto J clients: volume, longest request, or
-    lifted; and the block-rounds that the requests need over the memory.
-    """
-    needed = instance.rounds_needed[instance.requests.arrival_ns >= released]
-    packing = packing_bound(needed.tolist(), worker.clients)
-    found = {"value": packing["value"], "reason": packing["bound"]}
-    found |= {key: packing[key] for key in ("k", "l") if key in packing}
-    if worker.memory is not None:
-        found = _larger(found, -(-totals.block_rounds // worker.memory.blocks), "memory")
-    return found
-
-
-def _larger(found: dict[str, Any], value: int, reason: str) -> dict[str, Any]:
-    return {"value": value, "reason": reason} if value > found["value"] else found
-
-
-def _release_moments(instance: Instance, worker: Worker) -> list[int]:
-    """Return the moments whose later requests may give the best bound: 0 and a few candidates.
-
-    Ranked by a quick estimate in floats; what is returned is then bounded exactly.
-    """
-    req = instance.requests
-    arrivals = np.unique(req.arrival_ns)
-    first = int(arrivals[0])
-    if len(arrivals) == 1:
-        return [first]
-    order = np.argsort(-req.arrival_ns, kind="stable")
-    rounds = np.cumsum(instance.rounds_needed[order].astype(float))
-    per_round = worker.cost.round_ns(worker.clients, worker.clients, 1) / worker.clients
-    per_prompt = worker.cost.prefill_ns([1])
-    counts = np.arange(1, len(order) + 1)
-    estimate = req.arrival_ns[order] + rounds * per_round + counts * (per_prompt / worker.clients)
-    likely = order[np.argsort(-estimate, kind="stable")[:_RELEASES_TRIED]]
-    moments = dict.fromkeys(req.arrival_ns[likely].tolist())
-    return [first, *list(moments)[:3]]
+    longest = np.zeros(len(moments), np.int64)
+    np.maximum.at(longest, index, jobs.rounds)
+    rounds = np.maximum(
+        later(jobs.rounds) / jobs.clients, np.maximum.accumulate(longest[::-1])[::-1]
+    )
+    cost, limit = instance.worker.cost, instance.worker.prefill_limit
+    prompt = int(jobs.prompts.mean())
+    context = prompt + int(jobs.rounds.mean()) // 2 + 1
+    round_ns = cost.round_ns(jobs.clients, jobs.clients * context, context)
+    many = jobs.clients if limit is None else max(1, min(jobs.clients, limit // prompt))
+    stage_ns = cost.prefill_ns([prompt] * many)
+    estimate = moments + rounds * round_ns + later(np.ones_like(jobs.prompts)) / many * stage_ns
+    tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(jobs)))
+    likely = moments[np.argsort(-estimate, kind="stable")[:tried]]
+    return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
 
 
 def pang_reference(instance: Instance) -> dict[str, int]:
     """Return Pang's (31)-(32), reported as "Pang's reference value": a bound only in Pang's MIP.
 
     ``T^p_L ceil(sum N^p / N^cap_L)`` plus the packing's rounds at the time of a full round
-    (under the affine cost it exceeds real schedules). Empty without a cap.
+    (under the affine cost it exceeds real schedules). Empty without a cap, and under cost models
+    by contexts, which the paper does not have.
     """
     worker, req = instance.worker, instance.requests
-    limit = worker.prefill_limit
-    if limit is None or len(req) == 0:
+    limit, cost = worker.prefill_limit, instance.worker.cost
+    if limit is None or len(req) == 0 or cost.context_matters:
         return {}
-    prefill = worker.cost.prefill_ns([limit]) * -(-int(req.prompt_tokens.sum()) // limit)
+    prefill = cost.prefill_ns([limit]) * -(-int(req.prompt_tokens.sum()) // limit)
     rounds = packing_bound(instance.rounds_needed.tolist(), worker.clients)["value"]
-    longest = int(req.prompt_tokens.max())
-    return {
-        "pang_31_32_ns": prefill
-        + rounds * worker.cost.round_ns(worker.clients, worker.clients * longest, longest)
-    }
+    return {"pang_31_32_ns": prefill + rounds * cost.round_ns(worker.clients, 0, 0)}
 
 
 def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str | None:
@@ -207,7 +171,7 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     together on the clients, under the prefill cap and into memory, and serving them so (one
     prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
     """
-    if not _fit_at_once(instance):
+    if not _fit_at_once(instance) or not has_floor(instance.worker.cost):
         return None
     lower = makespan_bound(instance) if lower is None else lower
     if _served_at_once(instance) != lower.value_ns:

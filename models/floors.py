@@ -1,13 +1,14 @@
 """Floors of each cost model: what any schedule's stages and rounds take at least.
 
-For a set of requests with given totals, K stages and R rounds at least. All arithmetic is in
-integers; a bilinear or pooling step is rounded half up, so half a nanosecond a step is given away.
+For a set of requests that needs K stages and R rounds at least. All arithmetic is in integers; a
+bilinear or pooling step is rounded half up, so what rounding can take off a step is given away.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import gcd
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,127 +16,133 @@ from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.costs.exact import FS_PER_NS, round_half_up_sum
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
     from orsched.costs import CostModel
     from orsched.instance import Instance
-    from orsched.workers import Worker
+    from orsched.models.counts import Jobs
 
-_HALF_NS = FS_PER_NS // 2
 MAX_COVER_UNITS = 200_000
+_CANDIDATES = 64
 
 
-class Totals(NamedTuple):
-    """Sums over the requests released at or after a moment.
-
-    Attributes:
-        requests: their number n.
-        prompt_tokens: sum of N^p.
-        rounds_needed: sum of the decode rounds D they need.
-        context_sum: sum over requests and their rounds of the context: D N^p + D (D + 1) / 2.
-        blocks: sum of the memory blocks they hold (0 without a memory model).
-        block_rounds: sum of blocks times rounds.
-    """
-
-    requests: int
-    prompt_tokens: int
-    rounds_needed: int
-    context_sum: int
-    blocks: int
-    block_rounds: int
-
-
-def totals_of(instance: Instance, worker: Worker, released: int) -> Totals:
-    """Return the totals of the requests with arrival at or after ``released``."""
-    later = instance.requests.arrival_ns >= released
-    prompts = instance.requests.prompt_tokens[later]
-    rounds = instance.rounds_needed[later]
-    held = np.zeros_like(prompts)
-    if worker.memory is not None:
-        tokens = prompts + instance.requests.output_tokens[later]
-        held = -(-tokens // worker.memory.block_tokens)
-    return Totals(
-        requests=int(later.sum()),
-        prompt_tokens=int(prompts.sum()),
-        rounds_needed=int(rounds.sum()),
-        context_sum=_sum_of_products(rounds, prompts)
-        + (_sum_of_products(rounds, rounds) + int(rounds.sum())) // 2,
-        blocks=int(held.sum()),
-        block_rounds=_sum_of_products(held, rounds),
-    )
-
-
-def _sum_of_products(a: IntColumn, b: IntColumn) -> int:
-    """Exact sum of a * b, in Python integers where 64 bits could overflow."""
-    if len(a) == 0:
-        return 0
-    if int(a.max()) * int(b.max()) * len(a) < 2**62:
-        return int((a * b).sum())
-    return int((a.astype(object) * b.astype(object)).sum())
-
-
-def prefill_floor(cost: CostModel, totals: Totals, worker: Worker, stages: int) -> int | None:
-    """Return the least time of all prefill stages, at least ``stages`` of them, or None.
-
-    Affine: the tokens' time and K fixed times. Levels: the cheapest cover of the tokens, or K
-    smallest levels. Bilinear: N L >= sum of prompts, L >= sum / J a stage. Pooling: see
-    ``longest_chain``; its stages are sums of single prompts, of which only the count is used.
-    """
-    if isinstance(cost, AffineCost):
-        return cost.prefill_fixed_ns * stages + cost.prefill_token_ns * totals.prompt_tokens
-    if isinstance(cost, LevelsCost):
-        return max(stages * cost.levels[0][1], level_cover(cost.levels, totals.prompt_tokens))
+def has_floor(cost: CostModel) -> bool:
+    """Say if a step is known to take no less time with more in it (a pool's mean apart)."""
     if isinstance(cost, BilinearCost):
-        p1, p2, p3, p4 = cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs
-        if min(p1, p2, p3, p4) < 0:
-            return None
-        fixed = p4 - _HALF_NS
-        exact = p1 * totals.prompt_tokens + p2 * totals.requests
-        exact += p3 * totals.prompt_tokens // worker.clients
-        exact += fixed * (stages if fixed >= 0 else totals.requests)
-        return max(0, exact // FS_PER_NS) * cost.time_scale
-    if isinstance(cost, PoolingCost):
-        each = cost.c_fs - _HALF_NS  # a prompt takes at least c, a stage holds at least one
-        return max(0, each * totals.requests // FS_PER_NS) * cost.time_scale
-    return None
+        return not cost.warnings()
+    if isinstance(cost, PoolingCost):  # max(alpha l^2 + beta l, c) with c >= 0 is never negative
+        return min(cost.gamma_fs, cost.delta_fs) >= 0
+    return isinstance(cost, AffineCost | LevelsCost)
 
 
-def decode_floor(cost: CostModel, totals: Totals, worker: Worker, rounds: int) -> int | None:
-    """Return the least time of all decode rounds, at least ``rounds`` of them, or None.
+def prefill_floor(cost: CostModel, jobs: Jobs, stages: int) -> int:
+    """Return the least time of all prefill stages, at least ``stages`` of them.
 
-    In a round the longest context is at least the mean one, which is at least the sum over J.
+    Affine: the tokens' time and K fixed times. Levels: see ``level_floor``. Bilinear: N L is at
+    least the sum of the prompts, the L add up as in ``_padded_tokens``. Pooling: the sum of the
+    prompts' own times.
     """
+    tokens = int(jobs.prompts.sum())
     if isinstance(cost, AffineCost):
-        return cost.round_fixed_ns * rounds + cost.round_client_ns * totals.rounds_needed
+        return cost.prefill_fixed_ns * stages + cost.prefill_token_ns * tokens
+    if isinstance(cost, LevelsCost):
+        return level_floor(cost.levels, tokens, stages)
+    if isinstance(cost, BilinearCost):
+        fixed = cost.p4_fs - _lost(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
+        exact = cost.p1_fs * tokens + cost.p2_fs * len(jobs)
+        exact += cost.p3_fs * _padded_tokens(jobs, stages)
+        exact += fixed * (stages if fixed >= 0 else len(jobs))
+        return _whole_ns(exact) * cost.time_scale
+    if isinstance(cost, PoolingCost):
+        alpha, beta, least = cost.alpha_fs, cost.beta_fs, cost.c_fs
+        lengths, counts = np.unique(jobs.prompts, return_counts=True)
+        pairs = zip(lengths.tolist(), counts.tolist(), strict=True)
+        exact = sum(max((alpha * p + beta) * p, least) * count for p, count in pairs)
+        return _whole_ns(exact - _lost(alpha, beta, least) * len(jobs)) * cost.time_scale
+    raise TypeError(f"no floor for {cost!r}")
+
+
+def decode_floor(cost: CostModel, jobs: Jobs, rounds: int) -> int:
+    """Return the least time of all decode rounds, at least ``rounds`` of them.
+
+    In a round the longest context is at least the mean one, which is at least the sum over the
+    clients; over all rounds, the longest ones add up at least to those of any one request.
+    """
+    totals = jobs.totals()
+    contexts, needed = totals["context_sum"], totals["rounds_needed"]
+    if isinstance(cost, AffineCost):
+        return cost.round_fixed_ns * rounds + cost.round_client_ns * needed
     if isinstance(cost, LevelsCost):
         return cost.round_fixed_ns * rounds
+    longest = max(-(-contexts // jobs.clients), _largest_context_sum(jobs))
     if isinstance(cost, BilinearCost):
-        d1, d2, d3, d4 = cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs
-        if min(d1, d2, d3, d4) < 0:
-            return None
-        fixed = d4 - _HALF_NS
-        exact = d1 * totals.context_sum + d2 * totals.rounds_needed
-        exact += d3 * totals.context_sum // worker.clients
-        exact += fixed * (rounds if fixed >= 0 else totals.rounds_needed)
-        return max(0, exact // FS_PER_NS) * cost.time_scale
+        fixed = cost.d4_fs - _lost(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
+        exact = cost.d1_fs * contexts + cost.d2_fs * needed + cost.d3_fs * longest
+        exact += fixed * (rounds if fixed >= 0 else needed)
+        return _whole_ns(exact) * cost.time_scale
     if isinstance(cost, PoolingCost):
-        if min(cost.gamma_fs, cost.delta_fs) < 0:
-            return None
-        exact = (cost.gamma_fs + cost.delta_fs) * totals.context_sum // worker.clients
-        exact -= _HALF_NS * totals.rounds_needed
-        return max(0, exact // FS_PER_NS) * cost.time_scale
-    return None
+        exact = cost.gamma_fs * longest + cost.delta_fs * contexts // jobs.clients
+        return _whole_ns(exact - FS_PER_NS // 2 * needed) * cost.time_scale
+    raise TypeError(f"no floor for {cost!r}")
+
+
+def _lost(*coefficients: int) -> int:
+    """Most that rounding half up takes off a whole combination of coefficients, in fs."""
+    unit = gcd(FS_PER_NS, *coefficients)
+    return (FS_PER_NS // 2 - 1) // unit * unit
+
+
+def _whole_ns(exact_fs: int) -> int:
+    """Least whole number of nanoseconds that is not below an exact time."""
+    return max(0, -(-exact_fs // FS_PER_NS))
+
+
+def _padded_tokens(jobs: Jobs, stages: int) -> int:
+    """Return the least sum over stages of the longest prompt.
+
+    For each length t, at least a J-th of the prompts of t or more tokens are how many stages have
+    such a prompt: the sum is least with the prompts sorted and J a stage. Stages beyond those
+    have at least the shortest prompt.
+    """
+    ordered = np.sort(jobs.prompts)[::-1]
+    leaders = ordered[:: jobs.clients]
+    return int(leaders.sum()) + (stages - len(leaders)) * int(ordered[-1])
+
+
+def _largest_context_sum(jobs: Jobs) -> int:
+    """Return the largest D N^p + D (D + 1) / 2 of a request: its contexts over its rounds."""
+    prompts, rounds = jobs.prompts, jobs.rounds
+    if int(rounds.max()) * (int(prompts.max()) + int(rounds.max())) >= 2**62:
+        prompts, rounds = prompts.astype(object), rounds.astype(object)
+    return int((rounds * prompts + rounds * (rounds + 1) // 2).max())
+
+
+def level_floor(levels: tuple[tuple[int, int], ...], tokens: int, stages: int) -> int:
+    """Return the least time of stages at levels: at least ``stages``, and room for the tokens.
+
+    The larger of three: K smallest levels; the cheapest cover; and a line below all levels, whose
+    slope prices the tokens and whose height the stages (the linear relaxation of both together),
+    rounded up to a multiple of what divides all levels' times.
+    """
+    unit = max(1, gcd(*(time for _, time in levels)))
+    found = max(stages * levels[0][1], level_cover(levels, tokens))
+    for (small, fast), (large, slow) in pairwise(levels):
+        rise, run = slow - fast, large - small
+        height = min(time * run - cap * rise for cap, time in levels)
+        if height >= 0:
+            found = max(found, -(-(rise * tokens + height * stages) // (run * unit)) * unit)
+    return found
 
 
 def level_cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     """Return the least total time of a multiset of levels whose capacities cover the tokens.
 
     Exact by dynamic programming in units of the capacities' common divisor; above
-    ``MAX_COVER_UNITS`` units, the best time per token.
+    ``MAX_COVER_UNITS`` units, the best time per token, rounded up as in ``level_floor``.
     """
     unit = gcd(*(cap for cap, _ in levels))
     units = -(-tokens // unit)
     if units > MAX_COVER_UNITS:
-        return min(-(-tokens * time // cap) for cap, time in levels)
+        common = max(1, gcd(*(time for _, time in levels)))
+        return min(-(-tokens * time // (cap * common)) * common for cap, time in levels)
     best = [0] * (units + 1)
     sizes = [(cap // unit, time) for cap, time in levels]
     for u in range(1, units + 1):
@@ -143,28 +150,25 @@ def level_cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     return best[units]
 
 
-def longest_chain(instance: Instance, worker: Worker) -> dict[str, Any] | None:
-    """Return the request that ends last if each were served alone at its arrival, or None.
+def longest_chain(instance: Instance, clients: int) -> dict[str, Any]:
+    """Return the request that ends last if each were served alone at its arrival.
 
     A request needs its own prefill stage and its rounds, each at least as long as with nobody
-    else in it: true for cost models that grow with their contents. Under the pooling model the
-    mean context falls with shorter requests beside it: see ``_pooled_rounds_ns``.
+    else in it. Under the pooling model the mean context falls with shorter requests beside it:
+    see ``_pooled_rounds_ns``.
     """
-    cost = worker.cost
-    if not grows(cost):
-        return None
-    best: dict[str, Any] | None = None
-    prompts, rounds = instance.requests.prompt_tokens, instance.rounds_needed
-    arrivals = instance.requests.arrival_ns
+    cost, rounds, requests = instance.worker.cost, instance.rounds_needed, instance.requests
+    prompts, arrivals = requests.prompt_tokens, requests.arrival_ns
     least = int(prompts.min())
+    best: dict[str, Any] = {"value_ns": -1}
     for row in _candidates(instance):
         p, d = int(prompts[row]), int(rounds[row])
         if isinstance(cost, PoolingCost):
-            alone = _pooled_rounds_ns(cost, worker.clients, least, p, d)
+            alone = _pooled_rounds_ns(cost, clients, least, p, d)
         else:
             alone = cost.rounds_ns(d, 1, p + 1, p + 1)
         value = int(arrivals[row]) + cost.prefill_ns([p]) + alone
-        if best is None or value > best["value_ns"]:
+        if value > best["value_ns"]:
             best = {"bound": "longest_request", "request": row, "value_ns": value}
     return best
 
@@ -181,21 +185,15 @@ def _pooled_rounds_ns(cost: PoolingCost, clients: int, least: int, prompt: int, 
     return round_half_up_sum(rounds, clients * FS_PER_NS, slope, first) * cost.time_scale
 
 
-def grows(cost: CostModel) -> bool:
-    """Say if a step is known to take no less time with more in it, up to pooled means."""
-    if isinstance(cost, AffineCost | LevelsCost):
-        return True
-    if isinstance(cost, BilinearCost | PoolingCost):
-        return not cost.warnings()
-    return False
-
-
 def _candidates(instance: Instance) -> list[int]:
-    """Rows that are not dominated in arrival, prompt and rounds together: a few of each."""
+    """Rows with the latest arrivals, most rounds and longest prompts, some of each.
+
+    Ties are broken by the other columns, so that the order of the rows changes no bound.
+    """
     req, rounds = instance.requests, instance.rounds_needed
-    n = len(req)
+    columns = [req.prompt_tokens, rounds, req.arrival_ns]
     rows: dict[int, None] = {}
-    for key in (req.arrival_ns, rounds, req.prompt_tokens):
-        top = np.argpartition(-key, min(63, n - 1))[:64] if n > 64 else np.arange(n)
-        rows.update(dict.fromkeys(sorted(top.tolist())))
+    for _ in columns:
+        columns = columns[1:] + columns[:1]
+        rows |= dict.fromkeys(np.lexsort(columns)[-_CANDIDATES:].tolist())
     return list(rows)

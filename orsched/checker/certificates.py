@@ -6,6 +6,8 @@ requests, the lower bounds on stages and rounds by their stated reason, and the 
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
@@ -13,6 +15,7 @@ from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from orsched.costs import CostModel
     from orsched.instance import Instance
     from orsched.workers import Worker
 
@@ -62,6 +65,29 @@ def _rows(instance: Instance, released: int) -> list[Row]:
     return rows
 
 
+def _clients(instance: Instance) -> int:
+    """Most requests on clients at one time: no more than there are, and those fit into memory."""
+    worker, together, room = instance.worker, 0, 0
+    for blocks in sorted(held for _, _, held, _ in _rows(instance, 0)):
+        room += blocks
+        if together == worker.clients or (worker.memory and room > worker.memory.blocks):
+            break
+        together += 1
+    return together
+
+
+def _require_growth(cost: CostModel) -> None:
+    """Refuse cost models of which nothing is known, or whose steps may shrink as they fill."""
+    if isinstance(cost, BilinearCost):
+        grows = all(value >= 0 for value in cost.to_dict().values())
+    elif isinstance(cost, PoolingCost):
+        grows = cost.gamma_fs >= 0 and cost.delta_fs >= 0
+    else:
+        grows = isinstance(cost, AffineCost | LevelsCost)
+    if not grows:
+        raise ValueError("the cost model has no floor")
+
+
 def _empty(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     if len(instance):
         raise ValueError("the instance has requests")
@@ -74,10 +100,7 @@ def _last_arrival(instance: Instance, certificate: dict[str, Any]) -> dict[str, 
 
 def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     cost, request = instance.worker.cost, certificate["request"]
-    if isinstance(cost, BilinearCost | PoolingCost) and cost.warnings():
-        raise ValueError("the cost model does not grow with its contents")
-    if not isinstance(cost, AffineCost | LevelsCost | BilinearCost | PoolingCost):
-        raise ValueError("the cost model is unknown")
+    _require_growth(cost)
     if not 0 <= request < len(instance):
         raise ValueError(f"there is no request {request}")
     rows = _rows(instance, 0)
@@ -85,7 +108,7 @@ def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[st
     # Others in a round make it longer, except that shorter ones lower the mean of a pool.
     active, shortest = 1, 0
     if isinstance(cost, PoolingCost):
-        active, shortest = instance.worker.clients, min(p for p, _, _, _ in rows) + 1
+        active, shortest = _clients(instance), min(p for p, _, _, _ in rows) + 1
     others = (active - 1) * shortest
     if cost.context_matters:
         contexts = range(prompt + 1, prompt + rounds + 1)
@@ -98,11 +121,13 @@ def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[st
 
 def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     worker, released = instance.worker, certificate["released_ns"]
-    rows = _rows(instance, released)
+    _require_growth(worker.cost)
+    clients, rows = _clients(instance), _rows(instance, released)
     if not rows:
         raise ValueError(f"no request arrives at {released} or later")
     totals = {
         "requests": len(rows),
+        "clients": clients,
         "prompt_tokens": sum(p for p, _, _, _ in rows),
         "rounds_needed": sum(d for _, d, _, _ in rows),
         "context_sum": sum(d * p + d * (d + 1) // 2 for p, d, _, _ in rows),
@@ -111,8 +136,8 @@ def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[
     }
     stages = _stages(worker, rows, totals, certificate["prefill_stages"])
     rounds = _rounds(worker, rows, totals, certificate["decode_rounds"])
-    prefill_ns = _prefill_ns(worker, totals, stages["value"])
-    decode_ns = _decode_ns(worker, totals, rounds["value"])
+    prefill_ns = _prefill_ns(worker.cost, rows, clients, stages["value"])
+    decode_ns = _decode_ns(worker.cost, rows, totals, rounds["value"])
     return {
         "bound": "stages_and_rounds",
         "released_ns": released,
@@ -132,84 +157,139 @@ def _ceil(a: int, b: int) -> int:
 def _stages(
     worker: Worker, rows: list[Row], totals: dict[str, int], claim: dict[str, Any]
 ) -> dict[str, Any]:
-    cap, reason = worker.prefill_limit, claim["reason"]
+    cap, memory, reason = worker.prefill_limit, worker.memory, claim["reason"]
     if reason == "clients":
-        value = _ceil(totals["requests"], worker.clients)
-    elif reason == "cap" and cap is not None:
-        value = _ceil(totals["prompt_tokens"], cap)
-    elif reason == "large_prompts" and cap is not None:
-        value = sum(1 for p, _, _, _ in rows if 2 * p > cap)
-    elif reason == "memory" and worker.memory is not None:
-        value = _ceil(totals["blocks"], worker.memory.blocks)
-    else:
-        raise ValueError(f"no bound on stages by {reason!r}")
-    return {"value": value, "reason": reason}
+        return {"value": _ceil(totals["requests"], totals["clients"]), "reason": reason}
+    if reason == "cap" and cap is not None:
+        return {"value": _ceil(totals["prompt_tokens"], cap), "reason": reason}
+    if reason == "memory" and memory is not None:
+        return {"value": _ceil(totals["blocks"], memory.blocks), "reason": reason}
+    if reason == "large_prompts" and cap is not None:
+        return _few_at_once([(p, 1) for p, _, _, _ in rows], cap, claim)
+    if reason == "large_requests" and memory is not None:
+        return _few_at_once([(b, 1) for _, _, b, _ in rows], memory.blocks, claim)
+    raise ValueError(f"no bound on stages by {reason!r}")
 
 
 def _rounds(
     worker: Worker, rows: list[Row], totals: dict[str, int], claim: dict[str, Any]
 ) -> dict[str, Any]:
-    reason = claim["reason"]
+    memory, reason = worker.memory, claim["reason"]
     if reason == "volume":
-        return {"value": _ceil(totals["rounds_needed"], worker.clients), "reason": reason}
+        return {"value": _ceil(totals["rounds_needed"], totals["clients"]), "reason": reason}
     if reason == "longest":
         return {"value": max(d for _, d, _, _ in rows), "reason": reason}
-    if reason == "memory" and worker.memory is not None:
-        value = _ceil(totals["block_rounds"], worker.memory.blocks)
-        return {"value": value, "reason": reason}
-    if reason != "lifted":
-        raise ValueError(f"no bound on rounds by {reason!r}")
+    if reason == "lifted":
+        return _lifted(rows, totals["clients"], claim)
+    if reason == "memory" and memory is not None:
+        return {"value": _ceil(totals["block_rounds"], memory.blocks), "reason": reason}
+    if reason == "large_requests" and memory is not None:
+        return _few_at_once([(b, d) for _, d, b, _ in rows], memory.blocks, claim)
+    raise ValueError(f"no bound on rounds by {reason!r}")
+
+
+def _few_at_once(parts: list[tuple[int, int]], limit: int, claim: dict[str, Any]) -> dict[str, Any]:
+    """Of sizes above limit / (k + 1) at most k go together: their weights are shared by k."""
+    k = claim["k"]
+    if k < 1:
+        raise ValueError(f"k={k} is out of range")
+    weight = sum(weight for size, weight in parts if (k + 1) * size > limit)
+    return {"value": _ceil(weight, k), "reason": claim["reason"], "k": k}
+
+
+def _lifted(rows: list[Row], clients: int, claim: dict[str, Any]) -> dict[str, Any]:
+    """Of the k longest jobs, the l clients with most of them hold at least so many."""
     k, fullest = claim["k"], claim["l"]
-    if not (1 <= fullest <= worker.clients and fullest <= k <= len(rows)):
+    if not (1 <= fullest <= clients and fullest <= k <= len(rows)):
         raise ValueError(f"k={k} and l={fullest} are out of range")
-    # Of the k longest jobs, the l clients with most of them hold at least this many.
-    held = fullest * (k // worker.clients) + min(fullest, k % worker.clients)
+    held = fullest * (k // clients) + min(fullest, k % clients)
     shortest_of_k = sorted((d for _, d, _, _ in rows), reverse=True)[:k][k - held :]
-    return {"value": _ceil(sum(shortest_of_k), fullest), "reason": reason, "k": k, "l": fullest}
+    value = _ceil(sum(shortest_of_k), fullest)
+    return {"value": value, "reason": claim["reason"], "k": k, "l": fullest}
 
 
-def _prefill_ns(worker: Worker, totals: dict[str, int], stages: int) -> int:
-    cost, tokens, n = worker.cost, totals["prompt_tokens"], totals["requests"]
+def _prefill_ns(cost: CostModel, rows: list[Row], clients: int, stages: int) -> int:
+    prompts = sorted((p for p, _, _, _ in rows), reverse=True)
+    tokens, n = sum(prompts), len(prompts)
     if isinstance(cost, AffineCost):
         return stages * cost.prefill_fixed_ns + tokens * cost.prefill_token_ns
     if isinstance(cost, LevelsCost):
-        return max(stages * min(t for _, t in cost.levels), _cover(cost.levels, tokens))
-    if isinstance(cost, BilinearCost) and min(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs) >= 0:
-        stage_fs = cost.p4_fs - 500_000
-        total = tokens * cost.p1_fs + n * cost.p2_fs + tokens * cost.p3_fs // worker.clients
-        total += stage_fs * (stages if stage_fs >= 0 else n)
-        return max(0, total // 1_000_000) * cost.time_scale
+        return _levels_ns(cost.levels, tokens, stages)
+    if isinstance(cost, BilinearCost):
+        # The longest prompts of the stages add up to least with the prompts sorted.
+        firsts = [prompts[i] for i in range(0, n, clients)]
+        firsts += [prompts[-1]] * (stages - len(firsts))
+        total = tokens * cost.p1_fs + n * cost.p2_fs + sum(firsts) * cost.p3_fs
+        lost = _rounded_off([cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs])
+        total += (cost.p4_fs - lost) * (stages if cost.p4_fs >= lost else n)
+        return _ns(total) * cost.time_scale
     if isinstance(cost, PoolingCost):
-        return max(0, n * (cost.c_fs - 500_000) // 1_000_000) * cost.time_scale
+        total = sum(max(cost.alpha_fs * p * p + cost.beta_fs * p, cost.c_fs) for p in prompts)
+        lost = _rounded_off([cost.alpha_fs, cost.beta_fs, cost.c_fs])
+        return _ns(total - n * lost) * cost.time_scale
     raise ValueError("the cost model has no floor")
 
 
-def _decode_ns(worker: Worker, totals: dict[str, int], rounds: int) -> int:
-    cost, contexts, needed = worker.cost, totals["context_sum"], totals["rounds_needed"]
+def _decode_ns(cost: CostModel, rows: list[Row], totals: dict[str, int], rounds: int) -> int:
+    contexts, needed, clients = totals["context_sum"], totals["rounds_needed"], totals["clients"]
     if isinstance(cost, AffineCost):
         return rounds * cost.round_fixed_ns + needed * cost.round_client_ns
     if isinstance(cost, LevelsCost):
         return rounds * cost.round_fixed_ns
-    if isinstance(cost, BilinearCost) and min(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs) >= 0:
-        round_fs = cost.d4_fs - 500_000
-        total = contexts * cost.d1_fs + needed * cost.d2_fs
-        total += contexts * cost.d3_fs // worker.clients
-        total += round_fs * (rounds if round_fs >= 0 else needed)
-        return max(0, total // 1_000_000) * cost.time_scale
-    if isinstance(cost, PoolingCost) and min(cost.gamma_fs, cost.delta_fs) >= 0:
-        total = contexts * (cost.gamma_fs + cost.delta_fs) // worker.clients - 500_000 * needed
-        return max(0, total // 1_000_000) * cost.time_scale
+    longest = max(_ceil(contexts, clients), max(d * p + d * (d + 1) // 2 for p, d, _, _ in rows))
+    if isinstance(cost, BilinearCost):
+        lost = _rounded_off([cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs])
+        total = contexts * cost.d1_fs + needed * cost.d2_fs + longest * cost.d3_fs
+        total += (cost.d4_fs - lost) * (rounds if cost.d4_fs >= lost else needed)
+        return _ns(total) * cost.time_scale
+    if isinstance(cost, PoolingCost):
+        total = longest * cost.gamma_fs + contexts * cost.delta_fs // clients
+        return _ns(total - 500_000 * needed) * cost.time_scale
     raise ValueError("the cost model has no floor")
+
+
+def _ns(femtoseconds: int) -> int:
+    """Whole nanoseconds, rounded up: a sum of rounded durations that is no less is no less."""
+    return max(0, _ceil(femtoseconds, 1_000_000))
+
+
+def _rounded_off(coefficients: list[int]) -> int:
+    """What a step of these coefficients loses at most when it is rounded half up."""
+    unit = 1_000_000
+    for value in coefficients:
+        unit = gcd(unit, value)
+    below_half = 499_999
+    return below_half - below_half % unit
+
+
+def _levels_ns(levels: tuple[tuple[int, int], ...], tokens: int, stages: int) -> int:
+    """Least time of ``stages`` levels or more that hold the tokens, by three relaxations."""
+    step = _step(levels)
+    candidates = [stages * min(time for _, time in levels), _cover(levels, tokens)]
+    for (cap, time), (next_cap, next_time) in pairwise(levels):
+        # A stage of level (c, t) takes at least slope * c + height, both over next_cap - cap.
+        slope, scale = next_time - time, next_cap - cap
+        height = min(t * scale - c * slope for c, t in levels)
+        if height >= 0:
+            candidates.append(_ceil(slope * tokens + height * stages, scale * step) * step)
+    return max(candidates)
+
+
+def _step(levels: tuple[tuple[int, int], ...]) -> int:
+    """What divides the time of every sum of levels."""
+    step = 0
+    for _, time in levels:
+        step = gcd(step, time)
+    return step or 1
 
 
 def _cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     """Least time of levels that cover the tokens: exact where small, else by time per token."""
-    from math import gcd
-
     unit = gcd(*[cap for cap, _ in levels])
     units = _ceil(tokens, unit)
     if units > 200_000:
-        return min(_ceil(tokens * time, cap) for cap, time in levels)
+        step = _step(levels)
+        return min(_ceil(tokens * time, cap * step) * step for cap, time in levels)
     least = [0]
     for u in range(1, units + 1):
         options = [time + least[max(u - cap // unit, 0)] for cap, time in levels]
