@@ -1,25 +1,29 @@
-"""Makespan packing (Pang (26)-(30), P||Cmax): lengths onto identical clients.
+"""Makespan packing (Pang (26)-(30), P||Cmax): lengths onto identical clients, with a proof.
 
-Longest processing time first, then a local search that repartitions pairs of clients towards
-the lower bound by exact subset sums. What meets the bound is proven optimal.
+Bounds by formula, longest processing time first and a local search of pairs; for what is left,
+column generation, whose duals prove bounds in integers, and dives (``orsched.models.pcmax``).
 """
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from heapq import heapify, heapreplace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.columns import int_column, whole_number
+from orsched.errors import InputError
+from orsched.models.pcmax.local import Groups, longest_first, repartition
+from orsched.models.pcmax.problem import Clock, Problem
+from orsched.models.pcmax.search import Effort, Search
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_MOVES = 20_000
+MAX_MOVES = 60_000
+_LARGEST_TOTAL = 2**62
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,9 @@ class PackingResult:
         bound: proven lower bound on the makespan.
         optimal: whether the two are equal.
         assignment: client of each job.
-        certificate: ``{"bound": "volume" | "longest" | "lifted", ...}`` with the integers that
-            re-derive the bound.
+        certificate: ``{"bound": kind, "value": bound, ...}`` with the integers that re-derive
+            the bound; ``orsched.checker.packing`` verifies it. Kinds: ``volume``, ``longest``,
+            ``lifted`` (k, l) and ``dual`` (an integer for each size).
         runtime: seconds spent.
     """
 
@@ -51,31 +56,37 @@ def pack(
     seed: int = 0,
     moves: int = MAX_MOVES,
 ) -> PackingResult:
-    """Assign jobs to clients so that the largest load is small.
+    """Assign jobs to clients so that the largest load is least, and prove it.
 
     Args:
         processing_times: whole numbers, at least 0.
         clients: J, at least 1.
-        time_limit: seconds; None: until ``moves`` (reproducible).
-        seed: seed of the local search.
-        moves: most repartitions of pairs.
+        time_limit: seconds from the call; None: a fixed amount of work (reproducible).
+        seed: of everything drawn at random.
+        moves: most repartitions of pairs before column generation; 0: only longest first.
 
     Raises:
-        InputError: a time is negative or not whole, or there is no client.
+        InputError: a time is negative or not whole, the sum leaves 62 bits, there is no client,
+            or the time limit is not a positive number.
     """
     begin = perf_counter()
     jobs = int_column(processing_times, "processing_times", maximum=2**53).tolist()
     clients = whole_number(clients, "clients", minimum=1)
+    total = sum(jobs)
+    if total > _LARGEST_TOTAL:
+        raise InputError(
+            f"the sum {total} exceeds {_LARGEST_TOTAL}",
+            field="processing_times",
+            remedy="use a coarser unit",
+        )
+    clock = Clock(_deadline(begin, time_limit))
     certificate = packing_bound(jobs, clients)
+    groups = longest_first([job for job in jobs if job], min(clients, max(1, len(jobs))))
+    if total:
+        groups, certificate = _search(groups, clients, certificate, clock, seed, moves)
+    makespan = max(map(sum, groups))
     bound = certificate["value"]
-    groups = _longest_first(jobs, clients)
-    deadline = None if time_limit is None else begin + time_limit
-    _repartition(jobs, groups, bound, random.Random(seed), moves, deadline)
-    assignment = [0] * len(jobs)
-    for client, group in enumerate(groups):
-        for job in group:
-            assignment[job] = client
-    makespan = max((sum(jobs[j] for j in group) for group in groups), default=0)
+    assignment = _assign(jobs, groups)
     return PackingResult(
         makespan, bound, makespan == bound, assignment, certificate, perf_counter() - begin
     )
@@ -106,76 +117,45 @@ def packing_bound(jobs: Sequence[int], clients: int) -> dict[str, Any]:
     return best
 
 
-def _longest_first(jobs: Sequence[int], clients: int) -> list[list[int]]:
-    """Return groups by LPT: each job, longest first, to the client with the least load."""
-    heap = [(0, client) for client in range(clients)]
-    heapify(heap)
-    groups: list[list[int]] = [[] for _ in range(clients)]
-    for job in sorted(range(len(jobs)), key=lambda j: -jobs[j]):
-        load, client = heap[0]
-        groups[client].append(job)
-        heapreplace(heap, (load + jobs[job], client))
-    return groups
+def _deadline(begin: float, time_limit: float | None) -> float | None:
+    if time_limit is None:
+        return None
+    if not isinstance(time_limit, (int, float)) or not 0 < time_limit < float("inf"):
+        raise InputError(
+            f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds, above 0"
+        )
+    return begin + time_limit
 
 
-def _repartition(
-    jobs: Sequence[int],
-    groups: list[list[int]],
-    bound: int,
-    rng: random.Random,
+def _search(
+    groups: Groups,
+    clients: int,
+    certificate: dict[str, Any],
+    clock: Clock,
+    seed: int,
     moves: int,
-    deadline: float | None,
-) -> None:
-    """Split pairs (overloaded, other) anew so that the larger load falls or ties, in place."""
-    loads = [sum(jobs[j] for j in group) for group in groups]
-    if len(groups) < 2:
-        return
-    over = {c for c, load in enumerate(loads) if load > bound}
-    for move in range(moves):
-        if not over or (deadline is not None and not move & 63 and perf_counter() > deadline):
-            return
-        a = rng.choice(sorted(over)) if move % 4 else max(over, key=lambda c: (loads[c], -c))
-        b = rng.randrange(len(groups) - 1)
-        b += b >= a
-        both = groups[a] + groups[b]
-        rng.shuffle(both)
-        larger = max(loads[a], loads[b])
-        part = _split([jobs[j] for j in both], bound, larger)
-        if part is None:
-            continue
-        chosen = set(part)
-        groups[a] = [both[i] for i in part]
-        groups[b] = [both[i] for i in range(len(both)) if i not in chosen]
-        for c in (a, b):
-            loads[c] = sum(jobs[j] for j in groups[c])
-            (over.add if loads[c] > bound else over.discard)(c)
+) -> tuple[Groups, dict[str, Any]]:
+    """Local search; then, unless the bound is met, what proves more."""
+    jobs = sum(map(len, groups))
+    few = jobs < 4 * clients  # pairs have few splits: column generation is worth more
+    rng = random.Random(seed)
+    steps = min(moves, 10 * jobs) if few else moves
+    makespan = repartition(groups, certificate["value"], rng, steps, clock)
+    if makespan > certificate["value"] and moves and not clock.out():
+        problem = Problem.of([job for group in groups for job in group], len(groups))
+        search = Search(problem, groups, certificate, clock, seed)
+        search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
+        groups, certificate = search.groups, search.certificate
+    return groups, certificate
 
 
-def _split(sizes: Sequence[int], bound: int, larger: int) -> list[int] | None:
-    """Return indices of a part whose load, and the rest's, is at most the bound if possible.
-
-    Else the most even split if it is no worse than ``larger``. Subset sums are the bits of one
-    integer per prefix, so a split is exact and costs a few shifts.
-    """
-    total = sum(sizes)
-    if total > 64 * 1024 * max(1, len(sizes)):  # bitsets would be too long: leave the pair
-        return None
-    half = total // 2
-    sums = [1]
-    for size in sizes:
-        sums.append(sums[-1] | sums[-1] << size)
-    reachable = sums[-1] & ((1 << (half + 1)) - 1)
-    target = reachable.bit_length() - 1
-    if total - target > larger:
-        return None
-    if total - target <= bound:
-        # Any part between total - bound and half will do; the smallest keeps slack together.
-        low = max(0, total - bound)
-        window = reachable >> low
-        target = low + (window & -window).bit_length() - 1
-    part = []
-    for index in range(len(sizes) - 1, -1, -1):
-        if not sums[index] >> target & 1:
-            part.append(index)
-            target -= sizes[index]
-    return part
+def _assign(jobs: Sequence[int], groups: Groups) -> list[int]:
+    """Return a client for each job, given the lengths of each client's jobs; 0 for empty jobs."""
+    of_length: dict[int, list[int]] = {}
+    for job, length in enumerate(jobs):
+        of_length.setdefault(length, []).append(job)
+    assignment = [0] * len(jobs)
+    for client, group in enumerate(groups):
+        for length in group:
+            assignment[of_length[length].pop()] = client
+    return assignment

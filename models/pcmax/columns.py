@@ -1,0 +1,151 @@
+"""Column generation at one capacity: a fractional packing, or duals that prove there is none.
+
+If integers pi >= 0 for the sizes make every pattern worth at most v, J clients hold at most J v;
+jobs that are worth more cannot be packed. This is what the checker verifies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.models.pcmax.knapsack import (
+    LARGEST_TABLE,
+    Items,
+    Pricer,
+    Window,
+    best_value,
+    items_of,
+    scaled,
+    table_cells,
+)
+from orsched.models.pcmax.master import Master, Solution
+
+if TYPE_CHECKING:
+    from orsched.models.pcmax.knapsack import Ints
+    from orsched.models.pcmax.problem import Clock, Problem
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+_EPS = 1e-7
+_ARTIFICIAL = (1.0, 4.0, 20.0, 100.0)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of a capacity.
+
+    Attributes:
+        duals: proof that the capacity is too small, else None.
+        solution: the last solution of the linear program; fractional packing if ``feasible``.
+        feasible: the linear program packs the jobs onto the clients.
+    """
+
+    duals: Ints | None = None
+    solution: Solution | None = None
+    feasible: bool = False
+
+
+class Columns:
+    """Column generation that keeps its patterns from one capacity to the next."""
+
+    def __init__(self, problem: Problem, clock: Clock) -> None:
+        self.problem = problem
+        self.clock = clock
+        self.master = Master(problem.counts)
+        self.pricer = Pricer()
+        self.rounds = 0
+
+    def fits(self, capacity: int) -> bool:
+        """Whether the tables of a capacity are small enough."""
+        return table_cells(self.problem.sizes, self.problem.counts, capacity) <= LARGEST_TABLE
+
+    def usable(self, problem: Problem, window: Window) -> Flags:
+        """Return which of the known patterns fit a problem and a window."""
+        patterns = self.master.patterns
+        loads = patterns @ problem.sizes
+        inside = (loads >= window.low) & (loads <= window.high)
+        result: Flags = inside & (patterns <= problem.counts).all(axis=1)
+        return result
+
+    def solve(self, problem: Problem, capacity: int, rounds: int, exact: bool = True) -> Verdict:
+        """Solve the linear program at a capacity, or stop early at a proof or after some rounds.
+
+        Args:
+            problem: what is left of the problem; its sizes are those of the whole.
+            capacity: the largest load of a client.
+            rounds: most rounds of pricing.
+            exact: look for a proof in whole numbers, else stop as soon as floats say so.
+        """
+        window = problem.window(capacity)
+        items = items_of(problem.sizes, problem.counts, capacity)
+        self.master.set_counts(problem.counts)
+        self.master.allow(self.usable(problem, window))
+        level = 0
+        self.master.set_artificial(_ARTIFICIAL[level])
+        centre: Floats | None = None
+        best_bound = 0.0
+        solution = self.master.solve()
+        for _ in range(rounds):
+            if self.clock.out():
+                break
+            if solution.artificial < _EPS and solution.value <= problem.clients + _EPS:
+                return Verdict(None, solution, True)
+            self.rounds += 1
+            smoothed = centre is not None
+            duals = solution.duals if centre is None else 0.5 * centre + 0.5 * solution.duals
+            bound, added = self._price(problem, items, window, duals, solution)
+            if bound > problem.clients:
+                proof = self._prove(problem, items, window, duals) if exact else None
+                if proof is not None or not exact:
+                    return Verdict(duals=proof if exact else np.zeros(0, np.int64))
+            if bound > best_bound:
+                best_bound, centre = bound, duals
+            if not added and smoothed:
+                centre = None  # mispriced by the smoothing: once more at the duals themselves
+                continue
+            if not added:
+                if solution.artificial < _EPS or level + 1 == len(_ARTIFICIAL):
+                    break
+                level += 1
+                self.master.set_artificial(_ARTIFICIAL[level])
+                centre, best_bound = None, 0.0
+            solution = self.master.solve()
+        feasible = solution.artificial < _EPS and solution.value <= problem.clients + _EPS
+        return Verdict(None, solution, feasible)
+
+    def _price(
+        self,
+        problem: Problem,
+        items: Items,
+        window: Window,
+        duals: Floats,
+        solution: Solution,
+    ) -> tuple[float, int]:
+        """Return the Lagrangian bound at the duals, and how many patterns were added."""
+        whole = scaled(duals, items, window.high)
+        priced = self.pricer.price(items, whole, window, len(problem.sizes), 60)
+        if priced.best is None:
+            return float("inf"), 0
+        bound = float(whole @ problem.counts) / max(priced.best, 1)
+        gains = priced.patterns @ solution.duals
+        return bound, self.master.add(priced.patterns[gains > 1 + _EPS])
+
+    def _prove(
+        self,
+        problem: Problem,
+        items: Items,
+        window: Window,
+        duals: Floats,
+    ) -> Ints | None:
+        """Return integer duals that prove infeasibility, or None if rounding spoils the proof."""
+        top = float(duals.max(initial=0.0))
+        for scale in (10**3, 10**6, 10**9, 10**12):
+            whole = np.floor(duals * (scale / top) if top > 0 else duals).astype(np.int64)
+            best = best_value(items, whole, window)
+            if best is None or int(whole @ problem.counts) > problem.clients * best:
+                return whole
+        return None

@@ -1,0 +1,173 @@
+"""Pricing: the patterns (contents of one client) that are worth most under given integer duals.
+
+A pattern at capacity C holds at most C, and at least C minus the slack (J C minus all the work):
+a client that wastes more than the slack cannot be part of a packing. Exact, by dynamic programming
+over loads in numpy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+LARGEST_TABLE = 25_000_000
+"""Most cells of a table with one row per item; beyond it, patterns are not priced."""
+
+_NEVER = -(2**29)
+_LARGEST_VALUE = 2**27
+
+
+class Window(NamedTuple):
+    """Loads that a client may have."""
+
+    low: int
+    high: int
+
+
+class Items(NamedTuple):
+    """Copies of the sizes, as far as a client can hold them: size index and size of each."""
+
+    kind: Ints
+    size: Ints
+
+
+def items_of(sizes: Ints, counts: Ints, capacity: int) -> Items:
+    """Return min(count, capacity // size) copies of each size."""
+    copies = np.minimum(counts, capacity // sizes)
+    kind = np.repeat(np.arange(len(sizes)), copies)
+    return Items(kind, sizes[kind])
+
+
+def table_cells(sizes: Ints, counts: Ints, capacity: int) -> int:
+    """Return the cells of the tables that ``price`` builds."""
+    return (int(np.minimum(counts, capacity // sizes).sum()) + 1) * (capacity + 1)
+
+
+def best_value(items: Items, duals: Ints, window: Window) -> int | None:
+    """Return the exact largest value of a pattern in the window; None if there is no pattern."""
+    best = np.full(window.high + 1, -(2**62), dtype=np.int64)
+    best[0] = 0
+    for size, value in zip(items.size.tolist(), duals[items.kind].tolist(), strict=True):
+        np.maximum(best[size:], best[:-size] + value, out=best[size:])
+    top = int(best[max(0, window.low) :].max())
+    return top if top >= 0 else None
+
+
+def scaled(duals: NDArray[np.float64], items: Items, capacity: int) -> Ints:
+    """Return duals as integers, as large as no pattern's value leaves 32 bits."""
+    most = 1.0
+    if len(items.size):
+        # A pattern is worth at most its best value per unit of load.
+        most = max(1.0, float((duals[items.kind] / items.size).max()) * capacity)
+    scale = float(2 ** int(np.log2(_LARGEST_VALUE / most)))
+    return np.floor(duals * scale).astype(np.int64)
+
+
+class Priced(NamedTuple):
+    """The best value (None: no pattern) and best patterns through sizes, by falling value."""
+
+    best: int | None
+    values: Ints
+    patterns: Ints
+
+
+class Pricer:
+    """Prices at one capacity; keeps its tables between calls."""
+
+    def __init__(self) -> None:
+        self._before = np.empty((0, 0), dtype=np.int32)
+        self._after = np.empty((0, 0), dtype=np.int32)
+
+    def price(self, items: Items, duals: Ints, window: Window, kinds: int, most: int) -> Priced:
+        """Return, for each of up to ``most`` sizes, a pattern of greatest value with that size.
+
+        ``before[k][c]`` is the best value of load c out of the first k items, ``after[k][c]``
+        the best that items k onwards add to load c such that the sum ends in the window. Both
+        together give the best pattern through each item.
+        """
+        count, high = len(items.size), window.high
+        if self._before.shape[0] <= count or self._before.shape[1] != high + 1:
+            self._before = np.empty((count + 1, high + 1), dtype=np.int32)
+            self._after = np.empty((count + 1, high + 1), dtype=np.int32)
+        before, after = self._before[: count + 1], self._after[: count + 1]
+        values = duals[items.kind].astype(np.int32).tolist()
+        _fill(before, after, items.size.tolist(), values, max(0, window.low))
+        if after[0, 0] < 0:
+            return Priced(None, np.empty(0, np.int64), np.empty((0, kinds), np.int64))
+        firsts = np.flatnonzero(np.diff(items.kind, prepend=-1))
+        if len(firsts) > most:  # spread over the sizes; the best pattern of all is always there
+            firsts = firsts[np.linspace(0, len(firsts) - 1, most).astype(np.int64)]
+        return _through(items, values, before, after, firsts, kinds)
+
+
+def _fill(
+    before: NDArray[np.int32],
+    after: NDArray[np.int32],
+    sizes: list[int],
+    values: list[int],
+    low: int,
+) -> None:
+    count, high = len(sizes), before.shape[1] - 1
+    before[0] = _NEVER
+    before[0, 0] = 0
+    after[count] = _NEVER
+    after[count, low:] = 0
+    for k, (size, value) in enumerate(zip(sizes, values, strict=True)):
+        row, old = before[k + 1], before[k]
+        row[:size] = old[:size]
+        with_item = row[size:]
+        np.add(old[: high + 1 - size], value, out=with_item)
+        np.maximum(with_item, old[size:], out=with_item)
+    for k in range(count - 1, -1, -1):
+        row, old, size = after[k], after[k + 1], sizes[k]
+        row[high + 1 - size :] = old[high + 1 - size :]
+        with_item = row[: high + 1 - size]
+        np.add(old[size:], values[k], out=with_item)
+        np.maximum(with_item, old[: high + 1 - size], out=with_item)
+
+
+def _through(
+    items: Items,
+    values: list[int],
+    before: NDArray[np.int32],
+    after: NDArray[np.int32],
+    firsts: Ints,
+    kinds: int,
+) -> Priced:
+    """Rebuild the best pattern through each of some items, and the best of all, side by side."""
+    sizes, high = items.size.tolist(), before.shape[1] - 1
+    count = len(sizes)
+    middle = np.zeros(len(firsts) + 1, dtype=np.int64)
+    worth = np.full(len(firsts) + 1, int(after[0, 0]), dtype=np.int64)
+    for i, k in enumerate(firsts.tolist(), start=1):
+        total = before[k, : high + 1 - sizes[k]] + after[k + 1, sizes[k] :]
+        middle[i] = at = int(total.argmax())
+        worth[i] = int(total[at]) + values[k]
+    usable = np.flatnonzero(worth >= 0)
+    usable = usable[np.argsort(-worth[usable], kind="stable")]
+    # The best of all starts at load 0 before the first item and needs no item of its own.
+    at_item = np.concatenate([[-1], firsts])[usable]
+    middle, worth = middle[usable], worth[usable]
+    patterns = np.zeros((kinds, len(usable)), dtype=np.int64)
+    own = np.flatnonzero(at_item >= 0)
+    patterns[items.kind[at_item[own]], own] = 1
+    load = middle.copy()
+    kinds_of = items.kind.tolist()
+    for k in range(int(at_item.max()) - 1, -1, -1):
+        some = np.flatnonzero((at_item > k) & (load >= sizes[k]))
+        taken = some[before[k + 1, load[some]] != before[k, load[some]]]
+        patterns[kinds_of[k], taken] += 1
+        load[taken] -= sizes[k]
+    load = middle + np.where(at_item >= 0, items.size[np.maximum(at_item, 0)], 0)
+    for k in range(count):
+        some = np.flatnonzero(at_item < k)
+        taken = some[after[k, load[some]] != after[k + 1, load[some]]]
+        patterns[kinds_of[k], taken] += 1
+        load[taken] += sizes[k]
+    return Priced(int(after[0, 0]), worth, patterns.T)

@@ -1,0 +1,145 @@
+"""Longest first, then pairs of clients repartitioned towards a target by exact subset sums.
+
+Jobs stand for themselves by their lengths: a group is the list of lengths of one client.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heapreplace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from orsched.models.pcmax.problem import Clock
+
+Groups = list[list[int]]
+
+_LONGEST_BITSET = 1 << 17
+_FREE_JOBS = 22
+
+
+def longest_first(jobs: Sequence[int], clients: int) -> Groups:
+    """Return groups by LPT: each job, longest first, to the client with the least load."""
+    heap = [(0, client) for client in range(clients)]
+    heapify(heap)
+    groups: Groups = [[] for _ in range(clients)]
+    for job in sorted(jobs, reverse=True):
+        load, client = heap[0]
+        groups[client].append(job)
+        heapreplace(heap, (load + job, client))
+    return groups
+
+
+def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clock: Clock) -> int:
+    """Split pairs (above the target, other) anew so that the larger load falls or ties, in place.
+
+    Ends when every load is at most the target, after some moves, or when time is up; returns
+    the largest load.
+    """
+    loads = [sum(group) for group in groups]
+    over = [c for c, load in enumerate(loads) if load > target]
+    count, draw = len(groups), rng.random
+    for move in range(moves if count > 1 else 0):
+        if not over or (not move & 63 and clock.out()):
+            break
+        if move & 7:
+            at = int(draw() * len(over))
+            a = over[at]
+            if loads[a] <= target:  # brought down since it was listed
+                over[at] = over[-1]
+                over.pop()
+                continue
+        else:  # clients that have their load get other jobs: new splits for the others
+            a = int(draw() * count)
+        b = int(draw() * (count - 1))
+        b += b >= a
+        if not move & 1:  # of two, the one with more room
+            c = int(draw() * count)
+            if loads[c] < loads[b] and c != a:
+                b = c
+        both = groups[a] + groups[b]
+        load_a, load_b = loads[a], loads[b]
+        parts = split(both, load_a + load_b, target, max(load_a, load_b), rng)
+        if parts is None:
+            continue
+        groups[a], groups[b], loads[a] = parts
+        loads[b] = load_a + load_b - loads[a]
+        if loads[b] > target >= load_b:
+            over.append(b)
+        if loads[a] > target >= load_a:
+            over.append(a)
+    return max(loads, default=0)
+
+
+def split(
+    jobs: list[int], total: int, target: int, larger: int, rng: random.Random
+) -> tuple[list[int], list[int], int] | None:
+    """Return two parts and the load of the first, both at most the target if that is possible.
+
+    Else the most even split if it is no worse than ``larger``. Which of several splits is found
+    depends on the order of the jobs, which is shuffled.
+    """
+    if total > _LONGEST_BITSET:
+        return _split_large(jobs, total, target, larger, rng)
+    draw = rng.random
+    jobs.sort(key=lambda _: draw())  # several times faster than shuffle
+    half = total // 2
+    reachable = 1
+    sums = [1]
+    for job in jobs:
+        reachable |= reachable << job
+        sums.append(reachable)
+    best = (reachable & ((1 << (half + 1)) - 1)).bit_length() - 1
+    if total - best > larger:
+        return None
+    if total - best <= target:
+        # Any part between total - target and half will do; the smallest keeps slack together.
+        low = max(0, total - target)
+        window = reachable >> low
+        best = low + (window & -window).bit_length() - 1
+    first, second, left = [], [], best
+    for index in range(len(jobs) - 1, -1, -1):
+        if sums[index] >> left & 1:
+            second.append(jobs[index])
+        else:
+            first.append(jobs[index])
+            left -= jobs[index]
+    return first, second, best
+
+
+def _subset_sums(jobs: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the sums of all subsets; bit i of the position tells whether job i is in."""
+    sums = np.zeros(1, dtype=np.int64)
+    for job in jobs:
+        sums = np.concatenate([sums, sums + job])
+    return sums
+
+
+def _split_large(
+    jobs: list[int], total: int, target: int, larger: int, rng: random.Random
+) -> tuple[list[int], list[int], int] | None:
+    """Split by meeting in the middle; of many jobs, some random ones are free."""
+    rng.shuffle(jobs)
+    free, fixed = jobs[:_FREE_JOBS], jobs[_FREE_JOBS:]
+    base = sum(fixed[::2])
+    middle = len(free) // 2
+    left, right = _subset_sums(free[:middle]), _subset_sums(free[middle:])
+    order = np.argsort(left)
+    ordered = left[order]
+    # The largest left sum such that the whole part stays within half of the total.
+    room = total // 2 - base - right
+    at = np.searchsorted(ordered, room, side="right") - 1
+    reached = np.where(at >= 0, ordered[np.maximum(at, 0)] + right, -1)
+    best = int(reached.argmax())
+    load = int(reached[best]) + base
+    if reached[best] < 0 or total - load > larger:
+        return None
+    bits = int(order[at[best]]) | best << middle
+    first, second = fixed[::2], fixed[1::2]
+    for index, job in enumerate(free):
+        (first if bits >> index & 1 else second).append(job)
+    return first, second, load

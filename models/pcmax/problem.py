@@ -1,0 +1,69 @@
+"""The packing problem by distinct sizes, and the time and work that may be spent on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.models.pcmax.knapsack import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.models.pcmax.knapsack import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Sizes (falling, positive) with their counts, onto a number of identical clients.
+
+    Clients of different speed would turn the window of a capacity into one window a client.
+    """
+
+    sizes: Ints
+    counts: Ints
+    clients: int
+
+    @classmethod
+    def of(cls, jobs: Sequence[int], clients: int) -> Problem:
+        """Return the problem of some positive jobs."""
+        sizes, counts = np.unique(np.array(jobs, dtype=np.int64), return_counts=True)
+        return cls(sizes[::-1].copy(), counts[::-1].astype(np.int64), clients)
+
+    @cached_property
+    def total(self) -> int:
+        """All the work."""
+        return int(self.sizes @ self.counts)
+
+    def slack(self, capacity: int) -> int:
+        """Return what all clients together may waste at a capacity."""
+        return self.clients * capacity - self.total
+
+    def window(self, capacity: int) -> Window:
+        """Return the loads that a client can have in a packing within a capacity."""
+        return Window(capacity - self.slack(capacity), capacity)
+
+    def less(self, pattern: Ints, times: int) -> Problem:
+        """Return what is left when some clients hold a pattern (as far as there are jobs)."""
+        return Problem(
+            self.sizes, np.maximum(self.counts - times * pattern, 0), self.clients - times
+        )
+
+
+class Clock:
+    """A deadline on the wall clock, or none."""
+
+    def __init__(self, deadline: float | None) -> None:
+        self.deadline = deadline
+
+    def out(self) -> bool:
+        """Whether the time is up."""
+        return self.deadline is not None and perf_counter() > self.deadline
+
+    def left(self) -> float | None:
+        """Return the seconds left, None without a deadline."""
+        return None if self.deadline is None else max(0.0, self.deadline - perf_counter())

@@ -1,0 +1,138 @@
+"""From a packing and a bound to a proof: capacities by galloping, column generation, dives."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.models.pcmax.columns import Columns
+from orsched.models.pcmax.dive import dive
+from orsched.models.pcmax.local import Groups, longest_first, repartition
+
+if TYPE_CHECKING:
+    from orsched.models.pcmax.knapsack import Ints
+    from orsched.models.pcmax.master import Solution
+    from orsched.models.pcmax.problem import Clock, Problem
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Most work without a time limit: rounds of pricing a capacity, dives, moves after a dive."""
+
+    rounds: int = 60
+    dives: int = 40
+    moves: int = 400
+
+
+class Search:
+    """The best packing, the best bound, and what proves it.
+
+    Attributes:
+        groups: lengths of the jobs of each client.
+        makespan: largest load.
+        certificate: of the bound; its ``value`` is the bound.
+    """
+
+    def __init__(
+        self, problem: Problem, groups: Groups, certificate: dict[str, Any], clock: Clock, seed: int
+    ) -> None:
+        self.problem = problem
+        self.groups = groups
+        self.makespan = max(map(sum, groups))
+        self.certificate = certificate
+        self.clock = clock
+        self.rng = random.Random(seed)
+        self.columns = Columns(problem, clock)
+        self._solutions: dict[int, Solution] = {}
+        self._row = {size: k for k, size in enumerate(problem.sizes.tolist())}
+
+    @property
+    def bound(self) -> int:
+        """Proven lower bound."""
+        return int(self.certificate["value"])
+
+    def finished(self) -> bool:
+        """Whether the packing is proven optimal or time is up."""
+        return self.bound >= self.makespan or self.clock.out()
+
+    def run(self, effort: Effort) -> None:
+        """Raise the bound to the linear program's, then dive at it and above it."""
+        if self.finished() or not self.columns.fits(self.makespan - 1):
+            return
+        self._learn(self.groups)
+        self.raise_bound(effort.rounds)
+        for number in range(effort.dives):
+            if self.finished():
+                return
+            self.dive_at(self._capacity(number), number, effort)
+
+    def _capacity(self, number: int) -> int:
+        """Return where to dive: mostly at the bound, at times halfway to the packing."""
+        if number % 4 < 3:
+            return self.bound
+        return (self.bound + self.makespan - 1) // 2
+
+    def raise_bound(self, rounds: int) -> None:
+        """Find the smallest capacity without a proof against it: gallop upwards, then bisect.
+
+        A capacity that stays undecided after some rounds counts as possible, and is tried again
+        with more rounds once it is the bound.
+        """
+        top, step = self.makespan, 1
+        capacity = self.bound
+        while self.bound < top and not self.clock.out():
+            verdict = self.columns.solve(self.problem, capacity, rounds)
+            if verdict.duals is not None:
+                self._prove(capacity, verdict.duals)
+                step *= 2
+            else:
+                top = capacity
+                if verdict.feasible and verdict.solution is not None:
+                    self._solutions[capacity] = verdict.solution
+            low = self.bound
+            capacity = min(low + step - 1, top - 1) if top == self.makespan else (low + top) // 2
+
+    def _prove(self, capacity: int, duals: Ints) -> None:
+        """Note that a capacity is too small."""
+        pairs = [[int(s), int(d)] for s, d in zip(self.problem.sizes, duals, strict=True) if d]
+        self.certificate = {"bound": "dual", "value": capacity + 1, "duals": pairs}
+
+    def _learn(self, groups: Groups) -> None:
+        """Take the contents of clients as patterns."""
+        patterns = np.zeros((len(groups), len(self._row)), dtype=np.int64)
+        for row, group in zip(patterns, groups, strict=True):
+            for size in group:
+                row[self._row[size]] += 1
+        self.columns.master.add(patterns)
+
+    def dive_at(self, capacity: int, number: int, effort: Effort) -> None:
+        """Dive at a capacity; what is left over goes to the other clients by local search."""
+        verdict = self.columns.solve(self.problem, capacity, 4 * effort.rounds)
+        if verdict.duals is not None:
+            self._prove(capacity, verdict.duals)
+            return
+        if verdict.solution is None:
+            return
+        spread = 1 if number == 0 else 2 + number % 3
+        chosen, left, _ = dive(self.columns, verdict.solution, capacity, self.rng, spread)
+        groups = [self._lengths(pattern) for pattern in chosen]
+        rest = longest_first(self._lengths(left), self.problem.clients - len(groups))
+        if rest:
+            repartition(rest, capacity, self.rng, effort.moves, self.clock)
+        self._offer(groups + rest, capacity, effort)
+
+    def _lengths(self, pattern: Ints) -> list[int]:
+        lengths: list[int] = np.repeat(self.problem.sizes, pattern).tolist()
+        return lengths
+
+    def _offer(self, groups: Groups, capacity: int, effort: Effort) -> None:
+        """Keep a packing if it is better, after some moves towards the capacity."""
+        if sum(map(len, groups)) != int(self.problem.counts.sum()):
+            return  # no client was left for the rest
+        makespan = repartition(groups, capacity, self.rng, effort.moves, self.clock)
+        if makespan < self.makespan:
+            self.groups, self.makespan = groups, makespan
+            self._learn(groups)
