@@ -71,7 +71,7 @@ def batch(
 
 def choose(problem: Problem) -> tuple[str, str]:
     """Return the method for ``auto`` and the reason."""
-    conditions = problem.conditions()
+    conditions = problem.conditions
     if conditions["slope_grows"] and conditions["windows_advance"]:
         return "lines", "queries and windows come in order"
     work = sum(min(size, end) for size, end in zip(problem.sizes, problem.ends, strict=True))

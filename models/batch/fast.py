@@ -49,7 +49,7 @@ def fits(problem: Problem) -> bool:
         return True
     widths = [min(size, end) for size, end in zip(problem.sizes, problem.ends, strict=True)]
     widest = max(widths)
-    falls = problem.conditions()["largest_batch_falls"]
+    falls = problem.conditions["largest_batch_falls"]
     covers = 1 if falls else -(-widest // min(problem.sizes))
     pairs = list(zip(widths, problem.slopes, problem.bases, strict=True))
     longest = max(max(a + b, a * width + b) for width, a, b in pairs)

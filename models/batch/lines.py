@@ -9,77 +9,36 @@ one a piece, however many requests it has. ``docs/batcher.md`` has the proof.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from orsched.models.batch.hulls import Hulls
+from orsched.models.batch.pieces import Pieces
 from orsched.models.batch.queue import Queue
 
 if TYPE_CHECKING:
+    from orsched.models.batch.pieces import Finder
     from orsched.models.batch.problem import Problem
 
 
-class Finder(Protocol):
-    """Finds the best start among the positions before the group that is filled."""
-
-    def best(self, i: int, low: int, slope: int) -> tuple[int, int]:
-        """Return (U, j) with the least ``U = T[j] - slope j`` for j from ``low``; largest j."""
-
-    def absorb(self, first: int, low: int) -> None:
-        """Take in the pieces from index ``first``; ``low``: begin of the next group's windows."""
-
-
-class Pieces:
-    """Runs of positions with one split: parallel lists, in order, the first for position 0."""
-
-    def __init__(self) -> None:
-        self.ends = [0]
-        self.splits = [0]
-        self.levels = [0]  # U: T minus the group's slope times the position
-        self.slopes = [0]
-
-    def add(self, end: int, split: int, level: int, slope: int) -> None:
-        """Append the run up to ``end``."""
-        self.ends.append(end)
-        self.splits.append(split)
-        self.levels.append(level)
-        self.slopes.append(slope)
-
-    def start(self, index: int) -> int:
-        """First position of a run."""
-        return self.ends[index - 1] + 1 if index else 0
-
-    def time(self, index: int, position: int) -> int:
-        """T of a position of a run."""
-        return self.levels[index] + self.slopes[index] * position
-
-
 class LastPositions:
-    """For A that grows: the last position of each piece, in a queue or in hulls."""
+    """For A that grows: the last position of each piece, windows in any order."""
 
-    def __init__(self, pieces: Pieces, problem: Problem, ordered: bool) -> None:
+    def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
-        self.queue = Queue(problem) if ordered else None
         self.hulls = Hulls()
         self.absorb(0, 0)
 
     def best(self, i: int, low: int, slope: int) -> tuple[int, int]:
         """See ``Finder``."""
-        if self.queue is not None:
-            j, time = self.queue.front(i)
-            return time - slope * j, j
         found = self.hulls.query(bisect_left(self.pieces.ends, low, hi=self.hulls.lines), slope)
         assert found is not None  # the position before the group is always there
         return found
 
     def absorb(self, first: int, low: int) -> None:
         """See ``Finder``."""
-        pieces = self.pieces
-        if self.queue is None:
-            for index in range(first, len(pieces.ends)):
-                self.hulls.add(pieces.ends[index], pieces.time(index, pieces.ends[index]))
-            return
-        for index in range(max(first, bisect_left(pieces.ends, low)), len(pieces.ends)):
-            self.queue.add(pieces.ends[index], pieces.time(index, pieces.ends[index]))
+        for index in range(first, len(self.pieces.ends)):
+            end = self.pieces.ends[index]
+            self.hulls.add(end, self.pieces.time(index, end))
 
 
 class FirstPositions:
@@ -112,10 +71,8 @@ def boundaries(problem: Problem) -> list[int]:
     following = [*problem.sizes, 1][1:]
     for (start, end, size, slope, base), next_size in zip(problem.groups(), following, strict=True):
         first = len(pieces.ends)
-        if base > 0:
-            _fill(pieces, finder, start, end, size, slope, base)
-        else:
-            _fill_alone(pieces, finder, start, end, size, slope, base)
+        fill = _fill if base > 0 else _fill_alone
+        fill(pieces, finder, start, end, size, slope, base)
         finder.absorb(first, end + 1 - next_size)
     i = len(problem)
     found = [i]
@@ -127,18 +84,18 @@ def boundaries(problem: Problem) -> list[int]:
 
 def structure(problem: Problem) -> str:
     """Say which structure the checked conditions allow."""
-    conditions = problem.conditions()
-    if conditions["slope_grows"] and conditions["windows_advance"]:
+    broken = [name for name in ("slope_grows", "windows_advance") if not problem.conditions[name]]
+    if not broken:
         return "a queue of candidates: A grows, windows advance"
-    broken = [name for name in ("slope_grows", "windows_advance") if not conditions[name]]
     return f"a tree of hulls: {' and '.join(broken)} not met"
 
 
 def _finder(pieces: Pieces, problem: Problem) -> Finder:
-    conditions = problem.conditions()
-    if not conditions["slope_grows"]:
+    if not problem.conditions["slope_grows"]:
         return FirstPositions(pieces)
-    return LastPositions(pieces, problem, conditions["windows_advance"])
+    if not problem.conditions["windows_advance"]:
+        return LastPositions(pieces)
+    return Queue(pieces, problem)
 
 
 def _fill(
@@ -148,8 +105,8 @@ def _fill(
 
     U never falls within the group: of its own pieces the first one in the window is the best.
     """
-    ends, levels, splits, slopes = pieces.ends, pieces.levels, pieces.splits, pieces.slopes
-    own = len(ends)
+    ends, levels, splits = pieces.ends, pieces.levels, pieces.splits
+    own = first = len(ends)
     i = start + 1
     while i <= end:
         if own < len(ends) and ends[own] + size < i:
@@ -164,8 +121,8 @@ def _fill(
         ends.append(i)
         splits.append(split)
         levels.append(level + base)
-        slopes.append(slope)
         i += 1
+    pieces.slopes += [slope] * (len(ends) - first)
 
 
 def _fill_alone(
@@ -176,7 +133,8 @@ def _fill_alone(
     Only the batch with the group's first request may hold more.
     """
     level, split = finder.best(start + 1, max(0, start + 1 - size), slope)
-    for i in range(start + 1, end + 1):
-        level += base
-        pieces.add(i, split, level, slope)
-        split = i
+    count = end - start
+    pieces.ends += range(start + 1, end + 1)
+    pieces.splits += [split, *range(start + 1, end)]
+    pieces.levels += [level + base * k for k in range(1, count + 1)]
+    pieces.slopes += [slope] * count

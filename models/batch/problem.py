@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -50,6 +51,7 @@ class Problem:
         starts = [0, *self.ends][:-1]
         return zip(starts, self.ends, self.sizes, self.slopes, self.bases, strict=True)
 
+    @cached_property
     def conditions(self) -> dict[str, bool]:
         """Return what holds of these lengths, this cost and this memory.
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orsched.models.batch.pieces import Pieces
     from orsched.models.batch.problem import Problem
 
 
 class Queue:
-    """Candidates in the order in which they will be best, each with the position where it ends.
+    """The last positions of pieces in the order in which they will be best.
 
     If A never falls and windows only advance, a later candidate that is as good as an earlier one
     at some position stays so at every later one. So each candidate is best on one run of
@@ -20,42 +21,53 @@ class Queue:
     second and drops d while an even later e is below, although c may leave before e is best.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, pieces: Pieces, problem: Problem) -> None:
+        self.pieces = pieces
         self.slopes = problem.slopes
         self.ends = problem.ends
         self.sizes = problem.sizes
         self.starts = [0, *problem.ends][:-1]
+        # First position of the first window of each group; the last entry is beyond all.
         self.lows = [
             start + 1 - size for start, size in zip(self.starts, problem.sizes, strict=True)
         ]
-        self.never = len(problem) + 1
-        # (j, T[j], last position with j in its window, first position where it is best)
+        self.lows.append(len(problem) + 1)
+        self.starts.append(len(problem))  # what is best there is best nowhere
+        self.leaving = 0  # the last group whose first window holds the newest candidate
+        # (T[j], j, first position where it is best, last position with j in its window)
         self.waiting: deque[tuple[int, int, int, int]] = deque()
+        self.absorb(0, 0)
 
-    def add(self, j: int, time: int) -> None:
-        """Add position j, larger than all before; T is known up to the end of its group."""
-        group = bisect_right(self.lows, j) - 1
-        last = min(j + self.sizes[group], self.ends[group])
-        waiting, slopes = self.waiting, self.slopes
-        begin = j + 1
-        while waiting:
-            other, other_time, other_last, other_begin = waiting[-1]
-            # As good from the first A that is at least this quotient, rounded up.
-            where = bisect_left(slopes, -((other_time - time) // (j - other)))
-            begin = self.starts[where] + 1 if where < len(slopes) else self.never
-            if begin > other_last:
-                begin = other_last + 1
-            if begin > other_begin:
-                break
-            waiting.pop()
-        else:
-            begin = j + 1
-        if begin <= last:
-            waiting.append((j, time, last, begin))
-
-    def front(self, i: int) -> tuple[int, int]:
-        """Return (j, T[j]) of the best candidate at position i; i never falls."""
+    def best(self, i: int, low: int, slope: int) -> tuple[int, int]:
+        """See ``Finder``."""
         waiting = self.waiting
-        while len(waiting) > 1 and waiting[1][3] <= i:
+        while len(waiting) > 1 and waiting[1][2] <= i:
             waiting.popleft()
-        return waiting[0][:2]
+        time, j, _, _ = waiting[0]
+        return time - slope * j, j
+
+    def absorb(self, first: int, low: int) -> None:
+        """See ``Finder``."""
+        ends, levels = self.pieces.ends, self.pieces.levels
+        slopes, starts, lows, waiting = self.slopes, self.starts, self.lows, self.waiting
+        own = self.pieces.slopes[-1]  # all are of one group
+        group = self.leaving
+        for index in range(max(first, bisect_left(ends, low, lo=first)), len(ends)):
+            j = ends[index]
+            time = levels[index] + own * j
+            while lows[group + 1] <= j:
+                group += 1
+            last = min(j + self.sizes[group], self.ends[group])
+            begin = j + 1
+            while waiting:
+                other_time, other, other_begin, other_last = waiting[-1]
+                # As good from the first A that is at least this quotient, rounded up.
+                begin = starts[bisect_left(slopes, -((other_time - time) // (j - other)))] + 1
+                if begin > other_last:
+                    begin = other_last + 1
+                if begin > other_begin:
+                    break
+                waiting.pop()
+            if begin <= last:
+                waiting.append((time, j, begin, last))
+        self.leaving = group

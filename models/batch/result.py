@@ -91,7 +91,7 @@ def make(
     column = np.array(prices, dtype=np.int64)[which.reshape(-1)]
     for values in (boundaries, longest, column):
         values.setflags(write=False)
-    conditions = problem.conditions()
+    conditions = problem.conditions
     everywhere = conditions["batch_time_grows"] and conditions["largest_batch_falls"]
     return Batches(
         problem.order,
