@@ -159,6 +159,8 @@ class GatedPolicy(Policy):
         stage: list[int] = []
         places: list[int] = []
         for client in sorted(self.idle):
+            if not queues.queued:
+                break
             request = queues.peek(client)
             if request < 0:
                 continue

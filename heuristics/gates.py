@@ -63,7 +63,8 @@ class WaitedTime:
     """Prefill when the decode time waited so far reaches the time of the stage (Pang's C_d, C_p).
 
     The literal reading of Pang, section IV-C: C_p is the time of the prefill stage that would
-    be inserted, C_d the decode time that has passed since the first of its clients fell idle.
+    be inserted (over prompts of equal length), C_d the decode time that has passed since the first
+    of its clients fell idle.
     """
 
     def start(self, view: View) -> None:
@@ -74,10 +75,14 @@ class WaitedTime:
         """Wait until C_d >= C_p."""
         if self.since_ns < 0:
             self.since_ns = view.now_ns
-        left = view.worker.cost.prefill_ns([waiting.tokens]) - (view.now_ns - self.since_ns)
-        if left <= 0 or waiting.full:
+        if waiting.full:
             return 0
         cost = view.worker.cost
+        each, more = divmod(waiting.tokens, waiting.clients)
+        prompts = [each + 1] * more + [each] * (waiting.clients - more)
+        left = cost.prefill_ns(prompts) - (view.now_ns - self.since_ns)
+        if left <= 0:
+            return 0
         if cost.context_matters:
             return 1
         one = cost.round_ns(len(view.running), 0, 0)
@@ -136,17 +141,18 @@ def fixed_costs(worker: Worker) -> tuple[int, int]:
     """Return the fixed time of a prefill stage and of a decode round, in nanoseconds.
 
     Stage: what two stages of one request take more than one stage of both. Round: what a round
-    would take with no active client, extrapolated from one and two. Both at least 0.
+    would take with no active client, extrapolated from one and two. Both at least 0, and 0 where
+    a fitted model with negative coefficients has no time for such a step.
     """
-    cost, p = worker.cost, _TYPICAL_PROMPT
-    limit = worker.prefill_limit
-    if limit is not None:
-        p = max(1, min(p, limit // 2))
-    pair = [p, p] if limit is None or limit >= 2 * p else [p]
-    stage = len(pair) * cost.prefill_ns([p]) - cost.prefill_ns(pair)
-    if len(pair) == 1:
+    cost, limit = worker.cost, worker.prefill_limit
+    p = _TYPICAL_PROMPT if limit is None else max(1, min(_TYPICAL_PROMPT, limit // 2))
+    try:
         stage = cost.prefill_ns([p])
-    one_round = 2 * cost.round_ns(1, p, p) - cost.round_ns(2, 2 * p, p)
+        if limit is None or limit >= 2 * p:
+            stage = 2 * stage - cost.prefill_ns([p, p])
+        one_round = 2 * cost.round_ns(1, p, p) - cost.round_ns(2, 2 * p, p)
+    except InputError:
+        return 0, 0
     return max(0, stage), max(0, one_round)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orsched
-from orsched.costs import AffineCost
+from orsched.costs import AffineCost, BilinearCost, PoolingCost
 from orsched.errors import InputError
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs, make_gate
@@ -130,6 +130,37 @@ def test_idle_cost_opens_when_idle_rounds_have_paid_for_the_stage():
     gate.stage_taken(view)
     assert gate.rounds_to_wait(view, Waiting(2, 3, False)) == 3
     assert gate.rounds_to_wait(view, Waiting(2, 3, True)) == 0
+
+
+class _Clock(_FakeView):
+    def __init__(self, worker):
+        super().__init__(worker)
+        self.now_ns, self.running = 0, {0: 0}
+
+
+def test_waited_time_prices_the_prompts_that_would_be_prefilled():
+    """Pooling, 2 tokens squared: prompts of 3 and 2 tokens take 13 ns, one of 5 tokens 25 ns."""
+    view = _Clock(Worker(9, PoolingCost(10**6, 0, 0, 10**6, 0)))
+    gate = make_gate("waited_time")
+    gate.start(view)
+    for now, wait in ((0, 1), (12, 1), (13, 0)):
+        view.now_ns = now
+        assert gate.rounds_to_wait(view, Waiting(2, 5, False)) == wait
+    gate.stage_taken(view)
+    view.now_ns = 20  # the count starts anew with the first decision after the stage
+    assert gate.rounds_to_wait(view, Waiting(2, 5, False)) == 1
+    view.now_ns = 33
+    assert gate.rounds_to_wait(view, Waiting(2, 5, False)) == 0
+
+
+def test_gates_of_models_without_a_time_for_typical_steps_never_wait():
+    """A fit with a negative constant is fine for the long prompts it was fitted to."""
+    cost = BilinearCost(0, 0, 10**6, -(10**8), 0, 0, 10**6, -(10**8))
+    worker = Worker(2, cost)
+    assert fixed_costs(worker) == (0, 0)
+    instance = Instance(Requests([500] * 5, [3] * 5, [0, 0, 7, 9, 9]), worker)
+    for method in ("online", "hybrid", "fcfs", "offline"):
+        assert orsched.solve(instance, method, iterations=2).checked
 
 
 def test_gates_change_when_not_what():
