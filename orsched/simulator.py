@@ -140,6 +140,11 @@ class _Simulation:
         self.information = _information_of(policy)  # read once: it is what the view grants
         self.view, self.hidden = build_view(instance, self.state, self.information)
         n = len(instance)
+        self.memory = self.worker.memory
+        self.blocks: list[int] = []
+        if self.memory is not None:
+            sighted = self.information is Information.CLAIRVOYANT
+            self.blocks = blocks_set_aside(instance, self.memory, sighted).tolist()
         self.prompts: list[int] = instance.requests.prompt_tokens.tolist()
         self.needed: list[int] = instance.rounds_needed.tolist()
         self.started = bytearray(n)
@@ -169,7 +174,6 @@ class _Simulation:
         self.on_first_token = policy.on_first_token if "on_first_token" in hooks else None
         self.on_finish = policy.on_finish if "on_finish" in hooks else None
         self.prefill_limit = self.worker.prefill_limit
-        self.memory = self.worker.memory
         self.context_matters = self.cost.context_matters
         self.first_from_prefill = instance.first_token == "prefill"
 
@@ -296,7 +300,7 @@ class _Simulation:
                 self.base_sum += base
                 heappush(self.base_heap, (-base, request))
             if self.memory is not None:
-                state.blocks_used += self.view.blocks_of(request)
+                state.blocks_used += self.blocks[request]
         state.free_clients -= len(requests)
         if self.memory is not None and state.blocks_used > self.memory.blocks:
             raise PolicyError(f"{state.blocks_used} memory blocks of {self.memory.blocks}")
@@ -407,7 +411,7 @@ class _Simulation:
             self.in_heap[client] = 1
             heappush(self.free_heap, client)
         if self.memory is not None:
-            state.blocks_used -= self.view.blocks_of(request)
+            state.blocks_used -= self.blocks[request]
         if self.context_matters:
             self.base_sum -= self.prompts[request] - start
         self.left -= 1

@@ -363,6 +363,17 @@ def test_a_policy_cannot_relabel_what_it_was_shown():
     assert schedule.information == "clairvoyant"
 
 
+def test_a_policy_cannot_set_less_memory_aside():
+    """INV-6: the executor counts blocks itself, whatever a policy makes of its view."""
+
+    class Optimist(FirstComeFirstServed):
+        def start(self, view):
+            view.blocks_of = lambda request: 0
+
+    with pytest.raises(PolicyError, match="memory blocks"):
+        simulate_policy(small(memory=BlockMemory(11, 1)), Optimist())
+
+
 def test_information_may_be_declared_as_text():
     class Plain(FirstComeFirstServed):
         information = "clairvoyant"
