@@ -190,10 +190,15 @@ def _candidates(instance: Instance) -> list[int]:
 
     Ties are broken by the other columns, so that the order of the rows changes no bound.
     """
-    req, rounds = instance.requests, instance.rounds_needed
-    columns = [req.prompt_tokens, rounds, req.arrival_ns]
+    req = instance.requests
+    columns = [req.prompt_tokens, instance.rounds_needed, req.arrival_ns]
+    some = min(_CANDIDATES, len(req))
     rows: dict[int, None] = {}
     for _ in columns:
         columns = columns[1:] + columns[:1]
-        rows |= dict.fromkeys(np.lexsort(columns)[-_CANDIDATES:].tolist())
+        key = columns[-1]
+        least = np.partition(key, -some)[-some]
+        top = np.flatnonzero(key >= least)
+        order = np.lexsort([column[top] for column in columns])
+        rows |= dict.fromkeys(top[order[-some:]].tolist())
     return list(rows)
