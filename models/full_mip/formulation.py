@@ -1,0 +1,307 @@
+"""Pang's full MIP, eq. (1)-(25), as read and repaired; rows carry the number of their equation.
+
+Variables by request i, client j and bin k: x_ij, p_ijk, d_ijk, tokens w_ijk N^d_i in the place of
+w_ijk, y_kl, start and length of each stage, and the whole number of rounds of a decode stage. The
+page *The full MIP* gives each repair with its reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
+from orsched.models.full_mip.plan import Plan, plan_times, with_lowest_clients
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.models.full_mip.problem import Problem
+
+FORMULATIONS = ("compact", "printed")
+
+
+class Size(NamedTuple):
+    """Size of a model, known before it is built."""
+
+    variables: int
+    rows: int
+    nonzeros: int
+
+
+class Stages:
+    """What every model of bins shares: levels, times and rounds, eq. (1)-(7)."""
+
+    def __init__(self, problem: Problem, count: int) -> None:
+        self.problem, self.count = problem, count
+        self.model = model = LinearModel()
+        self.horizon = horizon = problem.horizon(count)
+        every = range(count)
+        self.level = [
+            [model.add(f"y_{k}_{number}", BINARY, 1) for number in range(len(problem.levels))]
+            for k in every
+        ]
+        self.rounds = [model.add(f"r_{k}", INTEGER, problem.most_rounds) for k in every]
+        self.start_p = [model.add(f"tsp_{k}", CONTINUOUS, horizon) for k in every]
+        self.start_d = [model.add(f"tsd_{k}", CONTINUOUS, horizon) for k in every]
+        self.length_p = [model.add(f"np_{k}", CONTINUOUS, horizon) for k in every]
+        self.length_d = [model.add(f"nd_{k}", CONTINUOUS, horizon) for k in every]
+        self.end = model.objective = model.add("tmax", CONTINUOUS, horizon)
+
+    def timeline(self) -> None:
+        """Add eq. (2)-(4): stages follow one another."""
+        row = self.model.row
+        for k in range(self.count):
+            ended = [(self.start_d[k], -1), (self.length_d[k], -1)]
+            row(f"e2_{k}", [(self.end, 1), *ended], least=0)
+            if k + 1 < self.count:
+                row(f"e3_{k + 1}", [(self.start_p[k + 1], 1), *ended], least=0)
+            prefilled = [(self.start_p[k], -1), (self.length_p[k], -1)]
+            row(f"e4_{k}", [(self.start_d[k], 1), *prefilled], least=0)
+
+    def prefills(self, k: int, inside: Sequence[tuple[int, int]]) -> None:
+        """Add eq. (5)-(7) and arrivals; ``inside`` are pairs (request, its 0-1 variable)."""
+        problem, row = self.problem, self.model.row
+        levels = list(zip(self.level[k], problem.levels, strict=True))
+        tokens = [(column, problem.prompts[i]) for i, column in inside]
+        taken = [(column, problem.prompt_token * size) for column, size in tokens]
+        times = [(column, time) for column, (_, time) in levels]
+        row(f"e5_{k}", [(self.length_p[k], -1), *times, *taken], least=0, most=0)
+        row(f"e6_{k}", [*tokens, *((column, -cap) for column, (cap, _) in levels)], most=0)
+        row(f"e7_{k}", [(column, 1) for column, _ in levels], most=1)
+
+    def decodes(self, k: int, tokens: Sequence[int]) -> None:
+        """Add the length of decode stage k, the part of eq. (8) with T^d; ``tokens`` columns."""
+        problem = self.problem
+        served = [(column, problem.round_client) for column in tokens]
+        terms = [(self.length_d[k], -1), (self.rounds[k], problem.round_fixed), *served]
+        self.model.row(f"e8t_{k}", terms, least=0, most=0)
+
+    def used_first(self) -> None:
+        """Add symmetry breaking: used bins come first, and only they have rounds."""
+        for k in range(self.count):
+            used = [(column, 1) for column in self.level[k]]
+            if k + 1 < self.count:
+                after = [(column, -1) for column in self.level[k + 1]]
+                self.model.row(f"s1_{k}", [*used, *after], least=0)
+            rounds = [(column, self.problem.most_rounds) for column in self.level[k]]
+            self.model.row(f"s2_{k}", [(self.rounds[k], -1), *rounds], least=0)
+
+    def counts(self) -> None:
+        """Add that all tokens fit: sum of rounds and of used bins are at least what is due."""
+        problem = self.problem
+        n, clients = len(problem), problem.clients
+        due = max(problem.most_rounds, -(-sum(problem.needed) // clients))
+        self.model.row("c1", [(column, 1) for column in self.rounds], least=due)
+        bins = max(-(-n // clients), -(-sum(problem.prompts) // problem.levels[-1][0]))
+        used = [(column, 1) for levels in self.level for column in levels]
+        self.model.row("c2", used, least=bins)
+
+    def set_times(self, values: list[int], plan: Plan) -> None:
+        """Fill in what a plan says of stages."""
+        problem = self.problem
+        for k, (start_p, length_p, start_d, length_d) in enumerate(plan_times(problem, plan)):
+            values[self.rounds[k]] = plan.rounds[k]
+            values[self.start_p[k]], values[self.length_p[k]] = start_p, length_p
+            values[self.start_d[k]], values[self.length_d[k]] = start_d, length_d
+            values[self.end] = max(values[self.end], start_d + length_d)
+            tokens = sum(p for p, s in zip(problem.prompts, plan.stage, strict=True) if s == k)
+            if tokens:
+                fitting = next(n for n, (cap, _) in enumerate(problem.levels) if cap >= tokens)
+                values[self.level[k][fitting]] = 1
+
+
+class FullMip:
+    """The full MIP of a problem with ``stages`` bins.
+
+    ``formulation``: ``printed`` states that a request stays on its client as Pang do, with a row
+    for each two bins, eq. (10) and (11); ``compact`` states the same with one row a bin.
+    ``symmetry_breaking``: clients are numbered by their first request, used bins come first.
+    """
+
+    name = "full-mip"
+
+    def __init__(
+        self,
+        problem: Problem,
+        stages: int,
+        formulation: str = "compact",
+        symmetry_breaking: bool = True,
+    ) -> None:
+        self.problem, self.stages = problem, stages
+        self.formulation, self.symmetry_breaking = formulation, symmetry_breaking
+        self.base = Stages(problem, stages)
+        self.model = self.base.model
+        self._variables()
+        self.base.timeline()
+        self._bins()
+        self._requests()
+        self._contiguity()
+        if symmetry_breaking:
+            self.base.used_first()
+            self._number_clients()
+        if formulation == "compact":
+            self.base.counts()
+
+    def _variables(self) -> None:
+        problem, add = self.problem, self.model.add
+        n, clients = range(len(problem)), range(problem.clients)
+        bins = range(self.stages)
+        # With numbered clients, request i is on one of the clients 0..i.
+        open_ = [[int(not self.symmetry_breaking or j <= i) for j in clients] for i in n]
+        self.x = [[add(f"x_{i}_{j}", BINARY, open_[i][j]) for j in clients] for i in n]
+
+        def family(letter: str, kind: str, most: Sequence[int]) -> list[list[list[int]]]:
+            return [
+                [
+                    [add(f"{letter}_{i}_{j}_{k}", kind, most[i] * open_[i][j]) for k in bins]
+                    for j in clients
+                ]
+                for i in n
+            ]
+
+        self.p = family("p", BINARY, [1] * len(problem))
+        self.d = family("d", BINARY, [1] * len(problem))
+        self.w = family("w", CONTINUOUS, problem.needed)
+
+    def _bins(self) -> None:
+        """Add eq. (5)-(8), (12), (16), arrivals and memory, bin by bin."""
+        problem, base, row = self.problem, self.base, self.model.row
+        n, clients = range(len(problem)), range(problem.clients)
+        for k in range(self.stages):
+            base.prefills(k, [(i, self.p[i][j][k]) for i in n for j in clients])
+            base.decodes(k, [self.w[i][j][k] for i in n for j in clients])
+            for j in clients:
+                tokens = [(self.w[i][j][k], -1) for i in n]
+                row(f"e8_{j}_{k}", [(base.rounds[k], 1), *tokens], least=0)
+                row(f"e12_{j}_{k}", [(self.d[i][j][k], 1) for i in n], most=1)
+                row(f"e16_{j}_{k}", [(self.p[i][j][k], 1) for i in n], most=1)
+            for i in n:
+                if problem.arrivals[i]:
+                    late = [(self.p[i][j][k], -problem.arrivals[i]) for j in clients]
+                    row(f"a_{i}_{k}", [(base.start_p[k], 1), *late], least=0)
+            if problem.memory_blocks is not None:
+                held = [(self.d[i][j][k], problem.blocks[i]) for i in n for j in clients]
+                row(f"m_{k}", held, most=problem.memory_blocks)
+
+    def _requests(self) -> None:
+        """Add eq. (9), (14), (15), (17), (18) and the repair w <= d."""
+        problem, row = self.problem, self.model.row
+        bins = range(self.stages)
+        for i in range(len(problem)):
+            due = problem.needed[i]
+            for j in range(problem.clients):
+                p, d, w, x = self.p[i][j], self.d[i][j], self.w[i][j], self.x[i][j]
+                for k in bins:
+                    row(f"e9_{i}_{j}_{k}", [(d[k], 1), (p[k], -1)], least=0)
+                    row(f"w_{i}_{j}_{k}", [(d[k], due), (w[k], -1)], least=0)
+                row(f"e14_{i}_{j}", [*((w[k], 1) for k in bins), (x, -due)], most=0)
+                row(f"e17_{i}_{j}", [*((p[k], 1) for k in bins), (x, -1)], least=0, most=0)
+            everywhere = [(w, 1) for client in self.w[i] for w in client]
+            row(f"e15_{i}", everywhere, least=due, most=due)
+            row(f"e18_{i}", [(x, 1) for x in self.x[i]], least=1, most=1)
+
+    def _contiguity(self) -> None:
+        """Add eq. (10) and (11), or what says the same in one row a bin."""
+        row, bins = self.model.row, range(self.stages)
+        for i in range(len(self.problem)):
+            for j in range(self.problem.clients):
+                p, d = self.p[i][j], self.d[i][j]
+                if self.formulation == "compact":
+                    for k in bins:
+                        before = [(d[k - 1], -1)] if k else []
+                        row(f"e10_{i}_{j}_{k}", [(d[k], 1), (p[k], -1), *before], most=0)
+                    continue
+                for later in bins:
+                    for k in range(later - 1):
+                        # M = later - k suffices: with one of the two ends in the sum, it holds.
+                        ends = later - k
+                        span = [(d[k], 1 - ends), (d[later], 1 - ends)]
+                        span += [(d[b], 1) for b in range(k + 1, later)]
+                        row(f"e10_{i}_{j}_{k}_{later}", span, least=1 - ends)
+                    for k in range(later):
+                        row(f"e11_{i}_{j}_{later}_{k}", [(p[later], 1), (d[k], 1)], most=1)
+
+    def _number_clients(self) -> None:
+        """Add that client j is used by request i only if an earlier one uses client j - 1."""
+        for i in range(1, len(self.problem)):
+            for j in range(1, min(i, self.problem.clients - 1) + 1):
+                earlier = [(self.x[other][j - 1], -1) for other in range(j - 1, i)]
+                self.model.row(f"s3_{i}_{j}", [(self.x[i][j], 1), *earlier], most=0)
+
+    def values_of(self, plan: Plan) -> list[int]:
+        """Return the values of all variables that stand for a plan."""
+        problem = self.problem
+        plan = with_lowest_clients(plan, problem.needed, problem.clients)
+        plan = _padded(plan, self.stages)
+        assert plan.client is not None
+        values = [0] * len(self.model.names)
+        self.base.set_times(values, plan)
+        for i, share in enumerate(plan.tokens(problem.needed)):
+            j = plan.client[i]
+            values[self.x[i][j]] = values[self.p[i][j][plan.stage[i]]] = 1
+            for k, tokens in share.items():
+                values[self.d[i][j][k]] = 1
+                values[self.w[i][j][k]] = tokens
+        return values
+
+    def plan_of(self, values: Sequence[float]) -> Plan:
+        """Return the plan in a solution; 0-1 and integer variables are rounded."""
+        stage, client = [], []
+        for by_client in self.p:
+            chosen = [
+                (values[column], j, k)
+                for j, row in enumerate(by_client)
+                for k, column in enumerate(row)
+            ]
+            _, j, k = max(chosen, key=lambda entry: entry[0])
+            stage.append(k)
+            client.append(j)
+        rounds = tuple(round(values[column]) for column in self.base.rounds)
+        return Plan(tuple(stage), tuple(client), rounds)
+
+
+def _padded(plan: Plan, stages: int) -> Plan:
+    """Return the plan with empty bins at the end."""
+    return Plan(plan.stage, plan.client, plan.rounds + (0,) * (stages - len(plan.rounds)))
+
+
+def full_mip_size(
+    problem: Problem, stages: int, formulation: str = "compact", symmetry_breaking: bool = True
+) -> Size:
+    """Return variables, rows and nonzeros of ``FullMip`` without building it.
+
+    With n requests, J clients, K bins and L levels the families p, d and w have nJK variables
+    each; the printed eq. (10) and (11) have nJ(K-1)^2 rows and about nJK^3/6 nonzeros.
+    """
+    n, clients, k, levels = len(problem), problem.clients, stages, len(problem.levels)
+    nj, njk = n * clients, n * clients * k
+    decoding = sum(1 for due in problem.needed if due)  # requests with a row of their own in (14)
+    late = sum(1 for arrival in problem.arrivals if arrival)
+    timed = (problem.prompt_token > 0) * njk, (problem.round_client > 0) * njk
+    costly = sum(1 for _, time in problem.levels if time)
+    variables = nj + 3 * njk + k * (levels + 5) + 1
+    rows = k + (k - 1) + k + 3 * k + k  # (2)-(4), (5)-(7), T^d
+    nonzeros = 3 * k + 3 * (k - 1) + 3 * k + k * (1 + costly) + timed[0] + njk + k * levels
+    nonzeros += k * levels + k * (1 + (problem.round_fixed > 0)) + timed[1]
+    rows += 3 * clients * k + late * k  # (8), (12), (16), arrivals
+    nonzeros += 3 * njk + clients * k + late * k * (1 + clients)
+    if problem.memory_blocks is not None:
+        rows += k
+        nonzeros += njk
+    rows += 2 * njk + 2 * nj + 2 * n  # (9), w <= d, (14), (17), (15), (18)
+    nonzeros += 3 * njk + decoding * clients * k + 2 * njk + nj + decoding * clients + njk + nj
+    if formulation == "compact":
+        rows += njk
+        nonzeros += 3 * njk - nj
+    else:
+        rows += nj * (k - 1) ** 2
+        nonzeros += nj * (k * (k - 1) + sum((k - s) * (s + 1) for s in range(2, k)))
+    if symmetry_breaking:
+        numbered = [(i, j) for i in range(1, n) for j in range(1, min(i, clients - 1) + 1)]
+        rows += 2 * k - 1 + len(numbered)
+        nonzeros += (k - 1) * 2 * levels + k * (1 + levels * (problem.most_rounds > 0))
+        nonzeros += sum(1 + i - j + 1 for i, j in numbered)
+    if formulation == "compact":
+        rows += 2
+        nonzeros += k + k * levels
+    return Size(variables, rows, nonzeros)

@@ -1,0 +1,370 @@
+"""The exact search: the full MIP in a child process, with incumbent and bound whatever stops it."""
+
+from __future__ import annotations
+
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.errors import InputError, OrschedError, TimeLimitError
+from orsched.models.bounds import makespan_bound
+from orsched.models.child import ChildOutcome, run_in_child
+from orsched.models.full_mip.formulation import FORMULATIONS, FullMip, Size, full_mip_size
+from orsched.models.full_mip.plan import Plan, plan_of, schedule_of
+from orsched.models.full_mip.problem import Problem, read_problem
+from orsched.models.full_mip.result import FullMipProgress, FullMipResult, Status, Termination
+from orsched.models.full_mip.stages import stages_that_suffice
+from orsched.models.full_mip.windows_mip import WindowsMip, windows_mip_size
+from orsched.stop import MaxRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import ModuleType
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+BACKENDS = ("scip", "cpsat")
+MODELS = (*FORMULATIONS, "windows")
+
+MAX_NONZEROS = 1_000_000
+"""Above this the model is not built: loading it alone takes a solver more than half a minute."""
+
+
+def solve_full_mip(
+    instance: Instance,
+    backend: str = "scip",
+    stages: int | None = None,
+    time_limit: float | None = None,
+    initial_schedule: Schedule | None = None,
+    callback: Callable[[FullMipProgress], object] | None = None,
+    seed: int = 0,
+    *,
+    formulation: str = "compact",
+    symmetry_breaking: bool = True,
+    alone: bool = False,
+    max_nonzeros: int = MAX_NONZEROS,
+) -> FullMipResult:
+    """Solve Pang's full MIP, eq. (1)-(25), as read and repaired; see the page *The full MIP*.
+
+    Args:
+        instance: one worker; levels or affine cost; arrivals and memory as they are.
+        backend: ``scip`` or ``cpsat``, each on one thread in a child process.
+        stages: K, the number of bins; default: as many as are proven to suffice.
+        time_limit: seconds from this call to its return.
+        initial_schedule: any valid schedule, for a warm start; default: that of ``hybrid``.
+        callback: called with ``FullMipProgress``; returning True ends the search.
+        seed: the solver's seed.
+        formulation: ``compact``, ``printed`` (eq. (10) and (11) as they stand) or ``windows``
+            (the window MIP); all have the same optimum.
+        symmetry_breaking: number clients and bins; False for the bare model.
+        alone: leave the solver without heuristic, analytic bound and smaller K: the reference.
+        max_nonzeros: a larger model is not built; the answer is then the heuristic's schedule
+            and the analytic bound.
+
+    Raises:
+        InputError: an argument is wrong or the instance does not map into the model.
+        InfeasibleError: no schedule exists; names the request and the limit.
+        InvalidScheduleError: the initial schedule is not valid.
+    """
+    begin = perf_counter()
+    _check_arguments(backend, formulation, time_limit)
+    seed = whole_number(seed, "seed", maximum=2**63 - 1)
+    problem = read_problem(instance)
+    end = None if time_limit is None else begin + time_limit
+    search = _Search(instance, problem, callback, begin)
+    _prepare(search, initial_schedule, alone, end)
+    stages, proven, reason = _stages(stages, search, alone)
+    search.proven = proven
+    if not proven and search.plan is not None and len(search.plan.rounds) > stages:
+        search.forget()
+    size = _size(problem, stages, formulation, symmetry_breaking)
+    started = perf_counter()
+    model = _ModelSpec(backend, stages, formulation, symmetry_breaking, seed)
+    answer = _run(search, model, size.nonzeros > max_nonzeros, end)
+    runtimes = {"start": started - begin, "solve": perf_counter() - started}
+    result = FullMipResult(
+        search.schedule,
+        search.proven_bound(answer),
+        search.status(answer),
+        answer.termination,
+        stages,
+        reason,
+        size,
+        search.start_accepted,
+        runtimes,
+        answer.solver,
+        answer.notes,
+    )
+    runtimes["total"] = perf_counter() - begin
+    return result
+
+
+class _ModelSpec(NamedTuple):
+    """Which model to build and how to solve it."""
+
+    backend: str
+    stages: int
+    formulation: str
+    symmetry_breaking: bool
+    seed: int
+
+
+class _Answer(NamedTuple):
+    """How the search ended: ``solved`` is the solver's own status, or "" without one."""
+
+    termination: Termination
+    solved: str
+    solver: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def _check_arguments(backend: str, formulation: str, time_limit: float | None) -> None:
+    for value, known, name in (
+        (backend, BACKENDS, "backend"),
+        (formulation, MODELS, "formulation"),
+    ):
+        if value not in known:
+            raise InputError(f"{value!r} is unknown", field=name, remedy=" or ".join(known))
+    if time_limit is not None:
+        MaxRuntime(time_limit)  # validates
+
+
+class _Search:
+    """The incumbent and the bound, as they come in."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        problem: Problem,
+        callback: Callable[[FullMipProgress], object] | None,
+        begin: float,
+    ) -> None:
+        self.instance, self.problem = instance, problem
+        self.callback, self.begin = callback, begin
+        self.schedule: Schedule | None = None
+        self.plan: Plan | None = None
+        self.lower_ns: int | None = None  # whatever K is
+        self.solver_ns: int | None = None  # of the model with K bins
+        self.objective_ns: int | None = None  # of the solver's best solution
+        self.own_ns: int | None = None  # makespan of the schedule in it
+        self.start_ns: int | None = None  # makespan of the warm start
+        self.start_accepted: bool | None = None
+        self.proven = True
+        self.done = False
+        self.interrupted = False
+
+    def forget(self) -> None:
+        """Drop the incumbent: it has more stages than the model."""
+        self.schedule = self.plan = None
+
+    @property
+    def bound_ns(self) -> int | None:
+        """The best bound that holds for every number of stages."""
+        known = [self.lower_ns, self.solver_ns if self.proven else None]
+        return max((value for value in known if value is not None), default=None)
+
+    def offer(self, schedule: Schedule, plan: Plan) -> bool:
+        """Take a schedule if it is better than the incumbent."""
+        if self.schedule is not None and schedule.makespan_ns >= self.schedule.makespan_ns:
+            return False
+        self.schedule, self.plan = schedule, plan
+        return True
+
+    def on_message(self, message: tuple[str, Any]) -> bool:
+        """Take in what the solver found; True ends the search."""
+        kind, value = message
+        if kind == "bound":
+            bound = self.problem.to_ns(value)
+            better = self.solver_ns is None or bound > self.solver_ns
+            if better:
+                self.solver_ns = bound
+            better = better and self.proven
+        else:
+            better = self._on_solution(*value)
+        if not better:
+            return False
+        wanted = self.report()
+        self.done = self.schedule is not None and self.schedule.makespan_ns == self.lower_ns
+        return wanted or self.done
+
+    def _on_solution(self, objective: int, plan: Plan, exact: bool) -> bool:
+        """Read a solution back, through the checker; its makespan must be what the model says."""
+        schedule = schedule_of(self.instance, plan)
+        said, found = self.problem.to_ns(objective), schedule.makespan_ns
+        if exact and found > said:
+            raise OrschedError(f"a schedule of {found} ns from a solution of {said} ns: a bug")
+        if self.start_accepted is None and self.start_ns is not None:
+            self.start_accepted = said <= self.start_ns  # the first solution is the start
+        self.objective_ns, self.own_ns = said, found
+        return self.offer(schedule, plan)
+
+    def report(self) -> bool:
+        """Call the callback; True if it wants the end."""
+        if self.callback is None:
+            return False
+        makespan = None if self.schedule is None else self.schedule.makespan_ns
+        elapsed = perf_counter() - self.begin
+        shown = self.bound_ns if self.proven else None
+        return self.callback(FullMipProgress(makespan, shown, elapsed)) is True
+
+    def proven_bound(self, answer: _Answer) -> int | None:
+        """Return the bound to report: none for a K that is not proven to suffice."""
+        if self.status(answer) == "optimal":
+            assert self.schedule is not None
+            return self.schedule.makespan_ns
+        return self.bound_ns if self.proven else None
+
+    def status(self, answer: _Answer) -> Status:
+        """Return what is proven."""
+        if self.schedule is None:
+            return "infeasible" if answer.solved == "infeasible" else "unknown"
+        makespan, bound = self.schedule.makespan_ns, self.bound_ns
+        if bound is not None and makespan < bound:
+            raise OrschedError(f"a schedule of {makespan} ns is below the bound {bound} ns: a bug")
+        if makespan == bound:
+            return "optimal"
+        if not self.proven and self.solver_ns is not None and makespan <= self.solver_ns:
+            return "optimal_for_K"
+        return "feasible"
+
+
+def _prepare(search: _Search, initial: Schedule | None, alone: bool, end: float | None) -> None:
+    """Bound the instance and find the incumbent to start from."""
+    instance = search.instance
+    if not alone or len(instance) == 0:
+        search.lower_ns = makespan_bound(instance).value_ns
+    if initial is not None:
+        plan = plan_of(instance, initial)
+        search.offer(initial.replace(results={}, bound=None, run={}), plan)
+    elif not alone or len(instance) == 0:
+        _hybrid(search, end)
+    if search.schedule is not None and search.report():
+        search.done = True
+
+
+def _hybrid(search: _Search, end: float | None) -> None:
+    """Take the schedule of the method ``hybrid``, in a third of the time at most."""
+    from orsched.solver import solve
+
+    limit = None if end is None else max(1e-3, (end - perf_counter()) / 3)
+    try:
+        found = solve(search.instance, "hybrid", time_limit=limit, iterations=18)
+    except TimeLimitError:
+        return
+    except KeyboardInterrupt:
+        search.interrupted = True
+        return
+    search.interrupted = found.termination == "interrupted"
+    schedule = found.schedule.replace(results={}, bound=None, run={})
+    search.offer(schedule, plan_of(search.instance, schedule))
+
+
+def _stages(wanted: int | None, search: _Search, alone: bool) -> tuple[int, bool, str]:
+    """Return K, whether it is proven to suffice, and why."""
+    known = None if alone or search.schedule is None else search.schedule.makespan_ns
+    enough, reason = stages_that_suffice(search.problem, known)
+    if wanted is None:
+        return enough, True, reason
+    wanted = whole_number(wanted, "stages", minimum=1)
+    if wanted >= enough:
+        return wanted, True, reason
+    return wanted, False, f"{wanted} stages were asked for; they are not known to suffice"
+
+
+def _size(problem: Problem, stages: int, formulation: str, symmetry_breaking: bool) -> Size:
+    if formulation == "windows":
+        return windows_mip_size(problem, stages)
+    return full_mip_size(problem, stages, formulation, symmetry_breaking)
+
+
+def _run(search: _Search, model: _ModelSpec, too_large: bool, end: float | None) -> _Answer:
+    """Solve in a child process, unless there is nothing left to solve."""
+    makespan = None if search.schedule is None else search.schedule.makespan_ns
+    if makespan is not None and makespan == search.lower_ns:
+        return _Answer("finished", "", {}, ("the first schedule meets the bound",))
+    if search.interrupted:
+        return _Answer("interrupted", "", {})
+    if search.done:
+        return _Answer("stopped", "", {})
+    if too_large:
+        note = "the model is too large to be built: the schedule is the heuristic's"
+        return _Answer("too_large", "", {}, (note,))
+    left = None if end is None else end - perf_counter()
+    soft = None
+    if left is not None:
+        left = max(0.0, left - min(0.05, 0.1 * left))  # for the answer's way back
+        soft = monotonic() + max(0.0, left - min(0.2, 0.1 * left))
+    search.start_ns = makespan
+    payload = (search.problem, model, search.plan, soft)
+    outcome = run_in_child(solve_here, payload, left, search.on_message)
+    return _answer(search, outcome)
+
+
+def _answer(search: _Search, outcome: ChildOutcome) -> _Answer:
+    if outcome.reason != "finished":
+        termination: dict[str, Termination] = {
+            "deadline": "time_limit",
+            "interrupted": "interrupted",
+            "died": "died",
+            "stopped": "finished" if search.done else "stopped",
+        }
+        notes = (outcome.detail,) if outcome.detail else ()
+        return _Answer(termination[outcome.reason], "", {}, notes)
+    figures = dict(outcome.value)
+    solved, exact = figures.pop("status"), figures.pop("exact")
+    if solved == "limit":
+        return _Answer("time_limit", solved, figures)
+    if solved == "optimal" and exact and search.own_ns != search.objective_ns:
+        raise OrschedError(
+            f"the solver proved {search.objective_ns} ns, its schedule takes {search.own_ns}: a bug"
+        )
+    if solved == "infeasible" and search.proven:
+        raise OrschedError("the solver found no schedule where there must be one: a bug")
+    notes = ()
+    if solved == "optimal" and not exact:
+        notes = ("optimal within the solver's tolerance of a millionth; cpsat proves it exactly",)
+    return _Answer("finished", solved, figures, notes)
+
+
+def solve_here(
+    payload: tuple[Problem, _ModelSpec, Plan | None, float | None],
+    send: Callable[[tuple[str, Any]], None],
+) -> dict[str, Any]:
+    """Build and solve the model in this process; ``send`` gets solutions and bounds.
+
+    Messages are ``("solution", (objective, plan, exact))`` and ``("bound", objective)``, in units.
+    """
+    problem, spec, start, end = payload
+    model: FullMip | WindowsMip
+    if spec.formulation == "windows":
+        model = WindowsMip(problem, spec.stages, spec.symmetry_breaking)
+    else:
+        model = FullMip(problem, spec.stages, spec.formulation, spec.symmetry_breaking)
+    hint = None
+    if start is not None:
+        hint = model.values_of(start)
+        wrong = model.model.violation(hint)
+        if wrong is not None:
+            raise OrschedError(f"the warm start violates the model, a bug in it: {wrong}")
+
+    def on_solution(values: Sequence[float], objective: int) -> None:
+        send(("solution", (objective, model.plan_of(values), backend.is_exact(model.model))))
+
+    backend = load_backend(spec.backend)
+    found: dict[str, Any] = backend.solve(
+        model.model, hint, end, spec.seed, on_solution, lambda bound: send(("bound", bound))
+    )
+    return found
+
+
+def load_backend(name: str) -> ModuleType:
+    """Return the module of a back end: ``solve`` and ``is_exact``."""
+    from importlib import import_module
+
+    return import_module(f"orsched.models.full_mip.{name}_backend")
+
+
+def solve_windows_mip(instance: Instance, backend: str = "cpsat", **options: Any) -> FullMipResult:
+    """Solve the window MIP, the reference of the stage windows; options as ``solve_full_mip``."""
+    return solve_full_mip(instance, backend, formulation="windows", **options)

@@ -1,0 +1,43 @@
+"""Small instances that map into the full MIP and that exhaustive search can solve."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import strategies as st
+
+from orsched.costs import AffineCost, LevelsCost
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.requests import Requests
+from orsched.workers import Worker
+
+COSTS = (
+    AffineCost(25, 1, 29, 2),
+    AffineCost(0, 0, 7, 0),
+    AffineCost(100, 3, 1, 1),
+    AffineCost(7, 2, 0, 3),
+    AffineCost(40, 0, 10, 0),
+    AffineCost(0, 0, 0, 0),
+    LevelsCost(((4, 10), (9, 16)), 5),
+    LevelsCost(((9, 30),), 1),
+    LevelsCost(((3, 0), (6, 5), (20, 50)), 8),
+)
+
+
+def random_instance(seed: int, most: int = 5) -> Instance:
+    """Up to ``most`` requests on up to three clients; half with arrivals, some with memory."""
+    rng = random.Random(seed)
+    n = rng.randint(1, most)
+    memory = BlockMemory(rng.randint(13, 30), 1) if rng.random() < 0.4 else None
+    arrivals = [rng.randint(0, 100) for _ in range(n)] if rng.random() < 0.5 else [0] * n
+    worker = Worker(rng.randint(1, 3), rng.choice(COSTS), rng.choice((None, 9, 12)), memory)
+    prompts = [rng.randint(1, 9) for _ in range(n)]
+    outputs = [rng.randint(1, 4) for _ in range(n)]
+    rule = rng.choice(("decode", "prefill"))
+    return Instance(Requests(prompts, outputs, arrivals), worker, first_token=rule)
+
+
+def instances(most: int = 5) -> st.SearchStrategy[Instance]:
+    """The same for Hypothesis."""
+    return st.integers(0, 2**32).map(lambda seed: random_instance(seed, most))

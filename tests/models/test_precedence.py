@@ -1,0 +1,115 @@
+"""The precedence graph: acyclic, complete, and its longest path accounts for the makespan."""
+
+from __future__ import annotations
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+
+import orsched
+from orsched.errors import InputError
+from orsched.instances.catalog import KNOWN_OPTIMA, load_named
+from orsched.models.precedence import critical_path, critical_path_summary, precedence_graph
+from orsched.schedule import Schedule, Steps, Work
+from tests.models.full_mip.small import instances
+
+
+def durations(schedule):
+    return (schedule.steps.end_ns - schedule.steps.start_ns).tolist()
+
+
+@given(instances(most=6))
+def test_the_critical_path_is_the_makespan_without_idle_time(instance):
+    """INV: on one worker every step is on the critical path; the rest of the makespan is idle."""
+    for method in ("fcfs", "hybrid"):
+        schedule = orsched.solve(instance, method, iterations=2).schedule
+        graph = precedence_graph(instance, schedule)
+        assert nx.is_directed_acyclic_graph(graph)
+        path = critical_path(graph)
+        assert path == list(range(len(schedule.steps)))
+        starts, ends = schedule.steps.start_ns, schedule.steps.end_ns
+        idle = int(starts[0]) + int((starts[1:] - ends[:-1]).sum())
+        assert sum(durations(schedule)) == schedule.makespan_ns - idle
+        summary = critical_path_summary(instance, schedule)
+        assert summary["length_ns"] + summary["idle_ns"] == schedule.makespan_ns
+        assert summary["idle_ns"] == idle
+        assert summary["longest_client"]["busy_ns"] <= summary["length_ns"]
+        assert json.loads(json.dumps(summary)) == summary
+
+
+@given(instances(most=6))
+def test_every_request_and_every_change_of_a_client_is_an_arc(instance):
+    schedule = orsched.solve(instance, "fcfs").schedule
+    graph = precedence_graph(instance, schedule)
+    work = schedule.work
+    found = {reason: set() for reason in ("worker", "request", "client")}
+    for before, after, data in graph.edges(data=True):
+        for reason in data["reasons"]:
+            found[reason].add((before, after))
+    assert len(found["worker"]) == len(schedule.steps) - 1
+    expected, taken = set(), set()
+    last_of_client = {}
+    for request in np.argsort(
+        [int(work.first_step[work.request == r][0]) for r in range(len(instance))]
+    ):
+        rows = np.flatnonzero(work.request == request)
+        client = int(work.client[rows[0]])
+        if len(rows) == 2:
+            expected.add((int(work.last_step[rows[0]]), int(work.first_step[rows[1]])))
+        if client in last_of_client:
+            taken.add((last_of_client[client], int(work.first_step[rows[0]])))
+        last_of_client[client] = int(work.last_step[rows[-1]])
+    assert found["request"] == expected
+    assert found["client"] == taken
+
+
+@pytest.mark.parametrize("name", KNOWN_OPTIMA)
+def test_longest_path_agrees_with_networkx(name):
+    instance = load_named(name)
+    schedule = orsched.solve(instance, "hybrid").schedule
+    graph = precedence_graph(instance, schedule)
+    for before, after in graph.edges:
+        graph[before][after]["weight"] = graph.nodes[before]["duration_ns"]
+    tail = graph.nodes[critical_path(graph)[-1]]["duration_ns"]
+    length = sum(graph.nodes[step]["duration_ns"] for step in critical_path(graph))
+    assert nx.dag_longest_path_length(graph) + tail == length
+
+
+def test_two_workers_have_the_path_of_the_busier_one():
+    requests = orsched.Requests([1, 1], [1, 2])
+    cost = orsched.AffineCost(10, 0, 5, 0)
+    instance = orsched.Instance(requests, (orsched.Worker(1, cost), orsched.Worker(1, cost)))
+    steps = Steps([0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 10, 10], [10, 10, 15, 20], [1, 1, 1, 2])
+    work = Work([0, 0, 1, 1], [0] * 4, [0, 1, 0, 1], [0, 2, 1, 3], [0, 2, 1, 3], [1] * 4)
+    schedule = Schedule(instance.sha256, steps, work, "hand", "none")
+    graph = precedence_graph(instance, schedule)
+    assert critical_path(graph) == [1, 3]
+    summary = critical_path_summary(instance, schedule)
+    assert (summary["worker"], summary["length_ns"], summary["idle_ns"]) == (1, 20, 0)
+    assert summary["longest_client"] == {"worker": 1, "client": 0, "busy_ns": 20, "requests": ["1"]}
+
+
+def test_an_empty_schedule_has_an_empty_path():
+    instance = orsched.Instance(orsched.Requests([], []), orsched.Worker(1))
+    schedule = orsched.solve(instance, "fcfs").schedule
+    assert critical_path(precedence_graph(instance, schedule)) == []
+    assert critical_path_summary(instance, schedule)["longest_client"] is None
+
+
+def test_steps_that_overlap_are_refused():
+    instance = orsched.Instance(orsched.Requests([1], [1]), orsched.Worker(1))
+    steps = Steps([0, 0], [0, 1], [0, 5], [10, 15], [1, 1])
+    work = Work([0, 0], [0, 0], [0, 1], [0, 1], [0, 1], [1, 1])
+    with pytest.raises(InputError, match="step 1 starts before step 0 has ended"):
+        precedence_graph(instance, Schedule(instance.sha256, steps, work, "hand", "none"))
+
+
+def test_the_graph_of_a_large_schedule_has_few_arcs():
+    instance = load_named("gsm8k-llama65b")
+    schedule = orsched.solve(instance, "fcfs").schedule
+    graph = precedence_graph(instance, schedule)
+    assert graph.number_of_edges() <= len(schedule.steps) + 2 * len(instance)
+    assert len(critical_path(graph)) == len(schedule.steps)
