@@ -13,14 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from orsched.files.atomic import write_text
-from tests.benchmarks import check, decide, machine, million, pang, startup, ten_thousand
+from tests.benchmarks import batcher, check, decide, machine, million, pang, startup, ten_thousand
 from tests.benchmarks.section import Options, Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SECTIONS: dict[str, Callable[[Options], Section]] = {
-    module.NAME: module.run for module in (startup, ten_thousand, million, decide, check, pang)
+    module.NAME: module.run
+    for module in (startup, ten_thousand, million, decide, check, pang, batcher)
 }
 
 
