@@ -232,7 +232,7 @@ class FullMip:
         """Return the values of all variables that stand for a plan."""
         problem = self.problem
         plan = with_lowest_clients(plan, problem.needed, problem.clients)
-        plan = _padded(plan, self.stages)
+        plan = padded(plan, self.stages)
         assert plan.client is not None
         values = [0] * len(self.model.names)
         self.base.set_times(values, plan)
@@ -260,9 +260,30 @@ class FullMip:
         return Plan(tuple(stage), tuple(client), rounds)
 
 
-def _padded(plan: Plan, stages: int) -> Plan:
+def padded(plan: Plan, stages: int) -> Plan:
     """Return the plan with empty bins at the end."""
     return Plan(plan.stage, plan.client, plan.rounds + (0,) * (stages - len(plan.rounds)))
+
+
+def stages_size(problem: Problem, stages: int, starts: int, tokens: int) -> Size:
+    """Return the size of what ``Stages`` holds: eq. (2)-(7) and the length of decode stages.
+
+    ``starts`` and ``tokens`` count the columns that enter eq. (5)-(6) and the lengths, in all bins.
+    """
+    k, levels = stages, len(problem.levels)
+    costly = sum(1 for _, time in problem.levels if time)
+    nonzeros = 9 * k - 3  # (2)-(4)
+    nonzeros += k * (1 + costly) + (problem.prompt_token > 0) * starts  # (5)
+    nonzeros += starts + 2 * k * levels  # (6), (7)
+    nonzeros += k * (1 + (problem.round_fixed > 0)) + (problem.round_client > 0) * tokens
+    return Size(k * (levels + 5) + 1, 7 * k - 1, nonzeros)
+
+
+def symmetry_size(problem: Problem, stages: int) -> Size:
+    """Return the size of ``Stages.used_first``."""
+    levels = len(problem.levels)
+    rounds = stages * (1 + levels * (problem.most_rounds > 0))
+    return Size(0, 2 * stages - 1, (stages - 1) * 2 * levels + rounds)
 
 
 def full_mip_size(
@@ -273,35 +294,26 @@ def full_mip_size(
     With n requests, J clients, K bins and L levels the families p, d and w have nJK variables
     each; the printed eq. (10) and (11) have nJ(K-1)^2 rows and about nJK^3/6 nonzeros.
     """
-    n, clients, k, levels = len(problem), problem.clients, stages, len(problem.levels)
+    n, clients, k = len(problem), problem.clients, stages
     nj, njk = n * clients, n * clients * k
-    decoding = sum(1 for due in problem.needed if due)  # requests with a row of their own in (14)
+    decoding = sum(1 for due in problem.needed if due) * clients  # with a term of x in (14)
     late = sum(1 for arrival in problem.arrivals if arrival)
-    timed = (problem.prompt_token > 0) * njk, (problem.round_client > 0) * njk
-    costly = sum(1 for _, time in problem.levels if time)
-    variables = nj + 3 * njk + k * (levels + 5) + 1
-    rows = k + (k - 1) + k + 3 * k + k  # (2)-(4), (5)-(7), T^d
-    nonzeros = 3 * k + 3 * (k - 1) + 3 * k + k * (1 + costly) + timed[0] + njk + k * levels
-    nonzeros += k * levels + k * (1 + (problem.round_fixed > 0)) + timed[1]
-    rows += 3 * clients * k + late * k  # (8), (12), (16), arrivals
-    nonzeros += 3 * njk + clients * k + late * k * (1 + clients)
+    parts = [
+        stages_size(problem, k, njk, njk),
+        Size(nj + 3 * njk, 3 * clients * k, 3 * njk + clients * k),  # (8), (12), (16)
+        Size(0, late * k, late * k * (1 + clients)),
+        Size(0, 2 * njk, 3 * njk + decoding * k),  # (9), w <= d
+        Size(0, 2 * nj + 2 * n, 3 * njk + 2 * nj + decoding),  # (14), (17), (15), (18)
+    ]
     if problem.memory_blocks is not None:
-        rows += k
-        nonzeros += njk
-    rows += 2 * njk + 2 * nj + 2 * n  # (9), w <= d, (14), (17), (15), (18)
-    nonzeros += 3 * njk + decoding * clients * k + 2 * njk + nj + decoding * clients + njk + nj
+        parts.append(Size(0, k, njk))
     if formulation == "compact":
-        rows += njk
-        nonzeros += 3 * njk - nj
+        parts.append(Size(0, njk + 2, 3 * njk - nj + k + k * len(problem.levels)))
     else:
-        rows += nj * (k - 1) ** 2
-        nonzeros += nj * (k * (k - 1) + sum((k - s) * (s + 1) for s in range(2, k)))
+        spans = sum((k - gap) * (gap + 1) for gap in range(2, k))
+        parts.append(Size(0, nj * (k - 1) ** 2, nj * (k * (k - 1) + spans)))
     if symmetry_breaking:
-        numbered = [(i, j) for i in range(1, n) for j in range(1, min(i, clients - 1) + 1)]
-        rows += 2 * k - 1 + len(numbered)
-        nonzeros += (k - 1) * 2 * levels + k * (1 + levels * (problem.most_rounds > 0))
-        nonzeros += sum(1 + i - j + 1 for i, j in numbered)
-    if formulation == "compact":
-        rows += 2
-        nonzeros += k + k * levels
-    return Size(variables, rows, nonzeros)
+        most = [min(i, clients - 1) for i in range(1, n)]  # clients 1..most, for request i
+        terms = sum(m * (i + 2) - m * (m + 1) // 2 for i, m in enumerate(most, 1))
+        parts += [symmetry_size(problem, k), Size(0, sum(most), terms)]
+    return Size(*(sum(column) for column in zip(*parts, strict=True)))

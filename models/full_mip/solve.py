@@ -274,7 +274,7 @@ def _stages(wanted: int | None, search: _Search, alone: bool) -> tuple[int, bool
 
 def _size(problem: Problem, stages: int, formulation: str, symmetry_breaking: bool) -> Size:
     if formulation == "windows":
-        return windows_mip_size(problem, stages)
+        return windows_mip_size(problem, stages, symmetry_breaking)
     return full_mip_size(problem, stages, formulation, symmetry_breaking)
 
 

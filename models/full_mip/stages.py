@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -58,15 +57,14 @@ def least_makespan_ns(problem: Problem, stages: int) -> int:
 def _lines_below(levels: tuple[tuple[int, int], ...]) -> list[tuple[Fraction, Fraction]]:
     """Return lines (a, b) with a, b >= 0 and a + b x <= the time of a stage of x >= 1 tokens.
 
-    A stage's time is a step function: a line is below it when it is at the least x of each level.
+    A stage's time is a step function and the line rises: it is below the time everywhere when it
+    is at the capacity of each level.
     """
-    corners = [(1, levels[0][1])]
-    corners += [(cap + 1, time) for (cap, _), (_, time) in pairwise(levels)]
     found = [(Fraction(levels[0][1]), Fraction(0))]
-    for number, (x, y) in enumerate(corners):
-        for u, v in corners[number + 1 :]:
+    for number, (x, y) in enumerate(levels):
+        for u, v in levels[number + 1 :]:
             slope = Fraction(v - y, u - x)
             base = y - slope * x
-            if base >= 0 and all(base + slope * at <= time for at, time in corners):
+            if base >= 0 and all(base + slope * at <= time for at, time in levels):
                 found.append((base, slope))
     return found

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.models.full_mip.formulation import Size, Stages, _padded
+from orsched.models.full_mip.formulation import (
+    Size,
+    Stages,
+    padded,
+    stages_size,
+    symmetry_size,
+)
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS
 from orsched.models.full_mip.plan import Plan
 
@@ -88,7 +94,7 @@ class WindowsMip:
 
     def values_of(self, plan: Plan) -> list[int]:
         """Return the values of all variables that stand for a plan."""
-        plan = _padded(plan, self.stages)
+        plan = padded(plan, self.stages)
         values = [0] * len(self.model.names)
         self.base.set_times(values, plan)
         for i, share in enumerate(plan.tokens(self.problem.needed)):
@@ -106,8 +112,24 @@ class WindowsMip:
         return Plan(stage, None, tuple(round(values[column]) for column in self.base.rounds))
 
 
-def windows_mip_size(problem: Problem, stages: int) -> Size:
-    """Return variables, rows and nonzeros of ``WindowsMip``, without tokens or symmetry rows."""
-    n, windows = len(problem), stages * (stages + 1) // 2
-    covered = stages * (stages + 1) * (stages + 2) // 6  # bins in all windows together
-    return Size(n * windows, n * (windows + 1) + 6 * stages, n * (3 * windows + 3 * covered))
+def windows_mip_size(problem: Problem, stages: int, symmetry_breaking: bool = True) -> Size:
+    """Return variables, rows and nonzeros of ``WindowsMip`` without building it."""
+    n, k = len(problem), stages
+    windows = k * (k + 1) // 2
+    covered = k * (k + 1) * (k + 2) // 6  # bins in all windows together
+    decoding = sum(1 for due in problem.needed if due)
+    arriving = sum(1 for arrival in problem.arrivals if arrival)
+    tokens = n * k if problem.round_client else 0
+    parts = [
+        stages_size(problem, k, n * windows, tokens),
+        Size(n * windows, k, n * covered),  # clients
+        Size(0, arriving * k, arriving * (k + windows)),
+        Size(0, n * (windows + 1), n * (windows + covered) + decoding * windows),
+    ]
+    if problem.memory_blocks is not None:
+        parts.append(Size(0, k, n * covered))
+    if tokens:
+        parts.append(Size(tokens, n + 2 * tokens, 4 * tokens + decoding * covered))
+    if symmetry_breaking:
+        parts.append(symmetry_size(problem, k))
+    return Size(*(sum(column) for column in zip(*parts, strict=True)))
