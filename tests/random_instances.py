@@ -1,0 +1,85 @@
+"""Random instances far from the typical ones: every cost model, extreme coefficients and limits.
+
+Drawn from a seed, without Hypothesis: for long sweeps where no failing case needs to be shrunk.
+"""
+
+from __future__ import annotations
+
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.requests import Requests
+from orsched.workers import Worker
+
+_SIZES = {"none": 0, "one": 1, "small": 20, "middle": 10**4, "large": 10**8, "huge": 10**16}
+_MIXTURES = (
+    ("none", "small"),
+    ("one",),
+    ("small", "middle"),
+    ("none", "one", "small", "middle", "large"),
+    ("large",),
+    ("none", "huge"),
+)
+
+
+def random_instance(rng, most=5, longest=6):
+    """Return a feasible instance; its times fit, whatever the coefficients."""
+    while True:
+        try:
+            instance = _instance(rng, rng.randint(1, most), longest)
+        except InputError:  # too long for 64 bits
+            continue
+        return instance
+
+
+def _instance(rng, n, longest):
+    prompts = _column(rng, n, rng.choice((1, 3, 9, 30, 300)))
+    outputs = _column(rng, n, rng.choice((1, 2, longest)))
+    cost = _cost(rng, max(prompts))
+    arrivals = [0] * n
+    if rng.random() < 0.6:
+        unit = 1 + cost.prefill_ns([1]) + cost.round_ns(1, 2, 2)
+        spread = rng.choice((1, 3, 20)) * unit
+        arrivals = [rng.choice((0, rng.randint(0, spread))) for _ in range(n)]
+        arrivals[0] = arrivals[-1]
+    limit = max(outputs) + rng.choice((0, 0, rng.randint(0, 10)))
+    memory = None
+    if rng.random() < 0.4:
+        tokens = rng.choice((1, 2, 5, 16))
+        least = -(-(max(prompts) + limit) // tokens)
+        memory = BlockMemory(rng.randint(least, 3 * least), tokens)
+    cap = rng.choice((None, rng.randint(max(prompts), 3 * max(prompts))))
+    worker = Worker(rng.choice((1, 2, 3, n, n + 3, 50)), cost, cap, memory)
+    predicted = [rng.choice((1, rng.randint(1, 3 * longest), 10**6)) for _ in range(n)]
+    return Instance(
+        Requests(prompts, outputs, arrivals, predicted),
+        worker,
+        first_token=rng.choice(("decode", "prefill")),
+        output_limit_tokens=limit,
+    )
+
+
+def _column(rng, n, most):
+    return [rng.randint(1, most) for _ in range(n)]
+
+
+def _cost(rng, longest_prompt):
+    mixture = rng.choice(_MIXTURES)
+
+    def draw(count):
+        return [rng.randint(0, _SIZES[rng.choice(mixture)]) for _ in range(count)]
+
+    model = rng.randrange(4)
+    if model == 0:
+        return AffineCost(*draw(4))
+    if model == 1:
+        caps = {rng.randint(longest_prompt, 4 * longest_prompt + 8) for _ in range(3)}
+        caps |= {rng.randint(1, longest_prompt)}
+        levels = tuple(zip(sorted(caps), sorted(draw(len(caps))), strict=True))
+        cost = LevelsCost(levels, *draw(1))
+    elif model == 2:
+        cost = BilinearCost(*draw(8))
+    else:
+        cost = PoolingCost(*draw(5))
+    return cost.scaled(rng.choice((1, 1, 7)))
