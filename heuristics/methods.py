@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError, TimeLimitError
+from orsched.errors import InputError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy
-from orsched.heuristics.planning import plan
+from orsched.heuristics.planning import as_known, in_time, pack_known, plan
 from orsched.methods import Outcome, Progress, Run
 from orsched.policy import Information, Policy
 from orsched.result import Termination
@@ -39,16 +39,11 @@ def _read(defaults: GatedParams, parameters: dict[str, Any]) -> GatedParams:
     return GatedParams(**{**defaults.to_dict(), **parameters})
 
 
-def _out_of_time(run: Run) -> None:
-    if run.stop.seconds_left <= 0:
-        raise TimeLimitError("the time limit ended before there was a schedule")
-
-
 def simulate_once(
     instance: Instance, policy: Policy, run: Run, parameters: dict[str, Any]
 ) -> Outcome:
     """Run one policy from start to end."""
-    done = simulate_policy(instance, policy, deadline=lambda: _out_of_time(run))
+    done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
     run.report(Progress(policy.name, 1, done.schedule.makespan_ns, True))
     return Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters)
 
@@ -80,7 +75,10 @@ class GatedMethod:
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Simulate the policy."""
         params = _read(self.defaults, run.parameters)
-        policy = GatedPolicy(params, run.information, self.name)
+        packing = None
+        if params.assignment == "packing" and run.information is not _NONE:
+            packing = pack_known(as_known(instance, run.information), run)
+        policy = GatedPolicy(params, run.information, self.name, packing)
         return simulate_once(instance, policy, run, params.to_dict())
 
 

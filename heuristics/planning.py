@@ -7,8 +7,10 @@ grants. The chosen policy then runs on the truth.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -45,17 +47,18 @@ def plan(
     grid of gate factors, then random factors from the seed; parameters that the caller fixed
     stay. Ctrl-C ends the search and keeps the incumbent.
     """
-    known = _as_known(instance, run.information)
-    packing = None
-    if params.assignment == "packing":
-        packing = pack(known.requests.output_tokens.tolist(), known.worker.clients).assignment
+    known = as_known(instance, run.information)
+    packing = pack_known(known, run) if params.assignment == "packing" else None
     clairvoyant = run.information is Information.CLAIRVOYANT
     best: _Best | None = None
     termination = Termination.ITERATIONS
     iteration = 0
+    reserve = 0.0 if clairvoyant else 1e-9  # seconds that the run on the truth will take
     try:
         for candidate in _candidates(params, fixed, run.seed):
-            best, improved = _try(known, candidate, packing, name, best, run)
+            begin = perf_counter()
+            best, improved = _try(known, candidate, packing, name, best, run, reserve)
+            reserve = reserve if clairvoyant else max(reserve, perf_counter() - begin)
             iteration += 1
             run.report(Progress(name, iteration, best.makespan_ns, improved))
             if best.makespan_ns == run.bound_ns and clairvoyant:
@@ -78,11 +81,25 @@ def plan(
     done = best.simulated
     if not clairvoyant:
         policy = GatedPolicy(best.params, run.information, name, packing)
-        done = simulate_policy(instance, policy)
+        done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
     return Outcome(done.schedule, termination, done.decision_ns, best.params.to_dict())
 
 
-def _as_known(instance: Instance, information: Information) -> Instance:
+def in_time(run: Run, reserve: float = 0.0) -> None:
+    """Raise ``TimeLimitError`` unless more time than a reserve is left."""
+    if run.stop.seconds_left <= reserve:
+        raise TimeLimitError("the time limit ended before there was a schedule")
+
+
+def pack_known(known: Instance, run: Run) -> Sequence[int]:
+    """Return the client of each request by makespan packing, in at most half of the time left."""
+    in_time(run)
+    left = run.stop.seconds_left
+    limit = left / 2 if left < math.inf else None
+    return pack(known.requests.output_tokens.tolist(), known.worker.clients, limit).assignment
+
+
+def as_known(instance: Instance, information: Information) -> Instance:
     """Return the instance as the method knows it: predictions in the place of the truth."""
     if information is Information.CLAIRVOYANT:
         return instance
@@ -127,12 +144,16 @@ def _try(
     name: str,
     best: _Best | None,
     run: Run,
+    reserve: float,
 ) -> tuple[_Best, bool]:
-    """Simulate one candidate; return the better of it and the incumbent."""
+    """Simulate one candidate; return the better of it and the incumbent.
+
+    With a reserve it ends in time for one more run that takes as long as the longest so far.
+    """
+    begin = perf_counter()
 
     def deadline() -> None:
-        if run.stop.seconds_left <= 0:
-            raise TimeLimitError("the time limit ended before there was a schedule")
+        in_time(run, max(reserve, perf_counter() - begin) if reserve else 0.0)
 
     policy = GatedPolicy(params, run.information, name, packing)
     done = simulate_policy(known, policy, deadline=deadline)
