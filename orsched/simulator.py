@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from heapq import heappop, heappush
+from operator import index as whole
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View, WorkerState
 from orsched.schedule import DECODE, PREFILL, Schedule, Steps, Work
-from orsched.step import ARRIVAL, FINISH, Step
+from orsched.step import ARRIVAL, FINISH, Step, require_step
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
@@ -176,6 +177,7 @@ class _Simulation:
         self.prefill_limit = self.worker.prefill_limit
         self.context_matters = self.cost.context_matters
         self.first_from_prefill = instance.first_token == "prefill"
+        self.deadline: Callable[[], None] | None = None
 
     def run(
         self,
@@ -185,27 +187,47 @@ class _Simulation:
         policy, view = self.policy, self.view
         decide, clock = policy.decide, perf_counter_ns
         decision_ns = array("q")
+        self.deadline = deadline
         policy.start(view)
         self._deliver_arrivals()
-        while self.left:
-            before = clock()
-            step = decide(view)
-            decision_ns.append(clock() - before)
-            if step is None:
-                self._wait()
-                continue
-            if observer is not None:
-                observer(view, step)
-            if deadline is not None and not len(decision_ns) & 255:
-                deadline()
-            if step.prefill:
-                self._prefill(step)
-            else:
-                self._decode(step)
-            if self.next_arrival < len(self.arrival_times):
-                self._deliver_arrivals()
+        step: Step | None = None
+        try:
+            while self.left:
+                before = clock()
+                step = decide(view)
+                decision_ns.append(clock() - before)
+                if step is None:
+                    self._wait()
+                    continue
+                if observer is not None:
+                    observer(view, step)
+                if deadline is not None and not len(decision_ns) & 255:
+                    deadline()
+                if step.prefill:
+                    self._prefill(step)
+                else:
+                    self._decode(step)
+                if self.next_arrival < len(self.arrival_times):
+                    self._deliver_arrivals()
+        except PolicyError as error:
+            raise PolicyError(f"{self._moment()}: {error}") from None
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            self._blame(step)
+            raise
         self._check_empty()
         return Simulated(self._schedule(), decision_ns)
+
+    def _moment(self) -> str:
+        """Say whose step failed, and when."""
+        return f"policy {self.policy.name}, step {len(self.end_ns)} at {self.state.now_ns} ns"
+
+    def _blame(self, step: Step | None) -> None:
+        """Raise ``PolicyError`` if a step was malformed: that is why taking it failed."""
+        try:
+            if step is not None:
+                require_step(step)
+        except PolicyError as error:
+            raise PolicyError(f"{self._moment()}: {error}") from None
 
     # -- arrivals -------------------------------------------------------------------------
 
@@ -218,6 +240,8 @@ class _Simulation:
             request = order[i]
             i += 1
             self.next_arrival = i
+            if not i & 4095 and self.deadline is not None:
+                self.deadline()
             for live, truth in hidden:
                 live[request] = truth[request]
             if hook is not None:
@@ -226,8 +250,7 @@ class _Simulation:
     def _wait(self) -> None:
         if self.next_arrival >= len(self.arrival_times):
             raise PolicyError(
-                f"policy {self.policy.name} waits, but {self.left} requests are unfinished and "
-                "none will arrive"
+                f"it waits, but {self.left} requests are unfinished and none will arrive"
             )
         self.state.now_ns = self.arrival_times[self.next_arrival]
         self.waits.append((len(self.end_ns), self.state.now_ns))
@@ -276,7 +299,7 @@ class _Simulation:
         index, rounds, n = len(self.end_ns), state.rounds, len(lengths)
         future = self.next_arrival < n
         prompts = []
-        for request, client in zip(requests, clients, strict=True):
+        for request, client in zip(map(whole, requests), map(whole, clients), strict=True):
             if not 0 <= request < n:
                 raise PolicyError(f"request {request} does not exist")
             if started[request]:
@@ -311,6 +334,9 @@ class _Simulation:
     def _decode(self, step: Step) -> None:
         state = self.state
         if step.decode is not None or step.preempt or step.worker:
+            require_step(step)
+            if step.decode == ():
+                raise PolicyError("a prefill stage without a request")
             raise PolicyError(
                 "this simulator decodes all running requests in a decode stage, on one worker"
             )
@@ -318,7 +344,7 @@ class _Simulation:
             raise PolicyError("a decode stage without a running request")
         if step.rounds < 1:
             raise PolicyError(f"a decode stage of {step.rounds} rounds")
-        target = state.rounds + step.rounds
+        target = state.rounds + whole(step.rounds)
         arrival = NEVER
         if step.until & ARRIVAL and self.next_arrival < len(self.arrival_times):
             arrival = self.arrival_times[self.next_arrival]

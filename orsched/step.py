@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from orsched.errors import PolicyError
 
 FINISH = 1
 """Event: a running request yields its last token."""
@@ -53,3 +53,33 @@ def prefill_stage(requests: Sequence[int], clients: Sequence[int] | None = None)
 def decode_rounds(rounds: int = FOREVER, until: int = UNTIL_EVENT) -> Step:
     """Return a decode stage over all running requests, ended early by the given events."""
     return Step(rounds=rounds, until=until)
+
+
+def require_step(answer: object) -> None:
+    """Raise ``PolicyError`` that says what is wrong unless an answer is a step of whole numbers.
+
+    Executors take well-formed steps for granted and ask only when one has failed them.
+    """
+    if not isinstance(answer, Step):
+        raise PolicyError(
+            f"decide returned {_shown(answer)}, which is no Step: return prefill_stage(requests), "
+            "decode_rounds() or, to wait for the next arrival, None"
+        )
+    for name in ("rounds", "until", "worker"):
+        if type(getattr(answer, name)) is not int:
+            raise PolicyError(f"{name} is {_shown(getattr(answer, name))}, not a whole number")
+    for name in ("prefill", "tokens", "clients", "decode", "preempt"):
+        values = getattr(answer, name)
+        if values is None and name in ("tokens", "clients", "decode"):
+            continue
+        if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
+            raise PolicyError(f"{name} is {_shown(values)}, not a list of whole numbers")
+        for value in values:
+            if type(value) is not int:
+                raise PolicyError(f"{name} holds {_shown(value)}, not a whole number")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    text = text if len(text) <= 60 else text[:57] + "..."
+    return f"{text} ({type(value).__name__})"
