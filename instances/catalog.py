@@ -65,7 +65,7 @@ def load_named(name: str) -> Instance:
     return _made(name)
 
 
-def generate(name: str, **parameters: Any) -> Instance:
+def generate(name: str, /, **parameters: Any) -> Instance:
     """Return an instance of a generator (``GENERATORS``), with the arguments of its function.
 
     Raises:

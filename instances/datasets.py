@@ -117,7 +117,8 @@ def convert(
 
     Args:
         source: a path, or the name of a data set (``DATA_SETS``) in the ``ORSCHED_DATA`` directory.
-        target: the instance file to write; its suffix chooses the native form.
+        target: the instance file to write; its suffix chooses the native form, or ``.csv`` for
+            the requests alone.
         workers: one or more workers.
         format: the trace's format; None: recognised.
         drop_empty: leave failed requests out, counted in the report.
@@ -128,14 +129,17 @@ def convert(
     Raises:
         InputError: the source is unknown or wrong, or a field is.
     """
-    from orsched.files import save_instance
+    from orsched.files import save_instance, write_requests_csv
 
     path = _source_path(source)
     trace = read(path, format, drop_empty=drop_empty, **(reader_options or {}))
     if spread:
         trace = Trace(spread_arrivals(trace.requests, spread_seed), trace.report)
     instance = instance_of(trace.requests, trace.report, path, workers, **fields)
-    save_instance(instance, target)
+    if Path(target).suffix == ".csv":
+        write_requests_csv(instance.requests, target)
+    else:
+        save_instance(instance, target)
     return Converted(instance, trace.report, Path(target))
 
 

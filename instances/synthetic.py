@@ -13,7 +13,7 @@ from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.instances.streams import stream
 from orsched.requests import Requests
-from orsched.units import NS_PER_S
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ def poisson_arrivals_ns(name: str, seed: int, requests: int, rate: float) -> NDA
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
         raise InputError(f"{rate!r} is not a rate", field="rate", remedy="give requests a second")
     gaps = stream(name, seed).standard_exponential(requests)
-    return np.rint(np.cumsum(gaps) * (NS_PER_S / rate)).astype(np.int64)
+    times = np.cumsum(gaps) * (NS_PER_S / rate)
+    if requests and not times[-1] <= MAX_TIME_NS:
+        raise InputError(f"at {rate!r} a second the last arrival is past 2**62 ns", field="rate")
+    return np.rint(times).astype(np.int64)
 
 
 def peers_workload(
@@ -85,6 +88,13 @@ def peers_workload(
     )
 
 
+def _ends(span: object, field: str) -> tuple[int, int]:
+    if not isinstance(span, (list, tuple)) or len(span) != 2:
+        raise InputError(f"{span!r} is no range", field=field, remedy="give [low, high]")
+    low, high = (whole_number(end, field, minimum=1, maximum=MAX_TOKENS) for end in span)
+    return low, high
+
+
 def uniform(
     requests: int,
     clients: int,
@@ -106,7 +116,7 @@ def uniform(
     count = whole_number(requests, "requests", maximum=MAX_REQUESTS)
     lengths = []
     for field, span in (("prompt_tokens", prompt_tokens), ("output_tokens", output_tokens)):
-        low, high = (whole_number(end, field, minimum=1, maximum=2**31 - 1) for end in span)
+        low, high = _ends(span, field)
         if low > high:
             raise InputError(f"the range {low}..{high} is empty", field=field)
         lengths.append(stream(f"uniform/{field}", seed).integers(low, high + 1, count))

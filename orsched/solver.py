@@ -14,7 +14,7 @@ import numpy as np
 from orsched._version import __version__
 from orsched.checker import check
 from orsched.columns import whole_number
-from orsched.errors import InputError, InvalidScheduleError
+from orsched.errors import InputError, InvalidScheduleError, TimeLimitError
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
 from orsched.pairs import read_pairs
@@ -174,7 +174,11 @@ def compare(
         if end is not None:
             left = max(1e-3, end - perf_counter())
             options["time_limit"] = left / (len(chosen) - position)
-        results.append(solve(instance, method, **options))
+        try:
+            results.append(solve(instance, method, **options))
+        except TimeLimitError as error:
+            name = method if isinstance(method, str) else method.name
+            raise TimeLimitError(f"{name}: {error}") from None
     return Comparison(tuple(results))
 
 
@@ -215,7 +219,11 @@ def read_spec(text: str) -> Spec:
     Raises ``InputError`` for a parameter without a value or given twice.
     """
     head, *pairs = text.split("+")
-    name, _, information = head.partition("@")
+    name, at, information = head.partition("@")
+    if at and not information:
+        raise InputError(
+            f"{text!r} names no information", field="method", remedy="none, predicted, clairvoyant"
+        )
     parameters = read_pairs(pairs, "method")
     return Spec(name, information or None, parameters, "+".join([name, *pairs]))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.errors import InputError
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
@@ -25,6 +29,59 @@ SINGLE = (
 """Options of commands that make or read one schedule."""
 
 
+SUFFIXES = {
+    "output": (".json", ".parquet"),
+    "report": (".html", ".htm"),
+    "gantt": (".png", ".svg", ".pdf"),
+    "trace": (".json",),
+    "records": (".csv", ".jsonl", ".parquet"),
+    "TARGET": (".json", ".parquet", ".csv"),
+}
+"""What a file may end in, by the option or argument that names it."""
+
+
+def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse, before any work, files that could not be written or would replace another.
+
+    Raises ``InputError`` for a wrong suffix, a folder that is not there or not writable, one
+    path for two outputs, and an output that is an input.
+    """
+    taken = {Path(name).resolve(): "the command reads it" for name in inputs}
+    for kind, path in paths.items():
+        field = f"--{kind}" if kind.islower() else kind
+        if path is None or (path.exists() and not path.is_file()):
+            continue  # a pipe or a device; a folder is refused when it is opened
+        if path.suffix.lower() not in SUFFIXES[kind]:
+            raise InputError(
+                f"{path.suffix or 'no suffix'!r} is none of the suffixes of this output",
+                file=str(path),
+                field=field,
+                remedy=f"name a file that ends in {', '.join(SUFFIXES[kind])}",
+            )
+        target = path.resolve()
+        if target in taken:
+            raise InputError(
+                f"this file would be lost: {taken[target]}",
+                file=str(path),
+                field=field,
+                remedy="choose another name",
+            )
+        taken[target] = f"{field} writes it, too"
+        if kind != "report" or path.parent.exists():  # that of a report is made
+            _require_folder(path, field)
+
+
+def _require_folder(path: Path, field: str) -> None:
+    folder = path.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(
+            "the folder may not be written to" if folder.is_dir() else "there is no such folder",
+            file=str(path),
+            field=field,
+            remedy="choose a folder that exists and may be written to",
+        )
+
+
 def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Path | None]) -> None:
     """Write what was asked for by ``SINGLE``, and say on stderr where it lies."""
     for kind, path in paths.items():
@@ -38,17 +95,30 @@ def write_comparison(
     schedules: Sequence[Schedule],
     report: Path | None,
     gantt: Path | None,
+    names: Sequence[str] = (),
 ) -> None:
-    """Write one report over all schedules, and a Gantt chart of each into a folder."""
+    """Write one report over all schedules, and a Gantt chart of each, by name, into a folder."""
     if report is not None:
         _report(instance, schedules, report)
         click.echo(f"orsched: report written to {report}", err=True)
     if gantt is not None:
         gantt.mkdir(parents=True, exist_ok=True)
-        for schedule in schedules:
-            path = gantt / f"{schedule.method}-{schedule.information}.png"
+        for name, schedule in zip(_file_names(names), schedules, strict=True):
+            path = gantt / f"{name}.png"
             _gantt(instance, schedule, path)
             click.echo(f"orsched: gantt written to {path}", err=True)
+
+
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Return names that files can have, all different."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^\w.+=@-]", "_", name)[:80]
+        other, number = plain, 2
+        while other in found:
+            other, number = f"{plain}-{number}", number + 1
+        found.append(other)
+    return found
 
 
 def _output(instance: Instance, schedule: Schedule, path: Path) -> None:

@@ -27,7 +27,9 @@ def check_command(instance: str, schedule: Path, times: str, style: str) -> int:
 
     Prints the violations; exits with 0 if there is none, with 1 otherwise.
     """
-    from orsched.checker import check
+    from dataclasses import fields
+
+    from orsched.checker import Violation, check
     from orsched.files import load_schedule
 
     with ProgressPrinter("checking"):
@@ -38,8 +40,10 @@ def check_command(instance: str, schedule: Path, times: str, style: str) -> int:
             click.echo(f"{violation.kind}: {violation.message}")
     else:
         rows = [violation.to_dict() for violation in violations]
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        print_rows([{name: row.get(name) for name in names} for row in rows], style)
+        names = ["kind", *(f.name for f in fields(Violation) if f.name != "kind")]
+        if style == "csv":
+            rows = [{name: row.get(name) for name in names} for row in rows]
+        print_rows(rows, style, names)
     if not violations:
         click.echo(f"orsched: {schedule} is a valid schedule for {problem.name}", err=True)
     return 1 if violations else 0

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import write_comparison
+from orsched.cli.artefacts import check_paths, write_comparison
+from orsched.cli.deadline import ended_by
+from orsched.cli.instance_commands import read_settings
 from orsched.cli.options import (
     FORMAT,
     INSTANCE,
@@ -22,11 +24,11 @@ from orsched.cli.output import print_notes, print_rows
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError
-from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
     from orsched.solver import Comparison
 
+_MOST_SEEDS = 1_000_000
 _MEANS = (
     "makespan_s",
     "slot_utilization",
@@ -87,8 +89,11 @@ def compare_command(
     orsched compare pang-case --seeds 0:100 --methods fcfs,hybrid (Pang's 100-case study).
     """
     from orsched.solver import compare
+    from orsched.stop import MaxRuntime
 
     begin = perf_counter()
+    if time_limit is not None:
+        MaxRuntime(time_limit)  # validates before the loading
     chosen = [name.strip() for name in methods.split(",") if name.strip()]
     if not chosen:
         raise InputError("no method is named", field="--methods")
@@ -100,17 +105,20 @@ def compare_command(
         return
     if settings or each:
         raise InputError("--set and --each go with --seeds", field="--seeds")
+    check_paths({"report": report}, [instance])
     with ProgressPrinter("loading") as progress:
-        problem = load_instance(instance)
-        results = compare(
-            problem,
-            chosen,
-            callback=progress.callback,
-            time_limit=left_of(time_limit, begin),
-            **options,
-        )
+        with ended_by(time_limit):
+            problem = load_instance(instance)
+            results = compare(
+                problem,
+                chosen,
+                callback=progress.callback,
+                time_limit=left_of(time_limit, begin),
+                **options,
+            )
         progress.say("writing")
-        write_comparison(problem, [r.schedule for r in results], report, gantt)
+        names = [f"{r.label or r.schedule.method}-{r.information}" for r in results]
+        write_comparison(problem, [r.schedule for r in results], report, gantt, names)
     print_rows(results.to_rows(), style)
     print_notes(results)
 
@@ -130,9 +138,9 @@ def _compare_seeds(
 
     begin = perf_counter()
     values = read_seeds(seeds)
-    arguments = read_pairs(settings, "--set")
+    arguments = read_settings(settings, "--seeds")
     done: list[tuple[int, Comparison]] = []
-    with ProgressPrinter(generator) as progress:
+    with ProgressPrinter(generator) as progress, ended_by(time_limit):
         for position, value in enumerate(values):
             progress.say(f"{generator}: seed {value}, {position} of {len(values)} done")
             left = left_of(time_limit, begin)
@@ -146,7 +154,7 @@ def _compare_seeds(
     print_rows(rows, style)
 
 
-def read_seeds(text: str) -> list[int]:
+def read_seeds(text: str) -> range:
     """Return the seeds of ``A:B`` (A to B - 1) or of a single number."""
     first, colon, last = text.partition(":")
     try:
@@ -156,7 +164,9 @@ def read_seeds(text: str) -> list[int]:
         raise InputError(f"{text!r} is not A:B", field="--seeds", remedy="e.g. 0:10") from None
     if not 0 <= low < high:
         raise InputError(f"{text!r} holds no seed", field="--seeds", remedy="e.g. 0:10")
-    return list(range(low, high))
+    if high - low > _MOST_SEEDS:
+        raise InputError(f"{high - low} seeds", field="--seeds", remedy=f"at most {_MOST_SEEDS}")
+    return range(low, high)
 
 
 def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,13 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from orsched.cli.artefacts import check_paths
 from orsched.cli.options import SEED, with_options
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from orsched.instance import Instance
     from orsched.workers import Worker
 
@@ -65,9 +69,18 @@ def generate_command(
     """
     from orsched.instances.catalog import generate
 
+    check_paths({"output": output})
     with ProgressPrinter(generator):
-        instance = generate(generator, seed=seed, **read_pairs(settings, "--set"))
+        instance = generate(generator, seed=seed, **read_settings(settings, "--seed"))
         _write(instance, output)
+
+
+def read_settings(settings: Iterable[str], seed_option: str) -> dict[str, Any]:
+    """Return a generator's arguments; raises ``InputError`` for the seed, which is an option."""
+    found = read_pairs(settings, "--set")
+    if "seed" in found:
+        raise InputError("the seed has an option of its own", field="--set", remedy=seed_option)
+    return found
 
 
 def _write(instance: Instance, output: Path | None) -> None:
@@ -102,12 +115,15 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
     """Convert as ``convert_command`` says, and report what was kept and dropped on stderr."""
     from orsched.locate import is_native, load
 
+    check_paths({"TARGET": target}, [source])
     if options["source_format"] is None and is_native(source):
+        _refuse_given(("drop_empty", "spread", *_WORKER_NAMES), "a native instance has its own")
         instance = load(source)
     elif is_requests_csv(source):
         from orsched.files import read_requests_csv
         from orsched.instance import Instance
 
+        _refuse_given(("drop_empty", "spread"), "a CSV of requests is taken as it is")
         requests = read_requests_csv(source)
         instance = Instance(requests, (read_worker(options),), **_fields(options))
     else:
@@ -120,6 +136,21 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
         click.echo(f"orsched: {len(instance)} requests written to {target}", err=True)
     else:
         _write(instance, target)
+
+
+_WORKER_NAMES = (
+    "clients", "prefill_cap", "cost", "memory_blocks", "block_tokens", "first_token",
+    "output_limit",
+)  # fmt: skip
+
+
+def _refuse_given(names: Iterable[str], reason: str) -> None:
+    """Raise ``InputError`` for the first of some options that the user gave and nobody reads."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            field = "--" + name.replace("_", "-")
+            raise InputError(f"does not apply: {reason}", field=field, remedy="leave it out")
 
 
 def _convert_trace(source: str, target: Path, options: dict[str, Any]) -> None:

@@ -79,7 +79,8 @@ def run(args: list[str] | None = None) -> int:
     except InvalidScheduleError as error:
         return _say(str(error), EXIT_INVALID)
     except (OrschedError, OSError, MemoryError) as error:
-        return _say(f"error: {error or type(error).__name__}", EXIT_INPUT)
+        what = "not enough memory" if isinstance(error, MemoryError) else str(error)
+        return _say(f"error: {what or type(error).__name__}", EXIT_INPUT)
 
 
 def _say(message: str, code: int) -> int:

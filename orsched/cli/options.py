@@ -29,7 +29,7 @@ TIME_LIMIT = click.option(
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help="End after this time, loading, bounding and checking included.",
+    help="End after this time: loading, bounding and checking count, writing files does not.",
 )
 ITERATIONS = click.option(
     "--iterations",

@@ -29,13 +29,22 @@ HEADINGS = {
 }
 
 
-def print_rows(rows: Sequence[dict[str, Any]], style: str, *, single: bool = False) -> None:
-    """Print rows with equal keys; ``single`` prints the one row as a JSON object, not a list."""
+def print_rows(
+    rows: Sequence[dict[str, Any]],
+    style: str,
+    names: Sequence[str] | None = None,
+    *,
+    single: bool = False,
+) -> None:
+    """Print rows; ``single`` prints the one row as a JSON object, not a list.
+
+    ``names`` are the columns of CSV, by default the keys of the first row, which all rows share.
+    """
     if style == "json":
         click.echo(json.dumps(rows[0] if single else list(rows), indent=2, ensure_ascii=False))
     elif style == "csv":
         text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+        writer = csv.DictWriter(text, names or (list(rows[0]) if rows else []), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         click.echo(text.getvalue(), nl=False)

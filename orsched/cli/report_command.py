@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from orsched.cli.artefacts import write_artefacts, write_comparison
+from orsched.cli.artefacts import check_paths, write_artefacts, write_comparison
 from orsched.cli.options import INSTANCE, load_instance
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError, InvalidScheduleError
@@ -35,6 +35,7 @@ def report_command(
         raise InputError("nothing to write", remedy="give -o, --gantt, --trace or --records")
     if len(schedules) > 1 and any(paths.values()):
         raise InputError("--gantt, --trace and --records take one schedule", field="SCHEDULE")
+    check_paths({"report": output, **paths}, (instance, *schedules))
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)
         loaded = [load_schedule(path) for path in schedules]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import SINGLE, write_artefacts
+from orsched.cli.artefacts import SINGLE, check_paths, write_artefacts
+from orsched.cli.deadline import ended_by
 from orsched.cli.options import (
     FORMAT,
     INSTANCE,
@@ -21,7 +22,9 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import print_notes, print_rows
+from orsched.cli.policies import blamed_on, working_folder_first
 from orsched.cli.progress import ProgressPrinter
+from orsched.errors import InputError
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
@@ -61,20 +64,25 @@ def solve_command(
     begin = perf_counter()
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates before the loading
+    given = read_pairs(parameters, "--param")
+    slo = read_slo(slo_ttft, slo_tpot)
+    _said_once(method, information, given)
+    check_paths(paths, [instance])
     with ProgressPrinter("loading") as progress:
-        problem = load_instance(instance)
-        progress.say(method)
-        result = solve(
-            problem,
-            method,
-            seed=seed,
-            callback=progress.callback,
-            information=information,
-            parameters=read_pairs(parameters, "--param"),
-            time_limit=left_of(time_limit, begin),
-            iterations=iterations,
-            slo=read_slo(slo_ttft, slo_tpot),
-        )
+        with ended_by(time_limit):
+            problem = load_instance(instance)
+            progress.say(method)
+            result = solve(
+                problem,
+                method,
+                seed=seed,
+                callback=progress.callback,
+                information=information,
+                parameters=given,
+                time_limit=left_of(time_limit, begin),
+                iterations=iterations,
+                slo=slo,
+            )
         progress.say("writing")
         report_single(problem, result, style, paths)
     return 130 if result.termination is Termination.INTERRUPTED else 0
@@ -86,7 +94,7 @@ def solve_command(
     "--policy",
     default="fcfs",
     show_default=True,
-    help="A method's name, or module:Class of a policy of your own.",
+    help="A method's name, or module:Class of your own policy (searched in the working folder, too).",
 )
 @with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
 def simulate_command(
@@ -103,15 +111,30 @@ def simulate_command(
 
     given: dict[str, Any] = read_pairs(parameters, "--param")
     slo = read_slo(slo_ttft, slo_tpot)
+    check_paths(paths, [instance])
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)
         progress.say(policy)
         if ":" in policy:
-            result = simulate(problem, policy, parameters=given, slo=slo)
+            working_folder_first()
+            with blamed_on(policy):
+                result = simulate(problem, policy, parameters=given, slo=slo)
         else:
+            _said_once(policy, None, given)
             result = solve(problem, policy, parameters=given, slo=slo, iterations=1)
         progress.say("writing")
         report_single(problem, result, style, paths)
+
+
+def _said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
+    """Refuse what the method's specification and an option both say."""
+    from orsched.solver import read_spec
+
+    spec = read_spec(method)
+    twice = ["--information"] if spec.information and information else []
+    twice += [f"--param {name}" for name in parameters if name in spec.parameters]
+    if twice:
+        raise InputError(f"{method!r} says this already", field=twice[0], remedy="give it once")
 
 
 def left_of(time_limit: float | None, begin: float) -> float | None:

@@ -1,0 +1,75 @@
+"""Policies of users: found in the working folder; their own errors are shown as theirs."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import traceback
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orsched.errors import InputError, OrschedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+
+def working_folder_first() -> None:
+    """Let imports find modules in the working folder, as ``python -m`` does."""
+    folder = os.getcwd()
+    if folder not in sys.path and "" not in sys.path:
+        sys.path.insert(0, folder)
+
+
+@contextmanager
+def blamed_on(target: str) -> Iterator[None]:
+    """Show an error that a policy's code raised with the user's part of its traceback.
+
+    What comes from elsewhere passes through: it is a bug in orsched.
+    """
+    try:
+        yield
+    except OrschedError:
+        raise
+    except Exception as error:
+        origin = _origin(target)
+        start = _first_own(error.__traceback__, origin)
+        in_syntax = isinstance(error, SyntaxError) and error.filename == origin
+        if start is None and not in_syntax:
+            raise
+        lines = traceback.TracebackException(type(error), error, start).format(chain=False)
+        click.echo("".join(lines), err=True, nl=False)
+        raise InputError(
+            f"{target!r} raised {type(error).__name__}: {error}",
+            field="policy",
+            remedy="see the lines above",
+        ) from None
+
+
+def _origin(target: str) -> str | None:
+    """Return the file of the policy's module."""
+    try:
+        spec = find_spec(target.partition(":")[0])
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return None if spec is None else spec.origin
+
+
+def _first_own(trace: TracebackType | None, origin: str | None) -> TracebackType | None:
+    """Return the traceback from the first frame in the user's code on, or None."""
+    paths = sysconfig.get_paths()
+    others = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    others.append(str(Path(__file__).parents[1]))
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        elsewhere = name.startswith("<") or any(Path(name).is_relative_to(f) for f in others)
+        if name == origin or not elsewhere:
+            return trace
+        trace = trace.tb_next
+    return None

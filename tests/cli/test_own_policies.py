@@ -1,0 +1,96 @@
+"""Policies named module:Class: found in the working folder, blamed for their own errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from orsched.cli.main import run
+
+SOURCE = """
+from orsched import Policy, decode_rounds, prefill_stage
+
+class Mine(Policy):
+    name = "mine"
+
+    def __init__(self, stop_at=-1, kind="KeyError"):
+        self.queue, self.stop_at, self.kind = [], stop_at, kind
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        if len(self.queue) == self.stop_at:
+            raise {"KeyError": KeyError, "OSError": OSError}[self.kind]("mine alone")
+        if self.queue and view.free_clients:
+            return prefill_stage([self.queue.pop(0)])
+        return decode_rounds()
+
+class Silent(Mine):
+    def decide(self, view):
+        return None
+
+class Broken(Mine):
+    def __init__(self):
+        raise RuntimeError("not today")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "my_own_policy.py").write_text(SOURCE)
+    (tmp_path / "no_syntax.py").write_text("def x(:\n")
+    (tmp_path / "fails.py").write_text("1 / 0\n")
+    yield tmp_path
+    for name in ("my_own_policy", "no_syntax", "fails"):
+        sys.modules.pop(name, None)
+
+
+def test_a_policy_in_the_working_folder_is_found_by_the_script(folder):
+    script = "import sys; sys.path.remove(''); from orsched.cli.main import main; main()"
+    arguments = ("simulate", "two-by-two", "--policy", "my_own_policy:Mine", "-o", "s.json")
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "mine" in done.stdout
+    assert (folder / "s.json").exists()
+
+
+@pytest.mark.parametrize("kind", ["KeyError", "OSError"])
+def test_its_errors_are_shown_as_its_own(folder, capsys, kind):
+    arguments = ("--param", "stop_at=1", "--param", f"kind={kind}")
+    assert run(["simulate", "two-by-two", "--policy", "my_own_policy:Mine", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert 'my_own_policy.py", line 15, in decide' in err
+    assert f"raised {kind}: " in err.splitlines()[-1]
+    assert "mine alone" in err
+    assert "simulator.py" not in err
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("my_own_policy:Silent", "policy mine, step 0 at 0 ns: it waits"),
+        ("my_own_policy:Broken", "raised RuntimeError: not today"),
+        ("my_own_policy:Absent", "no attribute 'Absent'"),
+        ("no_syntax:Mine", "raised SyntaxError"),
+        ("fails:Mine", "raised ZeroDivisionError"),
+        ("nowhere_at_all:Mine", "No module named"),
+        (":", "cannot make a policy"),
+    ],
+)
+def test_every_failure_ends_in_a_message(folder, capsys, target, named):
+    assert run(["simulate", "two-by-two", "--policy", target]) == 2
+    assert named in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_bug_of_the_library_is_not_blamed_on_the_policy(folder, monkeypatch):
+    monkeypatch.setattr("orsched.solver.summarise", len)  # called with too many arguments
+    with pytest.raises(TypeError, match="argument"):
+        run(["simulate", "two-by-two", "--policy", "my_own_policy:Mine"])

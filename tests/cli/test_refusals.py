@@ -1,0 +1,156 @@
+"""What the command line refuses before it works: lost files, doubled and idle options."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from orsched.cli.main import run
+from orsched.cli.output import print_rows
+from orsched.files import load_instance
+
+FEW = ("--set", "requests=3", "--set", "clients=2")
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*args):
+        code = run([str(a) for a in args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return invoke
+
+
+def test_an_input_is_never_overwritten(call, tmp_path):
+    call("convert", "two-by-two", "i.json")
+    call("solve", "i.json", "--method", "fcfs", "-o", "s.json")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    for command in (
+        ("solve", "i.json", "--method", "fcfs", "-o", "i.json"),
+        ("solve", "i.json", "--method", "fcfs", "-o", "../" + tmp_path.name + "/i.json"),
+        ("solve", "i.json", "--method", "fcfs", "--trace", "i.json"),
+        ("simulate", "i.json", "-o", "i.json"),
+        ("report", "i.json", "s.json", "--trace", "s.json"),
+        ("convert", "i.json", "i.json"),
+    ):
+        code, out, err = call(*command)
+        assert (code, out) == (2, "")
+        assert "would be lost" in err
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_two_outputs_have_two_names(call, tmp_path):
+    code, _, err = call("solve", "two-by-two", "-o", "x.json", "--trace", "./x.json")
+    assert code == 2
+    assert "--output writes it, too" in err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ("-o", "x.txt"),
+        ("--report", "x.pdf"),
+        ("--gantt", "x.bmp"),
+        ("--trace", "x.csv"),
+        ("--records", "x"),
+        ("-o", "nowhere/x.json"),
+    ],
+)
+def test_outputs_are_looked_at_before_the_work(call, monkeypatch, option, name):
+    def fail(*args, **kwargs):
+        raise AssertionError("the work began")
+
+    monkeypatch.setattr("orsched.solver.solve", fail)
+    code, _, err = call("solve", "two-by-two", option, name)
+    assert code == 2
+    assert name in err
+    assert "name a file that ends in" in err or "no such folder" in err
+
+
+def test_a_chart_for_each_of_several_similar_methods(call, tmp_path):
+    methods = "fcfs,fcfs,hybrid,hybrid+gate_factor=0.5"
+    code, _, _ = call(
+        "compare", "two-by-two", "--methods", methods, "--gantt", "g", "--iterations", 1
+    )
+    assert code == 0
+    assert sorted(p.name for p in (tmp_path / "g").iterdir()) == [
+        "fcfs-none-2.png",
+        "fcfs-none.png",
+        "hybrid+gate_factor=0.5-clairvoyant.png",
+        "hybrid-clairvoyant.png",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("solve", "two-by-two", "--method", "fcfs@"), "names no information"),
+        (
+            ("solve", "pang-100x20", "--method", "hybrid@predicted", "--information", "predicted"),
+            "--information",
+        ),
+        (
+            ("solve", "two-by-two", "--method", "online+steal=false", "--param", "steal=true"),
+            "--param steal",
+        ),
+        (("convert", "two-by-two", "x.json", "--clients", 3), "--clients"),
+        (("convert", "two-by-two", "x.json", "--spread"), "--spread"),
+        (("generate", "gsm8k", "--set", "seed=3"), "--seed"),
+        (("compare", "gsm8k", "--seeds", "0:2", "--set", "seed=3"), "--seeds"),
+        (("compare", "gsm8k", "--seeds", "0:" + "9" * 30), "at most"),
+        (("compare", "gsm8k", "--seeds", "0:2", "--time-limit", "nan"), "time_limit"),
+        (("generate", "gsm8k", "--set", "name=3"), "name"),
+        (("generate", "uniform", *FEW, "--set", "prompt_tokens=3"), "prompt_tokens"),
+        (("generate", "uniform", *FEW, "--set", "rate=1e-12"), "rate"),
+    ],
+)
+def test_doubled_idle_and_wrong_options_are_named(call, tmp_path, arguments, named):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "")
+    assert named in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_foreign_trace_becomes_a_csv_of_requests(call, tmp_path):
+    source = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+    (tmp_path / "azure.csv").write_text(source)
+    assert call("convert", "azure.csv", "r.csv", "--clients", 2)[0] == 0
+    assert call("convert", "r.csv", "i.json", "--clients", 2)[0] == 0
+    requests = load_instance(tmp_path / "i.json").requests
+    assert (requests.prompt_tokens.tolist(), requests.output_tokens.tolist()) == ([374], [44])
+
+
+def test_a_generator_takes_a_name(call, tmp_path):
+    assert call("generate", "gsm8k", "--set", "name=mine", "-o", "m.json")[0] == 0
+    assert load_instance(tmp_path / "m.json").name == "mine"
+
+
+def test_no_violations_are_a_csv_table_without_rows(call):
+    call("solve", "two-by-two", "--method", "fcfs", "-o", "s.json")
+    code, out, _ = call("check", "two-by-two", "s.json", "--format", "csv")
+    assert code == 0
+    assert list(csv.DictReader(io.StringIO(out))) == []
+    assert out.startswith("kind,message,")
+    assert json.loads(call("check", "two-by-two", "s.json", "--format", "json")[1]) == []
+
+
+def test_csv_columns_can_be_given(capsys):
+    print_rows([{"a": 1}], "csv", ["a", "b"])
+    assert capsys.readouterr().out == "a,b\n1,\n"
+
+
+def test_a_memory_error_has_words(call, monkeypatch):
+    def fail(*args, **kwargs):
+        raise MemoryError
+
+    monkeypatch.setattr("orsched.locate.load", fail)
+    code, _, err = call("info", "two-by-two")
+    assert (code, err) == (2, "orsched: error: not enough memory\n")
