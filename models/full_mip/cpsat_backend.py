@@ -59,6 +59,7 @@ def solve(
             cp.add_hint(variable, value)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False  # it would leave the default handler behind
     solver.parameters.random_seed = seed % 2**31
     if end is not None:
         solver.parameters.max_time_in_seconds = max(0.0, end - monotonic())

@@ -138,7 +138,11 @@ def test_a_callback_can_stop_the_search(backend, after):
     instance = hard()
     calls = []
     result = solve_full_mip(
-        instance, backend, callback=lambda progress: calls.append(progress) or len(calls) == after
+        instance,
+        backend,
+        initial_schedule=orsched.solve(instance, "fcfs").schedule,
+        callback=lambda progress: calls.append(progress) or len(calls) == after,
+        alone=True,
     )
     assert (result.status, result.termination) == ("feasible", "stopped")
     assert len(calls) == after

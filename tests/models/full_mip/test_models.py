@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 from hypothesis import given, settings
 
@@ -59,6 +62,15 @@ def models(problem, stages):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
+def test_back_ends_leave_ctrl_c_to_python(solver):
+    """INV: Python's own handler acts after a solve in the same process."""
+    instance = load_named("gate")
+    optimum(instance, FullMip(read_problem(instance), 3), solver)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", KNOWN_OPTIMA)
 def test_known_optima(name, solver):
     instance = load_named(name)
@@ -76,7 +88,7 @@ def test_full_mip_window_mip_and_exhaustive_search_agree(seed):
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(1000, 1240))
 def test_all_models_agree_on_240_instances(seed):
-    agree(random_instance(seed), ["compact", "compact, no symmetry", "printed"], ["windows"])
+    agree(random_instance(seed), ["compact"], ["compact, no symmetry", "printed", "windows"])
     agree(random_instance(seed, most=4), ["as Pang", "windows"], ["windows, no symmetry"])
 
 
@@ -166,6 +178,7 @@ def test_an_exported_model_reads_back_with_the_same_optimum(tmp_path, name, suff
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     scip = Model()
     scip.hideOutput()
+    scip.setParam("misc/catchctrlc", False)
     scip.readProblem(str(path), extension=suffix[1:].lower())
     scip.optimize()
     assert scip.getStatus() == "optimal"
