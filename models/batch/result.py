@@ -34,7 +34,9 @@ class Batches:
         method: ``reference``, ``fast`` or ``lines``.
         why: why this method.
         optimal_over: the set in which ``total_fs`` is proven least.
-        conditions: what was checked to say so; see ``Problem.conditions``.
+        conditions: what was checked: ``batch_time_grows`` and ``largest_batch_falls`` with the
+            length, on which ``optimal_over`` rests; ``slope_grows`` and ``windows_advance``, on
+            which the structure of the line queries rests.
         rounding_ns: most by which ``total_ns`` can exceed the least sum of rounded times.
     """
 

@@ -34,6 +34,19 @@ def same(case):
     return results[2]
 
 
+def test_ties_go_to_the_smaller_last_batch():
+    # Two batches whatever the cut; the loop takes the last one as small as it can be.
+    found = same(([1, 2, 2], BilinearCost(0, 1, 0, 9, 0, 0, 0, 0), 1, None, 2))
+    assert found.sizes.tolist() == [2, 1]
+    # A falls: position 1, cut off its piece by the window, is as good as the later position 2.
+    rng, seen = np.random.default_rng(4), 0
+    for _ in range(300):
+        lengths = rng.integers(1, 5, 9).tolist()
+        cost = BilinearCost(-1, 5, int(rng.integers(0, 3)), int(rng.integers(0, 4)), 0, 0, 0, 0)
+        seen += same((lengths, cost, 1, None, 3)) is not None
+    assert seen > 250
+
+
 @given(cases(most=40))
 def test_methods_agree(case):
     assume(same(case) is not None)
