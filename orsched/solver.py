@@ -163,6 +163,7 @@ def compare(
     """Solve an instance with several methods; ``options`` go to ``solve``.
 
     A ``time_limit`` holds for all methods together: each gets an equal share of what is left.
+    After Ctrl-C the results so far are returned, a search's incumbent among them.
     """
     chosen = list(methods)
     limit, end = options.pop("time_limit", None), None
@@ -179,6 +180,8 @@ def compare(
         except TimeLimitError as error:
             name = method if isinstance(method, str) else method.name
             raise TimeLimitError(f"{name}: {error}") from None
+        if results[-1].termination is Termination.INTERRUPTED:
+            break
     return Comparison(tuple(results))
 
 

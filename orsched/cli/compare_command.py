@@ -81,7 +81,7 @@ def compare_command(
     style: str,
     report: Path | None,
     gantt: Path | None,
-) -> None:
+) -> int:
     """Solve INSTANCE with several methods and print one line for each.
 
     Examples: orsched compare gsm8k-llama65b;
@@ -101,8 +101,7 @@ def compare_command(
     if seeds is not None:
         if report is not None or gantt is not None:
             raise InputError("pictures are of one instance", field="--seeds")
-        _compare_seeds(instance, chosen, seeds, settings, each, time_limit, options, style)
-        return
+        return _compare_seeds(instance, chosen, seeds, settings, each, time_limit, options, style)
     if settings or each:
         raise InputError("--set and --each go with --seeds", field="--seeds")
     check_paths({"report": report}, [instance])
@@ -121,6 +120,7 @@ def compare_command(
         write_comparison(problem, [r.schedule for r in results], report, gantt, names)
     print_rows(results.to_rows(), style)
     print_notes(results)
+    return _exit_code(results)
 
 
 def _compare_seeds(
@@ -132,7 +132,7 @@ def _compare_seeds(
     time_limit: float | None,
     options: dict[str, Any],
     style: str,
-) -> None:
+) -> int:
     from orsched.instances.catalog import generate
     from orsched.solver import compare
 
@@ -140,18 +140,33 @@ def _compare_seeds(
     values = read_seeds(seeds)
     arguments = read_settings(settings, "--seeds")
     done: list[tuple[int, Comparison]] = []
+    code = 0
     with ProgressPrinter(generator) as progress, ended_by(time_limit):
         for position, value in enumerate(values):
             progress.say(f"{generator}: seed {value}, {position} of {len(values)} done")
             left = left_of(time_limit, begin)
             share = None if left is None else left / (len(values) - position)
             problem = generate(generator, seed=value, **arguments)
-            done.append((value, compare(problem, methods, time_limit=share, **options)))
+            results = compare(problem, methods, time_limit=share, **options)
+            code = _exit_code(results)
+            if code:
+                break  # interrupted: the seeds before are complete
+            done.append((value, results))
+    if not done:
+        raise KeyboardInterrupt
     if each:
         rows = [{"seed": value, **row} for value, results in done for row in results.to_rows()]
     else:
         rows = [_mean([results[i].to_row() for _, results in done]) for i in range(len(methods))]
     print_rows(rows, style)
+    return code
+
+
+def _exit_code(results: Comparison) -> int:
+    """Return 130 if Ctrl-C ended one of the methods, else 0."""
+    from orsched.result import Termination
+
+    return 130 if any(r.termination is Termination.INTERRUPTED for r in results) else 0
 
 
 def read_seeds(text: str) -> range:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -24,7 +25,21 @@ EXIT_TIME_LIMIT = 3
 EXIT_INTERRUPTED = 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _ReaderGoneError(Exception):
+    """Standard output was closed at the other end."""
+
+
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would exit with 1, which is said of invalid schedules
+            raise _ReaderGoneError from None
+
+
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="orsched")
 @click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more.")
 def cli(verbose: int) -> None:
@@ -61,7 +76,8 @@ def run(args: list[str] | None = None) -> int:
     """Run the command line and return its exit code; no traceback for what orsched expects."""
     try:
         code = cli.main(args=args, prog_name="orsched", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Abort:
         return _say("interrupted", EXIT_INTERRUPTED)
@@ -70,7 +86,7 @@ def run(args: list[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return EXIT_INPUT
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGoneError):
         # The reader went away (orsched ... | head): nothing left to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from orsched.cli.interrupts import kept_interrupts
+
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.metrics import SLO
@@ -78,4 +80,5 @@ def load_instance(source: str) -> Instance:
     """Return the instance with this name or path."""
     from orsched.locate import load
 
-    return load(source)
+    with kept_interrupts():
+        return load(source)

@@ -94,7 +94,7 @@ def solve_command(
     "--policy",
     default="fcfs",
     show_default=True,
-    help="A method's name, or module:Class of your own policy (searched in the working folder, too).",
+    help="A method's name, or module:Class of your own (the working folder is searched, too).",
 )
 @with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
 def simulate_command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,7 +131,9 @@ def save_gantt(
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **fixed, "backend": "Agg"}):
         figure = Figure()
         gantt(instance, schedule, _place(figure, instance), title=title)
-        with opened(path, binary=True) as stream:
+        with opened(path, binary=True) as stream, warnings.catch_warnings():
+            # A name in a script that the font lacks is drawn as boxes, and no reason to warn.
+            warnings.filterwarnings("ignore", message="Glyph .* missing")
             figure.savefig(stream, format=suffix[1:], dpi=_DPI, metadata=metadata)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -154,3 +156,19 @@ def test_a_memory_error_has_words(call, monkeypatch):
     monkeypatch.setattr("orsched.locate.load", fail)
     code, _, err = call("info", "two-by-two")
     assert (code, err) == (2, "orsched: error: not enough memory\n")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = [sys.executable, "-m", "orsched", "generate", "gsm8k", "--set", "requests=100000"]
+    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done.stdout.read(10)
+    done.stdout.close()
+    assert (done.wait(), done.stderr.read()) == (0, b"")
+    done.stderr.close()
+
+
+def test_no_standard_output_is_no_error():
+    script = "import sys; sys.stdout = None; from orsched.cli.main import main; main()"
+    command = [sys.executable, "-c", script, "compare", "two-by-two", "--methods", "fcfs"]
+    done = subprocess.run(command, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -204,3 +204,9 @@ def test_paper_scale_is_drawn_with_few_artists():
     axes = gantt(instance, served(instance, bound=False))
     assert len(parts(axes)["decode"].get_paths()) == 1319
     assert len(axes.get_children()) < 40
+
+
+def test_a_name_in_a_script_that_the_font_lacks_is_no_warning(tmp_path):
+    instance = random_instance(3, 2, name="漢字")
+    save_gantt(instance, served(instance), tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000

@@ -1,0 +1,65 @@
+"""Ctrl-C: never swallowed, ends a comparison, keeps what is done."""
+
+from __future__ import annotations
+
+import json
+import signal
+from contextlib import suppress
+
+import pytest
+
+from orsched.cli.interrupts import kept_interrupts
+from orsched.cli.main import run
+from orsched.heuristics import planning
+
+
+def test_a_swallowed_interrupt_is_raised_after_loading(monkeypatch, capsys):
+    load = __import__("orsched.locate", fromlist=["load"]).load
+
+    def swallowing(source):
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return load(source)
+
+    monkeypatch.setattr("orsched.locate.load", swallowing)
+    assert run(["solve", "two-by-two"]) == 130
+    assert capsys.readouterr().err.endswith("orsched: interrupted\n")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_foreign_handler_is_left_alone():
+    heard = []
+    before = signal.signal(signal.SIGINT, lambda *args: heard.append(args))
+    try:
+        with kept_interrupts():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(heard) == 1
+
+
+@pytest.fixture
+def interrupted_second_run(monkeypatch):
+    """The search of hybrid is interrupted in its second iteration."""
+    simulate, runs = planning.simulate_policy, []
+
+    def simulate_or_stop(*args, **kwargs):
+        runs.append(True)
+        if len(runs) % 2 == 0:
+            signal.raise_signal(signal.SIGINT)
+        return simulate(*args, **kwargs)
+
+    monkeypatch.setattr(planning, "simulate_policy", simulate_or_stop)
+
+
+def test_an_interrupted_comparison_prints_what_is_done(interrupted_second_run, capsys):
+    methods = "fcfs,hybrid,online"
+    assert run(["compare", "pang-100x20", "--methods", methods, "--format", "json"]) == 130
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["method"] for row in rows] == ["fcfs", "hybrid"]
+
+
+def test_an_interrupted_first_seed_leaves_nothing_to_print(interrupted_second_run, capsys):
+    arguments = ("--methods", "hybrid", "--set", "requests=50", "--set", "clients=10")
+    assert run(["compare", "gsm8k", "--seeds", "0:3", *arguments]) == 130
+    assert capsys.readouterr().out == ""
