@@ -156,12 +156,13 @@ class GatedPolicy(Policy):
         """Fill a stage over the idle clients in order, until the next request does not fit."""
         queues, prompts = self.queues, view.prompt_tokens
         tokens, blocks = view.worker.prefill_limit, view.blocks_free
+        peek, pop, blocks_of = queues.peek, queues.pop, view.blocks_of
         stage: list[int] = []
         places: list[int] = []
         for client in sorted(self.idle):
             if not queues.queued:
                 break
-            request = queues.peek(client)
+            request = peek(client)
             if request < 0:
                 continue
             prompt = prompts[request]
@@ -170,10 +171,10 @@ class GatedPolicy(Policy):
                 if tokens < 0:
                     break
             if blocks is not None:
-                blocks -= view.blocks_of(request)
+                blocks -= blocks_of(request)
                 if blocks < 0:
                     break
-            stage.append(queues.pop(client))
+            stage.append(pop(client))
             places.append(client)
             self.queued_tokens -= prompt
         self.idle.difference_update(places)

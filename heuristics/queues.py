@@ -5,8 +5,11 @@ Every operation costs O(log n): nothing is sorted anew for a decision.
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from typing import Protocol
+
+_BITS = 32
+_MASK = (1 << _BITS) - 1
 
 
 class Queues(Protocol):
@@ -61,31 +64,45 @@ class ClientQueues:
     """
 
     def __init__(self, clients: int, steal: bool) -> None:
-        self.heaps: list[list[tuple[int, int, int]]] = [[] for _ in range(clients)]
+        # Entries are (key, request, tokens) in one integer, which compares faster than a tuple.
+        self.heaps: list[list[int]] = [[] for _ in range(clients)]
         self.steal = steal
         self.remaining = [0] * clients
-        # Largest remaining first; entries whose value is out of date are dropped when met.
+        # Clients, largest first, by upper bounds of what remains: taking a request costs nothing
+        # here. `listed` holds each client's bound in force; others are dropped when met.
         self.richest: list[tuple[int, int]] = []
+        self.listed = [0] * clients
         self.queued = 0
 
     def add(self, request: int, client: int, key: int, tokens: int) -> None:
         """Queue a request at a client."""
-        heappush(self.heaps[client], (key, request, tokens))
-        self._change(client, tokens)
+        heappush(self.heaps[client], (key << _BITS | request) << _BITS | tokens)
+        self.remaining[client] += tokens
         self.queued += 1
+        if self.steal and self.remaining[client] > self.listed[client]:
+            self.listed[client] = self.remaining[client]
+            heappush(self.richest, (-self.remaining[client], client))
 
     def peek(self, client: int) -> int:
         """Return the client's first request, else the one it would steal, else -1."""
-        owner = self._owner(client)
-        return self.heaps[owner][0][1] if owner >= 0 else -1
+        heap = self.heaps[client]
+        if not heap:
+            owner = self._richest() if self.steal and self.queued else -1
+            if owner < 0:
+                return -1
+            heap = self.heaps[owner]
+        return heap[0] >> _BITS & _MASK
 
     def pop(self, client: int) -> int:
         """Remove and return the request that ``peek`` shows."""
-        owner = self._owner(client)
-        _, request, tokens = heappop(self.heaps[owner])
-        self._change(owner, -tokens)
+        heap = self.heaps[client]
+        if not heap:
+            client = self._richest()
+            heap = self.heaps[client]
+        entry = heappop(heap)
+        self.remaining[client] -= entry & _MASK
         self.queued -= 1
-        return request
+        return entry >> _BITS & _MASK
 
     def servable(self, idle: set[int]) -> int:
         """Return how many of the idle clients could get a request now."""
@@ -94,17 +111,19 @@ class ClientQueues:
         heaps = self.heaps
         return sum(1 for client in idle if heaps[client])
 
-    def _owner(self, client: int) -> int:
-        if self.heaps[client]:
-            return client
-        if not self.steal or not self.queued:
-            return -1
-        richest, remaining = self.richest, self.remaining
-        while -richest[0][0] != remaining[richest[0][1]]:
-            heappop(richest)
-        return richest[0][1]
-
-    def _change(self, client: int, tokens: int) -> None:
-        self.remaining[client] += tokens
-        if self.steal and self.remaining[client]:
-            heappush(self.richest, (-self.remaining[client], client))
+    def _richest(self) -> int:
+        """Return the client whose queue holds the most tokens; some queue is not empty."""
+        richest, remaining, listed = self.richest, self.remaining, self.listed
+        while True:
+            negative, client = richest[0]
+            left = remaining[client]
+            if left + negative == 0:
+                return client
+            if negative + listed[client]:
+                heappop(richest)
+                continue
+            listed[client] = left
+            if left:
+                heapreplace(richest, (-left, client))
+            else:
+                heappop(richest)
