@@ -4,8 +4,8 @@
 """
 
 from orsched.models.full_mip.export import write_full_mip
-from orsched.models.full_mip.formulation import Size
 from orsched.models.full_mip.result import FullMipProgress, FullMipResult
+from orsched.models.full_mip.size import Size
 from orsched.models.full_mip.solve import MAX_NONZEROS, solve_full_mip, solve_windows_mip
 
 __all__ = [

@@ -9,9 +9,10 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
-from orsched.models.full_mip.formulation import FORMULATIONS, FullMip, full_mip_size
+from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.scip_backend import load
+from orsched.models.full_mip.size import full_mip_size
 
 if TYPE_CHECKING:
     from orsched.instance import Instance

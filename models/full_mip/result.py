@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from orsched.models.full_mip.formulation import Size
+    from orsched.models.full_mip.size import Size
     from orsched.schedule import Schedule
 
 Status = Literal["optimal", "optimal_for_K", "feasible", "infeasible", "unknown"]

@@ -9,12 +9,14 @@ from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError, TimeLimitError
 from orsched.models.bounds import makespan_bound
 from orsched.models.child import ChildOutcome, run_in_child
-from orsched.models.full_mip.formulation import FORMULATIONS, FullMip, Size, full_mip_size
-from orsched.models.full_mip.plan import Plan, plan_of, schedule_of
-from orsched.models.full_mip.problem import Problem, read_problem
-from orsched.models.full_mip.result import FullMipProgress, FullMipResult, Status, Termination
+from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
+from orsched.models.full_mip.plan import plan_of
+from orsched.models.full_mip.problem import read_problem
+from orsched.models.full_mip.result import FullMipResult
+from orsched.models.full_mip.search import Answer, Search
+from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.stages import stages_that_suffice
-from orsched.models.full_mip.windows_mip import WindowsMip, windows_mip_size
+from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from orsched.instance import Instance
+    from orsched.models.full_mip.plan import Plan
+    from orsched.models.full_mip.problem import Problem
+    from orsched.models.full_mip.result import FullMipProgress, Termination
     from orsched.schedule import Schedule
 
 BACKENDS = ("scip", "cpsat")
@@ -73,7 +78,7 @@ def solve_full_mip(
     seed = whole_number(seed, "seed", maximum=2**63 - 1)
     problem = read_problem(instance)
     end = None if time_limit is None else begin + time_limit
-    search = _Search(instance, problem, callback, begin)
+    search = Search(instance, problem, callback, begin)
     _prepare(search, initial_schedule, alone, end)
     stages, proven, reason = _stages(stages, search, alone)
     search.proven = proven
@@ -111,15 +116,6 @@ class _ModelSpec(NamedTuple):
     seed: int
 
 
-class _Answer(NamedTuple):
-    """How the search ended: ``solved`` is the solver's own status, or "" without one."""
-
-    termination: Termination
-    solved: str
-    solver: dict[str, Any]
-    notes: tuple[str, ...] = ()
-
-
 def _check_arguments(backend: str, formulation: str, time_limit: float | None) -> None:
     for value, known, name in (
         (backend, BACKENDS, "backend"),
@@ -131,108 +127,7 @@ def _check_arguments(backend: str, formulation: str, time_limit: float | None) -
         MaxRuntime(time_limit)  # validates
 
 
-class _Search:
-    """The incumbent and the bound, as they come in."""
-
-    def __init__(
-        self,
-        instance: Instance,
-        problem: Problem,
-        callback: Callable[[FullMipProgress], object] | None,
-        begin: float,
-    ) -> None:
-        self.instance, self.problem = instance, problem
-        self.callback, self.begin = callback, begin
-        self.schedule: Schedule | None = None
-        self.plan: Plan | None = None
-        self.lower_ns: int | None = None  # whatever K is
-        self.solver_ns: int | None = None  # of the model with K bins
-        self.objective_ns: int | None = None  # of the solver's best solution
-        self.own_ns: int | None = None  # makespan of the schedule in it
-        self.start_ns: int | None = None  # makespan of the warm start
-        self.start_accepted: bool | None = None
-        self.proven = True
-        self.done = False
-        self.interrupted = False
-
-    def forget(self) -> None:
-        """Drop the incumbent: it has more stages than the model."""
-        self.schedule = self.plan = None
-
-    @property
-    def bound_ns(self) -> int | None:
-        """The best bound that holds for every number of stages."""
-        known = [self.lower_ns, self.solver_ns if self.proven else None]
-        return max((value for value in known if value is not None), default=None)
-
-    def offer(self, schedule: Schedule, plan: Plan) -> bool:
-        """Take a schedule if it is better than the incumbent."""
-        if self.schedule is not None and schedule.makespan_ns >= self.schedule.makespan_ns:
-            return False
-        self.schedule, self.plan = schedule, plan
-        return True
-
-    def on_message(self, message: tuple[str, Any]) -> bool:
-        """Take in what the solver found; True ends the search."""
-        kind, value = message
-        if kind == "bound":
-            better = self._on_bound(self.problem.to_ns(value))
-        else:
-            better = self._on_solution(*value)
-        if not better:
-            return False
-        wanted = self.report()
-        self.done = self.schedule is not None and self.schedule.makespan_ns == self.lower_ns
-        return wanted or self.done
-
-    def _on_bound(self, bound: int) -> bool:
-        """Take a bound of the solver; True if it improves on what is known."""
-        known = self.bound_ns
-        self.solver_ns = bound if self.solver_ns is None else max(bound, self.solver_ns)
-        return self.bound_ns != known
-
-    def _on_solution(self, objective: int, plan: Plan, exact: bool) -> bool:
-        """Read a solution back, through the checker; its makespan must be what the model says."""
-        schedule = schedule_of(self.instance, plan)
-        said, found = self.problem.to_ns(objective), schedule.makespan_ns
-        if exact and found > said:
-            raise OrschedError(f"a schedule of {found} ns from a solution of {said} ns: a bug")
-        if self.start_accepted is None and self.start_ns is not None:
-            self.start_accepted = said <= self.start_ns  # the first solution is the start
-        self.objective_ns, self.own_ns = said, found
-        return self.offer(schedule, plan)
-
-    def report(self) -> bool:
-        """Call the callback; True if it wants the end."""
-        if self.callback is None:
-            return False
-        makespan = None if self.schedule is None else self.schedule.makespan_ns
-        elapsed = perf_counter() - self.begin
-        shown = self.bound_ns if self.proven else None
-        return self.callback(FullMipProgress(makespan, shown, elapsed)) is True
-
-    def proven_bound(self, answer: _Answer) -> int | None:
-        """Return the bound to report: none for a K that is not proven to suffice."""
-        if self.status(answer) == "optimal":
-            assert self.schedule is not None
-            return self.schedule.makespan_ns
-        return self.bound_ns if self.proven else None
-
-    def status(self, answer: _Answer) -> Status:
-        """Return what is proven."""
-        if self.schedule is None:
-            return "infeasible" if answer.solved == "infeasible" else "unknown"
-        makespan, bound = self.schedule.makespan_ns, self.bound_ns
-        if bound is not None and makespan < bound:
-            raise OrschedError(f"a schedule of {makespan} ns is below the bound {bound} ns: a bug")
-        if makespan == bound:
-            return "optimal"
-        if not self.proven and self.solver_ns is not None and makespan <= self.solver_ns:
-            return "optimal_for_K"
-        return "feasible"
-
-
-def _prepare(search: _Search, initial: Schedule | None, alone: bool, end: float | None) -> None:
+def _prepare(search: Search, initial: Schedule | None, alone: bool, end: float | None) -> None:
     """Bound the instance and find the incumbent to start from."""
     instance = search.instance
     if not alone or len(instance) == 0:
@@ -246,7 +141,7 @@ def _prepare(search: _Search, initial: Schedule | None, alone: bool, end: float 
         search.done = True
 
 
-def _hybrid(search: _Search, end: float | None) -> None:
+def _hybrid(search: Search, end: float | None) -> None:
     """Take the schedule of the method ``hybrid``, in a third of the time at most."""
     from orsched.solver import solve
 
@@ -263,7 +158,7 @@ def _hybrid(search: _Search, end: float | None) -> None:
     search.offer(schedule, plan_of(search.instance, schedule))
 
 
-def _stages(wanted: int | None, search: _Search, alone: bool) -> tuple[int, bool, str]:
+def _stages(wanted: int | None, search: Search, alone: bool) -> tuple[int, bool, str]:
     """Return K, whether it is proven to suffice, and why."""
     known = None if alone or search.schedule is None else search.schedule.makespan_ns
     enough, reason = stages_that_suffice(search.problem, known)
@@ -281,18 +176,18 @@ def _size(problem: Problem, stages: int, formulation: str, symmetry_breaking: bo
     return full_mip_size(problem, stages, formulation, symmetry_breaking)
 
 
-def _run(search: _Search, model: _ModelSpec, too_large: bool, end: float | None) -> _Answer:
+def _run(search: Search, model: _ModelSpec, too_large: bool, end: float | None) -> Answer:
     """Solve in a child process, unless there is nothing left to solve."""
     makespan = None if search.schedule is None else search.schedule.makespan_ns
     if makespan is not None and makespan == search.lower_ns:
-        return _Answer("finished", "", {}, ("the first schedule meets the bound",))
+        return Answer("finished", "", {}, ("the first schedule meets the bound",))
     if search.interrupted:
-        return _Answer("interrupted", "", {})
+        return Answer("interrupted", "", {})
     if search.done:
-        return _Answer("stopped", "", {})
+        return Answer("stopped", "", {})
     if too_large:
-        note = "the model is too large to be built: the schedule is the heuristic's"
-        return _Answer("too_large", "", {}, (note,))
+        note = "the model is too large to be built: the answer is what it would have started from"
+        return Answer("too_large", "", {}, (note,))
     left = None if end is None else end - perf_counter()
     soft = None
     if left is not None:
@@ -304,7 +199,7 @@ def _run(search: _Search, model: _ModelSpec, too_large: bool, end: float | None)
     return _answer(search, outcome)
 
 
-def _answer(search: _Search, outcome: ChildOutcome) -> _Answer:
+def _answer(search: Search, outcome: ChildOutcome) -> Answer:
     if outcome.reason != "finished":
         termination: dict[str, Termination] = {
             "deadline": "time_limit",
@@ -313,11 +208,11 @@ def _answer(search: _Search, outcome: ChildOutcome) -> _Answer:
             "stopped": "finished" if search.done else "stopped",
         }
         notes = (outcome.detail,) if outcome.detail else ()
-        return _Answer(termination[outcome.reason], "", {}, notes)
+        return Answer(termination[outcome.reason], "", {}, notes)
     figures = dict(outcome.value)
     solved, exact = figures.pop("status"), figures.pop("exact")
     if solved == "limit":
-        return _Answer("time_limit", solved, figures)
+        return Answer("time_limit", solved, figures)
     if solved == "optimal" and exact and search.own_ns != search.objective_ns:
         raise OrschedError(
             f"the solver proved {search.objective_ns} ns, its schedule takes {search.own_ns}: a bug"
@@ -327,7 +222,7 @@ def _answer(search: _Search, outcome: ChildOutcome) -> _Answer:
     notes = ()
     if solved == "optimal" and not exact:
         notes = ("optimal within the solver's tolerance of a millionth; cpsat proves it exactly",)
-    return _Answer("finished", solved, figures, notes)
+    return Answer("finished", solved, figures, notes)
 
 
 def solve_here(

@@ -9,13 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.models.full_mip.formulation import (
-    Size,
-    Stages,
-    padded,
-    stages_size,
-    symmetry_size,
-)
+from orsched.models.full_mip.formulation import Stages, padded
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS
 from orsched.models.full_mip.plan import Plan
 
@@ -110,26 +104,3 @@ class WindowsMip:
             for windows in self.windows
         )
         return Plan(stage, None, tuple(round(values[column]) for column in self.base.rounds))
-
-
-def windows_mip_size(problem: Problem, stages: int, symmetry_breaking: bool = True) -> Size:
-    """Return variables, rows and nonzeros of ``WindowsMip`` without building it."""
-    n, k = len(problem), stages
-    windows = k * (k + 1) // 2
-    covered = k * (k + 1) * (k + 2) // 6  # bins in all windows together
-    decoding = sum(1 for due in problem.needed if due)
-    arriving = sum(1 for arrival in problem.arrivals if arrival)
-    tokens = n * k if problem.round_client else 0
-    parts = [
-        stages_size(problem, k, n * windows, tokens),
-        Size(n * windows, k, n * covered),  # clients
-        Size(0, arriving * k, arriving * (k + windows)),
-        Size(0, n * (windows + 1), n * (windows + covered) + decoding * windows),
-    ]
-    if problem.memory_blocks is not None:
-        parts.append(Size(0, k, n * covered))
-    if tokens:
-        parts.append(Size(tokens, n + 2 * tokens, 4 * tokens + decoding * covered))
-    if symmetry_breaking:
-        parts.append(symmetry_size(problem, k))
-    return Size(*(sum(column) for column in zip(*parts, strict=True)))

@@ -23,6 +23,7 @@ from orsched.models.bounds import makespan_bound
 from orsched.models.full_mip import solve_full_mip, solve_windows_mip
 from orsched.models.full_mip.plan import plan_of
 from orsched.models.full_mip.problem import read_problem
+from orsched.models.full_mip.search import Search
 from orsched.requests import Requests
 from orsched.workers import Worker
 
@@ -227,7 +228,7 @@ def test_a_wrong_objective_is_a_bug(backend):
     instance = load_named("packing")
     problem = read_problem(instance)
     schedule = orsched.solve(instance, "fcfs").schedule
-    search = module._Search(instance, problem, None, 0.0)
+    search = Search(instance, problem, None, 0.0)
     objective = (schedule.makespan_ns - problem.to_ns(0)) // problem.unit_ns
     search.on_message(("solution", (objective, plan_of(instance, schedule), True)))
     assert search.schedule.makespan_ns == problem.to_ns(objective) == schedule.makespan_ns

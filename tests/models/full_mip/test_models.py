@@ -13,11 +13,12 @@ from orsched.costs import LevelsCost
 from orsched.errors import InputError
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.full_mip import cpsat_backend, scip_backend, write_full_mip
-from orsched.models.full_mip.formulation import FullMip, Size, full_mip_size
+from orsched.models.full_mip.formulation import FullMip
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.problem import read_problem
+from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.stages import least_makespan_ns, stages_that_suffice
-from orsched.models.full_mip.windows_mip import WindowsMip, windows_mip_size
+from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
