@@ -78,7 +78,10 @@ def run_in_child(
     again: the reason says ``interrupted``.
     """
     end = None if deadline_s is None else perf_counter() + deadline_s
-    child = _Child(f"{target.__module__}:{target.__qualname__}", payload)
+    try:
+        child = _Child(f"{target.__module__}:{target.__qualname__}", payload)
+    except KeyboardInterrupt:  # a child that was started ends with its pipe
+        return ChildOutcome("interrupted")
     try:
         return _listen(child, end, on_message or (lambda _: None))
     except KeyboardInterrupt:
