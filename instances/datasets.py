@@ -160,7 +160,7 @@ def instance_of(
     labels = {
         "name": Path(path).stem,
         "description": (
-            f"{report.kept} requests of a {report.format} trace"
+            f"{report.kept} requests of a trace ({report.format})"
             + (f", {dropped} of {report.rows} left out as empty or failed." if dropped else ".")
         ),
         "source": known.attribution if known else f"file {Path(path).name}",
