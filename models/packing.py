@@ -120,7 +120,8 @@ def packing_bound(jobs: Sequence[int], clients: int) -> dict[str, Any]:
 def _deadline(begin: float, time_limit: float | None) -> float | None:
     if time_limit is None:
         return None
-    if not isinstance(time_limit, (int, float)) or not 0 < time_limit < float("inf"):
+    number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+    if not number or not 0 < time_limit < float("inf"):
         raise InputError(
             f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds, above 0"
         )

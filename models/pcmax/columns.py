@@ -31,7 +31,11 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 _EPS = 1e-7
+_MOST = 250
+_SEEDINGS = 3
+_SMOOTHING = 0.5
 _ARTIFICIAL = (1.0, 4.0, 20.0, 100.0)
+_ARTIFICIAL_IN_DIVES = (4.0,)
 
 
 @dataclass(frozen=True)
@@ -71,21 +75,47 @@ class Columns:
         result: Flags = inside & (patterns <= problem.counts).all(axis=1)
         return result
 
-    def solve(self, problem: Problem, capacity: int, rounds: int, exact: bool = True) -> Verdict:
+    def seed(self, capacity: int, seed: int) -> None:
+        """Add patterns without much waste: those worth most when length alone counts.
+
+        Where little may be wasted, the duals end near the lengths; starting there saves most
+        of the rounds.
+        """
+        problem, rng = self.problem, np.random.default_rng(seed)
+        items, window = items_of(problem.sizes, problem.counts, capacity), problem.window(capacity)
+        kinds = len(problem.sizes)
+        for _ in range(_SEEDINGS):
+            duals = problem.sizes / capacity * (1 + 0.01 * rng.random(kinds))
+            priced = self.pricer.price(items, scaled(duals, items, capacity), window, kinds, kinds)
+            if priced.best is None or self.clock.out():
+                return
+            self.master.add(priced.patterns)
+
+    def solve(
+        self,
+        problem: Problem,
+        capacity: int,
+        rounds: int,
+        exact: bool = True,
+        closed: frozenset[int] = frozenset(),
+    ) -> Verdict:
         """Solve the linear program at a capacity, or stop early at a proof or after some rounds.
 
         Args:
             problem: what is left of the problem; its sizes are those of the whole.
             capacity: the largest load of a client.
             rounds: most rounds of pricing.
+            closed: patterns not to be used.
             exact: look for a proof in whole numbers, else stop as soon as floats say so.
         """
         window = problem.window(capacity)
         items = items_of(problem.sizes, problem.counts, capacity)
         self.master.set_counts(problem.counts)
-        self.master.allow(self.usable(problem, window))
-        level = 0
-        self.master.set_artificial(_ARTIFICIAL[level])
+        usable = self.usable(problem, window)
+        usable[sorted(closed)] = False
+        self.master.allow(usable)
+        prices = iter(_ARTIFICIAL if exact else _ARTIFICIAL_IN_DIVES)
+        self.master.set_artificial(next(prices))
         centre: Floats | None = None
         best_bound = 0.0
         solution = self.master.solve()
@@ -96,7 +126,11 @@ class Columns:
                 return Verdict(None, solution, True)
             self.rounds += 1
             smoothed = centre is not None
-            duals = solution.duals if centre is None else 0.5 * centre + 0.5 * solution.duals
+            duals = (
+                solution.duals
+                if centre is None
+                else _SMOOTHING * centre + (1 - _SMOOTHING) * solution.duals
+            )
             bound, added = self._price(problem, items, window, duals, solution)
             if bound > problem.clients:
                 proof = self._prove(problem, items, window, duals) if exact else None
@@ -108,10 +142,10 @@ class Columns:
                 centre = None  # mispriced by the smoothing: once more at the duals themselves
                 continue
             if not added:
-                if solution.artificial < _EPS or level + 1 == len(_ARTIFICIAL):
+                price = next(prices, None)
+                if solution.artificial < _EPS or price is None:
                     break
-                level += 1
-                self.master.set_artificial(_ARTIFICIAL[level])
+                self.master.set_artificial(price)
                 centre, best_bound = None, 0.0
             solution = self.master.solve()
         feasible = solution.artificial < _EPS and solution.value <= problem.clients + _EPS
@@ -127,7 +161,7 @@ class Columns:
     ) -> tuple[float, int]:
         """Return the Lagrangian bound at the duals, and how many patterns were added."""
         whole = scaled(duals, items, window.high)
-        priced = self.pricer.price(items, whole, window, len(problem.sizes), 60)
+        priced = self.pricer.price(items, whole, window, len(problem.sizes), _MOST)
         if priced.best is None:
             return float("inf"), 0
         bound = float(whole @ problem.counts) / max(priced.best, 1)

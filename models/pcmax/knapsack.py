@@ -91,6 +91,22 @@ class Pricer:
         the best that items k onwards add to load c such that the sum ends in the window. Both
         together give the best pattern through each item.
         """
+        before, after = self._fill(items, duals, window)
+        values = duals[items.kind].tolist()
+        if after[0, 0] < 0:
+            return Priced(None, np.empty(0, np.int64), np.empty((0, kinds), np.int64))
+        firsts = np.flatnonzero(np.diff(items.kind, prepend=-1))
+        if len(firsts) > most:  # spread over the sizes; the best pattern of all is always there
+            firsts = firsts[np.linspace(0, len(firsts) - 1, most).astype(np.int64)]
+        return _through(items, values, before, after, firsts, kinds)
+
+    def after(self, items: Items, duals: Ints, window: Window) -> NDArray[np.int32]:
+        """Return the table of what items onwards add to a load; valid until the next call."""
+        return self._fill(items, duals, window)[1]
+
+    def _fill(
+        self, items: Items, duals: Ints, window: Window
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         count, high = len(items.size), window.high
         if self._before.shape[0] <= count or self._before.shape[1] != high + 1:
             self._before = np.empty((count + 1, high + 1), dtype=np.int32)
@@ -98,12 +114,7 @@ class Pricer:
         before, after = self._before[: count + 1], self._after[: count + 1]
         values = duals[items.kind].astype(np.int32).tolist()
         _fill(before, after, items.size.tolist(), values, max(0, window.low))
-        if after[0, 0] < 0:
-            return Priced(None, np.empty(0, np.int64), np.empty((0, kinds), np.int64))
-        firsts = np.flatnonzero(np.diff(items.kind, prepend=-1))
-        if len(firsts) > most:  # spread over the sizes; the best pattern of all is always there
-            firsts = firsts[np.linspace(0, len(firsts) - 1, most).astype(np.int64)]
-        return _through(items, values, before, after, firsts, kinds)
+        return before, after
 
 
 def _fill(
@@ -171,3 +182,43 @@ def _through(
         patterns[kinds_of[k], taken] += 1
         load[taken] += sizes[k]
     return Priced(int(after[0, 0]), worth, patterns.T)
+
+
+def patterns_worth(
+    pricer: Pricer, items: Items, duals: Ints, window: Window, kinds: int, least: int, limit: int
+) -> Ints | None:
+    """Return all patterns in the window worth at least ``least``, None beyond a limit.
+
+    Item by item, all partial patterns side by side; one is kept as long as ``after`` says that
+    it can still reach ``least``. A second copy of a size is taken only after the first.
+    """
+    after = pricer.after(items, duals, window)
+    load, worth = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    node, whole = np.zeros(1, np.int64), np.ones(1, dtype=bool)
+    parents, taken_kind, nodes = [np.zeros(1, np.int64)], [np.full(1, -1)], 1
+    kind_of, size_of = items.kind.tolist(), items.size.tolist()
+    value_of = duals[items.kind].tolist()
+    for k, (kind, size, value) in enumerate(zip(kind_of, size_of, value_of, strict=True)):
+        if k and kind != kind_of[k - 1]:
+            whole = np.ones(len(load), dtype=bool)
+        fits = np.flatnonzero(whole & (load + size <= window.high))
+        take = fits[worth[fits] + value + after[k + 1, load[fits] + size] >= least]
+        keep = np.flatnonzero(worth + after[k + 1, load] >= least)
+        if len(take) + len(keep) > limit:
+            return None
+        parents.append(node[take])
+        taken_kind.append(np.full(len(take), kind))
+        fresh = np.arange(nodes, nodes + len(take))
+        nodes += len(take)
+        whole = np.concatenate([np.ones(len(take), dtype=bool), np.zeros(len(keep), dtype=bool)])
+        load = np.concatenate([load[take] + size, load[keep]])
+        worth = np.concatenate([worth[take] + value, worth[keep]])
+        node = np.concatenate([fresh, node[keep]])
+    patterns = np.zeros((len(node), kinds), dtype=np.int64)
+    parent, kind_at = np.concatenate(parents), np.concatenate(taken_kind)
+    rows = np.flatnonzero(node)
+    while len(rows):
+        np.add.at(patterns, (rows, kind_at[node[rows]]), 1)
+        node[rows] = parent[node[rows]]
+        rows = rows[node[rows] > 0]
+    return patterns

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Groups = list[list[int]]
 
 _LONGEST_BITSET = 1 << 17
+_LONGEST_BITSET_OF_MANY = 1 << 21
 _FREE_JOBS = 22
 
 
@@ -83,7 +84,8 @@ def split(
     Else the most even split if it is no worse than ``larger``. Which of several splits is found
     depends on the order of the jobs, which is shuffled.
     """
-    if total > _LONGEST_BITSET:
+    longest = _LONGEST_BITSET if len(jobs) <= _FREE_JOBS else _LONGEST_BITSET_OF_MANY
+    if total > longest:
         return _split_large(jobs, total, target, larger, rng)
     draw = rng.random
     jobs.sort(key=lambda _: draw())  # several times faster than shuffle

@@ -37,7 +37,9 @@ class Master:
         try:
             from pyscipopt import LP
         except ImportError:
-            raise MissingDependencyError("pyscipopt", "pip install pyscipopt") from None
+            raise MissingDependencyError(
+                "column generation needs pyscipopt: pip install pyscipopt"
+            ) from None
         rows = len(counts)
         self.patterns = np.empty((0, rows), dtype=np.int64)
         self._known: set[bytes] = set()

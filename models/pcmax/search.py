@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.models.pcmax.columns import Columns
-from orsched.models.pcmax.dive import dive
+from orsched.models.pcmax.dive import Dive
 from orsched.models.pcmax.local import Groups, longest_first, repartition
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Effort:
     rounds: int = 60
     dives: int = 40
     moves: int = 400
+    undos: int = 8
 
 
 class Search:
@@ -44,6 +45,7 @@ class Search:
         self.makespan = max(map(sum, groups))
         self.certificate = certificate
         self.clock = clock
+        self.seed = seed
         self.rng = random.Random(seed)
         self.columns = Columns(problem, clock)
         self._solutions: dict[int, Solution] = {}
@@ -63,6 +65,7 @@ class Search:
         if self.finished() or not self.columns.fits(self.makespan - 1):
             return
         self._learn(self.groups)
+        self.columns.seed(self.bound, self.seed)
         self.raise_bound(effort.rounds)
         for number in range(effort.dives):
             if self.finished():
@@ -117,7 +120,8 @@ class Search:
         if verdict.solution is None:
             return
         spread = 1 if number == 0 else 2 + number % 3
-        chosen, left, _ = dive(self.columns, verdict.solution, capacity, self.rng, spread)
+        dive = Dive(self.columns, capacity, self.rng, spread)
+        chosen, left = dive.run(verdict.solution, effort.undos)
         groups = [self._lengths(pattern) for pattern in chosen]
         rest = longest_first(self._lengths(left), self.problem.clients - len(groups))
         if rest:

@@ -1,0 +1,197 @@
+"""What pack says is optimal is proven: the checker accepts it, and no tampering."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched.checker.packing import packing_violations
+from orsched.errors import InputError
+from orsched.models.packing import pack
+from orsched.models.pcmax.assignment import solve_assignment
+from tests.benchmarks.packing_families import FAMILIES, lawrinenko, planted, triplets
+
+
+def brute_force(jobs, clients):
+    """The optimum by all assignments, the first job on client 0."""
+    best = sum(jobs)
+    for others in product(range(clients), repeat=max(0, len(jobs) - 1)):
+        loads = [0] * clients
+        for job, client in zip(jobs, (0, *others), strict=bool(jobs)):
+            loads[client] += job
+        best = min(best, max(loads))
+    return best
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 40), max_size=8), st.integers(1, 4))
+def test_brute_force_optimum_is_found_and_certified(jobs, clients):
+    result = pack(jobs, clients)
+    assert packing_violations(jobs, clients, result) == []
+    optimum = brute_force(jobs, clients)
+    assert result.makespan == optimum
+    assert result.bound <= optimum
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_twelve_jobs_equal_brute_force(seed):
+    jobs = FAMILIES["E2"](seed + 40).jobs[:11]
+    result = pack(jobs, 3)
+    assert result.makespan == brute_force(jobs, 3)
+    assert packing_violations(jobs, 3, result) == []
+
+
+@pytest.mark.parametrize("solver", ["cp-sat", "scip"])
+@pytest.mark.parametrize("seed", [1, 3])
+def test_small_cases_equal_the_assignment_model(solver, seed):
+    packing = FAMILIES["E4"](seed)
+    reference = solve_assignment(packing.jobs, packing.clients, solver, time_limit=30.0)
+    result = pack(packing.jobs, packing.clients)
+    assert reference.optimal
+    assert result.makespan == reference.makespan == reference.bound
+    assert result.bound <= reference.makespan
+
+
+def dual_result():
+    """A result that only the duals prove: the formulas are too weak."""
+    packing = lawrinenko(1, 0)
+    result = pack(packing.jobs, packing.clients)
+    assert result.optimal
+    assert result.certificate["bound"] == "dual"
+    return packing, result
+
+
+def test_duals_prove_what_no_formula_does():
+    packing, result = dual_result()
+    assert packing_violations(packing.jobs, packing.clients, result) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": 10**6},
+        {"duals": []},
+        {"duals": [[10**9, 1]]},
+        {"duals": "none"},
+        {"bound": "faith"},
+        {"bound": "lifted", "k": 10**9, "l": 1},
+    ],
+)
+def test_changed_certificates_are_rejected(change):
+    packing, result = dual_result()
+    forged = replace(result, certificate={**result.certificate, **change})
+    if "value" in change:
+        forged = replace(forged, bound=change["value"], makespan=change["value"])
+    assert packing_violations(packing.jobs, packing.clients, forged) != []
+
+
+def test_negative_duals_and_a_bound_beyond_the_certificate_are_rejected():
+    packing, result = dual_result()
+    pairs = [[size, -value] for size, value in result.certificate["duals"]]
+    negative = replace(result, certificate={**result.certificate, "duals": pairs})
+    assert "cannot be read" in packing_violations(packing.jobs, packing.clients, negative)[0]
+    higher = replace(result, bound=result.bound + 1, optimal=False)
+    assert "proves" in packing_violations(packing.jobs, packing.clients, higher)[0]
+
+
+def test_changed_packings_are_rejected():
+    packing, result = dual_result()
+    moved = [*result.assignment]
+    moved[0] = (moved[0] + 1) % packing.clients
+    jobs, clients = packing.jobs, packing.clients
+    assert packing_violations(jobs, clients, replace(result, assignment=moved[:-1]))
+    assert packing_violations(jobs, clients, replace(result, assignment=[-1, *moved[1:]]))
+    assert packing_violations(jobs, clients, replace(result, makespan=result.makespan + 1))
+    assert packing_violations(jobs, clients, replace(result, optimal=False))
+    heavy = replace(result, assignment=[0] * len(jobs))
+    assert "largest load" in packing_violations(jobs, clients, heavy)[0]
+
+
+@pytest.mark.parametrize(("rule", "seed"), [(planted, 0), (planted, 1), (triplets, 0)])
+def test_planted_optima_are_found(rule, seed):
+    packing = rule(seed)
+    result = pack(packing.jobs, packing.clients)
+    assert result.makespan == packing.optimum
+    assert result.optimal
+    assert packing_violations(packing.jobs, packing.clients, result) == []
+
+
+@pytest.mark.parametrize("family", ["L5", "L6", "E3", "BIG", "U3", "NU2"])
+def test_hard_families_are_proven_and_reproducible(family):
+    packing = FAMILIES[family](1)
+    result = pack(packing.jobs, packing.clients, seed=5)
+    assert result.optimal
+    assert packing_violations(packing.jobs, packing.clients, result) == []
+    assert pack(packing.jobs, packing.clients, seed=5) == result
+
+
+def test_a_time_limit_still_gives_a_packing_and_a_bound():
+    packing = FAMILIES["H"](4)
+    result = pack(packing.jobs, packing.clients, time_limit=0.05)
+    assert packing_violations(packing.jobs, packing.clients, result) == []
+    assert 0 < result.bound <= result.makespan
+
+
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "1", True])
+def test_wrong_time_limits_are_refused(limit):
+    with pytest.raises(InputError) as caught:
+        pack([1, 2], 2, time_limit=limit)
+    assert caught.value.field == "time_limit"
+
+
+def test_numbers_at_the_edges():
+    assert pack([3, 2], 10**6).makespan == 3
+    assert pack([3, 2], 10**6).optimal
+    many = pack([2**50] * 7, 3)
+    assert (many.makespan, many.optimal) == (3 * 2**50, True)
+    odd = pack([2**50 + k for k in (0, 5, 9, 14, 20)], 2)
+    assert packing_violations([2**50 + k for k in (0, 5, 9, 14, 20)], 2, odd) == []
+    with pytest.raises(InputError, match="sum"):
+        pack([2**53] * 600, 3)
+
+
+def test_unknown_solver_is_refused():
+    with pytest.raises(InputError):
+        solve_assignment([1], 1, "abacus")
+    assert solve_assignment([], 2).makespan == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("family", [f for f in FAMILIES if f not in ("H", "X", "G", "W")])
+def test_sweep_of_the_families(family):
+    """Every answer is certified; all but the hardest are proven."""
+    proven = 0
+    for seed in range(100, 105):
+        packing = FAMILIES[family](seed)
+        result = pack(packing.jobs, packing.clients, time_limit=20.0)
+        assert packing_violations(packing.jobs, packing.clients, result) == []
+        if packing.optimum is not None:
+            assert result.bound <= packing.optimum <= result.makespan
+        proven += result.optimal
+    assert proven >= 4
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(30))
+def test_thirty_jobs_equal_cp_sat(seed):
+    packing = FAMILIES[("E1", "E3", "E4")[seed % 3]](200 + seed)
+    if len(packing.jobs) > 30:
+        return
+    reference = solve_assignment(packing.jobs, packing.clients, "cp-sat", time_limit=30.0)
+    result = pack(packing.jobs, packing.clients)
+    assert reference.bound <= result.makespan
+    if reference.optimal:
+        assert result.makespan == reference.makespan
+
+
+@pytest.mark.full
+def test_all_hundred_main_instances_are_proven():
+    for seed in range(100):
+        packing = FAMILIES["G"](seed)
+        result = pack(packing.jobs, packing.clients)
+        assert result.optimal
+        assert packing_violations(packing.jobs, packing.clients, result) == []
