@@ -13,7 +13,17 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from orsched.files.atomic import write_text
-from tests.benchmarks import batcher, check, decide, machine, million, pang, startup, ten_thousand
+from tests.benchmarks import (
+    batcher,
+    check,
+    decide,
+    machine,
+    million,
+    packing,
+    pang,
+    startup,
+    ten_thousand,
+)
 from tests.benchmarks.section import Options, Section
 
 if TYPE_CHECKING:
@@ -21,7 +31,7 @@ if TYPE_CHECKING:
 
 SECTIONS: dict[str, Callable[[Options], Section]] = {
     module.NAME: module.run
-    for module in (startup, ten_thousand, million, decide, check, pang, batcher)
+    for module in (startup, ten_thousand, million, decide, check, pang, batcher, packing)
 }
 
 
