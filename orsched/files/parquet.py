@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.errors import InputError, MissingDependencyError
-from orsched.files.document import require_object
+from orsched.files.document import require_format, require_object
 from orsched.files.instance_document import COLUMNS, instance_from_document, instance_header
 from orsched.files.schedule_document import (
     STEP_COLUMNS,
@@ -52,6 +52,7 @@ def instance_to_parquet(instance: Instance) -> bytes:
 def instance_from_parquet(raw: bytes) -> Instance:
     """Inverse of ``instance_to_parquet``; raises ``InputError`` that names row and field."""
     table, header = _table(raw)
+    require_format(header, "orsched/instance")
     if "requests" in header:
         raise InputError("requests are rows of a Parquet file", field="requests", remedy="drop it")
     known = [*COLUMNS, "id", "prefix_ids"]
@@ -83,6 +84,7 @@ def schedule_to_parquet(schedule: Schedule) -> bytes:
 def schedule_from_parquet(raw: bytes) -> Schedule:
     """Inverse of ``schedule_to_parquet``; raises ``InputError`` that names row and field."""
     table, header = _table(raw)
+    require_format(header, "orsched/schedule", "orsched/trace")
     for name in TABLES:
         if name in header:
             raise InputError(f"{name} are rows of a Parquet file", field=name, remedy="drop it")

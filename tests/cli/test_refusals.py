@@ -172,3 +172,13 @@ def test_no_standard_output_is_no_error():
     command = [sys.executable, "-c", script, "compare", "two-by-two", "--methods", "fcfs"]
     done = subprocess.run(command, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
+def test_the_other_kind_of_file_is_named(call, suffix):
+    call("convert", "two-by-two", f"i{suffix}")
+    call("solve", "two-by-two", "--method", "fcfs", "-o", f"s{suffix}")
+    code, _, err = call("solve", f"s{suffix}")
+    assert (code, "is 'orsched/schedule', not 'orsched/instance'" in err) == (2, True)
+    code, _, err = call("check", "two-by-two", f"i{suffix}")
+    assert (code, "is 'orsched/instance', not 'orsched/schedule'" in err) == (2, True)
