@@ -15,7 +15,7 @@ import numpy as np
 
 from orsched.columns import int_column, whole_number
 from orsched.errors import InputError
-from orsched.models.pcmax.local import Groups, longest_first, repartition
+from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
 from orsched.models.pcmax.problem import Clock, Problem
 from orsched.models.pcmax.search import Effort, Search
 
@@ -137,13 +137,18 @@ def _search(
     moves: int,
 ) -> tuple[Groups, dict[str, Any]]:
     """Local search; then, unless the bound is met, what proves more."""
-    jobs = sum(map(len, groups))
-    few = jobs < 4 * clients  # pairs have few splits: column generation is worth more
-    rng = random.Random(seed)
-    steps = min(moves, 10 * jobs) if few else moves
-    makespan = repartition(groups, certificate["value"], rng, steps, clock)
-    if makespan > certificate["value"] and moves and not clock.out():
-        problem = Problem.of([job for group in groups for job in group], len(groups))
+    jobs = [job for group in groups for job in group]
+    bound, rng = certificate["value"], random.Random(seed)
+    few = len(jobs) < 4 * clients  # pairs have few splits: column generation is worth more
+    steps = min(moves, 10 * len(jobs)) if few else moves
+    other = best_fit(jobs, len(groups), bound, max(map(sum, groups))) if few else None
+    makespan = repartition(groups, bound, rng, steps, clock)
+    if other and makespan > bound:
+        makespan_of_other = repartition(other, bound, rng, steps, clock)
+        if makespan_of_other < makespan:
+            groups, makespan = other, makespan_of_other
+    if makespan > bound and moves and not clock.out():
+        problem = Problem.of(jobs, len(groups))
         search = Search(problem, groups, certificate, clock, seed)
         search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
         groups, certificate = search.groups, search.certificate

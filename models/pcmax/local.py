@@ -5,6 +5,7 @@ Jobs stand for themselves by their lengths: a group is the list of lengths of on
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
@@ -145,3 +146,34 @@ def _split_large(
     for index, job in enumerate(free):
         (first if bits >> index & 1 else second).append(job)
     return first, second, load
+
+
+def best_fit(jobs: Sequence[int], clients: int, low: int, high: int) -> Groups | None:
+    """Return groups by best fit decreasing at the least capacity in [low, high) that it manages.
+
+    As MULTIFIT does with first fit (Coffman, Garey and Johnson 1978); None if it manages none.
+    """
+    ordered = sorted(jobs, reverse=True)
+    best = None
+    while low < high:
+        capacity = (low + high) // 2
+        groups = _fill(ordered, clients, capacity)
+        if groups is None:
+            low = capacity + 1
+        else:
+            best, high = groups, capacity
+    return best
+
+
+def _fill(ordered: Sequence[int], clients: int, capacity: int) -> Groups | None:
+    """Put each job where it leaves least room; None if a job fits nowhere."""
+    groups: Groups = [[] for _ in range(clients)]
+    rooms = [(capacity, client) for client in range(clients)]  # by rising room
+    for job in ordered:
+        at = bisect_left(rooms, (job, -1))
+        if at == len(rooms):
+            return None
+        room, client = rooms.pop(at)
+        groups[client].append(job)
+        insort(rooms, (room - job, client))
+    return groups

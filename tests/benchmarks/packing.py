@@ -108,7 +108,7 @@ def _peers(options: Options) -> list[dict[str, Any]]:
     seed, limit = FIRST_SEED, 2 if options.tiny else PEER_LIMIT_S
     cases = {"E2": FAMILIES["E2"](seed)}
     if not options.tiny:
-        cases |= {name: FAMILIES[name](seed) for name in ("L3", "L6", "U3", "G")}
+        cases |= {name: FAMILIES[name](seed) for name in ("L3", "L6", "G")}
     rows = []
     for name, (jobs, clients, _) in cases.items():
         ours = pack(jobs, clients, time_limit=LIMIT_S)
