@@ -118,7 +118,7 @@ class Columns:
         self.master.set_artificial(next(prices))
         centre: Floats | None = None
         best_bound = 0.0
-        solution = self.master.solve()
+        solution = self.master.solve(self.clock.left())
         for _ in range(rounds):
             if self.clock.out():
                 break
@@ -147,7 +147,7 @@ class Columns:
                     break
                 self.master.set_artificial(price)
                 centre, best_bound = None, 0.0
-            solution = self.master.solve()
+            solution = self.master.solve(self.clock.left())
         feasible = solution.artificial < _EPS and solution.value <= problem.clients + _EPS
         return Verdict(None, solution, feasible)
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orsched.models.pcmax.knapsack import Ints
 
 _INFINITY = 1e20
+_TIME_LIMIT = 11  # SCIP_LPPAR_LPTILIM
 
 
 class Solution(NamedTuple):
@@ -87,8 +88,10 @@ class Master:
             self._lp.chgBound(self._rows + column, 0.0, upper)
         self._closed = closed
 
-    def solve(self) -> Solution:
-        """Solve, from the last basis."""
+    def solve(self, seconds: float | None = None) -> Solution:
+        """Solve, from the last basis; what a limit cuts short is no solution, but does no harm."""
+        if seconds is not None:
+            self._lp.setRealParam(_TIME_LIMIT, max(seconds, 1e-3))
         value = float(self._lp.solve())
         primal = np.array(self._lp.getPrimal())
         duals = np.maximum(np.array(self._lp.getDual()), 0.0)
