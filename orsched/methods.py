@@ -54,6 +54,10 @@ class Run:
     bound_ns: int | None = None
     initial_schedule: Schedule | None = None
 
+    def out_of_time(self) -> bool:
+        """Whether a time limit has ended."""
+        return self.stop.seconds_left <= 0
+
     def report(self, progress: Progress) -> None:
         """Call the callback, if there is one."""
         if self.callback is not None:

@@ -24,6 +24,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "offline": "orsched.heuristics.methods:OFFLINE",
         "online": "orsched.heuristics.methods:ONLINE",
         "hybrid": "orsched.heuristics.methods:HYBRID",
+        "windows": "orsched.models.windows.method:WINDOWS",
     },
 }
 

@@ -94,3 +94,22 @@ class FirstOf:
     def seconds_left(self) -> float:
         """The least of all."""
         return min((c.seconds_left for c in self.criteria), default=math.inf)
+
+
+@dataclass
+class OnlyTime:
+    """Another criterion's time limit without its iterations: for a part of a longer search."""
+
+    whole: Stop
+
+    def start(self) -> None:
+        """The clock of the whole runs already."""
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """Whether time is up."""
+        return self.seconds_left <= 0
+
+    @property
+    def seconds_left(self) -> float:
+        """Those of the whole."""
+        return self.whole.seconds_left

@@ -1,0 +1,1 @@
+"""Stage windows: the search that schedules at full scale close to the bound."""

@@ -1,0 +1,129 @@
+"""The method ``windows``: near-optimal schedules at full scale, anytime, with the bound's proof."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from orsched.errors import InputError, PolicyError
+from orsched.methods import Outcome, Progress, Run
+from orsched.models.bounds import makespan_bound
+from orsched.models.counts import all_jobs, round_bound, stage_bound
+from orsched.models.windows.plan import FollowPlan
+from orsched.models.windows.search import Search, Terms
+from orsched.policy import Information
+from orsched.registry import resolve
+from orsched.result import Termination
+from orsched.simulator import simulate_policy
+from orsched.stop import FirstOf, MaxIterations, OnlyTime
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.models.windows.plan import PlannedStage
+
+WARM_START_ITERATIONS = 18
+
+
+@dataclass(frozen=True)
+class WindowsMethod:
+    """Warm start from ``hybrid``, then the search over stage windows."""
+
+    name: str = "windows"
+    information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
+    summary: str = "search over stage times and windows, anytime; close to the bound at full scale"
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Search until ``run.stop``; an iteration is one target of the search.
+
+        Raises ``InputError`` where time does not split into stages and rounds, and
+        ``TimeLimitError`` when not even the warm start was ready in time.
+        """
+        if run.parameters:
+            raise InputError("windows has no parameters", field="parameters")
+        require_splittable(instance)
+        best = self._warm_start(instance, run)
+        lower = makespan_bound(instance).value_ns
+        if best.schedule.makespan_ns <= lower:
+            return best._replace(termination=Termination.FINISHED)
+        termination, iteration = Termination.FINISHED, 0
+        try:
+            excess = best.schedule.makespan_ns - lower
+            search = Search(instance, terms_of(instance), run.seed, run.out_of_time)
+            for attempt in search.attempts(excess):
+                better = None if attempt.plan is None else self._follow(instance, attempt.plan)
+                improved = better is not None and (
+                    better.schedule.makespan_ns < best.schedule.makespan_ns
+                )
+                if better is not None and improved:
+                    best = better
+                iteration += 1
+                makespan = best.schedule.makespan_ns
+                run.report(Progress(self.name, iteration, makespan, improved))
+                if makespan <= lower or run.stop(iteration, makespan):
+                    break
+            termination = self._why(run, best.schedule.makespan_ns <= lower)
+        except KeyboardInterrupt:
+            termination = Termination.INTERRUPTED
+        return best._replace(termination=termination)
+
+    def _warm_start(self, instance: Instance, run: Run) -> Outcome:
+        hybrid = resolve("methods", "hybrid")
+        stop = FirstOf((OnlyTime(run.stop), MaxIterations(WARM_START_ITERATIONS)))
+        shorter = replace(run, parameters={}, callback=None, stop=stop)
+        outcome: Outcome = hybrid(instance, shorter)
+        run.report(Progress(self.name, 0, outcome.schedule.makespan_ns, True))
+        schedule = outcome.schedule.replace(method=self.name)
+        return outcome._replace(schedule=schedule, parameters={})
+
+    def _follow(self, instance: Instance, plan: list[PlannedStage]) -> Outcome | None:
+        """Return the schedule of a plan, or None where memory does not hold it."""
+        try:
+            done = simulate_policy(instance, FollowPlan(plan, self.name))
+        except PolicyError:
+            return None
+        return Outcome(done.schedule, Termination.ITERATIONS, done.decision_ns, {})
+
+    @staticmethod
+    def _why(run: Run, optimal: bool) -> Termination:
+        if optimal:
+            return Termination.FINISHED
+        return Termination.TIME_LIMIT if run.out_of_time() else Termination.ITERATIONS
+
+
+def terms_of(instance: Instance) -> Terms:
+    """Return the fixed costs, the bounds on K and R, and the most starts in a stage."""
+    worker, n = instance.worker, len(instance)
+    jobs, prompts = all_jobs(instance), instance.requests.prompt_tokens
+    stages, rounds = stage_bound(jobs, worker)["value"], round_bound(jobs, worker)["value"]
+    limit, cost = worker.prefill_limit, worker.cost
+    full = 1 if limit is None else limit
+    starts = worker.clients
+    if limit is not None:
+        starts = max(1, min(starts, limit * n // int(prompts.sum()) + 1))
+    token_ns = cost.prefill_ns([2]) - cost.prefill_ns([1]) if full > 1 else 0
+    stage_ns = cost.prefill_ns([full]) - token_ns * full
+    round_ns = 2 * cost.round_ns(1, 0, 0) - cost.round_ns(2, 0, 0)
+    return Terms(max(1, stage_ns), max(1, round_ns), stages, rounds, starts)
+
+
+def require_splittable(instance: Instance) -> None:
+    """Raise ``InputError`` unless time splits into constants, stages and rounds here.
+
+    That needs one worker, all requests there at once, and rounds that do not depend on contexts.
+    """
+    worker, arrivals = instance.worker, instance.requests.arrival_ns
+    if worker.cost.context_matters:
+        raise InputError(
+            f"the {worker.cost.model} cost model does not split into stages and rounds",
+            field="cost",
+            remedy="windows takes the affine and levels models",
+        )
+    if len(arrivals) and int(arrivals.max()) > int(arrivals.min()):
+        raise InputError(
+            "windows plans requests that are all there at once",
+            field="arrival_ns",
+            remedy="set arrivals to 0, or choose another method",
+        )
+
+
+WINDOWS = WindowsMethod()
