@@ -13,15 +13,14 @@ import numpy as np
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from orsched.models.pcmax.problem import Clock
 
 Groups = list[list[int]]
 
 _LONGEST_BITSET = 1 << 17
-_LONGEST_BITSET_OF_MANY = 1 << 21
-_FREE_JOBS = 22
+_FREE_JOBS = 24
 
 
 def longest_first(jobs: Sequence[int], clients: int) -> Groups:
@@ -63,12 +62,15 @@ def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clo
             c = int(draw() * count)
             if loads[c] < loads[b] and c != a:
                 b = c
-        both = groups[a] + groups[b]
         load_a, load_b = loads[a], loads[b]
-        parts = split(both, load_a + load_b, target, max(load_a, load_b), rng)
+        stay_a, stay_b = _stays(groups[a], draw), _stays(groups[b], draw)
+        both = groups[a][len(stay_a) :] + groups[b][len(stay_b) :]
+        fixed = (sum(stay_a), sum(stay_b))
+        parts = split(both, load_a + load_b, target, max(load_a, load_b), rng, fixed)
         if parts is None:
             continue
-        groups[a], groups[b], loads[a] = parts
+        groups[a], groups[b] = stay_a + parts[0], stay_b + parts[1]
+        loads[a] = fixed[0] + parts[2]
         loads[b] = load_a + load_b - loads[a]
         if loads[b] > target >= load_b:
             over.append(b)
@@ -77,31 +79,49 @@ def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clo
     return max(loads, default=0)
 
 
-def split(
-    jobs: list[int], total: int, target: int, larger: int, rng: random.Random
-) -> tuple[list[int], list[int], int] | None:
-    """Return two parts and the load of the first, both at most the target if that is possible.
+def _stays(group: list[int], draw: Callable[[], float]) -> list[int]:
+    """Return the jobs that stay with their client: of many, all but some in a row, put last."""
+    surplus = len(group) - _FREE_JOBS // 2
+    if surplus <= 0:
+        return []
+    at = int(draw() * len(group))
+    group[:] = group[at:] + group[:at]
+    return group[:surplus]
 
-    Else the most even split if it is no worse than ``larger``. Which of several splits is found
-    depends on the order of the jobs, which is shuffled.
+
+def split(
+    jobs: list[int],
+    total: int,
+    target: int,
+    larger: int,
+    rng: random.Random,
+    fixed: tuple[int, int] = (0, 0),
+) -> tuple[list[int], list[int], int] | None:
+    """Split jobs between two clients that hold ``fixed`` already, ``total`` in all.
+
+    Returns the two parts and the length of the first; both loads are at most the target if that
+    is possible, else as even as can be if no worse than ``larger``. Which of several splits is
+    found depends on the order of the jobs, which is shuffled.
     """
-    longest = _LONGEST_BITSET if len(jobs) <= _FREE_JOBS else _LONGEST_BITSET_OF_MANY
-    if total > longest:
-        return _split_large(jobs, total, target, larger, rng)
+    if total > _LONGEST_BITSET:
+        return _split_large(jobs, total, target, larger, rng, fixed)
     draw = rng.random
     jobs.sort(key=lambda _: draw())  # several times faster than shuffle
-    half = total // 2
+    half = total // 2 - fixed[0]
+    if half < 0:
+        return None
     reachable = 1
     sums = [1]
     for job in jobs:
         reachable |= reachable << job
         sums.append(reachable)
     best = (reachable & ((1 << (half + 1)) - 1)).bit_length() - 1
-    if total - best > larger:
+    rest = total - fixed[0]
+    if rest - best > larger:
         return None
-    if total - best <= target:
-        # Any part between total - target and half will do; the smallest keeps slack together.
-        low = max(0, total - target)
+    if rest - best <= target:
+        # Any part between rest - target and half will do; the smallest keeps slack together.
+        low = max(0, rest - target)
         window = reachable >> low
         best = low + (window & -window).bit_length() - 1
     first, second, left = [], [], best
@@ -123,27 +143,30 @@ def _subset_sums(jobs: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 
 def _split_large(
-    jobs: list[int], total: int, target: int, larger: int, rng: random.Random
+    jobs: list[int],
+    total: int,
+    target: int,
+    larger: int,
+    rng: random.Random,
+    fixed: tuple[int, int],
 ) -> tuple[list[int], list[int], int] | None:
-    """Split by meeting in the middle; of many jobs, some random ones are free."""
+    """Split by meeting in the middle."""
     rng.shuffle(jobs)
-    free, fixed = jobs[:_FREE_JOBS], jobs[_FREE_JOBS:]
-    base = sum(fixed[::2])
-    middle = len(free) // 2
-    left, right = _subset_sums(free[:middle]), _subset_sums(free[middle:])
+    middle = len(jobs) // 2
+    left, right = _subset_sums(jobs[:middle]), _subset_sums(jobs[middle:])
     order = np.argsort(left)
     ordered = left[order]
     # The largest left sum such that the whole part stays within half of the total.
-    room = total // 2 - base - right
-    at = np.searchsorted(ordered, room, side="right") - 1
+    at = np.searchsorted(ordered, total // 2 - fixed[0] - right, side="right") - 1
     reached = np.where(at >= 0, ordered[np.maximum(at, 0)] + right, -1)
     best = int(reached.argmax())
-    load = int(reached[best]) + base
-    if reached[best] < 0 or total - load > larger:
+    load = int(reached[best])
+    if load < 0 or total - fixed[0] - load > larger:
         return None
     bits = int(order[at[best]]) | best << middle
-    first, second = fixed[::2], fixed[1::2]
-    for index, job in enumerate(free):
+    first: list[int] = []
+    second: list[int] = []
+    for index, job in enumerate(jobs):
         (first if bits >> index & 1 else second).append(job)
     return first, second, load
 

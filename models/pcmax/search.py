@@ -25,7 +25,7 @@ class Effort:
     rounds: int = 60
     dives: int = 40
     moves: int = 400
-    undos: int = 8
+    undos: int = 1
 
 
 class Search:
