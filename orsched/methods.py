@@ -65,12 +65,19 @@ class Run:
 
 
 class Outcome(NamedTuple):
-    """What a method returns: its best schedule and why it ended."""
+    """What a method returns: its best schedule and why it ended.
+
+    Attributes:
+        proven: whether a solver proved the schedule optimal, beyond the certified bound.
+        notes: remarks for the result.
+    """
 
     schedule: Schedule
     termination: Termination
     decision_ns: array[int]
     parameters: dict[str, Any]
+    proven: bool = False
+    notes: tuple[str, ...] = ()
 
 
 class Method(Protocol):

@@ -25,6 +25,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "online": "orsched.heuristics.methods:ONLINE",
         "hybrid": "orsched.heuristics.methods:HYBRID",
         "windows": "orsched.models.windows.method:WINDOWS",
+        "exact": "orsched.models.exact:EXACT",
+        "auto": "orsched.models.exact:AUTO",
     },
 }
 

@@ -34,7 +34,7 @@ class Result:
 
     Attributes:
         schedule: the schedule, with its reported numbers, bound and ``run`` block.
-        status: ``optimal`` when the makespan equals the bound.
+        status: ``optimal`` when the makespan equals the bound, or a solver proved it (see notes).
         termination: why the method ended.
         checked: whether the independent checker accepted the schedule.
         runtimes: seconds spent in ``solve``, ``bound``, ``check`` and in ``total``.

@@ -318,14 +318,14 @@ def _finish(
         )
     done = perf_counter()
     runtimes |= {"check": done - checking, "total": done - begin}
-    optimal = schedule.makespan_ns == lower.value_ns
+    meets = schedule.makespan_ns == lower.value_ns
     note = ordering_cannot_help(instance, lower)
-    notes = [note] if note else []
-    if optimal and not note:
+    notes = [*([note] if note else []), *outcome.notes]
+    if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
     return Result(
         schedule.replace(run=_run_block(outcome.decision_ns, runtimes)),
-        Status.OPTIMAL if optimal else Status.FEASIBLE,
+        Status.OPTIMAL if meets or outcome.proven else Status.FEASIBLE,
         outcome.termination,
         True,
         runtimes,

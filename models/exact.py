@@ -1,0 +1,136 @@
+"""The methods ``exact`` (the full MIP) and ``auto`` (picks by size and cost model)."""
+
+from __future__ import annotations
+
+import logging
+import math
+from array import array
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError, TimeLimitError
+from orsched.methods import Outcome, Progress, Run
+from orsched.policy import Information
+from orsched.registry import resolve
+from orsched.result import Termination
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.models.full_mip import FullMipProgress, FullMipResult
+
+DEFAULT_LIMIT_S = 60.0
+"""Time limit of ``exact`` when none is given: its proofs have no other natural end."""
+
+EXACT_REQUESTS = 9
+"""Up to this many requests ``auto`` picks ``exact``: proofs then take seconds."""
+
+_LOG = logging.getLogger("orsched")
+_TERMINATIONS = {
+    "finished": Termination.FINISHED,
+    "time_limit": Termination.TIME_LIMIT,
+    "interrupted": Termination.INTERRUPTED,
+    "too_large": Termination.FINISHED,
+}
+
+
+@dataclass(frozen=True)
+class ExactMethod:
+    """Pang's full MIP in SCIP or CP-SAT, warm-started from ``hybrid``."""
+
+    name: str = "exact"
+    information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
+    summary: str = "the full MIP of Pang (1)-(25), repaired, in CP-SAT or SCIP; for small instances"
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Solve with the parameters ``backend`` (cpsat, scip) and ``stages`` (K).
+
+        A solver's proof of optimality stands in the outcome's notes: it has no certificate in
+        integers, so that the reported bound stays the analytic one.
+        """
+        from orsched.models.full_mip import solve_full_mip
+
+        unknown = set(run.parameters) - {"backend", "stages"}
+        if unknown:
+            raise InputError(
+                f"there is no parameter {sorted(unknown)[0]!r}",
+                field="parameters",
+                remedy="backend, stages",
+            )
+        seconds = run.stop.seconds_left
+        result = solve_full_mip(
+            instance,
+            run.parameters.get("backend", "cpsat"),
+            stages=run.parameters.get("stages"),
+            time_limit=DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds),
+            initial_schedule=run.initial_schedule,
+            callback=self._listener(run),
+            seed=run.seed,
+        )
+        if result.schedule is None:
+            raise TimeLimitError("the time limit ended before there was a schedule")
+        schedule = result.schedule.replace(method=self.name, information="clairvoyant")
+        return Outcome(
+            schedule,
+            _TERMINATIONS.get(str(result.termination), Termination.TIME_LIMIT),
+            array("q"),
+            dict(run.parameters),
+            str(result.status) == "optimal",
+            self._notes(result),
+        )
+
+    def _listener(self, run: Run) -> Any:
+        count, best = 0, math.inf
+
+        def listen(seen: FullMipProgress) -> None:
+            nonlocal count, best
+            count += 1
+            improved = seen.makespan_ns is not None and seen.makespan_ns < best
+            best = min(best, math.inf if seen.makespan_ns is None else seen.makespan_ns)
+            run.report(Progress(self.name, count, seen.makespan_ns, improved))
+
+        return listen
+
+    @staticmethod
+    def _notes(result: FullMipResult) -> tuple[str, ...]:
+        notes = [f"K = {result.stages}: {result.stages_reason}", *result.notes]
+        if result.bound_ns is not None:
+            notes.append(
+                f"the solver proves {result.bound_ns / NS_PER_S:.6f} s (status {result.status}); "
+                "its proof has no certificate in integers, the reported bound has"
+            )
+        return tuple(notes)
+
+
+@dataclass(frozen=True)
+class AutoMethod:
+    """Pick the method by size and cost model, and say why in the log and the notes."""
+
+    name: str = "auto"
+    information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
+    summary: str = "picks exact, windows or hybrid by the instance's size, arrivals and cost model"
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Run the chosen method; the schedule says which it was."""
+        if run.parameters:
+            raise InputError("auto has no parameters", field="parameters")
+        name, why = choose(instance)
+        _LOG.info("auto picks %s: %s", name, why)
+        outcome: Outcome = resolve("methods", name)(instance, run)
+        return outcome._replace(notes=(f"auto picked {name}: {why}", *outcome.notes))
+
+
+def choose(instance: Instance) -> tuple[str, str]:
+    """Return the method that suits an instance, and why."""
+    n, arrivals = len(instance), instance.requests.arrival_ns
+    if instance.worker.cost.context_matters:
+        return "hybrid", f"the {instance.worker.cost.model} cost has no exact model of stages"
+    if 0 < n <= EXACT_REQUESTS:
+        return "exact", f"{n} requests are few enough for a proof"
+    if n and int(arrivals.max()) > int(arrivals.min()):
+        return "hybrid", "requests arrive over time"
+    return "windows", f"{n} requests that are all there at once"
+
+
+EXACT = ExactMethod()
+AUTO = AutoMethod()

@@ -1,0 +1,64 @@
+"""The methods ``exact`` and ``auto``."""
+
+from __future__ import annotations
+
+import pytest
+
+import orsched
+from orsched.costs import BilinearCost
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.instances.catalog import KNOWN_OPTIMA
+from orsched.models.exact import choose
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+
+SMALL = Instance(Requests([3, 2, 4], [4, 3, 2]), Worker(2))
+
+
+@pytest.mark.parametrize("backend", ["cpsat", "scip"])
+def test_exact_proves_a_small_optimum_on_both_back_ends(backend):
+    result = orsched.solve(SMALL, "exact", parameters={"backend": backend}, time_limit=30.0)
+    assert result.makespan_ns == optimum_ns(SMALL)
+    assert result.status == "optimal"
+    assert result.checked
+    assert any("solver proves" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("name", ["two-by-two", "packing"])
+def test_exact_meets_known_optima(name):
+    result = orsched.solve(orsched.load(name), "exact", time_limit=30.0)
+    assert result.makespan_ns == KNOWN_OPTIMA[name].makespan_ns
+
+
+def test_a_hopeless_size_is_answered_by_heuristic_and_bound():
+    result = orsched.solve(orsched.load("gsm8k-llama65b"), "exact", time_limit=20.0)
+    assert result.schedule.method == "exact"
+    assert result.gap < 0.02
+    assert result.status == "feasible"
+    assert result.notes
+
+
+def test_auto_says_what_it_picked():
+    assert choose(SMALL)[0] == "exact"
+    assert choose(orsched.load("pang-100x20"))[0] == "windows"
+    late = Instance(Requests([1] * 20, [2] * 20, range(20)), Worker(2))
+    assert choose(late)[0] == "hybrid"
+    bilinear = Worker(2, BilinearCost(1, 1, 1, 1, 1, 1, 1, 1))
+    assert choose(SMALL.replace(workers=(bilinear,)))[0] == "hybrid"
+    result = orsched.solve(SMALL, "auto", time_limit=30.0)
+    assert result.makespan_ns == optimum_ns(SMALL)
+    assert any("auto picked exact" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(("method", "parameters"), [("exact", {"x": 1}), ("auto", {"x": 1})])
+def test_unknown_parameters_are_refused(method, parameters):
+    with pytest.raises(InputError) as caught:
+        orsched.solve(SMALL, method, parameters=parameters)
+    assert caught.value.field == "parameters"
+
+
+def test_unknown_back_ends_are_refused():
+    with pytest.raises(InputError, match="gurobi"):
+        orsched.solve(SMALL, "exact", parameters={"backend": "gurobi"})
