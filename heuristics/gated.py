@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.heuristics.gates import Gate, Waiting, make_gate
-from orsched.heuristics.queues import ClientQueues, Queues, SharedQueue
+from orsched.heuristics.queues import ClientQueues, Queues, Room, SharedQueue
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
 from orsched.step import Step, decode_rounds, prefill_stage
 
@@ -154,29 +154,10 @@ class GatedPolicy(Policy):
 
     def _take(self, view: View) -> tuple[list[int], list[int]]:
         """Fill a stage over the idle clients in order, until the next request does not fit."""
-        queues, prompts = self.queues, view.prompt_tokens
-        tokens, blocks = view.worker.prefill_limit, view.blocks_free
-        peek, pop, blocks_of = queues.peek, queues.pop, view.blocks_of
-        stage: list[int] = []
-        places: list[int] = []
-        for client in sorted(self.idle):
-            if not queues.queued:
-                break
-            request = peek(client)
-            if request < 0:
-                continue
-            prompt = prompts[request]
-            if tokens is not None:
-                tokens -= prompt
-                if tokens < 0:
-                    break
-            if blocks is not None:
-                blocks -= blocks_of(request)
-                if blocks < 0:
-                    break
-            stage.append(pop(client))
-            places.append(client)
-            self.queued_tokens -= prompt
+        prompts = view.prompt_tokens
+        room = Room(view.worker.prefill_limit, view.blocks_free, view.blocks_of)
+        stage, places = self.queues.fill(sorted(self.idle), prompts, room)
+        self.queued_tokens -= sum(map(prompts.__getitem__, stage))
         self.idle.difference_update(places)
         return stage, places
 

@@ -6,10 +6,30 @@ Every operation costs O(log n): nothing is sorted anew for a decision.
 from __future__ import annotations
 
 from heapq import heappop, heappush, heapreplace
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    Prompts = Sequence[int] | memoryview
+
+_UNLIMITED = 2**62
 _BITS = 32
 _MASK = (1 << _BITS) - 1
+
+
+class Room(NamedTuple):
+    """What a prefill stage may hold.
+
+    Attributes:
+        tokens: most prompt tokens, or None.
+        blocks: free memory blocks, or None.
+        blocks_of: memory blocks of a request; asked only where ``blocks`` is given.
+    """
+
+    tokens: int | None
+    blocks: int | None
+    blocks_of: Callable[[int], int]
 
 
 class Queues(Protocol):
@@ -21,11 +41,13 @@ class Queues(Protocol):
     def add(self, request: int, client: int, key: int, tokens: int) -> None:
         """Queue a request, at a client where each has its own queue."""
 
-    def peek(self, client: int) -> int:
-        """Return the request that this client would get, or -1."""
+    def fill(
+        self, clients: Iterable[int], prompts: Prompts, room: Room
+    ) -> tuple[list[int], list[int]]:
+        """Remove and return requests for these clients in turn, and the clients that get one.
 
-    def pop(self, client: int) -> int:
-        """Remove and return the request that ``peek`` shows."""
+        Ends at the first request that does not fit into the room that is left.
+        """
 
     def servable(self, idle: set[int]) -> int:
         """Return how many of the idle clients could get a request now."""
@@ -35,22 +57,38 @@ class SharedQueue:
     """One queue for all clients."""
 
     def __init__(self, clients: int) -> None:
-        self.heap: list[tuple[int, int]] = []
+        self.heap: list[int] = []  # (key, request) in one integer
         self.queued = 0
 
     def add(self, request: int, client: int, key: int, tokens: int) -> None:
         """Queue a request; the client does not matter."""
-        heappush(self.heap, (key, request))
+        heappush(self.heap, key << _BITS | request)
         self.queued += 1
 
-    def peek(self, client: int) -> int:
-        """Return the first request, or -1."""
-        return self.heap[0][1] if self.heap else -1
-
-    def pop(self, client: int) -> int:
-        """Remove and return the first request."""
-        self.queued -= 1
-        return heappop(self.heap)[1]
+    def fill(
+        self, clients: Iterable[int], prompts: Prompts, room: Room
+    ) -> tuple[list[int], list[int]]:
+        """Take the first requests of the queue, one a client."""
+        heap, blocks = self.heap, room.blocks
+        tokens = _UNLIMITED if room.tokens is None else room.tokens
+        stage: list[int] = []
+        places: list[int] = []
+        for client in clients:
+            if not heap:
+                break
+            request = heap[0] & _MASK
+            tokens -= prompts[request]
+            if tokens < 0:
+                break
+            if blocks is not None:
+                blocks -= room.blocks_of(request)
+                if blocks < 0:
+                    break
+            heappop(heap)
+            stage.append(request)
+            places.append(client)
+        self.queued = len(heap)
+        return stage, places
 
     def servable(self, idle: set[int]) -> int:
         """Return the smaller of idle clients and waiting requests."""
@@ -83,26 +121,38 @@ class ClientQueues:
             self.listed[client] = self.remaining[client]
             heappush(self.richest, (-self.remaining[client], client))
 
-    def peek(self, client: int) -> int:
-        """Return the client's first request, else the one it would steal, else -1."""
-        heap = self.heaps[client]
-        if not heap:
-            owner = self._richest() if self.steal and self.queued else -1
-            if owner < 0:
-                return -1
-            heap = self.heaps[owner]
-        return heap[0] >> _BITS & _MASK
-
-    def pop(self, client: int) -> int:
-        """Remove and return the request that ``peek`` shows."""
-        heap = self.heaps[client]
-        if not heap:
-            client = self._richest()
-            heap = self.heaps[client]
-        entry = heappop(heap)
-        self.remaining[client] -= entry & _MASK
-        self.queued -= 1
-        return entry >> _BITS & _MASK
+    def fill(
+        self, clients: Iterable[int], prompts: Prompts, room: Room
+    ) -> tuple[list[int], list[int]]:
+        """Take each client's own first request, else the one it steals."""
+        heaps, remaining, blocks = self.heaps, self.remaining, room.blocks
+        tokens = _UNLIMITED if room.tokens is None else room.tokens
+        stage: list[int] = []
+        places: list[int] = []
+        for client in clients:
+            owner, heap = client, heaps[client]
+            if not heap:
+                if not self.queued:
+                    break
+                if not self.steal:
+                    continue
+                owner = self._richest()
+                heap = heaps[owner]
+            entry = heap[0]
+            request = entry >> _BITS & _MASK
+            tokens -= prompts[request]
+            if tokens < 0:
+                break
+            if blocks is not None:
+                blocks -= room.blocks_of(request)
+                if blocks < 0:
+                    break
+            heappop(heap)
+            remaining[owner] -= entry & _MASK
+            self.queued -= 1
+            stage.append(request)
+            places.append(client)
+        return stage, places
 
     def servable(self, idle: set[int]) -> int:
         """Return how many of the idle clients could get a request now."""

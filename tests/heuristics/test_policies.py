@@ -11,7 +11,7 @@ from orsched.costs import AffineCost, BilinearCost, PoolingCost
 from orsched.errors import InputError
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs, make_gate
-from orsched.heuristics.queues import ClientQueues, SharedQueue
+from orsched.heuristics.queues import ClientQueues, Room, SharedQueue
 from orsched.instance import Instance
 from orsched.policy import Information
 from orsched.requests import Requests
@@ -25,6 +25,12 @@ UNIT = AffineCost(10, 1, 4, 0)
 def _run(instance, information="clairvoyant", **params):
     policy = GatedPolicy(GatedParams(**params), Information(information))
     return simulate_policy(instance, policy).schedule
+
+
+def _pop(queues, client):
+    """The request that a client gets, or -1."""
+    stage, _ = queues.fill([client], [0] * 100, Room(None, None, None))
+    return stage[0] if stage else -1
 
 
 def _starts(instance, schedule):
@@ -63,17 +69,16 @@ def test_an_idle_client_steals_the_longest_request_of_the_fullest_queue():
     queues = ClientQueues(2, steal=True)
     for request, client, tokens in ((0, 0, 5), (1, 0, 9), (2, 1, 7)):
         queues.add(request, client, -tokens, tokens)
-    assert queues.pop(1) == 2
-    assert queues.peek(1) == 1
-    assert queues.pop(1) == 1
-    assert queues.pop(0) == 0
-    assert queues.peek(0) == queues.peek(1) == -1
+    assert _pop(queues, 1) == 2
+    assert _pop(queues, 1) == 1
+    assert _pop(queues, 0) == 0
+    assert _pop(queues, 0) == _pop(queues, 1) == -1
 
 
 def test_without_stealing_an_idle_client_waits():
     queues = ClientQueues(2, steal=False)
     queues.add(0, 0, 0, 5)
-    assert queues.peek(1) == -1
+    assert _pop(queues, 1) == -1
     assert queues.servable({1}) == 0
     assert queues.servable({0, 1}) == 1
 
@@ -89,7 +94,7 @@ def test_stealing_takes_from_the_fullest_queue_always(entries, shared):
     client = 0
     while waiting:
         totals = [sum(t for c, t in waiting.values() if c == k) for k in range(4)]
-        taken = queues.pop(client)
+        taken = _pop(queues, client)
         owner, tokens = waiting[taken]
         if shared:
             assert tokens == max(t for _, t in waiting.values())
