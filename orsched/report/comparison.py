@@ -147,6 +147,32 @@ def bubble_table(rows: Sequence[Row]) -> str:
     )
 
 
+MOST_STEPS_ON_PATH = 20_000
+"""Schedules with more steps get no line in the table of critical paths: the graph grows large."""
+
+
+def path_table(instance: Instance, rows: Sequence[Row]) -> str:
+    """Return the table of critical paths: what the makespan is made of, by kind of stage."""
+    from orsched.models.precedence import critical_path_summary
+
+    heads = ["Method", "Prefill stages", "Decode rounds", "Idle", "Length", "Busiest client"]
+    body = []
+    for row in rows:
+        if not 0 < len(row.schedule.steps) <= MOST_STEPS_ON_PATH or row.violations:
+            continue
+        path = critical_path_summary(instance, row.schedule)
+        cells = [f'<th scope="row">{text(row.label)}</th>']
+        for name in ("prefill_ns", "decode_ns", "idle_ns", "length_ns"):
+            cells.append(cell(seconds(path[name]), field=name.replace("_", "-"), ns=path[name]))
+        busiest = path["longest_client"]
+        busy = seconds(busiest["busy_ns"])
+        cells.append(
+            f"<td>{busiest['client']}: {busy} with {len(busiest['requests'])} requests</td>"
+        )
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return _table("path-table", "The critical path of each schedule", heads, body) if body else ""
+
+
 def short_time(ns: float) -> str:
     """Return a time in the unit that suits it: ms below one second, µs below one millisecond."""
     if ns >= 1_000_000_000:

@@ -13,6 +13,7 @@ from orsched.report.comparison import (
     bubble_table,
     comparison_table,
     latency_table,
+    path_table,
     rows_of,
     text,
 )
@@ -91,6 +92,9 @@ def _page(
         'Stacked bars of client-time by use; the table below has the numbers"></div>\n'
         f"<details><summary>The numbers</summary>{bubble_table(rows)}</details></section>\n"
     )
+    paths = path_table(instance, rows)
+    if paths:
+        yield f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n"
     yield _charts(rows)
     yield f'<section><h2>Words</h2>\n<dl class="words">{_words()}</dl></section>\n</main>\n'
     yield _block("orsched-data", _data(instance, rows))

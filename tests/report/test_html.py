@@ -238,3 +238,13 @@ def test_a_missing_plotly_says_what_to_install(tmp_path, sample, monkeypatch):
     with pytest.raises(MissingDependencyError, match="pip install plotly"):
         write_report(*sample, tmp_path / "a.html")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_critical_path_adds_up_to_the_makespan(tmp_path):
+    instance = random_instance(3)
+    schedule = served(instance)
+    write_report(instance, [schedule], tmp_path / "r.html")
+    rows = Page((tmp_path / "r.html").read_text(encoding="utf-8")).rows["path-table"]
+    found = {name: int(fields["data-ns"]) for name, fields in rows[-1].items()}
+    assert found["prefill-ns"] + found["decode-ns"] == found["length-ns"]
+    assert found["length-ns"] + found["idle-ns"] == schedule.makespan_ns
