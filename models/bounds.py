@@ -1,4 +1,4 @@
-"""Lower bounds on the makespan, with certificates.
+"""Lower bounds on the makespan and on mean latencies, with certificates.
 
 Time splits into prefill stages and decode rounds, since a worker does one of the two at a time.
 What the tokens cost is the same in every order; what can differ is the number K of stages and
@@ -15,6 +15,7 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
 from orsched.models.floors import decode_floor, has_floor, longest_chain, prefill_floor
+from orsched.models.latency_bounds import OBJECTIVES, latency_certificate
 from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
 
@@ -88,15 +89,32 @@ def _larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def bound(
     instance: Instance, objective: str = "makespan", time_limit: float | None = None
 ) -> Bound:
-    """Return a proven lower bound on an objective (makespan).
+    """Return a proven lower bound on an objective.
 
-    ``time_limit`` is accepted for bounds that search; this one takes milliseconds.
+    Args:
+        instance: one worker.
+        objective: ``makespan``, ``mean_jct`` or ``mean_ttft``. A bound on a mean is that on the
+            sum over the requests (``sum_ns`` in the certificate) divided by their number, rounded
+            down to whole nanoseconds.
+        time_limit: accepted for bounds that search; these take milliseconds.
+
+    Raises:
+        InputError: another objective, or several workers.
+        InfeasibleError: no schedule exists.
     """
-    if objective != "makespan":
+    if objective == "makespan":
+        return makespan_bound(instance)
+    if objective not in OBJECTIVES:
         raise InputError(
-            f"no bound on {objective!r}", field="objective", remedy="the objective is makespan"
+            f"no bound on {objective!r}",
+            field="objective",
+            remedy=f"the objectives are makespan, {', '.join(OBJECTIVES)}",
         )
-    return makespan_bound(instance)
+    instance.require_feasible()
+    certificate: dict[str, Any] = {"bound": "empty"}
+    if len(instance):
+        certificate = latency_certificate(instance, objective)
+    return Bound(certificate["bound"], certificate.get("value_ns", 0), certificate, {})
 
 
 def _stages_and_rounds(worker: Worker, jobs: Jobs, released: int) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def longest_chain(instance: Instance, clients: int) -> dict[str, Any]:
 
     A request needs its own prefill stage and its rounds, each at least as long as with nobody
     else in it. Under the pooling model the mean context falls with shorter requests beside it:
-    see ``_pooled_rounds_ns``.
+    see ``pooled_rounds_ns``.
     """
     cost, rounds, requests = instance.worker.cost, instance.rounds_needed, instance.requests
     prompts, arrivals = requests.prompt_tokens, requests.arrival_ns
@@ -164,7 +164,7 @@ def longest_chain(instance: Instance, clients: int) -> dict[str, Any]:
     for row in _candidates(instance):
         p, d = int(prompts[row]), int(rounds[row])
         if isinstance(cost, PoolingCost):
-            alone = _pooled_rounds_ns(cost, clients, least, p, d)
+            alone = pooled_rounds_ns(cost, clients, least, p, d)
         else:
             alone = cost.rounds_ns(d, 1, p + 1, p + 1)
         value = int(arrivals[row]) + cost.prefill_ns([p]) + alone
@@ -173,7 +173,7 @@ def longest_chain(instance: Instance, clients: int) -> dict[str, Any]:
     return best
 
 
-def _pooled_rounds_ns(cost: PoolingCost, clients: int, least: int, prompt: int, rounds: int) -> int:
+def pooled_rounds_ns(cost: PoolingCost, clients: int, least: int, prompt: int, rounds: int) -> int:
     """Least time of a request's rounds: the mean pool is least with J - 1 of the shortest beside.
 
     In its round r the longest context is at least ``prompt + r``, the mean one at least that of

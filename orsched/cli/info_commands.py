@@ -12,19 +12,24 @@ from orsched.cli.output import print_facts, table
 
 @click.command("bound")
 @INSTANCE
-@click.option("--objective", type=click.Choice(["makespan"]), default="makespan", show_default=True)
+@click.option(
+    "--objective",
+    type=click.Choice(["makespan", "mean_jct", "mean_ttft"]),
+    default="makespan",
+    show_default=True,
+)
 @click.option("--certificate", is_flag=True, help="Print the certificate, as JSON.")
 @FORMAT
 def bound_command(instance: str, objective: str, certificate: bool, style: str) -> None:
     """Print a proven lower bound for INSTANCE, with the certificate that proves it."""
-    from orsched.checker.certificates import certificate_violations
+    from orsched.checker.latency_certificates import bound_violations
     from orsched.errors import InvalidScheduleError
     from orsched.models.bounds import bound, ordering_cannot_help
     from orsched.units import NS_PER_S
 
     problem = load_instance(instance)
     found = bound(problem, objective)
-    faults = certificate_violations(problem, found.to_dict())
+    faults = bound_violations(problem, found.to_dict(), objective)
     if faults:
         raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
     if certificate:
@@ -40,7 +45,7 @@ def bound_command(instance: str, objective: str, certificate: bool, style: str) 
     for name, value in found.reference.items():
         facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
     print_facts(facts, style)
-    note = ordering_cannot_help(problem)
+    note = ordering_cannot_help(problem, found) if objective == "makespan" else None
     if note:
         click.echo(f"note: {note}", err=True)
 

@@ -318,8 +318,8 @@ def test_infeasible_and_unknown_objectives_are_refused():
         makespan_bound(Instance(Requests([1, 5], [1, 1]), worker))
     with pytest.raises(InfeasibleError, match="memory blocks"):
         makespan_bound(Instance(Requests([9], [9]), Worker(1, memory=BlockMemory(2, 8))))
-    with pytest.raises(InputError, match="mean_jct"):
-        orsched.bound(orsched.load("two-by-two"), "mean_jct")
+    with pytest.raises(InputError, match="mean_tpot"):
+        orsched.bound(orsched.load("two-by-two"), "mean_tpot")
 
 
 def test_empty_instance_is_bounded_by_nothing():

@@ -1,0 +1,256 @@
+"""Bounds on mean JCT and TTFT: below the exhaustive optimum and every method, re-derivable."""
+
+from __future__ import annotations
+
+import copy
+from heapq import heappop, heappush
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched.checker.latency_certificates import bound_violations
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.errors import InfeasibleError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.models.latency_bounds import OBJECTIVES, shortest_remaining_first
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import _moves
+
+COSTS = (
+    AffineCost(25, 1, 29, 2),
+    AffineCost(3, 1, 20, 0),
+    AffineCost(0, 0, 7, 0),
+    AffineCost(40, 3, 1, 1),
+    AffineCost(0, 0, 0, 0),
+    LevelsCost(((4, 10), (9, 16)), 5),
+    LevelsCost(((9, 30),), 1),
+    LevelsCost(((9, 5), (16, 12), (40, 60)), 3),
+    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7),
+)
+
+
+@st.composite
+def small(draw, most=3):
+    """Feasible instances that the exhaustive search can solve."""
+    n = draw(st.integers(1, most))
+    column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
+    arrivals = column(0, draw(st.sampled_from((0, 0, 60))))
+    memory = BlockMemory(draw(st.integers(13, 30)), 1) if draw(st.booleans()) else None
+    worker = Worker(
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from(COSTS)),
+        draw(st.sampled_from((None, 9, 12))),
+        memory,
+    )
+    return Instance(
+        Requests(column(1, 9), column(1, 4), arrivals, column(1, 4)),
+        worker,
+        first_token=draw(st.sampled_from(("decode", "prefill"))),
+    )
+
+
+def least_sum_ns(instance, objective):
+    """Return the least sum over requests of JCT or TTFT, by exhaustive search.
+
+    Dijkstra over (time, who waits, rounds left): a step costs its duration for each request that
+    has not ended, or has no token yet. Waits are for arrivals, steps otherwise without delay.
+    """
+    req, worker = instance.requests, instance.worker
+    n, arrivals = len(instance), instance.requests.arrival_ns.tolist()
+    prompts, outputs = req.prompt_tokens.tolist(), req.output_tokens.tolist()
+    rounds = instance.rounds_needed.tolist()
+    blocks = [0] * n
+    if worker.memory is not None:
+        blocks = [-(-(prompts[i] + outputs[i]) // worker.memory.block_tokens) for i in range(n)]
+    start = (0, frozenset(range(n)), ())
+    heap, best, serial = [(0, 0, start)], {start: 0}, 0
+    while heap:
+        cost, _, state = heappop(heap)
+        if best[state] < cost:
+            continue
+        now, waiting, running = state
+        if not waiting and not running:
+            return cost - sum(arrivals)
+        open_requests = len(waiting) + len(running)
+        if objective == "mean_ttft":
+            untold = instance.first_token == "decode"
+            open_requests = len(waiting) + sum(untold and left == rounds[i] for i, left in running)
+        for then, following in _moves(
+            now, waiting, running, prompts, rounds, blocks, arrivals, worker
+        ):
+            after, total = (then, *following), cost + (then - now) * open_requests
+            if total < best.get(after, 2**63):
+                best[after] = total
+                serial += 1
+                heappush(heap, (total, serial, after))
+    raise AssertionError("no schedule")
+
+
+def sums_of(instance, method):
+    """Return the sums of JCT and TTFT of a method's schedule."""
+    results = orsched.solve(instance, method, iterations=3).schedule.results
+    n = len(instance)
+    return {"mean_jct": results["jct_ns"]["mean"] * n, "mean_ttft": results["ttft_ns"]["mean"] * n}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@settings(max_examples=60)
+@given(instance=small())
+def test_bound_at_most_the_least_sum(objective, instance):
+    """INV: bound <= optimum, under every cost model, with arrivals, caps and memory."""
+    bound = orsched.bound(instance, objective)
+    assert bound.certificate["sum_ns"] <= least_sum_ns(instance, objective)
+    assert bound.value_ns == bound.certificate["sum_ns"] // len(instance)
+
+
+@settings(max_examples=25)
+@given(small(most=12))
+def test_bound_at_most_every_method_and_re_derived(instance):
+    for objective in OBJECTIVES:
+        bound = orsched.bound(instance, objective)
+        assert bound_violations(instance, bound.to_dict(), objective) == []
+        assert bound.certificate["sum_ns"] >= 0
+    for method in ("fcfs", "offline", "hybrid"):
+        reached = sums_of(instance, method)
+        for objective in OBJECTIVES:
+            total = orsched.bound(instance, objective).certificate["sum_ns"]
+            assert total <= round(reached[objective])
+
+
+@settings(max_examples=40)
+@given(small(most=12), st.randoms(use_true_random=False))
+def test_row_order_changes_no_bound(instance, rng):
+    rows = list(range(len(instance)))
+    rng.shuffle(rows)
+    permuted = instance.replace(requests=instance.requests.take(rows))
+    for objective in OBJECTIVES:
+        assert (
+            orsched.bound(permuted, objective).certificate
+            == orsched.bound(instance, objective).certificate
+        )
+
+
+@settings(max_examples=25)
+@given(small(most=6))
+def test_every_changed_certificate_is_refused(instance):
+    """Each field of a certificate, changed, no longer proves the bound."""
+    for objective in OBJECTIVES:
+        document = orsched.bound(instance, objective).to_dict()
+        for path in _leaves(document):
+            broken = copy.deepcopy(document)
+            owner = broken
+            for key in path[:-1]:
+                owner = owner[key]
+            value = owner[path[-1]]
+            owner[path[-1]] = value + 1 if isinstance(value, int) else value + "x"
+            # Another line below the stages may prove the same sum.
+            if "line" in path and not bound_violations(instance, broken, objective):
+                assert broken["value_ns"] == document["value_ns"]
+                continue
+            assert bound_violations(instance, broken, objective), path
+        other = OBJECTIVES[objective == OBJECTIVES[0]]
+        assert bound_violations(instance, document, other)
+        assert bound_violations(instance, document)
+
+
+def _leaves(value, path=()):
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _leaves(item, (*path, key))
+    else:
+        yield path
+
+
+def test_malformed_certificates_are_refused_not_raised():
+    instance = orsched.load("two-by-two")
+    good = orsched.bound(instance, "mean_jct").to_dict()
+    claim = good["certificate"]
+    for bad in (
+        {},
+        {**good, "certificate": None},
+        {**good, "certificate": {}},
+        {**good, "certificate": {**claim, "extra": 1}},
+        {**good, "certificate": {**claim, "line": [10**12, 0, 1]}},
+        {**good, "certificate": {**claim, "line": [-1, 0, 1]}},
+        {**good, "certificate": {**claim, "line": [1, 0, 0]}},
+        {**good, "certificate": {**claim, "line": [1]}},
+        {**good, "certificate": {**claim, "stage_share": "memory"}},
+        {**good, "certificate": {**claim, "round_share": "memory"}},
+        {**good, "certificate": {**claim, "bound": "queue"}, "name": "queue"},
+        {**good, "value_ns": float(good["value_ns"])},
+    ):
+        assert bound_violations(instance, bad, "mean_jct")
+    assert bound_violations(instance, good, "mean_tpot")
+
+
+def test_one_client_meets_the_optimum():
+    """One client: shortest first, one after the other, is optimal and the bound meets it."""
+    instance = Instance(Requests([1, 2, 3], [3, 1, 2]), Worker(1, AffineCost(5, 1, 10, 1)))
+    # Alone: 39, 18 and 30 ns; in the order of their lengths they end at 18, 48 and 87.
+    bound = orsched.bound(instance, "mean_jct")
+    assert bound.certificate["sum_ns"] == 18 + 48 + 87 == least_sum_ns(instance, "mean_jct")
+    first = orsched.bound(instance, "mean_ttft").certificate["sum_ns"]
+    assert first <= least_sum_ns(instance, "mean_ttft")
+
+
+def test_late_first_tokens_wait_for_clients():
+    """Two equal requests on one client: the second starts when the first has ended."""
+    instance = Instance(Requests([1, 1], [50, 50]), Worker(1, AffineCost(5, 1, 10, 1)))
+    bound = orsched.bound(instance, "mean_ttft")
+    assert bound.name == "queue"
+    assert bound.certificate["sum_ns"] == least_sum_ns(instance, "mean_ttft") == 2 * 17 + 556
+
+
+def test_many_requests_at_once_are_bounded_by_mean_busy_times():
+    """A full worker: far above what every request would take alone."""
+    instance = orsched.load("pang-100x20")
+    bound = orsched.bound(instance, "mean_jct")
+    alone = [25_000_000 + 130_000 * p + 29_210_000 * d for p, d in _sizes(instance)]
+    assert bound.name == "mean_busy"
+    assert bound.certificate["sum_ns"] > 2 * sum(alone)
+
+
+def _sizes(instance):
+    req = instance.requests
+    return zip(req.prompt_tokens.tolist(), req.output_tokens.tolist(), strict=True)
+
+
+def test_few_requests_that_fit_are_bounded_by_themselves():
+    """With a free client for everyone and nothing shared, each takes what it takes alone."""
+    cost = AffineCost(0, 0, 7, 0)
+    instance = Instance(Requests([1] * 3, [2, 3, 4]), Worker(5, cost))
+    bound = orsched.bound(instance, "mean_jct")
+    assert bound.certificate["sum_ns"] == 7 * 9 == least_sum_ns(instance, "mean_jct")
+
+
+def test_levels_and_memory_have_machine_times():
+    levels = LevelsCost(((10, 30), (20, 40), (80, 100)), 6)
+    worker = Worker(4, levels, memory=BlockMemory(30, 1))
+    instance = Instance(Requests([8] * 6, [2] * 6), worker)
+    bound = orsched.bound(instance, "mean_jct")
+    assert "line" in bound.certificate
+    assert bound_violations(instance, bound.to_dict(), "mean_jct") == []
+    assert bound.certificate["sum_ns"] > 6 * (30 + 12)
+
+
+def test_empty_and_infeasible_instances():
+    empty = Instance(Requests([], []), Worker(1))
+    for objective in OBJECTIVES:
+        bound = orsched.bound(empty, objective)
+        assert (bound.name, bound.value_ns) == ("empty", 0)
+        assert bound_violations(empty, bound.to_dict(), objective) == []
+    with pytest.raises(InfeasibleError, match="prompt tokens"):
+        orsched.bound(Instance(Requests([5], [1]), Worker(1, prefill_cap_tokens=4)), "mean_jct")
+
+
+def test_shortest_remaining_first_by_hand():
+    """A shorter request that comes later interrupts; equal ones do not."""
+    assert shortest_remaining_first([0, 2, 4], [10, 3, 1]) == [5, 6, 14]
+    assert shortest_remaining_first([7, 0], [2, 3]) == [3, 9]
