@@ -63,6 +63,7 @@ def _cp_sat(jobs: list[int], clients: int, time_limit: float) -> Reference:
         model.add(load <= makespan)
     model.minimize(makespan)
     solver = cp_model.CpSolver()
+    solver.parameters.catch_sigint_signal = False  # it would leave the default handler behind
     solver.parameters.num_workers = 1
     solver.parameters.max_time_in_seconds = time_limit
     status = solver.solve(model)

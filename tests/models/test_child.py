@@ -116,12 +116,17 @@ def test_what_on_message_raises_ends_the_child():
 
 def test_ctrl_c_ends_the_child_and_returns():
     seen = []
+    # A solver of an earlier test may have left another handler behind.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt(pid):
         seen.append(pid)
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    outcome = run_in_child(stall, None, 60, interrupt)
+    try:
+        outcome = run_in_child(stall, None, 60, interrupt)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert outcome.reason == "interrupted"
     assert gone(seen[0])
 
