@@ -18,6 +18,7 @@ from orsched.models.pcmax.knapsack import (
     Window,
     best_value,
     items_of,
+    patterns_worth,
     scaled,
     table_cells,
 )
@@ -34,6 +35,7 @@ _EPS = 1e-7
 _MOST = 250
 _SEEDINGS = 3
 _SMOOTHING = 0.5
+_ROUNDS_TO_END = 200
 _ARTIFICIAL = (1.0, 4.0, 20.0, 100.0)
 _ARTIFICIAL_IN_DIVES = (4.0,)
 
@@ -183,3 +185,34 @@ class Columns:
             if best is None or int(whole @ problem.counts) > problem.clients * best:
                 return whole
         return None
+
+    def all_patterns(self, capacity: int, limit: int) -> tuple[Ints, Ints, int] | None:
+        """Return every pattern that a packing within a capacity can use, if there are few.
+
+        With them the integer duals that rule out all others, and the most that a pattern is worth.
+        """
+        problem, window = self.problem, self.problem.window(capacity)
+        kinds, clients = len(problem.sizes), problem.clients
+        verdict = self.solve(problem, capacity, _ROUNDS_TO_END, exact=False)
+        items = items_of(problem.sizes, problem.counts, capacity)
+        best: tuple[float, Ints, int, int] | None = None
+        solution = verdict.solution
+        for _ in range(_ROUNDS_TO_END if verdict.feasible else 0):  # on to the least gap
+            if solution is None or self.clock.out():
+                break
+            duals = scaled(solution.duals, items, capacity)
+            priced = self.pricer.price(items, duals, window, kinds, _MOST)
+            if priced.best is None:
+                break
+            gap = clients * priced.best - int(duals @ problem.counts)
+            if best is None or gap / priced.best < best[0]:
+                best = (gap / priced.best, duals, priced.best, gap)
+            gains = priced.patterns @ solution.duals
+            if not self.master.add(priced.patterns[gains > 1 + _EPS]):
+                break
+            solution = self.master.solve(self.clock.left())
+        if best is None or self.clock.out():
+            return None
+        _, duals, most, gap = best
+        patterns = patterns_worth(self.pricer, items, duals, window, kinds, most - gap, limit)
+        return None if patterns is None else (patterns, duals, most)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.models.pcmax.columns import Columns
+from orsched.models.pcmax.cover import PATTERNS, Cover
 from orsched.models.pcmax.dive import Dive
 from orsched.models.pcmax.local import Groups, longest_first, repartition
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from orsched.models.pcmax.knapsack import Ints
     from orsched.models.pcmax.master import Solution
     from orsched.models.pcmax.problem import Clock, Problem
+
+_EXHAUST_BEFORE = (3, 12, 40)
+_ROUNDS_AGAIN = 60
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,27 @@ class Search:
         for number in range(effort.dives):
             if self.finished():
                 return
-            self.dive_at(self._capacity(number), number, effort)
+            if number in _EXHAUST_BEFORE:
+                self.exhaust()
+            if not self.finished():
+                self.dive_at(self._capacity(number), number, effort)
+
+    def exhaust(self) -> None:
+        """Decide the capacity at the bound by exhaustive search, if few patterns are left."""
+        capacity = self.bound
+        few = self.columns.all_patterns(capacity, PATTERNS)
+        if few is None:
+            return
+        patterns, duals, most = few
+        cover = Cover(patterns, duals, most, self.clock)
+        complete = cover.run(self.problem.counts, self.problem.clients)
+        if cover.found is not None:
+            groups = [self._lengths(pattern) for pattern in cover.found]
+            groups += [[] for _ in range(self.problem.clients - len(groups))]
+            self.groups, self.makespan = groups, max(map(sum, groups))
+        elif complete:
+            self._prove(capacity, duals, "cover")
+            self.raise_bound(_ROUNDS_AGAIN)
 
     def _capacity(self, number: int) -> int:
         """Return where to dive: mostly at the bound, at times halfway to the packing."""
@@ -98,10 +122,10 @@ class Search:
             low = self.bound
             capacity = min(low + step - 1, top - 1) if top == self.makespan else (low + top) // 2
 
-    def _prove(self, capacity: int, duals: Ints) -> None:
+    def _prove(self, capacity: int, duals: Ints, kind: str = "dual") -> None:
         """Note that a capacity is too small."""
         pairs = [[int(s), int(d)] for s, d in zip(self.problem.sizes, duals, strict=True) if d]
-        self.certificate = {"bound": "dual", "value": capacity + 1, "duals": pairs}
+        self.certificate = {"bound": kind, "value": capacity + 1, "duals": pairs}
 
     def _learn(self, groups: Groups) -> None:
         """Take the contents of clients as patterns."""

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 LARGEST_CAPACITY = 10**8
+LARGEST_SEARCH = 50_000
+LARGEST_TABLE = 25_000_000
 
 
 class Packed(Protocol):
@@ -65,14 +67,15 @@ def _proven(jobs: list[int], clients: int, certificate: Mapping[str, Any]) -> in
             raise ValueError("k or l out of range")
         held = fullest * (k // clients) + min(fullest, k % clients)
         return -(-sum(sorted(sorted(jobs, reverse=True)[:k])[:held]) // fullest)
-    if kind == "dual":
+    if kind in ("dual", "cover"):
         value = int(certificate["value"])
-        return value if _too_small(jobs, clients, value - 1, certificate["duals"]) else 0
+        search = kind == "cover"
+        return value if _too_small(jobs, clients, value - 1, certificate["duals"], search) else 0
     raise ValueError(f"no certificate {kind!r}")
 
 
 def _too_small(
-    jobs: list[int], clients: int, capacity: int, duals: Sequence[Sequence[int]]
+    jobs: list[int], clients: int, capacity: int, duals: Sequence[Sequence[int]], search: bool
 ) -> bool:
     """Whether integers >= 0 for the lengths prove that the clients cannot hold the jobs.
 
@@ -83,14 +86,77 @@ def _too_small(
     if waste < 0:
         return True
     worth = {int(length): int(value) for length, value in duals}
+    jobs = sorted((job for job in jobs if job), reverse=True)
     values = [worth.get(job, 0) for job in jobs]
     if capacity > LARGEST_CAPACITY or min(values, default=0) < 0 or sum(values) >= 2**62:
         raise ValueError("numbers beyond what is verified")
+    if search and len(jobs) * capacity > LARGEST_TABLE:
+        raise ValueError("a search beyond what is verified")
     best = np.full(capacity + 1, -1, dtype=np.int64)  # by exact load; -1: no such load
     best[0] = 0
+    tables = [best]  # of the first 0, 1, 2, ... jobs, if they are searched
     for job, value in zip(jobs, values, strict=True):
-        if 0 < job <= capacity:
-            before = best[: capacity + 1 - job]
-            best[job:] = np.maximum(best[job:], np.where(before >= 0, before + value, -1))
-    most = int(best[max(0, capacity - waste) :].max())
-    return most < 0 or sum(values) > clients * most
+        if job > capacity:
+            return True
+        before, best = best, best.copy() if search else best
+        shifted = before[: capacity + 1 - job]
+        best[job:] = np.maximum(before[job:], np.where(shifted >= 0, shifted + value, -1))
+        tables.append(best)
+    low = max(0, capacity - waste)
+    most = int(best[low:].max())
+    if most < 0 or sum(values) > clients * most:
+        return True
+    if not search:
+        return False
+    least = most * (1 - clients) + sum(values)  # the others hold at most ``most`` each
+    patterns = _patterns(jobs, values, tables, range(low, capacity + 1), least)
+    return not _cover(Counter(jobs), clients, patterns, worth, most)
+
+
+def _patterns(
+    jobs: list[int], values: list[int], tables: list[Any], loads: range, least: int
+) -> list[Counter[int]]:
+    """Return all contents of a client with such a load that are worth at least ``least``."""
+    found: dict[tuple[int, ...], Counter[int]] = {}
+    stack: list[tuple[int, int, int, tuple[int, ...]]]
+    stack = [(len(jobs), load, least, ()) for load in loads]
+    while stack:
+        first, load, due, taken = stack.pop()
+        if tables[first][load] < max(0, due):
+            continue
+        if first == 0:
+            found[taken] = Counter(taken)
+            if len(found) > LARGEST_SEARCH:
+                raise ValueError("a search beyond what is verified")
+            continue
+        job, value = jobs[first - 1], values[first - 1]
+        stack.append((first - 1, load, due, taken))
+        if job <= load:
+            stack.append((first - 1, load - job, due - value, (*taken, job)))
+    return list(found.values())
+
+
+def _cover(
+    jobs: Counter[int],
+    clients: int,
+    patterns: list[Counter[int]],
+    worth: Mapping[int, int],
+    most: int,
+) -> bool:
+    """Whether patterns cover the jobs exactly, no more than one a client: tries everything."""
+    stack, seen = [(jobs, clients, patterns)], set()
+    while stack:
+        left, free, usable = stack.pop()
+        if not left:
+            return True
+        key = tuple(sorted(left.items()))
+        if key in seen or sum(worth.get(job, 0) * n for job, n in left.items()) > free * most:
+            continue
+        seen.add(key)
+        if len(seen) > LARGEST_SEARCH:
+            raise ValueError("a search beyond what is verified")
+        fitting = [p for p in usable if all(left[job] >= n for job, n in p.items())]
+        holding = Counter(job for pattern in fitting for job in pattern)
+        rarest = min(left, key=lambda job: holding[job])
+        stack += [(left - p, free - 1, fitting) for p in fitting if rarest in p]
+    return False

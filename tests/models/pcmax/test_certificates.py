@@ -89,6 +89,35 @@ def test_changed_certificates_are_rejected(change):
     assert packing_violations(packing.jobs, packing.clients, forged) != []
 
 
+def cover_result():
+    """A result whose bound no duals prove: the linear program packs into less."""
+    packing = lawrinenko(5, 1000)
+    result = pack(packing.jobs, packing.clients)
+    assert result.certificate["bound"] == "cover"
+    return packing, result
+
+
+def test_exhaustive_search_proves_what_no_duals_do():
+    packing, result = cover_result()
+    assert result.optimal
+    assert packing_violations(packing.jobs, packing.clients, result) == []
+    duals_alone = replace(result, certificate={**result.certificate, "bound": "dual"})
+    assert packing_violations(packing.jobs, packing.clients, duals_alone) != []
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=7), st.integers(1, 3))
+def test_the_checkers_search_agrees_with_brute_force(jobs, clients):
+    """With the lengths as duals and no other help, the search alone decides."""
+    optimum = brute_force(jobs, clients)
+    result = pack(jobs, clients)
+    for value, right in ((optimum, True), (optimum + 1, False)):
+        duals = [[job, job] for job in sorted(set(jobs))]
+        certificate = {"bound": "cover", "value": value, "duals": duals}
+        claimed = replace(result, bound=value, optimal=right, certificate=certificate)
+        assert (packing_violations(jobs, clients, claimed) == []) == right
+
+
 def test_negative_duals_and_a_bound_beyond_the_certificate_are_rejected():
     packing, result = dual_result()
     pairs = [[size, -value] for size, value in result.certificate["duals"]]
