@@ -15,6 +15,7 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
 from orsched.models.floors import decode_floor, has_floor, longest_chain, prefill_floor
+from orsched.models.joint_bound import joint_certificate
 from orsched.models.latency_bounds import OBJECTIVES, latency_certificate
 from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
@@ -60,8 +61,9 @@ def makespan_bound(instance: Instance) -> Bound:
     """Return the best lower bound on the makespan that is proven without a search.
 
     Candidates: stages and rounds over the requests released at or after each of some moments (the
-    whole instance among them), and the request that cannot end before its own arrival, prefill
-    and rounds. Cost models without a known floor get the last arrival only.
+    whole instance among them), both counts together (``joint_bound``) at the best of these, and
+    the request that cannot end before its own arrival, prefill and rounds. Cost models without a
+    known floor get the last arrival only.
 
     Raises:
         InputError: the instance has several workers.
@@ -75,9 +77,13 @@ def makespan_bound(instance: Instance) -> Bound:
     best: dict[str, Any] = {"bound": "last_arrival", "value_ns": last}
     if has_floor(worker.cost):
         jobs = all_jobs(instance)
+        plain: dict[str, Any] = {"value_ns": -1}
         for moment in _release_moments(instance, jobs):
             released = released_after(instance, jobs, moment)
-            best = _larger(best, _stages_and_rounds(worker, released, moment))
+            plain = _larger(plain, _stages_and_rounds(worker, released, moment))
+        best = _larger(best, plain)
+        released = released_after(instance, jobs, plain["released_ns"])
+        best = _larger(best, joint_certificate(worker, released, plain) or plain)
         best = _larger(best, longest_chain(instance, jobs.clients))
     return Bound(best["bound"], best["value_ns"], best, pang_reference(instance))
 

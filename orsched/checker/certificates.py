@@ -10,6 +10,8 @@ from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
@@ -148,6 +150,52 @@ def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[
         "decode_ns": decode_ns,
         "value_ns": released + prefill_ns + decode_ns,
     }
+
+
+def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+    """K stages end requests at few moments: each K listed has its price, the rest have none."""
+    claims = _stages_and_rounds(instance, certificate)
+    del claims["prefill_ns"], claims["decode_ns"]
+    cost, prices = instance.worker.cost, certificate["prices"]
+    if not isinstance(cost, AffineCost | LevelsCost):
+        raise ValueError("the cost model has no joint bound")
+    rows, clients = _rows(instance, certificate["released_ns"]), claims["clients"]
+    stages, fewest = claims["prefill_stages"]["value"], claims["decode_rounds"]["value"]
+    times = []
+    for price in [*prices, None]:
+        rounds = fewest
+        if price is not None:
+            idle = _rounded_up(rows, price) - price * (stages * (stages + 1) // 2)
+            rounds = max(rounds, _ceil(claims["rounds_needed"] + idle, clients))
+        times.append(
+            _prefill_ns(cost, rows, clients, stages) + _decode_ns(cost, rows, claims, rounds)
+        )
+        stages += 1
+    return claims | {
+        "bound": "joint",
+        "prices": prices,
+        "value_ns": certificate["released_ns"] + min(times),
+    }
+
+
+def _rounded_up(rows: list[Row], price: int) -> int:
+    """Least idle client-rounds, lengths rounded up, with a price for each value rounded to."""
+    if type(price) is not int or not 0 <= price < 2**61:
+        raise ValueError(f"{price!r} is no price")
+    lengths = sorted(d for _, d, _, _ in rows if d > 0)
+    if lengths and lengths[-1] * len(lengths) >= 2**61:
+        raise ValueError("the rounds are too many")
+    ends = [i + 1 for i in range(len(lengths)) if lengths[i : i + 2] != [lengths[i]] * 2]
+    before = np.array([0, *ends])
+    sums = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
+    least = np.zeros(len(before), np.int64)
+    for at, end in enumerate(ends, start=1):
+        top, first = lengths[end - 1], before[:at]
+        idle = top * (end - first) - (sums[end] - sums[first])
+        least[at] = int((least[:at] + idle).min()) + price
+        if least[at] >= 2**62:
+            raise ValueError("the prices are too high")
+    return int(least[-1])
 
 
 def _ceil(a: int, b: int) -> int:
@@ -299,6 +347,7 @@ def _cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
 
 _KINDS: dict[str, Callable[[Instance, dict[str, Any]], dict[str, Any]]] = {
     "empty": _empty,
+    "joint": _joint,
     "last_arrival": _last_arrival,
     "longest_request": _longest_request,
     "stages_and_rounds": _stages_and_rounds,

@@ -1,0 +1,128 @@
+"""The bound on stages and rounds together: sound, no weaker than each alone, re-derivable."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched.checker.certificates import certificate_violations
+from orsched.costs import AffineCost, LevelsCost
+from orsched.instance import Instance
+from orsched.instances import catalog
+from orsched.memory import BlockMemory
+from orsched.models import bounds
+from orsched.models.bounds import makespan_bound
+from orsched.models.joint_bound import Rounding, windows
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+
+COSTS = (
+    AffineCost(9, 0, 10, 1),
+    AffineCost(3, 1, 10, 0),
+    AffineCost(0, 0, 7, 0),
+    LevelsCost(((6, 3), (12, 5)), 4),
+)
+
+
+@st.composite
+def unequal(draw, most=5):
+    """Few clients, many lengths, cheap stages: where the joint bound improves."""
+    n = draw(st.integers(2, most))
+    column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
+    memory = BlockMemory(draw(st.integers(16, 40)), 1) if draw(st.booleans()) else None
+    worker = Worker(
+        draw(st.integers(1, 4)),
+        draw(st.sampled_from(COSTS)),
+        draw(st.sampled_from((None, 6))),
+        memory,
+    )
+    arrivals = column(0, draw(st.sampled_from((0, 0, 40))))
+    rule = draw(st.sampled_from(("decode", "prefill")))
+    return Instance(Requests(column(1, 4), column(1, 12), arrivals), worker, first_token=rule)
+
+
+def without_joint(instance, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(bounds, "joint_certificate", lambda *_: None)
+        return makespan_bound(instance)
+
+
+@settings(max_examples=80)
+@given(unequal())
+def test_bound_at_most_the_optimum_and_re_derived(instance):
+    bound = makespan_bound(instance)
+    assert bound.value_ns <= optimum_ns(instance)
+    assert certificate_violations(instance, bound.to_dict()) == []
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_it_improves_where_stages_are_few(seed, monkeypatch):
+    """100 requests on 20 clients: five stages make fewer windows than there are lengths."""
+    instance = catalog.generate("gsm8k", seed=seed, requests=100, clients=20)
+    plain, bound = without_joint(instance, monkeypatch), makespan_bound(instance)
+    assert (plain.name, bound.name) == ("stages_and_rounds", "joint")
+    assert bound.value_ns > plain.value_ns
+    assert certificate_violations(instance, bound.to_dict()) == []
+    assert bound.value_ns <= orsched.solve(instance, "hybrid").makespan_ns
+
+
+def test_changed_certificates_are_refused():
+    instance = catalog.generate("gsm8k", seed=1, requests=100, clients=20)
+    good = makespan_bound(instance).to_dict()
+    claim = good["certificate"]
+    forged = [
+        {**claim, "prices": [10**6] * len(claim["prices"])},
+        {**claim, "prices": [-1, *claim["prices"][1:]]},
+        {**claim, "prices": [2**70]},
+        {**claim, "prices": [1.0]},
+        {**claim, "prices": []},
+        {**claim, "prices": None},
+        {**claim, "value_ns": claim["value_ns"] + 1},
+        {**claim, "prefill_ns": 0},
+        {**claim, "requests": 99},
+        {**claim, "prefill_stages": {"value": 6, "reason": "clients"}},
+        {key: value for key, value in claim.items() if key != "decode_rounds"},
+    ]
+    assert certificate_violations(instance, good) == []
+    for bad in forged:
+        assert certificate_violations(instance, {**good, "certificate": bad})
+    assert certificate_violations(instance, {**good, "value_ns": good["value_ns"] + 1})
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(1, 30), st.integers(1, 5)), min_size=1, max_size=7))
+def test_rounding_is_the_cheapest(pairs):
+    """Against every choice of the values that lengths are rounded up to."""
+    counts = {}
+    for length, count in pairs:
+        counts[length] = counts.get(length, 0) + count
+    lengths = sorted(counts)
+    rounding = Rounding(lengths, [counts[length] for length in lengths])
+    for values in range(1, len(lengths) + 1):
+        cheapest = min(
+            sum(counts[x] * (min(v for v in (*chosen, lengths[-1]) if v >= x) - x) for x in lengths)
+            for chosen in combinations(lengths[:-1], values - 1)
+        )
+        assert rounding.best_price(values)[1] == cheapest
+
+
+def test_windows_of_few_stages():
+    assert [windows(stages) for stages in (1, 2, 3, 4)] == [1, 3, 6, 10]
+
+
+def test_one_stage_rounds_everything_up():
+    """Two requests at once on two clients: the shorter one waits, or there is a second stage."""
+    instance = Instance(Requests([1] * 4, [1, 2, 3, 10]), Worker(4, AffineCost(1, 0, 10, 0)))
+    assert makespan_bound(instance).value_ns == optimum_ns(instance) == 101
+
+
+def test_row_order_does_not_matter():
+    instance = catalog.generate("gsm8k", seed=3, requests=60, clients=12)
+    rows = list(range(60))[::-1]
+    permuted = instance.replace(requests=instance.requests.take(rows))
+    assert makespan_bound(permuted).certificate == makespan_bound(instance).certificate
