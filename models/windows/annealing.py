@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orsched.models.windows.structure import Windows
 
 CHECK_EVERY = 256
-SHARES = (0.45, 0.70, 0.90)
+SHARES = (0.50, 0.78, 0.88)
 """Cumulative shares of exchange, start and relocation moves; the rest shifts stages."""
 
 
