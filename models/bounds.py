@@ -7,7 +7,7 @@ the number R of rounds. Each is bounded alone, over the requests released at or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -65,27 +65,65 @@ def makespan_bound(instance: Instance) -> Bound:
     the request that cannot end before its own arrival, prefill and rounds. Cost models without a
     known floor get the last arrival only.
 
+    Several equal workers: their steps, one worker after the other, are a schedule of one worker
+    from a moment on, so one of them is busy for its share of the bound for one worker.
+
     Raises:
-        InputError: the instance has several workers.
+        InputError: the instance has workers that are not equal.
         InfeasibleError: no schedule exists.
     """
+    one = one_of_equal_workers(instance)
     instance.require_feasible()
-    worker = instance.worker
     if len(instance) == 0:
         return Bound("empty", 0, {"bound": "empty"}, {})
-    last = int(instance.requests.arrival_ns.max())
-    best: dict[str, Any] = {"bound": "last_arrival", "value_ns": last}
-    if has_floor(worker.cost):
-        jobs = all_jobs(instance)
+    workers, best = len(instance.workers), _last_arrival(instance)
+    if has_floor(one.worker.cost):
+        jobs = all_jobs(one)
         plain: dict[str, Any] = {"value_ns": -1}
-        for moment in _release_moments(instance, jobs):
-            released = released_after(instance, jobs, moment)
-            plain = _larger(plain, _stages_and_rounds(worker, released, moment))
+        for moment in _release_moments(one, jobs):
+            released = released_after(one, jobs, moment)
+            found = _stages_and_rounds(one.worker, released, moment)
+            plain = _larger(plain, _shared(found, workers))
         best = _larger(best, plain)
-        released = released_after(instance, jobs, plain["released_ns"])
-        best = _larger(best, joint_certificate(worker, released, plain) or plain)
-        best = _larger(best, longest_chain(instance, jobs.clients))
-    return Bound(best["bound"], best["value_ns"], best, pang_reference(instance))
+        alone = plain.get("one_worker", plain)
+        released = released_after(one, jobs, alone["released_ns"])
+        joint = joint_certificate(one.worker, released, alone)
+        best = _larger(best, plain if joint is None else _shared(joint, workers))
+        best = _larger(best, longest_chain(one, jobs.clients))
+    reference = pang_reference(instance) if workers == 1 else {}
+    return Bound(best["bound"], best["value_ns"], best, reference)
+
+
+def _last_arrival(instance: Instance) -> dict[str, Any]:
+    return {"bound": "last_arrival", "value_ns": int(instance.requests.arrival_ns.max())}
+
+
+def one_of_equal_workers(instance: Instance) -> Instance:
+    """Return the instance with one of its workers, which must be equal but for their names."""
+    first, *others = instance.workers
+    if not others:
+        return instance
+    if any(replace(worker, name=first.name) != first for worker in others):
+        raise InputError(
+            "there are no bounds for workers that are not equal",
+            field="workers",
+            remedy="give all workers the same clients, cost, cap and memory",
+        )
+    return instance.replace(workers=first)
+
+
+def _shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:
+    """Return the certificate for several workers, from that for one of them."""
+    if workers == 1:
+        return certificate
+    released = certificate["released_ns"]
+    share = -(-(certificate["value_ns"] - released) // workers)
+    return {
+        "bound": "shared",
+        "workers": workers,
+        "one_worker": certificate,
+        "value_ns": released + share,
+    }
 
 
 def _larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -98,14 +136,14 @@ def bound(
     """Return a proven lower bound on an objective.
 
     Args:
-        instance: one worker.
+        instance: one worker, or for the makespan several equal ones.
         objective: ``makespan``, ``mean_jct`` or ``mean_ttft``. A bound on a mean is that on the
             sum over the requests (``sum_ns`` in the certificate) divided by their number, rounded
             down to whole nanoseconds.
         time_limit: accepted for bounds that search; these take milliseconds.
 
     Raises:
-        InputError: another objective, or several workers.
+        InputError: another objective, or workers for which there is no bound.
         InfeasibleError: no schedule exists.
     """
     if objective == "makespan":
@@ -195,6 +233,8 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     together on the clients, under the prefill cap and into memory, and serving them so (one
     prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
     """
+    if len(instance.workers) > 1:
+        return None
     if not _fit_at_once(instance) or not has_floor(instance.worker.cost):
         return None
     lower = makespan_bound(instance) if lower is None else lower

@@ -30,6 +30,8 @@ def certificate_violations(instance: Instance, bound: dict[str, Any]) -> list[st
     try:
         certificate = bound["certificate"]
         kind = certificate["bound"]
+        if len(instance.workers) > 1:
+            return _several_workers(instance, bound)
         if kind not in _KINDS or bound["name"] != kind:
             return [f"unknown bound {bound['name']!r} with certificate {kind!r}"]
         expected = _KINDS[kind](instance, certificate)
@@ -44,6 +46,34 @@ def certificate_violations(instance: Instance, bound: dict[str, Any]) -> list[st
     value = expected.get("value_ns", 0)
     if not _equal(bound.get("value_ns"), value):
         found.append(f"value_ns is {bound.get('value_ns')!r}, re-derived {value!r}")
+    return found
+
+
+def _several_workers(instance: Instance, bound: dict[str, Any]) -> list[str]:
+    """Equal workers: no request is faster for more of them, and they share the busy time."""
+    first, *others = (worker.to_dict() for worker in instance.workers)
+    if any({**worker, "name": first["name"]} != first for worker in others):
+        return ["the workers are not equal"]
+    one, claim = instance.replace(workers=instance.workers[0]), bound["certificate"]
+    if claim["bound"] in ("empty", "last_arrival", "longest_request"):
+        return certificate_violations(one, bound)
+    if claim["bound"] != "shared" or claim["one_worker"]["bound"] not in (
+        "stages_and_rounds",
+        "joint",
+    ):
+        return [f"unknown bound {claim['bound']!r} on several workers"]
+    inner, workers = claim["one_worker"], len(instance.workers)
+    document = {"name": inner["bound"], "value_ns": inner["value_ns"], "certificate": inner}
+    found = certificate_violations(one, document)
+    if found:
+        return found
+    released = inner["released_ns"]
+    value = released + _ceil(inner["value_ns"] - released, workers)
+    expected = {"bound": "shared", "workers": workers, "one_worker": inner, "value_ns": value}
+    if claim != expected or type(claim["workers"]) is not int or bound["name"] != "shared":
+        found.append(f"the shares of {workers} workers do not follow from the bound on one")
+    if not _equal(bound["value_ns"], value) or not _equal(claim["value_ns"], value):
+        found.append(f"value_ns is {bound['value_ns']!r}, re-derived {value!r}")
     return found
 
 

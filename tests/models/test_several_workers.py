@@ -1,0 +1,101 @@
+"""Makespan bounds for several equal workers: below the optimum over all divisions of requests."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched.checker.certificates import certificate_violations
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.models.bounds import makespan_bound, ordering_cannot_help
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+
+COSTS = (
+    AffineCost(9, 1, 10, 2),
+    AffineCost(0, 0, 7, 0),
+    LevelsCost(((6, 3), (12, 5)), 4),
+    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+)
+
+
+@st.composite
+def several(draw):
+    n = draw(st.integers(1, 4))
+    column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
+    memory = BlockMemory(draw(st.integers(12, 30)), 1) if draw(st.booleans()) else None
+    worker = Worker(
+        draw(st.integers(1, 2)),
+        draw(st.sampled_from(COSTS)),
+        draw(st.sampled_from((None, 6))),
+        memory,
+    )
+    arrivals = column(0, draw(st.sampled_from((0, 0, 40))))
+    requests = Requests(column(1, 6), column(1, 5), arrivals)
+    return Instance(requests, (worker,) * draw(st.integers(2, 3)))
+
+
+def optimum_of_several_ns(instance):
+    """Least makespan over every division of the requests among the workers."""
+    best = None
+    for owners in product(range(len(instance.workers)), repeat=len(instance)):
+        ends = []
+        for worker in set(owners):
+            rows = [row for row, owner in enumerate(owners) if owner == worker]
+            part = instance.replace(
+                requests=instance.requests.take(rows), workers=instance.workers[worker]
+            )
+            ends.append(optimum_ns(part))
+        best = max(ends) if best is None else min(best, max(ends))
+    return best
+
+
+@settings(max_examples=40)
+@given(several())
+def test_bound_at_most_the_optimum_and_re_derived(instance):
+    bound = makespan_bound(instance)
+    assert bound.value_ns <= optimum_of_several_ns(instance)
+    assert certificate_violations(instance, bound.to_dict()) == []
+    single = instance.replace(workers=instance.workers[0])
+    assert bound.value_ns <= makespan_bound(single).value_ns
+
+
+def test_workers_share_the_work():
+    one = orsched.load("gsm8k-llama65b")
+    two = one.replace(workers=(one.worker, one.worker))
+    bound = makespan_bound(two)
+    assert bound.name == "shared"
+    assert bound.value_ns == -(-makespan_bound(one).value_ns // 2)
+    assert ordering_cannot_help(two) is None
+    good = bound.to_dict()
+    claim = good["certificate"]
+    inner = claim["one_worker"]
+    for bad in (
+        {**claim, "workers": 1},
+        {**claim, "value_ns": claim["value_ns"] + 1},
+        {**claim, "one_worker": {**inner, "value_ns": inner["value_ns"] + 2}},
+        {**claim, "one_worker": {**inner, "bound": "longest_request"}},
+        {**claim, "extra": 1},
+        {"bound": "shared"},
+    ):
+        assert certificate_violations(two, {**good, "certificate": bad})
+    assert certificate_violations(two, {**good, "name": "joint"})
+    assert certificate_violations(two, {**good, "value_ns": good["value_ns"] + 1})
+    assert certificate_violations(one, good)
+
+
+def test_unequal_workers_have_no_bound():
+    instance = Instance(Requests([1], [1]), (Worker(1), Worker(2)))
+    with pytest.raises(InputError, match="not equal"):
+        makespan_bound(instance)
+    with pytest.raises(InputError, match="2 workers"):
+        orsched.bound(instance, "mean_jct")
