@@ -64,7 +64,8 @@ def latency_certificate(instance: Instance, objective: str) -> dict[str, Any]:
     number, rounded down. Candidates: ``ranked`` (the k-th end is at least the k-th of requests
     served alone, and the k-th of shortest remaining time first), ``mean_busy`` (mean busy times on
     the machine, and half of what each request takes alone) and, for TTFT, ``queue`` (the k-th
-    start waits for k - J ends). Cost models without a machine time get ``alone``, those without
+    start waits for k - J ends) and ``queue_busy`` (these ends by mean busy times). Cost models
+    without a machine time get ``alone``, those without
     a known floor ``arrivals``. The instance has one worker, is feasible and not empty.
     """
     jobs, cost = all_jobs(instance), instance.worker.cost
@@ -86,6 +87,7 @@ def latency_certificate(instance: Instance, objective: str) -> dict[str, Any]:
                 ends = instance.rounds_needed.tolist()
                 whole = _load(instance, jobs, ends, _alone(instance, jobs, ends), shares)
                 found.append((_queue(whole, load.alone_ns, jobs.clients), "queue"))
+                found.append((_queue_mean_busy(whole, load.alone_ns, jobs.clients), "queue_busy"))
     best, name = max(found, key=lambda candidate: candidate[0])
     total = best - sum(arrivals)
     return {
@@ -210,6 +212,27 @@ def _queue(whole: _Load, until_first_ns: list[int], clients: int) -> int:
     return sum(starts) + sum(until_first_ns)
 
 
+def _queue_mean_busy(whole: _Load, until_first_ns: list[int], clients: int) -> int:
+    """Sum of first tokens: all but J starts wait for ends, whose sum mean busy times bound.
+
+    Of all sets of n - J requests that may end first, the shortest have the least mean busy times
+    (all there at the first arrival), and what must lie after these is least for some such set.
+    """
+    n, first = len(whole.arrivals), min(whole.arrivals)
+    ending = max(0, n - clients)
+    times = whole.machine_times()
+    twice_busy = clock = 0
+    for time in sorted(times)[:ending]:
+        twice_busy += 2 * clock + time
+        clock += time
+    after = [
+        moment // (2 * time) if time else alone
+        for moment, time, alone in zip(_afterwards(whole), times, whole.alone_ns, strict=True)
+    ]
+    ends = twice_busy // (2 * whole.scale) + sum(sorted(after)[:ending])
+    return n * first + ends + sum(until_first_ns)
+
+
 def shortest_remaining_first(releases: Sequence[int], times: Sequence[int]) -> list[int]:
     """Return the ends, in order, of shortest remaining processing time first on one machine."""
     order = sorted(zip(releases, times, strict=True))
@@ -240,13 +263,8 @@ def _mean_busy(load: _Load) -> int:
     its stage lies before them: its end is that much after its mean busy time. Rounded down for
     each request.
     """
-    rows = []
-    shares = zip(load.stage_shares, load.round_shares, load.machine_times(), strict=True)
-    for row, (stage, a_round, time) in enumerate(shares):
-        d = load.rounds[row]
-        after = a_round * d * d * load.round_ns
-        after += stage * (2 * d * load.round_ns + load.stage_ns[row])
-        rows.append((time, load.arrivals[row] * load.scale, after, load.alone_ns[row]))
+    columns = (load.machine_times(), load.releases(), _afterwards(load), load.alone_ns)
+    rows = list(zip(*columns, strict=True))
     rows.sort()  # equal rows are served in any order
     squares = _busy_squares([row[1] for row in rows], [row[0] for row in rows])
     total = 0
@@ -256,6 +274,16 @@ def _mean_busy(load: _Load) -> int:
         else:
             total += release // load.scale + alone
     return total
+
+
+def _afterwards(load: _Load) -> list[int]:
+    """Return, for each request, twice its machine time times what must lie after its mean."""
+    found = []
+    rows = zip(load.stage_shares, load.round_shares, load.rounds, load.stage_ns, strict=True)
+    for stage, a_round, rounds, stage_ns in rows:
+        after = a_round * rounds * rounds * load.round_ns
+        found.append(after + stage * (2 * rounds * load.round_ns + stage_ns))
+    return found
 
 
 def _busy_squares(releases: Sequence[int], times: Sequence[int]) -> list[int]:

@@ -66,7 +66,7 @@ def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[s
     elif kind == "alone":
         _require_floor(cost)
         total = sum(_alone(instance, clients, row, first) for row in range(n))
-    elif kind in ("ranked", "mean_busy", "queue"):
+    elif kind in ("ranked", "mean_busy", "queue", "queue_busy"):
         choices = {key: claim[key] for key in ("stage_share", "round_share", "line")}
         scale = _scale(instance, clients, choices)
         requests = _requests(instance, clients, choices, first)
@@ -76,8 +76,12 @@ def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[s
         elif kind == "mean_busy":
             total += _mean_busy(requests, scale, cost.round_ns(1, 0, 0))
         elif first:
-            until_end = _ends(_requests(instance, clients, choices, False), scale)
-            total += _starts(requests, until_end, clients) + sum(r.alone for r in requests)
+            whole = _requests(instance, clients, choices, False)
+            total += sum(request.alone for request in requests)
+            if kind == "queue":
+                total += _starts(requests, _ends(whole, scale), clients)
+            else:
+                total += _busy_starts(whole, scale, cost.round_ns(1, 0, 0), clients)
         else:
             raise ValueError("queue bounds first tokens only")
     else:
@@ -239,6 +243,21 @@ def _starts(requests: list[_Request], ends: list[int], clients: int) -> int:
     for k, arrival in enumerate(arrivals):
         total += arrival if k < clients else max(arrival, ends[k - clients])
     return total
+
+
+def _busy_starts(requests: list[_Request], scale: int, round_ns: int, clients: int) -> int:
+    """Sum of starts: all but as many as there are clients come after ends.
+
+    Shortest first from the first arrival: a request delays itself by half and the later ones.
+    """
+    waiting = max(0, len(requests) - clients)
+    shortest = sorted(request.machine for request in requests)[:waiting]
+    twice = sum(time * (2 * (waiting - k) - 1) for k, time in enumerate(shortest))
+    after = sorted(
+        _after(r, round_ns) // (2 * r.machine) if r.machine else r.alone for r in requests
+    )
+    first = min(request.arrival for request in requests)
+    return len(requests) * first + twice // (2 * scale) + sum(after[:waiting])
 
 
 def _mean_busy(requests: list[_Request], scale: int, round_ns: int) -> int:

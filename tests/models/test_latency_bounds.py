@@ -204,7 +204,7 @@ def test_late_first_tokens_wait_for_clients():
     """Two equal requests on one client: the second starts when the first has ended."""
     instance = Instance(Requests([1, 1], [50, 50]), Worker(1, AffineCost(5, 1, 10, 1)))
     bound = orsched.bound(instance, "mean_ttft")
-    assert bound.name == "queue"
+    assert bound.name in ("queue", "queue_busy")
     assert bound.certificate["sum_ns"] == least_sum_ns(instance, "mean_ttft") == 2 * 17 + 556
 
 
@@ -220,6 +220,15 @@ def test_many_requests_at_once_are_bounded_by_mean_busy_times():
 def _sizes(instance):
     req = instance.requests
     return zip(req.prompt_tokens.tolist(), req.output_tokens.tolist(), strict=True)
+
+
+def test_queues_are_bounded_by_mean_busy_times():
+    """A full worker: a start waits for an end, and ends come late on average."""
+    instance = orsched.load("pang-100x20")
+    bound = orsched.bound(instance, "mean_ttft")
+    assert bound.name == "queue_busy"
+    assert bound_violations(instance, bound.to_dict(), "mean_ttft") == []
+    assert bound.certificate["sum_ns"] <= round(sums_of(instance, "fcfs")["mean_ttft"])
 
 
 def test_few_requests_that_fit_are_bounded_by_themselves():
