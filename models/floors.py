@@ -6,6 +6,7 @@ bilinear or pooling step is rounded half up, so what rounding can take off a ste
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,7 @@ def level_floor(levels: tuple[tuple[int, int], ...], tokens: int, stages: int) -
     return found
 
 
+@lru_cache(maxsize=64)
 def level_cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     """Return the least total time of a multiset of levels whose capacities cover the tokens.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orsched.models.counts import Jobs
     from orsched.workers import Worker
 
-MAX_REQUESTS, MAX_WORK, MAX_ROUNDS_IN_ALL = 2_000, 6_000, 2**60
+MAX_REQUESTS, MAX_WORK, MAX_ROUNDS_IN_ALL = 2_000, 12_000, 2**60
 
 
 def joint_certificate(worker: Worker, jobs: Jobs, plain: dict[str, Any]) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ requests, the lower bounds on stages and rounds by their stated reason, and the 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import pairwise
 from math import gcd
 from typing import TYPE_CHECKING, Any
@@ -361,6 +362,7 @@ def _step(levels: tuple[tuple[int, int], ...]) -> int:
     return step or 1
 
 
+@lru_cache(maxsize=64)
 def _cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     """Least time of levels that cover the tokens: exact where small, else by time per token."""
     unit = gcd(*[cap for cap, _ in levels])
