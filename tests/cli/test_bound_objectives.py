@@ -1,0 +1,21 @@
+"""``orsched bound --objective``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import orsched
+from orsched.cli.main import run
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
+def test_bound_takes_an_objective(capsys, objective):
+    code = run(["bound", "two-by-two", "--objective", objective, "--format", "json"])
+    facts = json.loads(capsys.readouterr().out)
+    found = orsched.bound(orsched.load("two-by-two"), objective)
+    assert code == 0
+    assert facts["bound_ns"] == found.value_ns
+    assert facts["bound"] == found.name
+    assert facts["certificate"] == "verified"
