@@ -15,6 +15,7 @@ import numpy as np
 
 from orsched.columns import int_column, whole_number
 from orsched.errors import InputError
+from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
 from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
 from orsched.models.pcmax.problem import Clock, Problem
 from orsched.models.pcmax.search import Effort, Search
@@ -149,6 +150,10 @@ def _search(
             groups, makespan = other, makespan_of_other
     if makespan > bound and moves and not clock.out():
         problem = Problem.of(jobs, len(groups))
+        if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:
+            more = 4 * moves if clock.deadline is None else 10**12
+            repartition(groups, bound, rng, more, clock)
+            return groups, certificate
         search = Search(problem, groups, certificate, clock, seed)
         search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
         groups, certificate = search.groups, search.certificate

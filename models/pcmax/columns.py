@@ -35,6 +35,7 @@ _EPS = 1e-7
 _MOST = 250
 _SEEDINGS = 3
 _SMOOTHING = 0.5
+_SMOOTHING_OF_MANY = 0.85  # with many jobs a client the program is more degenerate
 _ROUNDS_TO_END = 200
 _ARTIFICIAL = (1.0, 4.0, 20.0, 100.0)
 _ARTIFICIAL_IN_DIVES = (4.0,)
@@ -64,6 +65,8 @@ class Columns:
         self.master = Master(problem.counts)
         self.pricer = Pricer()
         self.rounds = 0
+        many = int(problem.counts.sum()) >= 4 * problem.clients
+        self.smoothing = _SMOOTHING_OF_MANY if many else _SMOOTHING
 
     def fits(self, capacity: int) -> bool:
         """Whether the tables of a capacity are small enough."""
@@ -131,7 +134,7 @@ class Columns:
             duals = (
                 solution.duals
                 if centre is None
-                else _SMOOTHING * centre + (1 - _SMOOTHING) * solution.duals
+                else self.smoothing * centre + (1 - self.smoothing) * solution.duals
             )
             bound, added = self._price(problem, items, window, duals, solution)
             if bound > problem.clients:

@@ -47,7 +47,7 @@ def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clo
     for move in range(moves if count > 1 else 0):
         if not over or (not move & 63 and clock.out()):
             break
-        if move & 7:
+        if move & 3:
             at = int(draw() * len(over))
             a = over[at]
             if loads[a] <= target:  # brought down since it was listed
@@ -120,8 +120,10 @@ def split(
     if rest - best > larger:
         return None
     if rest - best <= target:
-        # Any part between rest - target and half will do; the smallest keeps slack together.
+        # Any part from rest - target to best will do; the smallest keeps slack together.
         low = max(0, rest - target)
+        if draw() < 0.5:
+            low += int(draw() * (best - low + 1))
         window = reachable >> low
         best = low + (window & -window).bit_length() - 1
     first, second, left = [], [], best

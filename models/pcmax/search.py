@@ -15,7 +15,6 @@ from orsched.models.pcmax.local import Groups, longest_first, repartition
 
 if TYPE_CHECKING:
     from orsched.models.pcmax.knapsack import Ints
-    from orsched.models.pcmax.master import Solution
     from orsched.models.pcmax.problem import Clock, Problem
 
 _EXHAUST_BEFORE = (3, 12, 40)
@@ -52,7 +51,6 @@ class Search:
         self.seed = seed
         self.rng = random.Random(seed)
         self.columns = Columns(problem, clock)
-        self._solutions: dict[int, Solution] = {}
         self._row = {size: k for k, size in enumerate(problem.sizes.tolist())}
 
     @property
@@ -117,8 +115,6 @@ class Search:
                 step *= 2
             else:
                 top = capacity
-                if verdict.feasible and verdict.solution is not None:
-                    self._solutions[capacity] = verdict.solution
             low = self.bound
             capacity = min(low + step - 1, top - 1) if top == self.makespan else (low + top) // 2
 
