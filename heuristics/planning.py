@@ -21,7 +21,8 @@ from orsched.methods import Outcome, Progress, Run
 from orsched.models.packing import pack
 from orsched.policy import Information
 from orsched.result import Termination
-from orsched.simulator import Simulated, blocks_set_aside, simulate_policy
+from orsched.simulator import Simulated, simulate_policy
+from orsched.views import blocks_set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

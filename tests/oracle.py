@@ -12,8 +12,8 @@ import numpy as np
 
 from orsched.policy import WorkerState
 from orsched.schedule import Schedule, Steps, Work
-from orsched.simulator import build_view
 from orsched.step import ARRIVAL, FINISH
+from orsched.views import build_view
 
 
 @dataclass
