@@ -83,13 +83,8 @@ class GatedMethod:
 
 
 @dataclass(frozen=True)
-class PlannedMethod:
+class PlannedMethod(GatedMethod):
     """A ``GatedPolicy`` whose open parameters are chosen on the known lengths beforehand."""
-
-    name: str
-    information: tuple[Information, ...]
-    summary: str
-    defaults: GatedParams
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Plan on what is known, then run the chosen policy on the truth."""

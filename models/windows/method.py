@@ -42,7 +42,7 @@ class WindowsMethod:
             raise InputError("windows has no parameters", field="parameters")
         require_splittable(instance)
         best = self._warm_start(instance, run)
-        lower = makespan_bound(instance).value_ns
+        lower = makespan_bound(instance).value_ns if run.bound_ns is None else run.bound_ns
         if best.schedule.makespan_ns <= lower:
             return best._replace(termination=Termination.FINISHED)
         termination, iteration = Termination.FINISHED, 0
