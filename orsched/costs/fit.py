@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from orsched.costs.affine import AffineCost
 from orsched.costs.bilinear import BilinearCost
 from orsched.costs.exact import FS_PER_NS
 from orsched.costs.fit_pooling import fit_pooling
-from orsched.costs.least_squares import FloatArray, solve, split
+from orsched.costs.fit_work import Work
 from orsched.costs.levels import LevelsCost
 from orsched.costs.measurements import DECODE, PREFILL, Measurements, refuse_mixed
 from orsched.errors import InputError
@@ -23,6 +23,7 @@ from orsched.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from orsched.costs.least_squares import FloatArray
     from orsched.costs.protocol import CostModel
 
 
@@ -39,78 +40,6 @@ class Fit:
             "cost": {"model": self.cost.model, **self.cost.to_dict()},
             "fit_report": self.report,
         }
-
-
-@dataclass
-class Work:
-    """One fit in progress: data, options, the split of each phase, and what was noticed."""
-
-    data: Measurements
-    weighting: str
-    nonnegative: bool
-    holdout: float
-    rng: random.Random
-    level_caps: Sequence[int] | None
-    quantile: float
-    fitted: dict[str, IntColumn] = field(default_factory=dict)
-    held: dict[str, IntColumn] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def rows(self, phase: str, names: Sequence[str]) -> IntColumn:
-        """Return the rows of a phase; without any, the coefficients' names go into the error."""
-        rows = self.data.rows(phase)
-        if len(rows) == 0:
-            raise InputError(
-                f"no {phase} measurement, but {', '.join(names)} are to be fitted", field="phase"
-            )
-        return rows
-
-    def take(self, phase: str, rows: IntColumn, design: FloatArray) -> IntColumn:
-        """Split a phase; return the positions in ``rows`` that are fitted to."""
-        kept, held = split(design, self.holdout, self.rng)
-        if self.holdout > 0 and len(held) == 0:
-            raise InputError(
-                f"{len(rows)} {phase} measurements leave none to hold out",
-                field="phase",
-                remedy=f"measure at least {len(kept) + 1} steps or set holdout=0",
-            )
-        self.fitted[phase], self.held[phase] = rows[kept], rows[held]
-        return kept
-
-    def weights(self, rows: IntColumn) -> FloatArray:
-        """Return the factor of each row's residual."""
-        if self.weighting == "relative":
-            return 1.0 / self.data.column("duration_ns")[rows]
-        return np.ones(len(rows))
-
-    def linear(self, phase: str, names: Sequence[str], design: FloatArray) -> list[float]:
-        """Fit the coefficients of a phase that is linear in them, in nanoseconds."""
-        rows = self.rows(phase, names)
-        self.solve(names, design, rows)  # names what all rows together do not determine
-        kept = self.take(phase, rows, design)
-        values = self.solve(names, design[kept], rows[kept])
-        if self.nonnegative:
-            plain = self.solve(names, design[kept], rows[kept], nonnegative=False)
-            for name, value in zip(names, plain, strict=True):
-                if round(value * (FS_PER_NS if name.endswith("_fs") else 1)) < 0:
-                    self.notes.append(f"{name} would be negative: held to at least 0")
-        return values
-
-    def solve(
-        self,
-        names: Sequence[str],
-        design: FloatArray,
-        rows: IntColumn,
-        *,
-        nonnegative: bool | None = None,
-    ) -> list[float]:
-        """Solve the weighted least squares over these rows."""
-        weights = self.weights(rows)
-        target = weights * self.data.column("duration_ns")[rows]
-        if nonnegative is None:
-            nonnegative = self.nonnegative
-        found = solve(design * weights[:, None], target, names, nonnegative=nonnegative)
-        return [float(value) for value in found]
 
 
 def fit(

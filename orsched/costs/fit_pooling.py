@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.columns import IntColumn
-    from orsched.costs.fit import Work
+    from orsched.costs.fit_work import Work
     from orsched.costs.least_squares import FloatArray
 
     BoolArray = NDArray[np.bool_]
