@@ -8,6 +8,7 @@ the number R of rounds. Each is bounded alone, over the requests released at or 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
     from orsched.columns import IntColumn
@@ -72,26 +75,59 @@ def makespan_bound(instance: Instance) -> Bound:
         InputError: the instance has workers that are not equal.
         InfeasibleError: no schedule exists.
     """
+    *_, best = improving_bounds(instance, lambda: False)
+    return best
+
+
+def improving_bounds(instance: Instance, out_of_time: Callable[[], bool]) -> Iterator[Bound]:
+    """Yield lower bounds on the makespan, each larger than the one before, cheap ones first.
+
+    The first comes in milliseconds, whatever ``out_of_time`` says, which is asked before each
+    further one. Bounds are the same in every run; only how many there are depends on time.
+
+    Raises:
+        InputError: the instance has workers that are not equal.
+        InfeasibleError: no schedule exists.
+    """
     one = one_of_equal_workers(instance)
     instance.require_feasible()
     if len(instance) == 0:
-        return Bound("empty", 0, {"bound": "empty"}, {})
-    workers, best = len(instance.workers), _last_arrival(instance)
-    if has_floor(one.worker.cost):
-        jobs = all_jobs(one)
-        plain: dict[str, Any] = {"value_ns": -1}
-        for moment in _release_moments(one, jobs):
-            released = released_after(one, jobs, moment)
-            found = _stages_and_rounds(one.worker, released, moment)
-            plain = _larger(plain, _shared(found, workers))
-        best = _larger(best, plain)
-        alone = plain.get("one_worker", plain)
-        released = released_after(one, jobs, alone["released_ns"])
-        joint = joint_certificate(one.worker, released, alone)
-        best = _larger(best, plain if joint is None else _shared(joint, workers))
-        best = _larger(best, longest_chain(one, jobs.clients))
-    reference = pang_reference(instance) if workers == 1 else {}
-    return Bound(best["bound"], best["value_ns"], best, reference)
+        yield Bound("empty", 0, {"bound": "empty"}, {})
+        return
+    reference = pang_reference(instance) if len(instance.workers) == 1 else {}
+    best = -1
+    for found in _certificates(instance, one, out_of_time):
+        if found["value_ns"] > best:
+            best = found["value_ns"]
+            yield Bound(found["bound"], best, found, reference)
+
+
+def _certificates(
+    instance: Instance, one: Instance, out_of_time: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    """Yield certificates of makespan bounds, not all of them larger than those before."""
+    workers, last = len(instance.workers), _last_arrival(instance)
+    if not has_floor(one.worker.cost):
+        yield last
+        return
+    jobs = all_jobs(one)
+    moments = _release_moments(one, jobs)
+    plain = _stages_and_rounds(one.worker, released_after(one, jobs, moments[0]), moments[0])
+    longest = longest_chain(one, jobs.clients)
+    yield _larger(_larger(last, _shared(plain, workers)), longest)
+    for moment in moments[1:]:
+        if out_of_time():
+            return
+        found = _stages_and_rounds(one.worker, released_after(one, jobs, moment), moment)
+        yield _shared(found, workers)
+        if _shared(found, workers)["value_ns"] > _shared(plain, workers)["value_ns"]:
+            plain = found
+    if out_of_time():
+        return
+    released = released_after(one, jobs, plain["released_ns"])
+    joint = joint_certificate(one.worker, released, plain)
+    if joint is not None:
+        yield _shared(joint, workers)
 
 
 def _last_arrival(instance: Instance) -> dict[str, Any]:
@@ -133,32 +169,60 @@ def _larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 def bound(
     instance: Instance, objective: str = "makespan", time_limit: float | None = None
 ) -> Bound:
-    """Return a proven lower bound on an objective.
+    """Return a proven lower bound on an objective; its ``name`` says which one it is.
 
     Args:
-        instance: one worker, or for the makespan several equal ones.
+        instance: one or several workers, equal or not.
         objective: ``makespan``, ``mean_jct`` or ``mean_ttft``. A bound on a mean is that on the
             sum over the requests (``sum_ns`` in the certificate) divided by their number, rounded
             down to whole nanoseconds.
-        time_limit: accepted for bounds that search; these take milliseconds.
+        time_limit: seconds from the call. The cheap bounds come first, and the first is always
+            computed; the best one found in time is returned. None: all of them.
 
     Raises:
-        InputError: another objective, or workers for which there is no bound.
+        InputError: another objective, or a time limit that is no positive, finite number.
         InfeasibleError: no schedule exists.
     """
+    out_of_time = _clock(time_limit)
     if objective == "makespan":
-        return makespan_bound(instance)
-    if objective not in OBJECTIVES:
+        found = improving_bounds(instance, out_of_time)
+    elif objective in OBJECTIVES:
+        found = _improving_latency_bounds(instance, objective, out_of_time)
+    else:
         raise InputError(
             f"no bound on {objective!r}",
             field="objective",
             remedy=f"the objectives are makespan, {', '.join(OBJECTIVES)}",
         )
+    *_, best = found
+    return best
+
+
+def _clock(time_limit: float | None) -> Callable[[], bool]:
+    """Return what says if the time limit, counted from now, has passed."""
+    begin = perf_counter()
+    if time_limit is None:
+        return lambda: False
+    number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+    if not number or not 0 < time_limit < float("inf"):
+        raise InputError(
+            f"{time_limit!r} is not a time limit",
+            field="time_limit",
+            remedy="seconds, above 0 and finite",
+        )
+    end = begin + time_limit
+    return lambda: perf_counter() >= end
+
+
+def _improving_latency_bounds(
+    instance: Instance, objective: str, out_of_time: Callable[[], bool]
+) -> Iterator[Bound]:
     instance.require_feasible()
-    certificate: dict[str, Any] = {"bound": "empty"}
-    if len(instance):
-        certificate = latency_certificate(instance, objective)
-    return Bound(certificate["bound"], certificate.get("value_ns", 0), certificate, {})
+    if len(instance) == 0:
+        yield Bound("empty", 0, {"bound": "empty"}, {})
+        return
+    found = latency_certificate(instance, objective)
+    yield Bound(found["bound"], found["value_ns"], found, {})
 
 
 def _stages_and_rounds(worker: Worker, jobs: Jobs, released: int) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker.certificates import certificate_violations
+from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models.bounds import makespan_bound, ordering_cannot_help
+from orsched.models.bounds import improving_bounds, makespan_bound, ordering_cannot_help
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
@@ -391,3 +392,34 @@ def test_a_wrong_value_of_the_empty_bound_is_refused():
         Instance(Requests([], []), Worker(1)),
         {"name": "empty", "value_ns": 1, "certificate": {"bound": "empty"}},
     )
+
+
+@pytest.mark.parametrize(
+    "limit", [0, -1, float("nan"), float("inf"), True, "1", 1j, None.__class__]
+)
+def test_time_limits_that_are_none_are_refused(limit):
+    with pytest.raises(InputError, match="time limit") as caught:
+        orsched.bound(orsched.load("two-by-two"), time_limit=limit)
+    assert caught.value.field == "time_limit"
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
+def test_no_time_at_all_leaves_the_cheapest_bound(objective):
+    instance = orsched.load("pang-100x20")
+    hurried = orsched.bound(instance, objective, time_limit=1e-9)
+    best = orsched.bound(instance, objective)
+    assert 0 < hurried.value_ns <= best.value_ns
+    assert bound_violations(instance, hurried.to_dict(), objective) == []
+    assert orsched.bound(instance, objective, time_limit=60) == best
+
+
+@settings(max_examples=40)
+@given(small(most=6))
+def test_bounds_improve_from_one_to_the_next(instance):
+    found = list(improving_bounds(instance, lambda: False))
+    values = [bound.value_ns for bound in found]
+    assert values == sorted(set(values))
+    assert found[-1] == makespan_bound(instance)
+    for bound in found:
+        assert certificate_violations(instance, bound.to_dict()) == []
+    assert next(improving_bounds(instance, lambda: True)) == found[0]
