@@ -128,9 +128,15 @@ def simulate(
 
 @dataclass(frozen=True)
 class Comparison(Sequence[Result]):
-    """Results of several methods on one instance."""
+    """Results of several methods on one instance.
+
+    Attributes:
+        results: one for each method that made a schedule, in the order of the methods.
+        timed_out: the methods that had none when their time ended, each with the reason.
+    """
 
     results: tuple[Result, ...]
+    timed_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.results)
@@ -162,15 +168,18 @@ def compare(
 ) -> Comparison:
     """Solve an instance with several methods; ``options`` go to ``solve``.
 
-    A ``time_limit`` holds for all methods together: each gets an equal share of what is left.
-    After Ctrl-C the results so far are returned, a search's incumbent among them.
+    A ``time_limit`` holds for all methods together: each gets an equal share of what is left. A
+    method without a schedule by then is named in ``timed_out``; without any schedule
+    ``TimeLimitError`` is raised. After Ctrl-C the results so far are returned, a search's
+    incumbent among them.
     """
     chosen = list(methods)
     limit, end = options.pop("time_limit", None), None
     if limit is not None:
         MaxRuntime(limit)  # validates
         end = perf_counter() + limit
-    results = []
+    results: list[Result] = []
+    timed_out: list[str] = []
     for position, method in enumerate(chosen):
         if end is not None:
             left = max(1e-3, end - perf_counter())
@@ -179,10 +188,13 @@ def compare(
             results.append(solve(instance, method, **options))
         except TimeLimitError as error:
             name = method if isinstance(method, str) else method.name
-            raise TimeLimitError(f"{name}: {error}") from None
+            timed_out.append(f"{name}: {error}")
+            continue
         if results[-1].termination is Termination.INTERRUPTED:
             break
-    return Comparison(tuple(results))
+    if timed_out and not results:
+        raise TimeLimitError("; ".join(timed_out))
+    return Comparison(tuple(results), tuple(timed_out))
 
 
 def load_policy(target: str, parameters: dict[str, Any]) -> Policy:

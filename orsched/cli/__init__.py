@@ -1,9 +1,48 @@
 """The command line ``orsched``: solve, simulate, bound, compare, check, report, generate and more.
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 a schedule is not
-valid, 2 bad input, 3 time limit without a schedule, 130 interrupted.
+valid, 2 bad input, 3 time limit without a schedule, 70 a bug in orsched, 130 interrupted.
+
+This file imports little, so that Ctrl-C is handled before the commands are imported.
 """
 
-from orsched.cli.main import cli, main
+import os
+import signal
+import sys
+from typing import Any, NoReturn
 
 __all__ = ["cli", "main"]
+
+EXIT_INVALID = 1
+EXIT_INPUT = 2
+EXIT_TIME_LIMIT = 3
+EXIT_BUG = 70
+"""EX_SOFTWARE of sysexits.h."""
+EXIT_INTERRUPTED = 130
+
+
+def main(args: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if handled:
+        signal.signal(signal.SIGINT, _interrupted_early)
+    from orsched.cli.commands import run
+
+    if handled:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.exit(run(args))
+
+
+def _interrupted_early(number: int, frame: object) -> NoReturn:
+    """End at once: nothing was begun, and an exception could get lost in what is imported."""
+    os.write(2, b"orsched: interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the command group at first use (PEP 562)."""
+    if name != "cli":
+        raise AttributeError(f"module 'orsched.cli' has no attribute {name!r}")
+    from orsched.cli.commands import cli
+
+    return cli

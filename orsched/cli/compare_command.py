@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.cli import EXIT_INTERRUPTED, EXIT_TIME_LIMIT
 from orsched.cli.artefacts import check_paths, write_comparison
 from orsched.cli.deadline import ended_by
 from orsched.cli.instance_commands import read_settings
@@ -23,9 +24,11 @@ from orsched.cli.options import (
 from orsched.cli.output import print_notes, print_rows
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.solve_commands import left_of
-from orsched.errors import InputError
+from orsched.errors import InputError, TimeLimitError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orsched.solver import Comparison
 
 _MOST_SEEDS = 1_000_000
@@ -87,6 +90,9 @@ def compare_command(
     Examples: orsched compare gsm8k-llama65b;
     orsched compare gsm8k --seeds 0:10 --methods fcfs,hybrid,hybrid@predicted;
     orsched compare pang-case --seeds 0:100 --methods fcfs,hybrid (Pang's 100-case study).
+
+    Methods without a schedule when the time limit ends are named on stderr; the others are printed
+    and the exit code is 3. With --seeds the seeds before are printed.
     """
     from orsched.solver import compare
     from orsched.stop import MaxRuntime
@@ -133,27 +139,30 @@ def _compare_seeds(
     options: dict[str, Any],
     style: str,
 ) -> int:
-    from orsched.instances.catalog import generate
-    from orsched.solver import compare
 
-    begin = perf_counter()
     values = read_seeds(seeds)
     arguments = read_settings(settings, "--seeds")
     done: list[tuple[int, Comparison]] = []
     code = 0
-    with ProgressPrinter(generator) as progress, ended_by(time_limit):
-        for position, value in enumerate(values):
-            progress.say(f"{generator}: seed {value}, {position} of {len(values)} done")
-            left = left_of(time_limit, begin)
-            share = None if left is None else left / (len(values) - position)
-            problem = generate(generator, seed=value, **arguments)
-            results = compare(problem, methods, time_limit=share, **options)
-            code = _exit_code(results)
-            if code:
-                break  # interrupted: the seeds before are complete
-            done.append((value, results))
+    with ProgressPrinter(generator) as progress:
+        try:
+            with ended_by(time_limit):
+                for value, results in _over_seeds(
+                    generator, methods, values, arguments, time_limit, options, progress
+                ):
+                    code = _exit_code(results, f"seed {value}: ")
+                    if code:
+                        break  # interrupted or out of time: the seeds before are complete
+                    done.append((value, results))
+        except TimeLimitError as error:
+            if not done:
+                raise
+            click.echo(f"orsched: seed {values[len(done)]}: {error}", err=True)
+            code = EXIT_TIME_LIMIT
     if not done:
-        raise KeyboardInterrupt
+        if code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        return code
     if each:
         rows = [{"seed": value, **row} for value, results in done for row in results.to_rows()]
     else:
@@ -162,11 +171,37 @@ def _compare_seeds(
     return code
 
 
-def _exit_code(results: Comparison) -> int:
-    """Return 130 if Ctrl-C ended one of the methods, else 0."""
+def _over_seeds(
+    generator: str,
+    methods: list[str],
+    seeds: range,
+    arguments: dict[str, Any],
+    time_limit: float | None,
+    options: dict[str, Any],
+    progress: ProgressPrinter,
+) -> Iterator[tuple[int, Comparison]]:
+    """Yield each seed with its comparison; each seed gets an equal share of the time left."""
+    from orsched.instances.catalog import generate
+    from orsched.solver import compare
+
+    begin = perf_counter()
+    for position, value in enumerate(seeds):
+        progress.say(f"{generator}: seed {value}, {position} of {len(seeds)} done")
+        left = left_of(time_limit, begin)
+        share = None if left is None else left / (len(seeds) - position)
+        problem = generate(generator, seed=value, **arguments)
+        yield value, compare(problem, methods, time_limit=share, **options)
+
+
+def _exit_code(results: Comparison, where: str = "") -> int:
+    """Name the methods that made no schedule in time; return 130 after Ctrl-C, 3 after those, 0."""
     from orsched.result import Termination
 
-    return 130 if any(r.termination is Termination.INTERRUPTED for r in results) else 0
+    for message in results.timed_out:
+        click.echo(f"orsched: {where}{message}", err=True)
+    if any(r.termination is Termination.INTERRUPTED for r in results):
+        return EXIT_INTERRUPTED
+    return EXIT_TIME_LIMIT if results.timed_out else 0
 
 
 def read_seeds(text: str) -> range:

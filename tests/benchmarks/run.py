@@ -17,6 +17,7 @@ from tests.benchmarks import (
     batcher,
     check,
     decide,
+    limits,
     machine,
     million,
     packing,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 SECTIONS: dict[str, Callable[[Options], Section]] = {
     module.NAME: module.run
-    for module in (startup, ten_thousand, million, decide, check, pang, batcher, packing)
+    for module in (startup, ten_thousand, million, decide, check, pang, batcher, packing, limits)
 }
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import orsched
-from orsched.cli.main import run
+from orsched.cli.commands import run
 
 
 @pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])

@@ -14,7 +14,7 @@ import time
 import pytest
 
 import orsched
-from orsched.cli.main import run
+from orsched.cli.commands import run
 from orsched.files import load_instance, load_schedule, save_instance
 from orsched.instance import Instance
 from orsched.requests import Requests

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
 
 import pytest
 
+import orsched
+from orsched.cli.commands import run
 from orsched.cli.deadline import ended_by
-from orsched.cli.main import run
 from orsched.errors import TimeLimitError
+from orsched.instances import catalog
 
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="this system has no interval timers"
@@ -74,3 +77,48 @@ def test_compare_says_which_method_had_no_time(capsys):
     arguments = ["compare", "gsm8k-llama65b", "--methods", "fcfs,hybrid", "--time-limit", "1e-6"]
     assert run(arguments) == 3
     assert capsys.readouterr().err.startswith("orsched: fcfs: the time limit ended")
+
+
+@pytest.fixture
+def slow_windows(monkeypatch):
+    """The method ``windows`` has no schedule when its time ends."""
+
+    def too_late(self, instance, run):
+        raise TimeLimitError("the time limit ended before there was a schedule")
+
+    monkeypatch.setattr("orsched.models.windows.method.WindowsMethod.__call__", too_late)
+
+
+def test_finished_methods_are_printed_beside_one_that_timed_out(slow_windows, capsys, tmp_path):
+    arguments = ["compare", "two-by-two", "--methods", "fcfs,windows,online", "--format", "json"]
+    arguments += ["--time-limit", "30", "--report", str(tmp_path / "r.html")]
+    assert run(arguments) == 3
+    out, err = capsys.readouterr()
+    assert [row["method"] for row in json.loads(out)] == ["fcfs", "online"]
+    assert "orsched: windows: the time limit ended before there was a schedule\n" in err
+    assert (tmp_path / "r.html").is_file()
+
+
+def test_a_library_comparison_names_what_timed_out(slow_windows):
+    found = orsched.compare(orsched.load("two-by-two"), ("windows", "fcfs"))
+    assert [result.schedule.method for result in found] == ["fcfs"]
+    assert found.timed_out == ("windows: the time limit ended before there was a schedule",)
+    with pytest.raises(TimeLimitError, match="windows: the time limit"):
+        orsched.compare(orsched.load("two-by-two"), ("windows",))
+
+
+def test_seeds_before_one_that_timed_out_are_printed(monkeypatch, capsys):
+    generate = catalog.generate
+
+    def slow_from_2_on(name, *, seed, **arguments):
+        if seed == 2:
+            _forever()
+        return generate(name, seed=seed, **arguments)
+
+    monkeypatch.setattr(catalog, "generate", slow_from_2_on)
+    arguments = ["compare", "gsm8k", "--seeds", "0:4", "--methods", "fcfs", "--format", "json"]
+    arguments += ["--set", "requests=20", "--set", "clients=4", "--each", "--time-limit", "1"]
+    assert run(arguments) == 3
+    out, err = capsys.readouterr()
+    assert [row["seed"] for row in json.loads(out)] == [0, 1]
+    assert "orsched: seed 2: the time limit ended" in err

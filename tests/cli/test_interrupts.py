@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
 
+from orsched.cli.commands import run
 from orsched.cli.interrupts import kept_interrupts
-from orsched.cli.main import run
 from orsched.heuristics import planning
 
 
@@ -63,3 +66,29 @@ def test_an_interrupted_first_seed_leaves_nothing_to_print(interrupted_second_ru
     arguments = ("--methods", "hybrid", "--set", "requests=50", "--set", "clients=10")
     assert run(["compare", "gsm8k", "--seeds", "0:3", *arguments]) == 130
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="signals of POSIX")
+def test_ctrl_c_while_the_commands_are_imported_is_quiet():
+    script = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "from orsched.cli import main\n"
+        "main(['info'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "orsched: interrupted\n"
+
+
+def test_importing_the_command_line_leaves_ctrl_c_alone():
+    script = (
+        "import signal, orsched.cli; from orsched.cli import cli\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+        "assert cli.name == 'cli'\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0

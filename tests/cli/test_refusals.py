@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from orsched.cli.main import run
+from orsched.cli.commands import run
 from orsched.cli.output import print_rows
 from orsched.files import load_instance
 
@@ -168,7 +168,7 @@ def test_a_reader_that_goes_away_is_no_error():
 
 
 def test_no_standard_output_is_no_error():
-    script = "import sys; sys.stdout = None; from orsched.cli.main import main; main()"
+    script = "import sys; sys.stdout = None; from orsched.cli import main; main()"
     command = [sys.executable, "-c", script, "compare", "two-by-two", "--methods", "fcfs"]
     done = subprocess.run(command, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from orsched._version import __version__
+from orsched.cli import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
 from orsched.cli.check_command import check_command
 from orsched.cli.compare_command import compare_command
 from orsched.cli.data_commands import data_group
@@ -19,10 +22,12 @@ from orsched.cli.report_command import report_command
 from orsched.cli.solve_commands import simulate_command, solve_command
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError
 
-EXIT_INVALID = 1
-EXIT_INPUT = 2
-EXIT_TIME_LIMIT = 3
-EXIT_INTERRUPTED = 130
+
+@dataclass
+class _Settings:
+    """Options of the group, for the place where errors become messages."""
+
+    debug: bool = False
 
 
 class _ReaderGoneError(Exception):
@@ -42,12 +47,20 @@ class _Group(click.Group):
 )
 @click.version_option(__version__, prog_name="orsched")
 @click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more.")
-def cli(verbose: int) -> None:
+@click.option(
+    "--debug",
+    is_flag=True,
+    envvar="ORSCHED_DEBUG",
+    help="Show Python's traceback of an error; ORSCHED_DEBUG=1 does the same.",
+)
+@click.pass_context
+def cli(context: click.Context, verbose: int, debug: bool) -> None:
     """Schedule LLM inference as the optimisation problem that it is.
 
     Exit codes: 0 done, 1 a schedule is not valid, 2 bad input, 3 time limit without a schedule,
-    130 interrupted.
+    70 a bug in orsched, 130 interrupted.
     """
+    context.ensure_object(_Settings).debug = debug
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(stream=sys.stderr, level=level, format="orsched: %(message)s")
 
@@ -67,21 +80,15 @@ for command in (
     cli.add_command(command)
 
 
-def main(args: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
-    sys.exit(run(args))
-
-
 def run(args: list[str] | None = None) -> int:
-    """Run the command line and return its exit code; no traceback for what orsched expects."""
+    """Run the command line and return its exit code; no traceback unless one is asked for."""
+    settings = _Settings()
     try:
-        code = cli.main(args=args, prog_name="orsched", standalone_mode=False)
+        code = cli.main(args=args, prog_name="orsched", standalone_mode=False, obj=settings)
         if sys.stdout is not None:
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except click.exceptions.Abort:
-        return _say("interrupted", EXIT_INTERRUPTED)
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         return _say("interrupted", EXIT_INTERRUPTED)
     except click.ClickException as error:
         error.show()
@@ -90,13 +97,28 @@ def run(args: list[str] | None = None) -> int:
         # The reader went away (orsched ... | head): nothing left to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except TimeLimitError as error:
+    except Exception as error:
+        if settings.debug:
+            click.echo(traceback.format_exc(), err=True, nl=False)
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    """Say in one line what went wrong and return the exit code; what nobody expected is a bug."""
+    if isinstance(error, TimeLimitError):
         return _say(str(error), EXIT_TIME_LIMIT)
-    except InvalidScheduleError as error:
+    if isinstance(error, InvalidScheduleError):
         return _say(str(error), EXIT_INVALID)
-    except (OrschedError, OSError, MemoryError) as error:
-        what = "not enough memory" if isinstance(error, MemoryError) else str(error)
-        return _say(f"error: {what or type(error).__name__}", EXIT_INPUT)
+    if isinstance(error, (OrschedError, OSError)):
+        return _say(f"error: {str(error) or type(error).__name__}", EXIT_INPUT)
+    if isinstance(error, MemoryError):
+        return _say("error: not enough memory", EXIT_INPUT)
+    what = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
+    return _say(
+        f"a bug in orsched {__version__}: {what}\n"
+        "orsched: please report the command with the output of 'orsched --debug ...'",
+        EXIT_BUG,
+    )
 
 
 def _say(message: str, code: int) -> int:
