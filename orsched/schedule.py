@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 PREFILL = 0
 DECODE = 1
+MIXED = 2
+INVALID = 2
 MEASURED_BY = ("device", "clock")
 """Entries of ``run`` that make a schedule a run trace: what a real worker did, and its clock."""
 
-PHASES = ("prefill", "decode")
-"""Names of the phase codes of steps and work rows."""
+PHASES = ("prefill", "decode", "mixed")
+"""Names of the phase codes of steps."""
+
+WORK_PHASES = ("prefill", "decode", "invalid")
+"""Names of the phase codes of work rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +34,14 @@ class Steps:
     """The timeline: one row a run of equal engine iterations, in order of start (then worker).
 
     A prefill stage is one row with one round; a decode stage is one row for each run of rounds
-    with an unchanged set of active requests, so requests start and finish at row borders only.
+    with an unchanged set of active requests, so requests start and finish at row borders only. A
+    mixed step prefills beside one round.
 
     Attributes:
         worker: index of the worker.
-        phase: 0 prefill, 1 decode.
+        phase: 0 prefill, 1 decode, 2 mixed.
         start_ns, end_ns: times of the run.
-        rounds: repeat count, 1 for prefill.
+        rounds: repeat count, 1 but for decode.
     """
 
     worker: IntColumn
@@ -72,17 +78,22 @@ class Steps:
 class Work:
     """Who does what: one row for each unbroken run of steps that serves a request in one phase.
 
-    A decode row gives the request ``tokens`` tokens (1) in each round of the decode steps of its
-    worker from ``first_step`` to ``last_step``; prefill steps in between do not serve it. A
-    prefill row processes ``tokens`` prompt tokens in its one step. Rows are in order of
+    A decode row gives the request ``tokens`` tokens (1) in each round of the decode and mixed steps
+    of its worker from ``first_step`` to ``last_step``; prefill steps in between do not serve it. A
+    prefill row processes ``tokens`` tokens in its one step. An invalid row is like a decode row
+    after the last token: the request is held, and what it yields is discarded. Rows are in order of
     request, then step. Chunks are further prefill rows, slices and restarts further decode rows.
+
+    A *stay* is an unbroken time of a request on a client, with one cache: an eviction ends it, and
+    the next begins with the prefill of the prompt and of all tokens yielded so far.
 
     Attributes:
         request: row of the request in the instance.
         client: client of the worker.
-        phase: 0 prefill, 1 decode.
+        phase: 0 prefill, 1 decode, 2 invalid.
         first_step, last_step: rows of ``Steps``, both included.
         tokens: tokens a round.
+        stay: number of the request's stay, from 0; all 0 unless given.
     """
 
     request: IntColumn
@@ -91,16 +102,20 @@ class Work:
     first_step: IntColumn
     last_step: IntColumn
     tokens: IntColumn
+    stay: IntColumn = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         n = len(int_column(self.request, "work.request"))
+        if self.stay is None:
+            object.__setattr__(self, "stay", np.zeros(n, np.int64))
         limits = {
             "request": 2**31,
             "client": 2**31,
-            "phase": len(PHASES) - 1,
+            "phase": len(WORK_PHASES) - 1,
             "first_step": 2**40,
             "last_step": 2**40,
             "tokens": MAX_TOKENS,
+            "stay": 2**31,
         }
         for name, high in limits.items():
             column = int_column(

@@ -198,7 +198,7 @@ class _Simulation:
     # -- prefill --------------------------------------------------------------------------
 
     def _prefill(self, step: Step) -> None:
-        if step.tokens is not None or step.decode != () or step.preempt or step.worker:
+        if step.tokens is not None or step.decode != () or step.preempt or step.hold:
             raise PolicyError(
                 "this simulator takes prefill stages over whole prompts and decode stages over "
                 "all running requests (PD competition), on one worker"
@@ -272,7 +272,7 @@ class _Simulation:
 
     def _decode(self, step: Step) -> None:
         state = self.state
-        if step.decode is not None or step.preempt or step.worker:
+        if step.decode is not None or step.preempt or step.hold:
             require_step(step)
             if step.decode == ():
                 raise PolicyError("a prefill stage without a request")

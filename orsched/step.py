@@ -22,7 +22,8 @@ FOREVER = 2**62
 class Step(NamedTuple):
     """Work for a worker: request -> tokens, a repeat count, and the events that end it early.
 
-    One type covers every batching mode; the page *Concepts* shows the values of each.
+    One type covers every batching mode; the page *Batching modes* shows the values of each.
+    Requests in ``prefill`` beside ``decode`` None or a list make a mixed step of one round.
 
     Attributes:
         prefill: requests whose prompts are processed.
@@ -31,8 +32,11 @@ class Step(NamedTuple):
         decode: requests that yield a token a round; None: all running ones; (): none.
         rounds: how often the step is repeated, at least 1.
         until: events (FINISH, ARRIVAL) after whose round the step ends early.
-        preempt: running requests that are evicted first.
-        worker: index of the worker.
+        preempt: running requests that are evicted first: they lose their cache, and are prefilled
+            anew, prompt and yielded tokens, if they start again. A step of that alone takes no
+            time.
+        hold: requests that finish stay on their clients and yield invalid tokens until the step
+            ends (static batching); it ends early when all are done.
     """
 
     prefill: Sequence[int] = ()
@@ -42,7 +46,17 @@ class Step(NamedTuple):
     rounds: int = 1
     until: int = UNTIL_EVENT
     preempt: Sequence[int] = ()
-    worker: int = 0
+    hold: bool = False
+
+
+class Wait(NamedTuple):
+    """Nothing to do until a moment; arrivals and evictions end the wait as well.
+
+    Attributes:
+        until_ns: when the worker asks again at the latest.
+    """
+
+    until_ns: int
 
 
 def prefill_stage(requests: Sequence[int], clients: Sequence[int] | None = None) -> Step:
@@ -55,19 +69,40 @@ def decode_rounds(rounds: int = FOREVER, until: int = UNTIL_EVENT) -> Step:
     return Step(rounds=rounds, until=until)
 
 
+def mixed_step(requests: Sequence[int], tokens: Sequence[int]) -> Step:
+    """Return a step that processes prompt tokens of requests beside a round of all that decode."""
+    return Step(prefill=requests, tokens=tokens)
+
+
+def batch_rounds(rounds: int = FOREVER) -> Step:
+    """Return rounds of a static batch: nobody leaves before all are done or the rounds are over."""
+    return Step(rounds=rounds, until=0, hold=True)
+
+
+def evict(requests: Sequence[int]) -> Step:
+    """Return a step that only evicts running requests, in no time."""
+    return Step(preempt=requests, decode=())
+
+
 def require_step(answer: object) -> None:
     """Raise ``PolicyError`` that says what is wrong unless an answer is a step of whole numbers.
 
     Executors take well-formed steps for granted and ask only when one has failed them.
     """
+    if isinstance(answer, Wait):
+        if type(answer.until_ns) is not int:
+            raise PolicyError(f"until_ns is {_shown(answer.until_ns)}, not a whole number")
+        return
     if not isinstance(answer, Step):
         raise PolicyError(
             f"decide returned {_shown(answer)}, which is no Step: return prefill_stage(requests), "
             "decode_rounds() or, to wait for the next arrival, None"
         )
-    for name in ("rounds", "until", "worker"):
+    for name in ("rounds", "until"):
         if type(getattr(answer, name)) is not int:
             raise PolicyError(f"{name} is {_shown(getattr(answer, name))}, not a whole number")
+    if type(answer.hold) is not bool:
+        raise PolicyError(f"hold is {_shown(answer.hold)}, neither True nor False")
     for name in ("prefill", "tokens", "clients", "decode", "preempt"):
         values = getattr(answer, name)
         if values is None and name in ("tokens", "clients", "decode"):

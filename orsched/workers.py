@@ -29,6 +29,8 @@ class Worker:
         prefill_cap_tokens: most prompt tokens in one prefill stage, or None.
         memory: the memory model, or None when memory never binds.
         name: a label.
+        padding: whether the requests of a stage are padded to the longest of them, and the caches
+            in a round to the longest (static batching engines).
     """
 
     clients: int
@@ -36,6 +38,7 @@ class Worker:
     prefill_cap_tokens: int | None = None
     memory: BlockMemory | None = None
     name: str = "worker-0"
+    padding: bool = False
 
     def __post_init__(self) -> None:
         clients = whole_number(self.clients, "clients", minimum=1, maximum=MAX_CLIENTS)
@@ -51,6 +54,8 @@ class Worker:
             raise InputError(f"{self.memory!r} is not a memory model", field="memory")
         if not isinstance(self.name, str) or not self.name:
             raise InputError("must be a text", field="name")
+        if type(self.padding) is not bool:
+            raise InputError("must be true or false", field="padding")
 
     @cached_property
     def prefill_limit(self) -> int | None:
@@ -60,19 +65,23 @@ class Worker:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the worker as plain JSON values."""
-        return {
+        values: dict[str, Any] = {
             "name": self.name,
             "clients": self.clients,
             "prefill_cap_tokens": self.prefill_cap_tokens,
             "memory": None if self.memory is None else self.memory.to_dict(),
             "cost": {"model": self.cost.model, **self.cost.to_dict()},
         }
+        return {**values, "padding": True} if self.padding else values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], cost_of: Callable[[str], Any]) -> Worker:
         """Inverse of ``to_dict``; ``cost_of`` maps a model name to its class."""
         data = read_parameters(
-            values, "worker", ["clients", "cost"], ["name", "prefill_cap_tokens", "memory"]
+            values,
+            "worker",
+            ["clients", "cost"],
+            ["name", "prefill_cap_tokens", "memory", "padding"],
         )
         cost = data["cost"]
         if not isinstance(cost, dict) or not isinstance(cost.get("model"), str):
@@ -85,4 +94,5 @@ class Worker:
             prefill_cap_tokens=data.get("prefill_cap_tokens"),
             memory=None if memory is None else BlockMemory.from_dict(memory),
             name=data.get("name", "worker-0"),
+            padding=data.get("padding", False),
         )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orsched.checker.reading import Bools, Ints, Reading
     from orsched.checker.violations import Findings
 
-_NAMES = ("prefill", "decode")
+_NAMES = ("prefill", "decode", "invalid")
 
 
 def check_structure(reading: Reading, findings: Findings) -> None:
@@ -64,6 +64,11 @@ def check_steps(reading: Reading, findings: Findings) -> None:
         at("is a prefill stage of more than one round", found=lambda row: int(steps.rounds[row])),
     )
     findings.add_rows(
+        Kind.PHASE,
+        steps.phase > DECODE,
+        at("is mixed", found=lambda row: int(steps.phase[row])),
+    )
+    findings.add_rows(
         Kind.COMPLETENESS,
         steps.rounds > ROUNDS_CEILING,
         at("has more rounds than any request needs", found=lambda row: int(steps.rounds[row])),
@@ -89,6 +94,8 @@ def check_rows(reading: Reading, findings: Findings) -> None:
         }
 
     phase, worker = work.phase, r.worker[r.first]
+    findings.add_rows(Kind.PHASE, phase > DECODE, at("is invalid"))
+    findings.add_rows(Kind.CONTIGUITY, work.stay > 0, at("is of a later stay"))
     findings.add_rows(Kind.COMPLETENESS, work.request >= r.n, at("serves an unknown request"))
     wrong = (r.phase[r.first] != phase) | (r.phase[r.last] != phase)
     findings.add_rows(

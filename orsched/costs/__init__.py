@@ -4,6 +4,6 @@ from orsched.costs.affine import AffineCost
 from orsched.costs.bilinear import BilinearCost
 from orsched.costs.levels import LevelsCost
 from orsched.costs.pooling import PoolingCost
-from orsched.costs.protocol import CostModel
+from orsched.costs.protocol import CostModel, mixed_ns
 
-__all__ = ["AffineCost", "BilinearCost", "CostModel", "LevelsCost", "PoolingCost"]
+__all__ = ["AffineCost", "BilinearCost", "CostModel", "LevelsCost", "PoolingCost", "mixed_ns"]

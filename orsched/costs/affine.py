@@ -56,6 +56,16 @@ class AffineCost:
         """Duration of a run of equal rounds, in nanoseconds."""
         return rounds * (self.round_fixed_ns + self.round_client_ns * active)
 
+    def mixed_ns(
+        self, prompts: Sequence[int], active: int, context_sum: int = 0, context_max: int = 0
+    ) -> int:
+        """Duration of a step that prefills beside a round: the larger fixed part counts, once.
+
+        The fixed parts are mostly the reading of the weights, which such a step does once.
+        """
+        fixed = max(self.prefill_fixed_ns, self.round_fixed_ns)
+        return fixed + self.prefill_token_ns * sum(prompts) + self.round_client_ns * active
+
     def scaled(self, factor: int) -> Self:
         """Every time multiplied by ``factor``."""
         return type(self)(**{key: value * factor for key, value in asdict(self).items()})

@@ -49,3 +49,22 @@ class CostModel(Protocol):
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Inverse of ``to_dict``; raises ``InputError`` on unknown, missing or wrong fields."""
+
+
+def mixed_ns(
+    cost: CostModel, prompts: Sequence[int], active: int, context_sum: int, context_max: int
+) -> int:
+    """Duration of a step that processes prompt tokens beside a round, in nanoseconds.
+
+    A model that knows such steps has its own ``mixed_ns`` (affine: one fixed part; pooling: Echo,
+    eq. 8). For the others it is the sum: first the prefill, then the round.
+    """
+    if not active:
+        return cost.prefill_ns(prompts)
+    if not prompts:
+        return cost.round_ns(active, context_sum, context_max)
+    own = getattr(cost, "mixed_ns", None)
+    if own is not None:
+        duration: int = own(prompts, active, context_sum, context_max)
+        return duration
+    return cost.prefill_ns(prompts) + cost.round_ns(active, context_sum, context_max)

@@ -12,10 +12,12 @@ from orsched.errors import InputError, MissingDependencyError
 from orsched.files.document import require_format, require_object
 from orsched.files.instance_document import COLUMNS, instance_from_document, instance_header
 from orsched.files.schedule_document import (
+    OPTIONAL,
     STEP_COLUMNS,
     WORK_COLUMNS,
     schedule_from_document,
     schedule_header,
+    work_columns,
 )
 from orsched.files.text import parse_json
 
@@ -72,7 +74,7 @@ def schedule_to_parquet(schedule: Schedule) -> bytes:
     pa = _pyarrow()
     n, m = len(schedule.steps), len(schedule.work)
     columns = {"table": pa.array(["steps"] * n + ["work"] * m, pa.string())}
-    for name in LONG_COLUMNS:
+    for name in dict.fromkeys(STEP_COLUMNS + work_columns(schedule.work)):
         parts = []
         for owner, count in ((schedule.steps, n), (schedule.work, m)):
             values = getattr(owner, name, None)
@@ -88,7 +90,9 @@ def schedule_from_parquet(raw: bytes) -> Schedule:
     for name in TABLES:
         if name in header:
             raise InputError(f"{name} are rows of a Parquet file", field=name, remedy="drop it")
-    _require_columns(table.column_names, ["table", *LONG_COLUMNS], ["table", *LONG_COLUMNS])
+    known = ["table", *LONG_COLUMNS]
+    _require_columns(table.column_names, [*known, *OPTIONAL], known)
+    further = tuple(name for name in OPTIONAL if name in table.column_names)
     owner = np.array(_texts(table, "table"), dtype=object)
     strange = np.array([name not in TABLES for name in owner], dtype=bool)
     if strange.any():
@@ -97,10 +101,11 @@ def schedule_from_parquet(raw: bytes) -> Schedule:
             f"{owner[row]!r:.60} is no table", row=row, field="table", remedy="steps or work"
         )
     document: dict[str, Any] = dict(header)
-    for name, names in TABLES.items():
+    for name, columns in TABLES.items():
         rows = np.flatnonzero(owner == name)
         part = table.take(rows)
-        for column in LONG_COLUMNS:
+        names = columns + further if name == "work" else columns
+        for column in (*LONG_COLUMNS, *further):
             if column not in names and part[column].null_count < len(rows):
                 raise InputError(
                     f"rows of {name} have no value here",

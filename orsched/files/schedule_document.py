@@ -26,7 +26,9 @@ from orsched.schedule import MEASURED_BY, Schedule, Steps, Work
 FORMAT = "orsched/schedule"
 TRACE_FORMAT = "orsched/trace"
 STEP_COLUMNS = tuple(item.name for item in fields(Steps))
-WORK_COLUMNS = tuple(item.name for item in fields(Work))
+OPTIONAL = ("stay",)
+"""Columns of work that are written only where they say something."""
+WORK_COLUMNS = tuple(item.name for item in fields(Work) if item.name not in OPTIONAL)
 BLOCKS = ("parameters", "results", "run")
 
 
@@ -54,11 +56,16 @@ def schedule_document(schedule: Schedule) -> dict[str, Any]:
     return {
         **head,
         "steps": column_lists(schedule.steps, STEP_COLUMNS),
-        "work": column_lists(schedule.work, WORK_COLUMNS),
+        "work": column_lists(schedule.work, work_columns(schedule.work)),
         "results": results,
         "bound": bound,
         "run": run,
     }
+
+
+def work_columns(work: Work) -> tuple[str, ...]:
+    """Return the names of the columns that a file of this work has."""
+    return (*WORK_COLUMNS, *(name for name in OPTIONAL if getattr(work, name).any()))
 
 
 def schedule_from_document(document: object) -> Schedule:
@@ -86,7 +93,7 @@ def schedule_from_document(document: object) -> Schedule:
     return Schedule(
         instance_sha256=sha256,
         steps=Steps(**_columns(values, "steps", STEP_COLUMNS)),
-        work=Work(**_columns(values, "work", WORK_COLUMNS)),
+        work=Work(**_columns(values, "work", WORK_COLUMNS, OPTIONAL)),
         method=text_field(values, "method"),
         information=text_field(values, "information"),
         instance_name=text_field(owner, "name", owner="instance."),
@@ -98,13 +105,15 @@ def schedule_from_document(document: object) -> Schedule:
     )
 
 
-def _columns(values: dict[str, Any], table: str, names: tuple[str, ...]) -> dict[str, Any]:
+def _columns(
+    values: dict[str, Any], table: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, Any]:
     given = require_object(values[table], table)
     try:
-        columns = read_parameters(given, table, names)
+        columns = read_parameters(given, table, names, optional)
     except InputError as error:
         raise at_field(error, f"{table}.{error.field}") from None
-    return {name: column_field(columns, name, f"{table}.") for name in names}
+    return {name: column_field(columns, name, f"{table}.") for name in columns}
 
 
 def _bound(bound: Any) -> dict[str, Any] | None:

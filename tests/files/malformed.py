@@ -288,7 +288,7 @@ SCHEDULE = [
     ("no start", drop("steps.start_ns"), "steps.start_ns", "needs the field 'start_ns'", "add it"),
     ("unknown column", put("work.slot", [0, 0]), "work.slot", "no field 'slot'", "known fields"),
     ("column null", put("steps.rounds", None), "steps.rounds", "must be a list, not null", "one value per row"),
-    ("phase 2", put("steps.phase.1", 2), "steps.phase", "2 is above 1", "values from 0 to 1", 1),
+    ("phase 3", put("steps.phase.1", 3), "steps.phase", "3 is above 2", "values from 0 to 2", 1),
     ("start negative", put("steps.start_ns.0", -5), "steps.start_ns", "-5 is below 0", "values from 0", 0),
     ("rounds 0", put("steps.rounds.1", 0), "steps.rounds", "0 is below 1", "values from 1", 1),
     ("tokens 0", put("work.tokens.1", 0), "work.tokens", "0 is below 1", "values from 1", 1),

@@ -146,7 +146,7 @@ def test_schedules(field, bad):
 def test_steps_and_work_columns():
     require("steps.end_ns", lambda: Steps([0], [0], [0], [NAN], [1]))
     require("steps.rounds", lambda: Steps([0], [0], [0], [5], [0]))
-    require("steps.phase", lambda: Steps([0], [2], [0], [5], [1]))
+    require("steps.phase", lambda: Steps([0], [3], [0], [5], [1]))
     require("work.tokens", lambda: Work([0], [0], [0], [0], [0], [0]))
     require("work.client", lambda: Work([0], [-1], [0], [0], [0], [1]))
     late = Work([0], [0], [0], [1], [0], [1])

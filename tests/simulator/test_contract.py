@@ -19,7 +19,7 @@ from orsched.metrics import summarise
 from orsched.policy import Information, Policy
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
+from orsched.step import ARRIVAL, FINISH, Step, batch_rounds, decode_rounds, prefill_stage
 from orsched.workers import Worker
 from tests.simulator.instances import ContextCost, instances
 from tests.simulator.policies import POLICIES
@@ -228,7 +228,7 @@ IMPOSSIBLE = {
     "prefill and decode": (small(), [prefill_stage([0]), Step(prefill=[1])], "PD competition"),
     "decode of some": (small(), [prefill_stage([0, 1]), Step(decode=[0])], "decodes all"),
     "preemption": (small(), [prefill_stage([0]), Step(preempt=[0])], "decodes all"),
-    "another worker": (small(), [prefill_stage([0])._replace(worker=1)], "one worker"),
+    "a static batch": (small(), [prefill_stage([0]), batch_rounds(2)], "decodes all"),
 }
 
 
