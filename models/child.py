@@ -34,6 +34,7 @@ Reason = Literal["finished", "deadline", "stopped", "interrupted", "died"]
 
 _HEADER = struct.Struct(">Q")
 _CHUNK = 1 << 16
+_LONGEST_WAIT_S = 3600.0
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from orsched.models.child import child_main; child_main(int(sys.argv[2]))"
@@ -173,7 +174,7 @@ def _listen(child: _Child, end: float | None, on_message: Callable[[Any], object
         if left is not None and left <= 0:
             child.kill()
             return _deliver(child.received(), on_message) or ChildOutcome("deadline")
-        alive = child.wait(left)
+        alive = child.wait(None if left is None else min(left, _LONGEST_WAIT_S))
         outcome = _deliver(child.messages(), on_message)
         if outcome is not None:
             return outcome

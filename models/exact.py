@@ -45,8 +45,9 @@ class ExactMethod:
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Solve with the parameters ``backend`` (cpsat, scip) and ``stages`` (K).
 
-        A solver's proof of optimality stands in the outcome's notes: it has no certificate in
-        integers, so that the reported bound stays the analytic one.
+        A solver's proof is a search without a certificate: what it proves beyond the analytic
+        bound stands in the notes, and the reported bound stays the analytic one. Where the two
+        are equal, the analytic bound's certificate proves the optimum.
         """
         from orsched.models.full_mip import solve_full_mip
 
@@ -57,10 +58,11 @@ class ExactMethod:
                 field="parameters",
                 remedy="backend, stages",
             )
+        backend = run.parameters.get("backend", "cpsat")
         seconds = run.stop.seconds_left
         result = solve_full_mip(
             instance,
-            run.parameters.get("backend", "cpsat"),
+            backend,
             stages=run.parameters.get("stages"),
             time_limit=DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds),
             initial_schedule=run.initial_schedule,
@@ -76,7 +78,7 @@ class ExactMethod:
             array("q"),
             dict(run.parameters),
             str(result.status) == "optimal",
-            self._notes(result),
+            self._notes(result, backend, run.bound_ns),
         )
 
     def _listener(self, run: Run) -> Any:
@@ -92,12 +94,17 @@ class ExactMethod:
         return listen
 
     @staticmethod
-    def _notes(result: FullMipResult) -> tuple[str, ...]:
+    def _notes(result: FullMipResult, backend: str, certified_ns: int | None) -> tuple[str, ...]:
+        """Say what the solver proved, where that is more than the certified bound."""
         notes = [f"K = {result.stages}: {result.stages_reason}", *result.notes]
-        if result.bound_ns is not None:
+        proven_ns = result.bound_ns
+        if str(result.status) == "optimal_for_K":
+            notes.append(f"no schedule with at most {result.stages} stages is shorter; more might")
+        elif proven_ns is not None and proven_ns > (certified_ns or 0):
             notes.append(
-                f"the solver proves {result.bound_ns / NS_PER_S:.6f} s (status {result.status}); "
-                "its proof has no certificate in integers, the reported bound has"
+                f"{backend} proved that no schedule is shorter than {proven_ns / NS_PER_S:.6f} s, "
+                f"a gap of {result.gap:.2%} (status {result.status}); this proof is a search "
+                "without a certificate, so bound and gap of the result stay the certified ones"
             )
         return tuple(notes)
 

@@ -34,7 +34,9 @@ class Result:
 
     Attributes:
         schedule: the schedule, with its reported numbers, bound and ``run`` block.
-        status: ``optimal`` when the makespan equals the bound, or a solver proved it (see notes).
+        status: ``optimal`` when the makespan equals the bound (``certified``), or when a solver
+            proved it, of which there is no certificate: the notes say so, and the gap stays
+            that to the certified bound.
         termination: why the method ended.
         checked: whether the independent checker accepted the schedule.
         runtimes: seconds spent in ``solve``, ``bound``, ``check`` and in ``total``.
@@ -78,6 +80,14 @@ class Result:
         """(makespan - bound) / bound."""
         value: float | None = self.schedule.results["gap"]
         return value
+
+    @property
+    def certified(self) -> bool:
+        """Whether the makespan equals the bound, so that the bound's certificate proves it optimal.
+
+        An optimal result that is not certified was proven by a solver's search alone.
+        """
+        return self.makespan_ns == self.bound_ns
 
     @property
     def certificate(self) -> dict[str, Any] | None:

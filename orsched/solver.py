@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -81,12 +82,12 @@ def solve(
     specified = asked.parameters if isinstance(asked, Spec) else {}
     criterion = _criterion(stop, time_limit, iterations, len(instance))
     criterion.start()
-    lower = _bound(instance)
+    lower = _bound(instance, criterion.seconds_left)
     bounded = perf_counter()
     run = Run(
         told,
         criterion,
-        whole_number(seed, "seed", maximum=2**63 - 1),
+        whole_number(seed, "seed"),
         {**(parameters or {}), **specified},
         callback,
         lower.value_ns,
@@ -275,10 +276,12 @@ def _criterion(
     return FirstOf(tuple(criteria or [MaxIterations(DEFAULT_ITERATIONS)]))
 
 
-def _bound(instance: Instance) -> Bound:
-    from orsched.models.bounds import makespan_bound
+def _bound(instance: Instance, seconds_left: float = math.inf) -> Bound:
+    """Return the best bound on the makespan that is found in a tenth of the time left."""
+    from orsched.models.bounds import bound
 
-    return makespan_bound(instance)
+    share = None if seconds_left == math.inf else max(1e-3, seconds_left / 10)
+    return bound(instance, time_limit=share)
 
 
 def _not_worse(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError, TimeLimitError
-from orsched.models.bounds import makespan_bound
+from orsched.models.bounds import bound
 from orsched.models.child import ChildOutcome, run_in_child
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.plan import plan_of
@@ -35,6 +35,9 @@ MODELS = (*FORMULATIONS, "windows")
 MAX_NONZEROS = 2_000_000
 """Above this the model is not built: at half of it (Pang's 100 requests on 20 clients with 32 bins)
 loading takes seconds and half a gigabyte, and neither solver improves on its start in a minute."""
+
+_FOREVER_S = 1e9
+"""Longer time limits are none: not every solver and clock takes them."""
 
 
 def solve_full_mip(
@@ -76,8 +79,9 @@ def solve_full_mip(
     begin = perf_counter()
     _check_arguments(backend, formulation, time_limit)
     seed = whole_number(seed, "seed", maximum=2**63 - 1)
+    max_nonzeros = whole_number(max_nonzeros, "max_nonzeros")
     problem = read_problem(instance)
-    end = None if time_limit is None else begin + time_limit
+    end = None if time_limit is None or time_limit > _FOREVER_S else begin + time_limit
     search = Search(instance, problem, callback, begin)
     _prepare(search, initial_schedule, alone, end)
     stages, proven, reason = _stages(stages, search, alone)
@@ -87,7 +91,8 @@ def solve_full_mip(
     size = _size(problem, stages, formulation, symmetry_breaking)
     started = perf_counter()
     model = _ModelSpec(backend, stages, formulation, symmetry_breaking, seed)
-    answer = _run(search, model, size.nonzeros > max_nonzeros, end)
+    refusal = _refusal(size, max_nonzeros)
+    answer = _run(search, model, refusal, end)
     runtimes = {"start": started - begin, "solve": perf_counter() - started}
     result = FullMipResult(
         search.schedule,
@@ -131,7 +136,8 @@ def _prepare(search: Search, initial: Schedule | None, alone: bool, end: float |
     """Bound the instance and find the incumbent to start from."""
     instance = search.instance
     if not alone or len(instance) == 0:
-        search.lower_ns = makespan_bound(instance).value_ns
+        share = None if end is None else max(1e-3, (end - perf_counter()) / 10)
+        search.lower_ns = bound(instance, time_limit=share).value_ns
     if initial is not None:
         plan = plan_of(instance, initial)
         search.offer(initial.replace(results={}, bound=None, run={}), plan)
@@ -176,7 +182,18 @@ def _size(problem: Problem, stages: int, formulation: str, symmetry_breaking: bo
     return full_mip_size(problem, stages, formulation, symmetry_breaking)
 
 
-def _run(search: Search, model: _ModelSpec, too_large: bool, end: float | None) -> Answer:
+def _refusal(size: Size, max_nonzeros: int) -> str:
+    """Return why a model is not built, with its estimated size, or "" where it is."""
+    if size.nonzeros <= max_nonzeros:
+        return ""
+    return (
+        f"the model would have {size.variables:,} variables, {size.rows:,} rows and "
+        f"{size.nonzeros:,} nonzeros, more than the {max_nonzeros:,} that are built: the answer "
+        "is the schedule that it would have started from"
+    )
+
+
+def _run(search: Search, model: _ModelSpec, refusal: str, end: float | None) -> Answer:
     """Solve in a child process, unless there is nothing left to solve."""
     makespan = None if search.schedule is None else search.schedule.makespan_ns
     if makespan is not None and makespan == search.lower_ns:
@@ -185,9 +202,8 @@ def _run(search: Search, model: _ModelSpec, too_large: bool, end: float | None) 
         return Answer("interrupted", "", {})
     if search.done:
         return Answer("stopped", "", {})
-    if too_large:
-        note = "the model is too large to be built: the answer is what it would have started from"
-        return Answer("too_large", "", {}, (note,))
+    if refusal:
+        return Answer("too_large", "", {}, (refusal,))
     left = None if end is None else end - perf_counter()
     soft = None
     if left is not None:

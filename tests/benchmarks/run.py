@@ -17,6 +17,7 @@ from tests.benchmarks import (
     batcher,
     check,
     decide,
+    full_mip,
     limits,
     machine,
     million,
@@ -32,7 +33,18 @@ if TYPE_CHECKING:
 
 SECTIONS: dict[str, Callable[[Options], Section]] = {
     module.NAME: module.run
-    for module in (startup, ten_thousand, million, decide, check, pang, batcher, packing, limits)
+    for module in (
+        startup,
+        ten_thousand,
+        million,
+        decide,
+        check,
+        pang,
+        batcher,
+        packing,
+        limits,
+        full_mip,
+    )
 }
 
 

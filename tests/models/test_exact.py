@@ -9,6 +9,7 @@ from orsched.costs import BilinearCost
 from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.instances.catalog import KNOWN_OPTIMA
+from orsched.models.bounds import Bound
 from orsched.models.exact import choose
 from orsched.requests import Requests
 from orsched.workers import Worker
@@ -23,7 +24,21 @@ def test_exact_proves_a_small_optimum_on_both_back_ends(backend):
     assert result.makespan_ns == optimum_ns(SMALL)
     assert result.status == "optimal"
     assert result.checked
-    assert any("solver proves" in note for note in result.notes)
+    assert result.gap == 0
+    assert result.certified
+    assert not any("without a certificate" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("backend", ["cpsat", "scip"])
+def test_a_proof_beyond_the_certified_bound_is_said_to_have_no_certificate(backend, monkeypatch):
+    weak = Bound("last_arrival", 0, {"bound": "last_arrival", "value_ns": 0}, {})
+    for module in ("orsched.models.bounds", "orsched.models.full_mip.solve"):
+        monkeypatch.setattr(f"{module}.bound", lambda instance, time_limit=None: weak)
+    result = orsched.solve(SMALL, "exact", parameters={"backend": backend}, time_limit=60.0)
+    assert (result.status, result.termination) == ("optimal", "finished")
+    assert (result.bound_ns, result.certified) == (0, False)
+    (note,) = [note for note in result.notes if "without a certificate" in note]
+    assert f"{backend} proved that no schedule is shorter than {result.makespan:.6f} s" in note
 
 
 @pytest.mark.parametrize("name", ["two-by-two", "packing"])
@@ -37,7 +52,7 @@ def test_a_hopeless_size_is_answered_by_heuristic_and_bound():
     assert result.schedule.method == "exact"
     assert result.gap < 0.02
     assert result.status == "feasible"
-    assert result.notes
+    assert any("nonzeros, more than the 2,000,000 that are built" in note for note in result.notes)
 
 
 def test_auto_says_what_it_picked():
