@@ -1,7 +1,7 @@
 """A naive simulator: one engine iteration at a time, everything recomputed, scalar costs only.
 
-It drives the same policy objects as ``orsched.simulator`` through the same views, and shares
-nothing else with it. It is slow and meant to be read.
+It drives the same policy objects as ``orsched.simulator`` and shares nothing with it but the
+definitions of steps, schedules and cost models. It is slow and meant to be read.
 """
 
 from __future__ import annotations
@@ -10,35 +10,70 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from orsched.policy import WorkerState
+from orsched.costs import mixed_ns
+from orsched.errors import PolicyError
+from orsched.policy import Information
 from orsched.schedule import Schedule, Steps, Work
-from orsched.step import ARRIVAL, FINISH
-from orsched.views import build_view
+from orsched.step import ARRIVAL, FINISH, Wait
+from tests.simulator.naive_view import VIEWS
+
+PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2
+ASLEEP = None
 
 
 @dataclass
 class Job:
-    """A request and what has happened to it."""
+    """A request and what its policy has been told to have happened to it."""
 
     row: int
     prompt: int
     output: int
     arrival: int
-    client: int = -1
-    tokens: int = 0
-    rounds: int = 0
+    predicted: int
     status: str = "future"  # future, waiting, running, finished
+    worker: int = -1
+    client: int = -1
+    stay: int = -1
+    since: int = -1  # admissions of all requests before this stay
+    target: int = 0  # tokens that this stay has to prefill
+    prefilled: int = 0  # of them done
+    rounds: int = 0  # decode rounds of this stay
+    yielded: int = 0  # tokens over all stays
+
+    @property
+    def ready(self):
+        return self.prefilled == self.target
+
+
+@dataclass
+class Share:
+    """What a request has of an iteration: a chunk of its prefill, a token, or an invalid one."""
+
+    job: Job
+    phase: int
+    tokens: int
+    client: int
+    stay: int
+    yields: bool  # a token of the answer
 
 
 @dataclass
 class Iteration:
-    """One engine iteration: a prefill stage or a single decode round."""
+    """One engine iteration of a worker."""
 
-    phase: str
-    decision: int
+    worker: int
     start: int
     end: int
-    served: tuple[int, ...]
+    shares: list[Share]
+    finished: list[Job]
+
+    @property
+    def phase(self):
+        prefills = {share.phase == PREFILL for share in self.shares}
+        return MIXED if len(prefills) == 2 else PREFILL if prefills == {True} else DECODE
+
+    def key(self):
+        return {(share.job.row, share.phase) for share in self.shares}
 
 
 @dataclass
@@ -48,164 +83,353 @@ class Oracle:
     instance: object
     policy: object
     now: int = 0
-    decision: int = 0
-    log: list[Iteration] = field(default_factory=list)
+    admissions: int = 0
+    log: list[list[Iteration]] = field(default_factory=list)
 
     def __post_init__(self):
         requests = self.instance.requests
-        (self.worker,) = self.instance.workers
-        self.jobs = [
-            Job(row, int(prompt), int(output), int(arrival))
-            for row, (prompt, output, arrival) in enumerate(
-                zip(
-                    requests.prompt_tokens,
-                    requests.output_tokens,
-                    requests.arrival_ns,
-                    strict=True,
-                )
-            )
-        ]
-        self.state = WorkerState(
-            self.worker, self.instance.first_token, self.instance.output_limit_tokens
+        predicted = requests.predicted_tokens
+        columns = [requests.prompt_tokens, requests.output_tokens, requests.arrival_ns]
+        columns.append(requests.arrival_ns * 0 if predicted is None else predicted)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        self.jobs = [Job(row, *values) for row, values in enumerate(rows)]
+        self.workers = self.instance.workers
+        self.information = Information(self.policy.information)
+        self.rounds = [0] * len(self.workers)
+        self.held = [[] for _ in self.workers]
+        self.views = tuple(
+            VIEWS[self.information](self, index) for index in range(len(self.workers))
         )
-        self.view, self.hidden = build_view(self.instance, self.state, self.policy.information)
+        # Of each worker: the step it does and the runs of it that are left, or until when it
+        # sleeps; nothing: it is to be asked.
+        self.doing = {}
+        self.sleeping = {}
+        self.to_ask = set()
+        self.first = None  # the worker whose event it is, which is asked before the others
+
+    # -- the clock ------------------------------------------------------------------------
 
     def run(self):
-        self.policy.start(self.view)
-        self.deliver()
+        self.policy.start(self.views[0])
+        self.to_ask = set(range(len(self.workers)))
+        self.deliver(self.views[0])
         while any(job.status != "finished" for job in self.jobs):
-            step = self.policy.decide(self.view)
-            if step is None:
-                self.now = min(job.arrival for job in self.jobs if job.status == "future")
+            if self.to_ask:
+                index = self.first if self.first in self.to_ask else min(self.to_ask)
+                self.first = None
+                self.to_ask.remove(index)
+                self.ask(index)
             else:
-                self.decision += 1
-                if step.prefill:
-                    self.prefill(step)
-                else:
-                    self.decode(step)
-            self.deliver()
+                self.go_on()
         return self.schedule()
 
-    def running(self):
-        return [job for job in self.jobs if job.status == "running"]
+    def go_on(self):
+        """Go to the next moment at which anything happens, and let one thing happen."""
+        ends = {index: runs[0][-1].end for index, (_, runs) in self.doing.items()}
+        alarms = {index: until for index, until in self.sleeping.items() if until is not ASLEEP}
+        arrivals = [job.arrival for job in self.jobs if job.status == "future"]
+        moments = [*ends.values(), *alarms.values(), *(arrivals if self.sleeping else [])]
+        if not moments:
+            raise PolicyError("all workers wait, and nothing will happen")
+        self.now = max(self.now, min(moments))
+        due = [index for index, moment in [*ends.items(), *alarms.items()] if moment <= self.now]
+        if not due:
+            self.deliver(self.views[min(self.sleeping)])
+        elif min(due) in self.sleeping or self.tell(min(due)):
+            self.sleeping.pop(min(due), None)
+            self.first = min(due)
+            self.to_ask.add(min(due))
+            self.deliver(self.views[min(due)])
 
-    def show(self):
-        """Bring what policies see up to date with what has happened."""
-        state = self.state
-        state.now_ns = self.now
-        state.free_clients = self.worker.clients - len(self.running())
-        state.client_request[:] = [-1] * self.worker.clients
-        for job in self.running():
-            state.client_request[job.client] = job.row
-        state.blocks_used = sum(self.view.blocks_of(job.row) for job in self.running())
-
-    def deliver(self):
-        self.show()
+    def deliver(self, view):
+        """Tell all arrivals up to now, which wake the workers that sleep."""
         due = [job for job in self.jobs if job.status == "future" and job.arrival <= self.now]
         for job in sorted(due, key=lambda job: (job.arrival, job.row)):
             job.status = "waiting"
-            for shown, truth in self.hidden:
-                shown[job.row] = truth[job.row]
-            self.policy.on_arrival(self.view, job.row)
+            self.policy.on_arrival(view, job.row)
+        if due:
+            self.wake()
 
-    def prefill(self, step):
-        chosen = [self.jobs[row] for row in step.prefill]
-        free = [c for c in range(self.worker.clients) if self.state.client_request[c] == -1]
-        clients = free[: len(chosen)] if step.clients is None else step.clients
-        for job, client in zip(chosen, clients, strict=True):
-            job.status, job.client = "running", client
-            self.state.running[job.row] = client
-            self.state.start_round[job.row] = self.state.rounds
-        self.iterate("prefill", chosen, self.worker.cost.prefill_ns([j.prompt for j in chosen]))
-        if self.instance.first_token == "prefill":
-            self.yield_tokens(chosen)
+    def wake(self):
+        self.to_ask |= set(self.sleeping)
+        self.sleeping.clear()
 
-    def decode(self, step):
-        rounds = 0
+    def ask(self, index):
+        answer = self.policy.decide(self.views[index])
+        if answer is None:
+            self.sleeping[index] = ASLEEP
+        elif isinstance(answer, Wait):
+            if answer.until_ns <= self.now:
+                raise PolicyError("a wait that is over")
+            self.sleeping[index] = answer.until_ns
+        else:
+            self.take(index, answer)
+
+    # -- a step begins ----------------------------------------------------------------------
+
+    def take(self, index, step):
+        self.evict(index, step)
+        chunks = self.admit(index, step)
+        decoders = self.decoders(index, step, chunks)
+        if chunks or decoders:
+            self.doing[index] = (step, in_runs(self.play(index, step, chunks, decoders)))
+        elif step.preempt:
+            self.first = index
+            self.to_ask.add(index)
+        else:
+            raise PolicyError("a step for nobody")
+
+    def evict(self, index, step):
+        if len(set(step.preempt)) < len(step.preempt):
+            raise PolicyError("a request is evicted twice")
+        for job in [self.job(row) for row in step.preempt]:
+            if job.worker != index:
+                raise PolicyError(f"request {job.row} cannot be evicted: it is not here")
+            self.leave(job, "waiting")
+            self.policy.on_preempt(self.views[index], job.row)
+        if step.preempt:
+            self.wake()
+
+    def leave(self, job, status):
+        job.status, job.worker, job.client = status, -1, -1
+        job.target = job.prefilled = job.rounds = 0
+
+    def admit(self, index, step):
+        """Put new requests on clients; return the chunks of prefill in order."""
+        jobs = [self.job(row) for row in step.prefill]
+        if len({job.row for job in jobs}) < len(jobs):
+            raise PolicyError("a request is prefilled twice in a step")
+        new = [job for job in jobs if job.worker != index]
+        if elsewhere := [job for job in new if job.status != "waiting"]:
+            raise PolicyError(f"request {elsewhere[0].row} is {elsewhere[0].status}")
+        taken = {job.client for job in self.on(index)}
+        free = [client for client in range(self.workers[index].clients) if client not in taken]
+        if step.clients is not None and len(step.clients) != len(new):
+            raise PolicyError("not one client for each new request")
+        if len(new) > len(free):
+            raise PolicyError("too few free clients")
+        clients = free[: len(new)] if step.clients is None else step.clients
+        for job, client in zip(new, clients, strict=True):
+            if client not in free:
+                raise PolicyError(f"client {client} is not free")
+            free.remove(client)
+            job.status, job.worker, job.client = "running", index, client
+            job.target = job.prompt + job.yielded
+            job.stay += 1
+            job.since = self.admissions = self.admissions + 1
+        left = [job.target - job.prefilled for job in jobs]
+        tokens = left if step.tokens is None else step.tokens
+        if len(tokens) != len(jobs):
+            raise PolicyError("not one number of tokens for each request")
+        for chunk, most in zip(tokens, left, strict=True):
+            if not 1 <= chunk <= most:
+                raise PolicyError(f"a chunk of {chunk} tokens, where {most} are left")
+        padded = max(tokens, default=0) * len(tokens)
+        total = padded if self.workers[index].padding else sum(tokens)
+        limit = self.workers[index].prefill_limit
+        if limit is not None and total > limit:
+            raise PolicyError(f"{total} tokens are over the cap")
+        return list(zip(jobs, tokens, strict=True))
+
+    def decoders(self, index, step, chunks):
+        """The requests that take part in the rounds of a step, oldest stay first."""
+        if step.rounds < 1:
+            raise PolicyError("no rounds")
+        if chunks and step.rounds > 1:
+            raise PolicyError("a step with prefill has one round")
+        if step.hold and (chunks or step.decode is not None):
+            raise PolicyError("a static batch decodes all, and nothing else")
+        ready = [job for job in self.on(index) if job.ready]
+        if step.decode is None:
+            return ready
+        jobs = [self.job(row) for row in step.decode]
+        if len({job.row for job in jobs}) < len(jobs) or any(job not in ready for job in jobs):
+            raise PolicyError("a request that cannot decode, or twice")
+        return [job for job in ready if job in jobs]
+
+    def job(self, row):
+        if not 0 <= row < len(self.jobs):
+            raise PolicyError(f"request {row} does not exist")
+        return self.jobs[row]
+
+    # -- a step goes on ---------------------------------------------------------------------
+
+    def play(self, index, step, chunks, decoders):
+        """Return the iterations of a step, which its policy is told of run by run."""
+        worker, memory = self.workers[index], self.workers[index].memory
+        caches = {job.row: job.prefilled + job.rounds for job in self.on(index)}
+        yielded = {job.row: job.yielded for job in self.on(index)}
+        clock, played = self.now, []
         while True:
-            active = self.running()
-            for job in active:
-                job.rounds += 1
-            contexts = [job.prompt + job.rounds for job in active]
-            self.state.rounds += 1
-            duration = self.worker.cost.round_ns(len(active), sum(contexts), max(contexts))
-            self.iterate("decode", active, duration)
-            finished = self.yield_tokens(active)
-            rounds += 1
-            arrived = any(job.status == "future" and job.arrival <= self.now for job in self.jobs)
+            for job, tokens in chunks:
+                caches[job.row] += tokens
+            for job in decoders:
+                caches[job.row] += 1
+            if memory is not None and self.blocks(index, caches) > memory.blocks:
+                if not played:
+                    raise PolicyError("memory is too small for this step: evict first")
+                return played
+            shares = self.shares(chunks, decoders, yielded)
+            contexts = [caches[job.row] for job in decoders]
+            duration = self.duration(worker, [tokens for _, tokens in chunks], contexts)
+            for share in shares:
+                yielded[share.job.row] += share.yields
+            finished = [s.job for s in shares if s.yields and yielded[s.job.row] == s.job.output]
+            played.append(Iteration(index, clock, clock + duration, shares, finished))
+            clock += duration
+            if not step.hold:
+                for job in finished:
+                    del caches[job.row]
+                decoders = [job for job in decoders if job not in finished]
+            arrived = any(job.status == "future" and job.arrival <= clock for job in self.jobs)
             if (
-                rounds == step.rounds
+                len(played) == step.rounds
                 or (finished and step.until & FINISH)
                 or (arrived and step.until & ARRIVAL)
-                or not self.running()
+                or all(yielded[job.row] == job.output for job in decoders)
             ):
-                return
+                return played
 
-    def iterate(self, phase, served, duration):
-        rows = tuple(job.row for job in served)
-        self.log.append(Iteration(phase, self.decision, self.now, self.now + duration, rows))
-        self.now += duration
-        self.show()
+    def shares(self, chunks, decoders, yielded):
+        """Who does what in the next iteration."""
+        shares = []
+        for job, tokens in chunks:
+            last = job.prefilled + tokens == job.target
+            yields = last and self.instance.first_token == "prefill"
+            shares.append(Share(job, PREFILL, tokens, job.client, job.stay, yields))
+        for job in decoders:
+            yields = yielded[job.row] < job.output
+            phase = DECODE if yields else INVALID
+            shares.append(Share(job, phase, 1, job.client, job.stay, yields))
+        return shares
 
-    def yield_tokens(self, served):
-        """Give each served request one token; say if any of them is done."""
-        for job in served:
-            job.tokens += 1
-        order = list(self.state.running)  # first tokens are told in the order of admission
-        for row in sorted((j.row for j in served if j.tokens == 1), key=order.index):
-            self.policy.on_first_token(self.view, row)
-        finished = [job for job in served if job.tokens == job.output]
-        if self.log[-1].phase == "decode":
-            finished.sort(key=lambda job: job.row)
-        for job in finished:
-            job.status = "finished"
-            del self.state.running[job.row]
-            del self.state.start_round[job.row]
-            self.show()
-            self.policy.on_finish(self.view, job.row, job.client)
-        return bool(finished)
+    def duration(self, worker, lengths, contexts):
+        if worker.padding:
+            lengths = [max(lengths)] * len(lengths) if lengths else []
+            contexts = [max(contexts)] * len(contexts) if contexts else []
+        longest = max(contexts, default=0)
+        return mixed_ns(worker.cost, lengths, len(contexts), sum(contexts), longest)
+
+    def blocks(self, index, caches):
+        """Blocks that are taken when the stays on a worker have these cache tokens."""
+        worker, memory = self.workers[index], self.workers[index].memory
+        if memory.allocation == "whole":
+            return sum(self.set_aside(index, self.jobs[row]) for row in caches)
+        longest = max(caches.values(), default=0)
+        counted = [longest if worker.padding else tokens for tokens in caches.values()]
+        return sum(-(-tokens // memory.block_tokens) for tokens in counted)
+
+    def knows(self, job):
+        """Whether the policy may know of a request; of all if none arrives later than the start."""
+        offline = all(job.arrival == 0 for job in self.jobs)
+        return offline or job.status != "future" or self.information is Information.CLAIRVOYANT
+
+    def set_aside(self, index, job):
+        """Blocks of a request that is given all at once what it may need."""
+        sighted = self.information is Information.CLAIRVOYANT
+        most = job.output if sighted else self.instance.output_limit_tokens
+        return -(-(job.prompt + most) // self.workers[index].memory.block_tokens)
+
+    # -- a step ends ------------------------------------------------------------------------
+
+    def tell(self, index):
+        """Let everything happen that happened in a run, and tell its policy; is the step over?"""
+        step, runs = self.doing[index]
+        run, view = runs.pop(0), self.views[index]
+        self.log.append(run)
+        self.rounds[index] += sum(iteration.phase != PREFILL for iteration in run)
+        fresh = []
+        for share in [share for iteration in run for share in iteration.shares]:
+            if share.phase == PREFILL:
+                share.job.prefilled += share.tokens
+            else:
+                share.job.rounds += 1
+            share.job.yielded += share.yields
+            if share.yields and share.job.yielded == 1:
+                fresh.append(share.job)
+        for job in fresh:
+            self.policy.on_first_token(view, job.row)
+        if not runs:
+            del self.doing[index]
+        if not step.hold:
+            self.release(view, self.in_order(run[-1]))
+        else:
+            self.held[index] += self.in_order(run[-1])
+            if not runs:
+                self.release(view, self.held[index])
+                self.held[index] = []
+        return not runs
+
+    def in_order(self, iteration):
+        """Who is done after an iteration: by a round by row, by prefill as the step names them."""
+        prefilled = [s.job for s in iteration.shares if s.phase == PREFILL]
+        by_prefill = [job for job in iteration.finished if job in prefilled]
+        by_round = [job for job in iteration.finished if job not in prefilled]
+        return sorted(by_round, key=lambda job: job.row) + by_prefill
+
+    def release(self, view, jobs):
+        for job in jobs:
+            client = job.client
+            self.leave(job, "finished")
+            self.policy.on_finish(view, job.row, client)
+
+    def on(self, index):
+        """The requests on a worker, oldest stay first."""
+        jobs = [job for job in self.jobs if job.worker == index]
+        return sorted(jobs, key=lambda job: job.since)
+
+    # -- the schedule -----------------------------------------------------------------------
 
     def schedule(self):
-        """Merge the rounds of one decision that serve the same requests into one step."""
-        merged = []
-        for iteration in self.log:
-            last = merged[-1][-1] if merged else None
-            if (
-                last is not None
-                and iteration.phase == last.phase == "decode"
-                and iteration.decision == last.decision
-                and set(iteration.served) == set(last.served)
-            ):
-                merged[-1].append(iteration)
-            else:
-                merged.append([iteration])
+        groups = sorted(self.log, key=lambda run: (run[0].start, run[0].worker))
         steps = Steps(
-            worker=[0] * len(merged),
-            phase=[int(group[0].phase == "decode") for group in merged],
-            start_ns=[group[0].start for group in merged],
-            end_ns=[group[-1].end for group in merged],
-            rounds=[len(group) for group in merged],
+            worker=[group[0].worker for group in groups],
+            phase=[group[0].phase for group in groups],
+            start_ns=[group[0].start for group in groups],
+            end_ns=[group[-1].end for group in groups],
+            rounds=[len(group) for group in groups],
         )
-        rows = []
-        for job in self.jobs:
-            for code, phase in enumerate(("prefill", "decode")):
-                serving = [
-                    index
-                    for index, group in enumerate(merged)
-                    if group[0].phase == phase and job.row in group[0].served
-                ]
-                if serving:
-                    tokens = job.prompt if phase == "prefill" else 1
-                    rows.append((job.row, job.client, code, serving[0], serving[-1], tokens))
-        columns = np.array(rows, np.int64).reshape(-1, 6).T
+        rows = [row for job in self.jobs for row in self.rows(job, groups)]
+        columns = np.array(rows, np.int64).reshape(-1, 7).T
         return Schedule(
             instance_sha256=self.instance.sha256,
             steps=steps,
             work=Work(*columns),
             method=self.policy.name,
-            information=self.policy.information.value,
+            information=self.information.value,
             instance_name=self.instance.name,
         )
+
+    def rows(self, job, groups):
+        """The work of a request: a row a chunk, and one for each unbroken run of rounds."""
+        rows, open_row = [], {}
+        for number, group in enumerate(groups):
+            worker = group[0].worker
+            share = next((s for s in group[0].shares if s.job is job), None)
+            if share is None:
+                if group[0].phase != PREFILL:
+                    open_row.pop(worker, None)
+                continue
+            key = (share.phase, share.stay)
+            if share.phase != PREFILL and open_row.get(worker, (None, None))[0] == key:
+                open_row[worker][1][4] = number
+                continue
+            tokens = share.tokens
+            row = [job.row, share.client, share.phase, number, number, tokens, share.stay]
+            open_row[worker] = (key, row)
+            rows.append(row)
+        return rows
+
+
+def in_runs(iterations):
+    """Part the iterations of a step where those that take part, or how they do, change."""
+    runs = [[iterations[0]]]
+    for iteration in iterations[1:]:
+        if iteration.key() == runs[-1][-1].key():
+            runs[-1].append(iteration)
+        else:
+            runs.append([iteration])
+    return runs
 
 
 def oracle(instance, policy):

@@ -1,0 +1,127 @@
+"""Views of the naive simulator: every answer is looked up or counted anew when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from orsched.policy import ClairvoyantView, Information, PredictedView, View
+
+
+class Shown(Sequence):
+    """A column of all requests, live: 0 for those that the policy must not know yet."""
+
+    def __init__(self, oracle, attribute):
+        self.oracle, self.attribute = oracle, attribute
+
+    def __len__(self):
+        return len(self.oracle.jobs)
+
+    def __getitem__(self, row):
+        job = self.oracle.jobs[row]
+        return getattr(job, self.attribute) if self.oracle.knows(job) else 0
+
+
+class NaiveView(View):
+    """One worker as a policy may see it."""
+
+    def __init__(self, oracle, index):
+        self.oracle, self.index = oracle, index
+        self.worker = oracle.instance.workers[index]
+        self.first_token = oracle.instance.first_token
+        self.output_limit_tokens = oracle.instance.output_limit_tokens
+
+    @property
+    def workers(self):
+        return self.oracle.views
+
+    @property
+    def prompt_tokens(self):
+        return Shown(self.oracle, "prompt")
+
+    @property
+    def arrival_ns(self):
+        return Shown(self.oracle, "arrival")
+
+    @property
+    def running(self):
+        return {job.row: job.client for job in self.oracle.on(self.index)}
+
+    @property
+    def now_ns(self):
+        return self.oracle.now
+
+    @property
+    def rounds(self):
+        return self.oracle.rounds[self.index]
+
+    @property
+    def free_clients(self):
+        return self.worker.clients - len(self.running)
+
+    def request_on(self, client):
+        return next((row for row, where in self.running.items() if where == client), -1)
+
+    def generated(self, request):
+        return self.oracle.jobs[request].yielded
+
+    def prefilled(self, request):
+        job = self.oracle.jobs[request]
+        return job.prefilled if job.worker == self.index else 0
+
+    def cached(self, request):
+        job = self.oracle.jobs[request]
+        return job.prefilled + job.rounds if job.worker == self.index else 0
+
+    def to_prefill(self, request):
+        job = self.oracle.jobs[request]
+        if job.worker == self.index:
+            return job.target - job.prefilled
+        return self.prompt_tokens[request] + job.yielded
+
+    def blocks_of(self, request):
+        job = self.oracle.jobs[request]
+        if self.worker.memory is None or not self.oracle.knows(job):
+            return 0
+        return self.oracle.set_aside(self.index, job)
+
+    def decodes(self, request):
+        job = self.oracle.jobs[request]
+        return job.worker == self.index and job.ready
+
+    @property
+    def blocks_free(self):
+        memory = self.worker.memory
+        if memory is None:
+            return None
+        return memory.blocks - sum(self.blocks_of(job.row) for job in self.oracle.on(self.index))
+
+    @property
+    def blocks_unused(self):
+        memory = self.worker.memory
+        if memory is None:
+            return None
+        caches = {job.row: job.prefilled + job.rounds for job in self.oracle.on(self.index)}
+        return memory.blocks - self.oracle.blocks(self.index, caches)
+
+
+class NaivePredictedView(NaiveView, PredictedView):
+    """One worker, with predictions."""
+
+    @property
+    def predicted_tokens(self):
+        return Shown(self.oracle, "predicted")
+
+
+class NaiveClairvoyantView(NaiveView, ClairvoyantView):
+    """One worker, with the truth."""
+
+    @property
+    def output_tokens(self):
+        return Shown(self.oracle, "output")
+
+
+VIEWS = {
+    Information.NONE: NaiveView,
+    Information.PREDICTED: NaivePredictedView,
+    Information.CLAIRVOYANT: NaiveClairvoyantView,
+}
