@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError
-from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
+from orsched.errors import InfeasibleError, InputError
+from orsched.models.charged_bound import charged_certificates
+from orsched.models.counts import (
+    Jobs,
+    all_jobs,
+    jobs_on,
+    released_after,
+    round_bound,
+    stage_bound,
+)
 from orsched.models.floors import decode_floor, has_floor, longest_chain, prefill_floor
 from orsched.models.joint_bound import joint_certificate
-from orsched.models.latency_bounds import OBJECTIVES, latency_certificate
+from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
 from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
 
@@ -69,10 +77,10 @@ def makespan_bound(instance: Instance) -> Bound:
     known floor get the last arrival only.
 
     Several equal workers: their steps, one worker after the other, are a schedule of one worker
-    from a moment on, so one of them is busy for its share of the bound for one worker.
+    from a moment on, so one of them is busy for its share of the bound for one worker. Arrivals
+    that ramp up and workers that are not equal: ``charged_bound``.
 
     Raises:
-        InputError: the instance has workers that are not equal.
         InfeasibleError: no schedule exists.
     """
     *_, best = improving_bounds(instance, lambda: False)
@@ -86,30 +94,41 @@ def improving_bounds(instance: Instance, out_of_time: Callable[[], bool]) -> Ite
     further one. Bounds are the same in every run; only how many there are depends on time.
 
     Raises:
-        InputError: the instance has workers that are not equal.
         InfeasibleError: no schedule exists.
     """
-    one = one_of_equal_workers(instance)
-    instance.require_feasible()
+    require_servable(instance)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
     reference = pang_reference(instance) if len(instance.workers) == 1 else {}
     best = -1
-    for found in _certificates(instance, one, out_of_time):
+    for found in _certificates(instance, out_of_time):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield Bound(found["bound"], best, found, reference)
 
 
-def _certificates(
-    instance: Instance, one: Instance, out_of_time: Callable[[], bool]
-) -> Iterator[dict[str, Any]]:
+def _certificates(instance: Instance, out_of_time: Callable[[], bool]) -> Iterator[dict[str, Any]]:
     """Yield certificates of makespan bounds, not all of them larger than those before."""
-    workers, last = len(instance.workers), _last_arrival(instance)
-    if not has_floor(one.worker.cost):
+    last = _last_arrival(instance)
+    if not all(has_floor(worker.cost) for worker in instance.workers):
         yield last
         return
+    equal = equal_workers(instance)
+    if equal:
+        yield from _by_counts(instance, last, out_of_time)
+    else:
+        yield last
+    late = int(instance.requests.arrival_ns.max()) > int(instance.requests.arrival_ns.min())
+    if (late or not equal) and not out_of_time():
+        yield from charged_certificates(instance, out_of_time)
+
+
+def _by_counts(
+    instance: Instance, last: dict[str, Any], out_of_time: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    """Yield the bounds by stages and rounds, for one worker or several equal ones."""
+    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
     jobs = all_jobs(one)
     moments = _release_moments(one, jobs)
     plain = _stages_and_rounds(one.worker, released_after(one, jobs, moments[0]), moments[0])
@@ -134,18 +153,37 @@ def _last_arrival(instance: Instance) -> dict[str, Any]:
     return {"bound": "last_arrival", "value_ns": int(instance.requests.arrival_ns.max())}
 
 
-def one_of_equal_workers(instance: Instance) -> Instance:
-    """Return the instance with one of its workers, which must be equal but for their names."""
+def equal_workers(instance: Instance) -> bool:
+    """Say if all workers are equal but for their names."""
     first, *others = instance.workers
-    if not others:
-        return instance
-    if any(replace(worker, name=first.name) != first for worker in others):
-        raise InputError(
-            "there are no bounds for workers that are not equal",
-            field="workers",
-            remedy="give all workers the same clients, cost, cap and memory",
-        )
-    return instance.replace(workers=first)
+    return all(replace(worker, name=first.name) == first for worker in others)
+
+
+def require_servable(instance: Instance) -> None:
+    """Raise ``InfeasibleError`` that names a request that fits onto no worker, if there is one."""
+    if equal_workers(instance):
+        instance.require_feasible()
+        return
+    served = {row for worker in instance.workers for row in jobs_on(instance, worker)[0]}
+    for row in range(len(instance)):
+        if row not in served:
+            reasons = [_misfit(instance, worker, row) for worker in instance.workers]
+            raise InfeasibleError(
+                f"request {instance.requests.id_of(row)} (row {row}) fits onto no worker: "
+                + "; ".join(reasons)
+            )
+
+
+def _misfit(instance: Instance, worker: Worker, row: int) -> str:
+    """Say why a request does not fit onto a worker."""
+    prompt = int(instance.requests.prompt_tokens[row])
+    tokens = prompt + int(instance.requests.output_tokens[row])
+    limit, memory = worker.prefill_limit, worker.memory
+    if limit is not None and prompt > limit:
+        return f"{worker.name} prefills at most {limit} tokens, not {prompt}"
+    assert memory is not None
+    room = memory.blocks * memory.block_tokens
+    return f"{worker.name} has room for {room} tokens in whole blocks, not for {tokens}"
 
 
 def _shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:
@@ -217,12 +255,12 @@ def _clock(time_limit: float | None) -> Callable[[], bool]:
 def _improving_latency_bounds(
     instance: Instance, objective: str, out_of_time: Callable[[], bool]
 ) -> Iterator[Bound]:
-    instance.require_feasible()
+    require_servable(instance)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
-    found = latency_certificate(instance, objective)
-    yield Bound(found["bound"], found["value_ns"], found, {})
+    for found in latency_certificates(instance, objective, out_of_time):
+        yield Bound(found["bound"], found["value_ns"], found, {})
 
 
 def _stages_and_rounds(worker: Worker, jobs: Jobs, released: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from orsched.models.packing import packing_bound
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+    from orsched.memory import BlockMemory
     from orsched.workers import Worker
 
 
@@ -57,14 +58,48 @@ class Jobs:
 
 def all_jobs(instance: Instance) -> Jobs:
     """Return all requests; clients: J, n, or as many of the smallest as memory holds."""
-    req, worker = instance.requests, instance.worker
-    clients = min(worker.clients, len(req))
-    blocks = np.zeros(len(req), np.int64)
-    if worker.memory is not None:
-        blocks = -(-(req.prompt_tokens + req.output_tokens) // worker.memory.block_tokens)
-        together = int((np.cumsum(np.sort(blocks)) <= worker.memory.blocks).sum())
+    return _jobs(instance, instance.worker, np.arange(len(instance)))
+
+
+def whole_memory(worker: Worker) -> BlockMemory | None:
+    """Return the memory model if each request holds its blocks from its prefill to its end.
+
+    Paged blocks grow as a request does, so that more requests than fit with all their tokens can
+    be on clients at one time: bounds do without the memory then.
+    """
+    memory = worker.memory
+    return None if memory is None or memory.is_paged else memory
+
+
+def jobs_on(instance: Instance, worker: Worker) -> tuple[list[int], Jobs]:
+    """Return the rows of the requests that a worker can serve, and these requests."""
+    req = instance.requests
+    fits = np.ones(len(req), bool)
+    if worker.prefill_limit is not None:
+        fits &= req.prompt_tokens <= worker.prefill_limit
+    if memory := whole_memory(worker):
+        fits &= _blocks(instance, worker) <= memory.blocks
+    rows = np.flatnonzero(fits)
+    return rows.tolist(), _jobs(instance, worker, rows)
+
+
+def _jobs(instance: Instance, worker: Worker, rows: IntColumn) -> Jobs:
+    blocks = _blocks(instance, worker)[rows]
+    clients = min(worker.clients, len(rows))
+    if memory := whole_memory(worker):
+        together = int((np.cumsum(np.sort(blocks)) <= memory.blocks).sum())
         clients = min(clients, together)
-    return Jobs(req.prompt_tokens, instance.rounds_needed, blocks, clients)
+    return Jobs(
+        instance.requests.prompt_tokens[rows], instance.rounds_needed[rows], blocks, clients
+    )
+
+
+def _blocks(instance: Instance, worker: Worker) -> IntColumn:
+    req, memory = instance.requests, whole_memory(worker)
+    if memory is None:
+        return np.zeros(len(req), np.int64)
+    held: IntColumn = -(-(req.prompt_tokens + req.output_tokens) // memory.block_tokens)
+    return held
 
 
 def released_after(instance: Instance, jobs: Jobs, moment: int) -> Jobs:
@@ -96,8 +131,8 @@ def stage_bound(jobs: Jobs, worker: Worker) -> dict[str, Any]:
         found = _larger(found, -(-int(jobs.prompts.sum()) // limit), "cap")
         value, k = _by_size(jobs.prompts, limit, ones, jobs.clients)
         found = _larger(found, value, "large_prompts", k=k)
-    if worker.memory is not None:
-        limit = worker.memory.blocks
+    if memory := whole_memory(worker):
+        limit = memory.blocks
         found = _larger(found, -(-int(jobs.blocks.sum()) // limit), "memory")
         value, k = _by_size(jobs.blocks, limit, ones, jobs.clients)
         found = _larger(found, value, "large_requests", k=k)
@@ -114,8 +149,8 @@ def round_bound(jobs: Jobs, worker: Worker) -> dict[str, Any]:
     packing = packing_bound(jobs.rounds.tolist(), jobs.clients)
     found = {"value": packing["value"], "reason": packing["bound"]}
     found |= {key: packing[key] for key in ("k", "l") if key in packing}
-    if worker.memory is not None:
-        limit = worker.memory.blocks
+    if memory := whole_memory(worker):
+        limit = memory.blocks
         volume = sum_of_products(jobs.blocks, jobs.rounds)
         found = _larger(found, -(-volume // limit), "memory")
         value, k = _by_size(jobs.blocks, limit, jobs.rounds, jobs.clients)

@@ -47,7 +47,7 @@ def prefill_floor(cost: CostModel, jobs: Jobs, stages: int) -> int:
     if isinstance(cost, LevelsCost):
         return level_floor(cost.levels, tokens, stages)
     if isinstance(cost, BilinearCost):
-        fixed = cost.p4_fs - _lost(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
+        fixed = cost.p4_fs - lost_by_rounding(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
         exact = cost.p1_fs * tokens + cost.p2_fs * len(jobs)
         exact += cost.p3_fs * _padded_tokens(jobs, stages)
         exact += fixed * (stages if fixed >= 0 else len(jobs))
@@ -57,7 +57,7 @@ def prefill_floor(cost: CostModel, jobs: Jobs, stages: int) -> int:
         lengths, counts = np.unique(jobs.prompts, return_counts=True)
         pairs = zip(lengths.tolist(), counts.tolist(), strict=True)
         exact = sum(max((alpha * p + beta) * p, least) * count for p, count in pairs)
-        return _whole_ns(exact - _lost(alpha, beta, least) * len(jobs)) * cost.time_scale
+        return _whole_ns(exact - lost_by_rounding(alpha, beta, least) * len(jobs)) * cost.time_scale
     raise TypeError(f"no floor for {cost!r}")
 
 
@@ -75,7 +75,7 @@ def decode_floor(cost: CostModel, jobs: Jobs, rounds: int) -> int:
         return cost.round_fixed_ns * rounds
     longest = max(-(-contexts // jobs.clients), _largest_context_sum(jobs))
     if isinstance(cost, BilinearCost):
-        fixed = cost.d4_fs - _lost(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
+        fixed = cost.d4_fs - lost_by_rounding(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
         exact = cost.d1_fs * contexts + cost.d2_fs * needed + cost.d3_fs * longest
         exact += fixed * (rounds if fixed >= 0 else needed)
         return _whole_ns(exact) * cost.time_scale
@@ -85,7 +85,7 @@ def decode_floor(cost: CostModel, jobs: Jobs, rounds: int) -> int:
     raise TypeError(f"no floor for {cost!r}")
 
 
-def _lost(*coefficients: int) -> int:
+def lost_by_rounding(*coefficients: int) -> int:
     """Most that rounding half up takes off a whole combination of coefficients, in fs."""
     unit = gcd(FS_PER_NS, *coefficients)
     return (FS_PER_NS // 2 - 1) // unit * unit

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.checker.charged_certificates import charged
+from orsched.checker.charges import blocks_of, held_blocks
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def certificate_violations(instance: Instance, bound: dict[str, Any]) -> list[st
     try:
         certificate = bound["certificate"]
         kind = certificate["bound"]
-        if len(instance.workers) > 1:
+        if len(instance.workers) > 1 and kind not in ("empty", "last_arrival", "charged"):
             return _several_workers(instance, bound)
         if kind not in _KINDS or bound["name"] != kind:
             return [f"unknown bound {bound['name']!r} with certificate {kind!r}"]
@@ -56,7 +58,7 @@ def _several_workers(instance: Instance, bound: dict[str, Any]) -> list[str]:
     if any({**worker, "name": first["name"]} != first for worker in others):
         return ["the workers are not equal"]
     one, claim = instance.replace(workers=instance.workers[0]), bound["certificate"]
-    if claim["bound"] in ("empty", "last_arrival", "longest_request"):
+    if claim["bound"] == "longest_request":
         return certificate_violations(one, bound)
     if claim["bound"] != "shared" or claim["one_worker"]["bound"] not in (
         "stages_and_rounds",
@@ -84,16 +86,13 @@ def _equal(found: object, expected: object) -> bool:
 
 def _rows(instance: Instance, released: int) -> list[Row]:
     """The requests that arrive at or after a moment."""
-    req, memory = instance.requests, instance.worker.memory
+    req = instance.requests
     columns = (req.prompt_tokens, req.output_tokens, req.arrival_ns)
     shift = 1 if instance.first_token == "prefill" else 0
     rows = []
     for prompt, output, arrival in zip(*(c.tolist() for c in columns), strict=True):
         if arrival >= released:
-            tokens = prompt + output
-            held = (
-                0 if memory is None else (tokens + memory.block_tokens - 1) // memory.block_tokens
-            )
+            held = held_blocks(instance.worker, prompt, output)
             rows.append((prompt, output - shift, held, arrival))
     return rows
 
@@ -101,15 +100,16 @@ def _rows(instance: Instance, released: int) -> list[Row]:
 def _clients(instance: Instance) -> int:
     """Most requests on clients at one time: no more than there are, and those fit into memory."""
     worker, together, room = instance.worker, 0, 0
+    memory = blocks_of(worker)
     for blocks in sorted(held for _, _, held, _ in _rows(instance, 0)):
         room += blocks
-        if together == worker.clients or (worker.memory and room > worker.memory.blocks):
+        if together == worker.clients or (memory and room > memory[0]):
             break
         together += 1
     return together
 
 
-def _require_growth(cost: CostModel) -> None:
+def require_growth(cost: CostModel) -> None:
     """Refuse cost models of which nothing is known, or whose steps may shrink as they fill."""
     if isinstance(cost, BilinearCost):
         grows = all(value >= 0 for value in cost.to_dict().values())
@@ -128,12 +128,13 @@ def _empty(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
 
 
 def _last_arrival(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
-    return {"bound": "last_arrival", "value_ns": max(row[3] for row in _rows(instance, 0))}
+    arrivals = instance.requests.arrival_ns.tolist()
+    return {"bound": "last_arrival", "value_ns": max(arrivals)}
 
 
 def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     cost, request = instance.worker.cost, certificate["request"]
-    _require_growth(cost)
+    require_growth(cost)
     if not 0 <= request < len(instance):
         raise ValueError(f"there is no request {request}")
     rows = _rows(instance, 0)
@@ -154,7 +155,7 @@ def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[st
 
 def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     worker, released = instance.worker, certificate["released_ns"]
-    _require_growth(worker.cost)
+    require_growth(worker.cost)
     clients, rows = _clients(instance), _rows(instance, released)
     if not rows:
         raise ValueError(f"no request arrives at {released} or later")
@@ -236,24 +237,24 @@ def _ceil(a: int, b: int) -> int:
 def _stages(
     worker: Worker, rows: list[Row], totals: dict[str, int], claim: dict[str, Any]
 ) -> dict[str, Any]:
-    cap, memory, reason = worker.prefill_limit, worker.memory, claim["reason"]
+    cap, memory, reason = worker.prefill_limit, blocks_of(worker), claim["reason"]
     if reason == "clients":
         return {"value": _ceil(totals["requests"], totals["clients"]), "reason": reason}
     if reason == "cap" and cap is not None:
         return {"value": _ceil(totals["prompt_tokens"], cap), "reason": reason}
     if reason == "memory" and memory is not None:
-        return {"value": _ceil(totals["blocks"], memory.blocks), "reason": reason}
+        return {"value": _ceil(totals["blocks"], memory[0]), "reason": reason}
     if reason == "large_prompts" and cap is not None:
         return _few_at_once([(p, 1) for p, _, _, _ in rows], cap, claim)
     if reason == "large_requests" and memory is not None:
-        return _few_at_once([(b, 1) for _, _, b, _ in rows], memory.blocks, claim)
+        return _few_at_once([(b, 1) for _, _, b, _ in rows], memory[0], claim)
     raise ValueError(f"no bound on stages by {reason!r}")
 
 
 def _rounds(
     worker: Worker, rows: list[Row], totals: dict[str, int], claim: dict[str, Any]
 ) -> dict[str, Any]:
-    memory, reason = worker.memory, claim["reason"]
+    memory, reason = blocks_of(worker), claim["reason"]
     if reason == "volume":
         return {"value": _ceil(totals["rounds_needed"], totals["clients"]), "reason": reason}
     if reason == "longest":
@@ -261,9 +262,9 @@ def _rounds(
     if reason == "lifted":
         return _lifted(rows, totals["clients"], claim)
     if reason == "memory" and memory is not None:
-        return {"value": _ceil(totals["block_rounds"], memory.blocks), "reason": reason}
+        return {"value": _ceil(totals["block_rounds"], memory[0]), "reason": reason}
     if reason == "large_requests" and memory is not None:
-        return _few_at_once([(b, d) for _, d, b, _ in rows], memory.blocks, claim)
+        return _few_at_once([(b, d) for _, d, b, _ in rows], memory[0], claim)
     raise ValueError(f"no bound on rounds by {reason!r}")
 
 
@@ -378,6 +379,7 @@ def _cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
 
 
 _KINDS: dict[str, Callable[[Instance, dict[str, Any]], dict[str, Any]]] = {
+    "charged": charged,
     "empty": _empty,
     "joint": _joint,
     "last_arrival": _last_arrival,

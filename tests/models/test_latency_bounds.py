@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from heapq import heappop, heappush
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +14,11 @@ from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models.latency_bounds import OBJECTIVES, shortest_remaining_first
+from orsched.models.bounds import Bound
+from orsched.models.latency_bounds import OBJECTIVES, _candidates, shortest_remaining_first
 from orsched.requests import Requests
 from orsched.workers import Worker
-from tests.brute_force import _moves
+from tests.models.least_sums import least_sum_ns
 
 COSTS = (
     AffineCost(25, 1, 29, 2),
@@ -53,43 +53,6 @@ def small(draw, most=3):
         worker,
         first_token=draw(st.sampled_from(("decode", "prefill"))),
     )
-
-
-def least_sum_ns(instance, objective):
-    """Return the least sum over requests of JCT or TTFT, by exhaustive search.
-
-    Dijkstra over (time, who waits, rounds left): a step costs its duration for each request that
-    has not ended, or has no token yet. Waits are for arrivals, steps otherwise without delay.
-    """
-    req, worker = instance.requests, instance.worker
-    n, arrivals = len(instance), instance.requests.arrival_ns.tolist()
-    prompts, outputs = req.prompt_tokens.tolist(), req.output_tokens.tolist()
-    rounds = instance.rounds_needed.tolist()
-    blocks = [0] * n
-    if worker.memory is not None:
-        blocks = [-(-(prompts[i] + outputs[i]) // worker.memory.block_tokens) for i in range(n)]
-    start = (0, frozenset(range(n)), ())
-    heap, best, serial = [(0, 0, start)], {start: 0}, 0
-    while heap:
-        cost, _, state = heappop(heap)
-        if best[state] < cost:
-            continue
-        now, waiting, running = state
-        if not waiting and not running:
-            return cost - sum(arrivals)
-        open_requests = len(waiting) + len(running)
-        if objective == "mean_ttft":
-            untold = instance.first_token == "decode"
-            open_requests = len(waiting) + sum(untold and left == rounds[i] for i, left in running)
-        for then, following in _moves(
-            now, waiting, running, prompts, rounds, blocks, arrivals, worker
-        ):
-            after, total = (then, *following), cost + (then - now) * open_requests
-            if total < best.get(after, 2**63):
-                best[after] = total
-                serial += 1
-                heappush(heap, (total, serial, after))
-    raise AssertionError("no schedule")
 
 
 def sums_of(instance, method):
@@ -149,8 +112,10 @@ def test_every_changed_certificate_is_refused(instance):
                 owner = owner[key]
             value = owner[path[-1]]
             owner[path[-1]] = value + 1 if isinstance(value, int) else value + "x"
-            # Another line below the stages may prove the same sum.
-            if "line" in path and not bound_violations(instance, broken, objective):
+            # Another weight, or another line below the stages, may prove the same sum.
+            if ("line" in path or "weight" in path) and not bound_violations(
+                instance, broken, objective
+            ):
                 assert broken["value_ns"] == document["value_ns"]
                 continue
             assert bound_violations(instance, broken, objective), path
@@ -168,21 +133,35 @@ def _leaves(value, path=()):
         yield path
 
 
+def named(instance, name):
+    """Return the bound of a name among those on the mean JCT, whether or not it is the best."""
+    for found in _candidates(instance, "mean_jct", lambda: False):
+        if found["bound"] == name:
+            return Bound(name, found["value_ns"], found, {})
+    raise AssertionError(name)
+
+
 def test_malformed_certificates_are_refused_not_raised():
     instance = orsched.load("two-by-two")
-    good = orsched.bound(instance, "mean_jct").to_dict()
+    good = named(instance, "ranked").to_dict()
     claim = good["certificate"]
+    (worker,) = claim["workers"]
+    changes = (
+        {"line": [10**12, 0, 1]},
+        {"line": [-1, 0, 1]},
+        {"line": [1, 0, 0]},
+        {"line": [1]},
+        {"stage_share": "memory"},
+        {"round_share": "memory"},
+        {"weight": 0},
+        {"worker": 1},
+    )
     for bad in (
         {},
         {**good, "certificate": None},
         {**good, "certificate": {}},
         {**good, "certificate": {**claim, "extra": 1}},
-        {**good, "certificate": {**claim, "line": [10**12, 0, 1]}},
-        {**good, "certificate": {**claim, "line": [-1, 0, 1]}},
-        {**good, "certificate": {**claim, "line": [1, 0, 0]}},
-        {**good, "certificate": {**claim, "line": [1]}},
-        {**good, "certificate": {**claim, "stage_share": "memory"}},
-        {**good, "certificate": {**claim, "round_share": "memory"}},
+        *({**good, "certificate": {**claim, "workers": [{**worker, **c}]}} for c in changes),
         {**good, "certificate": {**claim, "bound": "queue"}, "name": "queue"},
         {**good, "value_ns": float(good["value_ns"])},
     ):
@@ -244,7 +223,7 @@ def test_levels_and_memory_have_machine_times():
     worker = Worker(4, levels, memory=BlockMemory(30, 1))
     instance = Instance(Requests([8] * 6, [2] * 6), worker)
     bound = orsched.bound(instance, "mean_jct")
-    assert "line" in bound.certificate
+    assert "line" in bound.certificate["workers"][0]
     assert bound_violations(instance, bound.to_dict(), "mean_jct") == []
     assert bound.certificate["sum_ns"] > 6 * (30 + 12)
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from itertools import product
-
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.models.bounds import makespan_bound, ordering_cannot_help
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.models.divisions import least_over_divisions
 
 COSTS = (
     AffineCost(9, 1, 10, 2),
@@ -46,17 +43,7 @@ def several(draw):
 
 def optimum_of_several_ns(instance):
     """Least makespan over every division of the requests among the workers."""
-    best = None
-    for owners in product(range(len(instance.workers)), repeat=len(instance)):
-        ends = []
-        for worker in set(owners):
-            rows = [row for row, owner in enumerate(owners) if owner == worker]
-            part = instance.replace(
-                requests=instance.requests.take(rows), workers=instance.workers[worker]
-            )
-            ends.append(optimum_ns(part))
-        best = max(ends) if best is None else min(best, max(ends))
-    return best
+    return least_over_divisions(instance, optimum_ns, max)
 
 
 @settings(max_examples=40)
@@ -91,11 +78,3 @@ def test_workers_share_the_work():
     assert certificate_violations(two, {**good, "name": "joint"})
     assert certificate_violations(two, {**good, "value_ns": good["value_ns"] + 1})
     assert certificate_violations(one, good)
-
-
-def test_unequal_workers_have_no_bound():
-    instance = Instance(Requests([1], [1]), (Worker(1), Worker(2)))
-    with pytest.raises(InputError, match="not equal"):
-        makespan_bound(instance)
-    with pytest.raises(InputError, match="2 workers"):
-        orsched.bound(instance, "mean_jct")

@@ -1,0 +1,110 @@
+"""Re-derivation of makespan bounds by what requests are charged (docs/bounds.md)."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+from math import lcm
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.checker.charges import alone_ns, charged_workers, requests_of, rounds_of
+
+if TYPE_CHECKING:
+    from orsched.checker.charges import WorkerCharges
+    from orsched.instance import Instance
+
+
+class _Served(NamedTuple):
+    """A worker that can serve a request: the earliest end, and the charges on the machine."""
+
+    end: int
+    machine: int
+    stage: int
+
+
+def charged(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+    """Return what a certificate of a bound by charges must say.
+
+    The value is proven if no schedule can be shorter: each request must end before it on some
+    worker, and all that is released at or after the moment must be charged in what is left.
+    """
+    released, value = certificate["released_ns"], certificate["value_ns"]
+    workers = charged_workers(instance, certificate["workers"])
+    scale = lcm(*[worker.scale for worker in workers])
+    speed = scale * sum(worker.weight for worker in workers)
+    alone = [alone_ns(instance, worker.worker, list(worker.rows), False) for worker in workers]
+    served = {
+        row: _options(instance, workers, alone, scale, row)
+        for row, (_, _, arrival) in enumerate(requests_of(instance))
+        if arrival >= released
+    }
+    if not served or type(value) is not int:
+        raise ValueError(f"no request arrives at {released} or later")
+    in_time = [[o for o in options if o.end < value] for options in served.values()]
+    if all(in_time):
+        total = sum(min(option.machine for option in options) for options in in_time)
+        total += _wasted(instance, workers, scale, served)
+        value = min(value, released + (total + speed - 1) // speed)
+    return {
+        "bound": "charged",
+        "released_ns": released,
+        "workers": certificate["workers"],
+        "value_ns": value,
+    }
+
+
+def _options(
+    instance: Instance,
+    workers: list[WorkerCharges],
+    alone: list[dict[int, int]],
+    scale: int,
+    row: int,
+) -> list[_Served]:
+    _, output, arrival = requests_of_row(instance, row)
+    rounds, found = rounds_of(instance, output), []
+    for worker, times in zip(workers, alone, strict=True):
+        if row in worker.rows:
+            factor, charge = worker.weight * (scale // worker.scale), worker.rows[row]
+            end = arrival + times[row]
+            found.append(_Served(end, factor * charge.until(rounds), factor * charge.stage))
+    if not found:
+        raise ValueError(f"no worker serves request {row}")
+    return found
+
+
+def requests_of_row(instance: Instance, row: int) -> tuple[int, int, int]:
+    """Prompt tokens, output tokens and arrival of a request."""
+    req = instance.requests
+    return int(req.prompt_tokens[row]), int(req.output_tokens[row]), int(req.arrival_ns[row])
+
+
+def _wasted(
+    instance: Instance,
+    workers: list[WorkerCharges],
+    scale: int,
+    served: dict[int, list[_Served]],
+) -> int:
+    """What rounds take but charge nobody, between arrivals, while fewer are there than clients.
+
+    Stages waste nothing, so what they may charge until then is taken off, at the largest share
+    that a round wastes; early is best, since shares fall as more arrive.
+    """
+    arrivals = {row: requests_of_row(instance, row)[2] for row in served}
+    order = sorted(served, key=lambda row: arrivals[row])
+    speed = scale * sum(worker.weight for worker in workers)
+    full = max(worker.clients for worker in workers)
+    wasted = in_stages = 0
+    for there, (row, following) in enumerate(pairwise(order), start=1):
+        in_stages += max(option.stage for option in served[row])
+        span = arrivals[following] - arrivals[row]
+        if there >= full:
+            break
+        if span:
+            shares = [worker.wasted(there) for worker in workers]
+            stages = min(in_stages, span * speed)
+            in_stages -= stages
+            largest = max(Fraction(*share) for share in shares)
+            wasted -= -(-stages * largest.numerator // largest.denominator)
+            for worker, (part, whole) in zip(workers, shares, strict=True):
+                wasted += span * scale * worker.weight * part // whole
+    return max(wasted, 0)

@@ -1,0 +1,314 @@
+"""What a step charges each request in it, re-derived from a certificate's choices.
+
+Every worker listed has a weight, says what divides the fixed part of a stage and of a round, and
+gives a line below all stages where the cost model has levels. No step may charge more than it
+takes; that follows from what is checked here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+
+if TYPE_CHECKING:
+    from orsched.costs import CostModel
+    from orsched.instance import Instance
+    from orsched.workers import Worker
+
+_FS = 1_000_000  # femtoseconds a nanosecond
+
+
+class Charge(NamedTuple):
+    """A request's charges on a worker: of its stage, of round k: ``base + k * growth``; alone."""
+
+    stage: int
+    base: int
+    growth: int
+    own_stage_ns: int
+    own_round_ns: int
+
+    def until(self, rounds: int) -> int:
+        """Charges until so many rounds are done."""
+        return self.stage + sum_of_rounds(self.base, self.growth, rounds)
+
+
+def sum_of_rounds(base: int, growth: int, rounds: int) -> int:
+    """Sum of ``base + k * growth`` over k = 1 ... rounds."""
+    return rounds * (2 * base + (rounds + 1) * growth) // 2
+
+
+@dataclass(frozen=True)
+class WorkerCharges:
+    """The charges of one worker, in 1 / scale nanoseconds.
+
+    ``rows`` has the requests that fit; ``spare`` is what an empty round would take and ``fullest``
+    the most that a round charges anyone (0 and 0 where an emptier round is not known to waste).
+    """
+
+    worker: Worker
+    weight: int
+    clients: int
+    scale: int
+    rows: dict[int, Charge]
+    spare: int
+    fullest: int
+
+    def wasted(self, there: int) -> tuple[int, int]:
+        """Least share of a round, of at most ``there`` requests, that it charges nobody."""
+        if there >= self.clients or self.spare == 0:
+            return 0, 1
+        empty = self.spare * (self.clients - there)
+        return empty, empty + self.fullest * self.clients * there
+
+
+def alone_ns(instance: Instance, worker: Worker, rows: list[int], first: bool) -> dict[int, int]:
+    """Least time of each request's own stage and rounds, until its end or its first token."""
+    requests, cost = requests_of(instance), worker.cost
+    held = sorted(held_blocks(worker, *requests[row][:2]) for row in rows)
+    active, beside = 1, 0
+    if isinstance(cost, PoolingCost):
+        active = _most_at_once(worker, held)
+        _, beside = _company(cost, active, min(requests[row][0] for row in rows))
+    found = {}
+    for row in rows:
+        prompt, output, _ = requests[row]
+        rounds = rounds_of(instance, 1 if first else output)
+        if cost.context_matters:
+            contexts = range(prompt + 1, prompt + rounds + 1)
+            decode = sum(cost.round_ns(active, c + beside, c) for c in contexts)
+        else:
+            decode = rounds * cost.round_ns(1, 0, 0)
+        found[row] = cost.prefill_ns([prompt]) + decode
+    return found
+
+
+def _company(cost: CostModel, clients: int, least_prompt: int) -> tuple[int, int]:
+    """Who is beside a request when its rounds are shortest: a pool's mean falls beside others."""
+    if isinstance(cost, PoolingCost):
+        return clients, (clients - 1) * (least_prompt + 1)
+    return 1, 0
+
+
+def blocks_of(worker: Worker) -> tuple[int, int] | None:
+    """Blocks and tokens a block, if requests hold theirs from their prefill to their end."""
+    memory = worker.memory
+    if memory is None or memory.allocation != "whole":
+        return None
+    return memory.blocks, memory.block_tokens
+
+
+def held_blocks(worker: Worker, prompt: int, output: int) -> int:
+    """Memory blocks that a request holds."""
+    memory = blocks_of(worker)
+    return 0 if memory is None else (prompt + output + memory[1] - 1) // memory[1]
+
+
+def requests_of(instance: Instance) -> list[tuple[int, int, int]]:
+    """Prompt tokens, output tokens and arrival of each request."""
+    req = instance.requests
+    columns = (req.prompt_tokens, req.output_tokens, req.arrival_ns)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def rounds_of(instance: Instance, output: int) -> int:
+    """Rounds until the last of so many tokens."""
+    return output if instance.first_token == "decode" else output - 1
+
+
+def fitting(instance: Instance, worker: Worker) -> list[int]:
+    """Requests that fit onto a worker: under its cap, and into its memory."""
+    found = []
+    for row, (prompt, output, _) in enumerate(requests_of(instance)):
+        capped = worker.prefill_limit is not None and prompt > worker.prefill_limit
+        memory = blocks_of(worker)
+        room = memory is None or held_blocks(worker, prompt, output) <= memory[0]
+        if room and not capped:
+            found.append(row)
+    return found
+
+
+def charged_workers(instance: Instance, choices: list[dict[str, Any]]) -> list[WorkerCharges]:
+    """Return the charges of the workers listed, once every worker that can serve is among them."""
+    named = [choice["worker"] for choice in choices]
+    if type(choices) is not list or any(type(number) is not int for number in named):
+        raise ValueError("the workers are not listed by number")
+    useful = [k for k, worker in enumerate(instance.workers) if fitting(instance, worker)]
+    if named != useful:
+        raise ValueError(f"the workers listed are {named}, not {useful}")
+    return [_charged(instance, instance.workers[c["worker"]], c) for c in choices]
+
+
+def _charged(instance: Instance, worker: Worker, choice: dict[str, Any]) -> WorkerCharges:
+    requests, rows = requests_of(instance), fitting(instance, worker)
+    weight, cost = choice["weight"], worker.cost
+    if type(weight) is not int or weight < 1:
+        raise ValueError(f"{weight!r} is no weight")
+    fields = {"worker", "weight", "stage_share", "round_share"}
+    if isinstance(cost, AffineCost | LevelsCost):
+        fields.add("line")
+    if set(choice) != fields:
+        raise ValueError(f"the choices are {sorted(choice)}, not {sorted(fields)}")
+    held = {row: held_blocks(worker, *requests[row][:2]) for row in rows}
+    clients = _most_at_once(worker, sorted(held.values()))
+    whole_stage, whole_round = _wholes(worker, clients, choice)
+    parts = _parts(worker, clients, choice.get("line"), [requests[row][0] for row in rows])
+    both = whole_stage * whole_round
+    least = min(requests[row][0] for row in rows)
+    charges, fullest = {}, 0
+    for row in rows:
+        prompt, output, _ = requests[row]
+        in_stage = prompt if choice["stage_share"] == "cap" else 1
+        in_round = held[row] if choice["round_share"] == "memory" else 1
+        charge = Charge(
+            parts.stage_fixed * in_stage * whole_round + parts.stage_own(prompt) * both,
+            parts.round_fixed * in_round * whole_stage
+            + (parts.round_each + parts.round_context * prompt) * both,
+            parts.round_context * both,
+            cost.prefill_ns([prompt]),
+            _own_round(cost, clients, least, prompt),
+        )
+        charges[row] = charge
+        fullest = max(fullest, charge.base + charge.growth * rounds_of(instance, output))
+    spare = parts.round_fixed * both if choice["round_share"] == "clients" else 0
+    return WorkerCharges(worker, weight, clients, parts.unit * both, charges, spare, fullest)
+
+
+def _own_round(cost: CostModel, clients: int, least_prompt: int, prompt: int) -> int:
+    active, beside = _company(cost, clients, least_prompt)
+    return cost.round_ns(active, prompt + 1 + beside, prompt + 1)
+
+
+def _most_at_once(worker: Worker, blocks: list[int]) -> int:
+    """Most requests on clients at one time: clients, requests, or the smallest in memory."""
+    together, memory = 0, blocks_of(worker)
+    room = None if memory is None else memory[0]
+    for size in blocks[: worker.clients]:
+        if room is not None:
+            room -= size
+            if room < 0:
+                break
+        together += 1
+    return together
+
+
+def _wholes(worker: Worker, clients: int, choice: dict[str, Any]) -> tuple[int, int]:
+    """What all shares of one stage, and of one round, add up to at most."""
+    stage, a_round = choice["stage_share"], choice["round_share"]
+    if stage == "clients":
+        whole_stage = clients
+    elif stage == "cap" and worker.prefill_limit is not None:
+        whole_stage = worker.prefill_limit
+    else:
+        raise ValueError(f"a stage is not shared by {stage!r}")
+    if a_round == "clients":
+        return whole_stage, clients
+    memory = blocks_of(worker)
+    if a_round == "memory" and memory is not None:
+        return whole_stage, memory[0]
+    raise ValueError(f"a round is not shared by {a_round!r}")
+
+
+class _Parts(NamedTuple):
+    """Parts that a stage and a round take at least, in 1 / unit nanoseconds.
+
+    A stage's own parts are ``largest(quadratic p^2 + linear p, least) + each - lost``, at least 0.
+    """
+
+    unit: int
+    stage_fixed: int
+    round_fixed: int
+    round_each: int
+    round_context: int
+    linear: int
+    each: int = 0
+    quadratic: int = 0
+    least: int | None = None
+
+    def stage_own(self, prompt: int) -> int:
+        own = prompt * (self.linear + self.quadratic * prompt)
+        if self.least is not None:
+            own = max(own, self.least)
+        return max(0, own + self.each)
+
+
+def _parts(worker: Worker, clients: int, line: Any, prompts: list[int]) -> _Parts:
+    cost = worker.cost
+    if isinstance(cost, AffineCost | LevelsCost):
+        fixed, token, unit = _checked_line(worker, line)
+        empty = cost.round_ns(0, 0, 0)
+        one = cost.round_ns(1, 0, 0)
+        return _Parts(unit, fixed, unit * empty, unit * (one - empty), 0, token)
+    if isinstance(cost, BilinearCost):
+        return _bilinear_parts(cost, clients)
+    if isinstance(cost, PoolingCost) and cost.gamma_fs >= 0 and cost.delta_fs >= 0:
+        return _pooling_parts(cost, clients, min(prompts))
+    raise ValueError("the cost model has no charges")
+
+
+def _bilinear_parts(cost: BilinearCost, clients: int) -> _Parts:
+    """A longest context, or prompt, is at least the mean over the clients."""
+    if any(value < 0 for value in cost.to_dict().values()):
+        raise ValueError("the cost model has no floor")
+    times = cost.time_scale * clients
+    stage = cost.p4_fs - _given_away(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
+    a_round = cost.d4_fs - _given_away(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
+    parts = _Parts(_FS * clients, 0, 0, 0, 0, 0)
+    if stage >= 0:
+        linear = cost.p1_fs * times + cost.p3_fs * cost.time_scale
+        parts = parts._replace(stage_fixed=stage * times, linear=linear, each=cost.p2_fs * times)
+    if a_round >= 0:
+        context = cost.d1_fs * times + cost.d3_fs * cost.time_scale
+        parts = parts._replace(
+            round_fixed=a_round * times, round_each=cost.d2_fs * times, round_context=context
+        )
+    return parts
+
+
+def _pooling_parts(cost: PoolingCost, clients: int, least_prompt: int) -> _Parts:
+    """Each request pays for a whole step's rounding; where it cannot, rounds charge nothing."""
+    times = cost.time_scale * clients
+    lost = _given_away(cost.alpha_fs, cost.beta_fs, cost.c_fs)
+    context = (cost.gamma_fs + cost.delta_fs) * cost.time_scale
+    each = -(_FS // 2) * times
+    if context * (least_prompt + 1) + each < 0:
+        context = each = 0
+    return _Parts(
+        unit=_FS * clients,
+        stage_fixed=0,
+        round_fixed=0,
+        round_each=each,
+        round_context=context,
+        linear=cost.beta_fs * times,
+        each=-lost * times,
+        quadratic=cost.alpha_fs * times,
+        least=cost.c_fs * times,
+    )
+
+
+def _given_away(*coefficients: int) -> int:
+    """Most that rounding half up takes off, in femtoseconds."""
+    unit = gcd(_FS, *coefficients)
+    most = (_FS - 1) // 2
+    return most - most % unit
+
+
+def _checked_line(worker: Worker, line: Any) -> tuple[int, int, int]:
+    """The line (a, b, scale), once known that a stage takes at least (a + b tokens) / scale."""
+    if type(line) is not list or len(line) != 3 or any(type(x) is not int for x in line):
+        raise ValueError("the line is not of three whole numbers")
+    fixed, token, scale = line
+    if fixed < 0 or token < 0 or scale < 1:
+        raise ValueError("the line falls, or has no scale")
+    cost = worker.cost
+    if isinstance(cost, AffineCost):
+        below = fixed <= scale * cost.prefill_fixed_ns and token <= scale * cost.prefill_token_ns
+    else:
+        assert isinstance(cost, LevelsCost)
+        cap = cost.prefill_limit if worker.prefill_limit is None else worker.prefill_limit
+        below = all(fixed + token * min(c, cap) <= scale * time for c, time in cost.levels)
+    if not below:
+        raise ValueError("the line is above a stage")
+    return fixed, token, scale

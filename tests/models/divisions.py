@@ -1,0 +1,77 @@
+"""The optimum on several workers: every division of the requests, each worker searched alone."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import strategies as st
+
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.errors import InfeasibleError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.requests import Requests
+from orsched.workers import Worker
+
+COSTS = (
+    AffineCost(25, 1, 29, 2),
+    AffineCost(0, 0, 7, 0),
+    AffineCost(2, 0, 40, 1),
+    AffineCost(0, 0, 0, 0),
+    LevelsCost(((4, 10), (9, 16)), 5),
+    LevelsCost(((9, 5), (16, 12), (40, 60)), 3),
+    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    BilinearCost(10**6, 10**6, 0, 10**7, 10**5, 10**6, 10**6, 2 * 10**7),
+    BilinearCost(1, 1, 1, 1, 1, 1, 1, 1),
+    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    PoolingCost(10**6, 0, 10**6, 3 * 10**6, 9 * 10**6),
+    PoolingCost(1, 1, 1, 1, 1),
+)
+
+
+@st.composite
+def divisible(draw, workers=3, most=4):
+    """Draw an instance of a few requests and unequal workers; some fit onto none of them."""
+    n = draw(st.integers(1, most))
+    column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
+    listed = [
+        Worker(
+            draw(st.integers(1, 3)),
+            draw(st.sampled_from(COSTS)),
+            draw(st.sampled_from((None, 6, 9, 12))),
+            BlockMemory(draw(st.integers(8, 30)), 1) if draw(st.booleans()) else None,
+            name=f"worker-{k}",
+        )
+        for k in range(draw(st.integers(1, workers)))
+    ]
+    arrivals = column(0, draw(st.sampled_from((0, 100, 300))))
+    return Instance(
+        Requests(column(1, 9), column(1, 4), arrivals),
+        tuple(listed),
+        first_token=draw(st.sampled_from(("decode", "prefill"))),
+    )
+
+
+def least_over_divisions(instance, least_of_one, join):
+    """Return the least value over all divisions, or None where none is feasible.
+
+    ``least_of_one`` gives the optimum of an instance with one worker; ``join`` is max or sum.
+    """
+    known, best = {}, None
+    for owners in product(range(len(instance.workers)), repeat=len(instance)):
+        values = []
+        for worker in sorted(set(owners)):
+            rows = tuple(row for row, owner in enumerate(owners) if owner == worker)
+            if (worker, rows) not in known:
+                part = instance.replace(
+                    requests=instance.requests.take(list(rows)), workers=instance.workers[worker]
+                )
+                try:
+                    part.require_feasible()
+                    known[worker, rows] = least_of_one(part)
+                except InfeasibleError:
+                    known[worker, rows] = None
+            values.append(known[worker, rows])
+        if None not in values:
+            best = join(values) if best is None else min(best, join(values))
+    return best

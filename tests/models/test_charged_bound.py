@@ -1,0 +1,270 @@
+"""Bounds by charges: arrivals that ramp up, unequal workers; below the optimum, re-derivable."""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+import orsched
+from orsched.checker.certificates import certificate_violations
+from orsched.checker.latency_certificates import bound_violations
+from orsched.costs import AffineCost, BilinearCost
+from orsched.errors import InfeasibleError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.models.bound_charges import on_worker
+from orsched.models.bounds import improving_bounds, makespan_bound
+from orsched.models.charged_bound import Workers, balanced_weights, charged_certificates
+from orsched.models.counts import jobs_on
+from orsched.models.latency_bounds import OBJECTIVES
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+from tests.models.divisions import divisible, least_over_divisions
+from tests.models.least_sums import least_sum_ns
+
+
+@settings(max_examples=120)
+@given(divisible())
+def test_bound_at_most_the_optimum_and_re_derived(instance):
+    """INV: bound <= optimum over every division, under every cost model, cap and memory."""
+    optimum = least_over_divisions(instance, optimum_ns, max)
+    if optimum is None:
+        with pytest.raises(InfeasibleError, match="request"):
+            makespan_bound(instance)
+        return
+    for bound in improving_bounds(instance, lambda: False):
+        assert bound.value_ns <= optimum
+        assert certificate_violations(instance, bound.to_dict()) == []
+
+
+@settings(max_examples=60)
+@given(divisible(most=3))
+def test_mean_bounds_at_most_the_optimum_and_re_derived(instance):
+    for objective in OBJECTIVES:
+        least = least_over_divisions(
+            instance, lambda part, of=objective: least_sum_ns(part, of), sum
+        )
+        assume(least is not None)
+        bound = orsched.bound(instance, objective)
+        assert bound.certificate["sum_ns"] <= least
+        assert bound_violations(instance, bound.to_dict(), objective) == []
+
+
+@settings(max_examples=30)
+@given(divisible(most=3))
+def test_no_changed_certificate_proves_too_much(instance):
+    optimum = least_over_divisions(instance, optimum_ns, max)
+    assume(optimum is not None)
+    for certificate in charged_if_any(instance):
+        document = {
+            "name": "charged",
+            "value_ns": certificate["value_ns"],
+            "certificate": certificate,
+        }
+        for broken in changed(document):
+            assert broken["value_ns"] <= optimum or certificate_violations(instance, broken)
+
+
+def charged_if_any(instance):
+    if all(bound.name != "charged" for bound in improving_bounds(instance, lambda: False)):
+        return []
+    return list(charged_certificates(instance, lambda: False))
+
+
+def changed(document):
+    """Yield the document with one leaf changed, and its value raised or not."""
+    for path in leaves(document["certificate"]):
+        for change in (lambda x: x + 1, lambda x: x - 1, lambda x: 2 * x + 10**6, lambda x: -x):
+            for raised in (0, 1, 20):
+                broken = copy.deepcopy(document)
+                owner = broken["certificate"]
+                for key in path[:-1]:
+                    owner = owner[key]
+                owner[path[-1]] = change(owner[path[-1]])
+                broken["certificate"]["value_ns"] += raised
+                broken["value_ns"] = broken["certificate"]["value_ns"]
+                yield broken
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, int):
+        yield path
+
+
+@settings(max_examples=60)
+@given(divisible(workers=1))
+def test_no_step_charges_more_than_it_takes(instance):
+    """The heart of the proof, step by step: random stages and rounds of requests that fit."""
+    (worker,) = instance.workers
+    rows, jobs = jobs_on(instance, worker)
+    assume(rows)
+    charges, rng = on_worker(worker, jobs, rows, jobs.rounds).charges, random.Random(len(rows))
+    prompts, rounds = jobs.prompts.tolist(), jobs.rounds.tolist()
+    for _ in range(20):
+        at = rng.sample(range(len(rows)), rng.randint(1, charges.clients))
+        if worker.memory is not None and int(jobs.blocks[at].sum()) > worker.memory.blocks:
+            continue
+        limit = worker.prefill_limit
+        if limit is None or int(jobs.prompts[at].sum()) <= limit:
+            taken = worker.cost.prefill_ns([prompts[k] for k in at]) * charges.scale
+            assert 0 <= sum(charges.stages[k] for k in at) <= taken
+        at = [k for k in at if rounds[k]]
+        if at:
+            done = {k: rng.randint(1, rounds[k]) for k in at}
+            contexts = [prompts[k] + done[k] for k in at]
+            taken = worker.cost.round_ns(len(at), sum(contexts), max(contexts)) * charges.scale
+            parts = [charges.first[k] + charges.growth * done[k] for k in at]
+            wasted = charges.round_fixed * (charges.clients - len(at))
+            assert min(parts) >= 0
+            assert charges.clients * (taken - sum(parts)) >= wasted
+            assert max(parts) <= charges.round_most or charges.round_fixed == 0
+
+
+def poisson(requests, per_s, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.cumsum(rng.exponential(1e9 / per_s, requests)).astype(np.int64)
+
+
+def test_few_requests_at_first_waste_clients():
+    """A ramp of arrivals: rounds are long for what they yield until the clients are busy."""
+    base = orsched.load("gsm8k-llama65b")
+    requests = base.requests.replace(arrival_ns=poisson(len(base), 10))
+    instance = base.replace(requests=requests)
+    found = list(improving_bounds(instance, lambda: False))
+    by_counts = max(b.value_ns for b in found if b.name != "charged")
+    assert found[-1].name == "charged"
+    assert found[-1].value_ns > 1.02 * by_counts
+    assert certificate_violations(instance, found[-1].to_dict()) == []
+
+
+def test_a_slow_worker_is_worth_what_it_is():
+    """Half as fast at everything, and with half the clients: less than a second worker."""
+    one = orsched.load("pang-100x20")
+    cost = one.worker.cost.scaled(2)
+    slow = replace(one.worker, cost=cost, clients=one.worker.clients // 2, name="slow")
+    values = [
+        makespan_bound(one.replace(workers=workers)).value_ns
+        for workers in ((one.worker,) * 2, (one.worker, slow), (one.worker,))
+    ]
+    assert values[0] < values[1] < values[2]
+
+
+def test_weights_are_the_speeds_of_proportional_workers():
+    """Twice as fast: twice the weight, and the bound is the work over the summed speed."""
+    fast, slow = Worker(1, AffineCost(0, 0, 10, 0)), Worker(1, AffineCost(0, 0, 20, 0), name="slow")
+    instance = Instance(Requests([1] * 9, [10] * 9), (fast, slow))
+    assert balanced_weights(Workers.of(instance), instance, None) == [2, 1]
+    assert makespan_bound(instance).value_ns == 600
+    assert makespan_bound(instance).value_ns == least_over_divisions(instance, optimum_ns, max)
+
+
+def test_a_worker_too_slow_to_end_in_time_serves_nobody():
+    """One request takes 1,000 there, the other worker serves all three in 300."""
+    fast, slow = Worker(1, AffineCost(0, 0, 10, 0)), Worker(1, AffineCost(0, 0, 100, 0), name="s")
+    instance = Instance(Requests([1] * 3, [10] * 3), (fast, slow))
+    bound = makespan_bound(instance)
+    assert bound.value_ns == 300 == least_over_divisions(instance, optimum_ns, max)
+    assert certificate_violations(instance, bound.to_dict()) == []
+
+
+def test_workers_of_which_nothing_is_known():
+    odd = Worker(1, BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7), name="odd")
+    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), (Worker(1), odd))
+    assert (makespan_bound(instance).name, makespan_bound(instance).value_ns) == (
+        "last_arrival",
+        50,
+    )
+    for objective in OBJECTIVES:
+        bound = orsched.bound(instance, objective)
+        assert (bound.name, bound.value_ns) == ("arrivals", 0)
+        assert bound_violations(instance, bound.to_dict(), objective) == []
+
+
+def test_a_request_that_fits_onto_no_worker_is_named():
+    workers = (
+        Worker(1, prefill_cap_tokens=4, name="small"),
+        Worker(1, memory=BlockMemory(2, 4), name="tiny"),
+    )
+    instance = Instance(Requests([3, 5], [9, 9]), workers)
+    for objective in ("makespan", *OBJECTIVES):
+        with pytest.raises(InfeasibleError, match=r"request 1 \(row 1\).*small.*4 tokens.*tiny"):
+            orsched.bound(instance, objective)
+    assert makespan_bound(instance.replace(requests=Requests([3, 3], [9, 1]))).value_ns > 0
+
+
+def test_empty_instances_of_several_workers():
+    empty = Instance(Requests([], []), (Worker(1), Worker(2)))
+    for objective in ("makespan", *OBJECTIVES):
+        bound = orsched.bound(empty, objective)
+        assert (bound.name, bound.value_ns) == ("empty", 0)
+        assert bound_violations(empty, bound.to_dict(), objective) == []
+
+
+def test_paged_blocks_do_not_limit_the_clients():
+    """Blocks that grow with the cache: more requests at once than fit with all their tokens."""
+    whole = Worker(4, AffineCost(1, 0, 10, 0), memory=BlockMemory(10, 1))
+    paged = replace(whole, memory=BlockMemory(10, 1, "paged"))
+    requests = Requests([1] * 4, [4] * 4)
+    bounds = [makespan_bound(Instance(requests, worker)) for worker in (whole, paged)]
+    assert bounds[1].value_ns == 41 < bounds[0].value_ns
+    for worker, bound in zip((whole, paged), bounds, strict=True):
+        assert certificate_violations(Instance(requests, worker), bound.to_dict()) == []
+
+
+def test_malformed_certificates_are_refused_not_raised():
+    instance = Instance(Requests([1, 2], [3, 4]), (Worker(1), Worker(2, name="other")))
+    good = makespan_bound(instance).to_dict()
+    claim = good["certificate"]
+    first, second = claim["workers"]
+    assert certificate_violations(instance, good) == []
+    for workers in (
+        [],
+        [first],
+        [second, first],
+        [first, first],
+        [first, {**second, "weight": 0}],
+        [first, {**second, "weight": 1.0}],
+        [first, {**second, "extra": 1}],
+        [first, {**second, "worker": True}],
+        [first, {key: value for key, value in second.items() if key != "line"}],
+        None,
+        {},
+    ):
+        bad = {**good, "certificate": {**claim, "workers": workers}}
+        assert certificate_violations(instance, bad)
+    for change in ({"value_ns": 0.0}, {"released_ns": 1}, {"released_ns": "0"}, {"extra": 1}):
+        assert certificate_violations(instance, {**good, "certificate": {**claim, **change}})
+
+
+def test_row_order_changes_no_bound():
+    base = orsched.load("pang-100x20")
+    slow = replace(base.worker, cost=base.worker.cost.scaled(3), name="slow")
+    arrivals = poisson(100, 5)
+    instance = base.replace(
+        requests=base.requests.replace(arrival_ns=arrivals), workers=(base.worker, slow)
+    )
+    rows = list(range(100))
+    random.Random(1).shuffle(rows)
+    permuted = instance.replace(requests=instance.requests.take(rows))
+    for objective in OBJECTIVES:
+        one, other = orsched.bound(permuted, objective), orsched.bound(instance, objective)
+        assert one.certificate["sum_ns"] == pytest.approx(other.certificate["sum_ns"], rel=1e-4)
+
+
+def test_sums_beyond_64_bits_are_exact():
+    """The longest times that an instance may have: whole numbers, no floats, no overflow."""
+    workers = (Worker(3, AffineCost(0, 0, 2**29, 0)), Worker(2, AffineCost(0, 0, 2**29 + 1, 0)))
+    instance = Instance(Requests([1] * 3, [2**31 - 1] * 3), workers)
+    for objective in ("makespan", *OBJECTIVES):
+        bound = orsched.bound(instance, objective)
+        assert bound_violations(instance, bound.to_dict(), objective) == []
+    assert makespan_bound(instance).value_ns == (2**31 - 1) * 2**29
