@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 import pytest
 
@@ -14,6 +15,16 @@ def test_every_public_name_is_on_the_page_of_the_api(repo_root):
     directive = r"^\.\. auto(?:class|function|exception|data):: (\w+)$"
     named = set(re.findall(directive, page, re.M))
     assert named == set(orsched.__all__) - {"__version__"}
+
+
+@pytest.mark.parametrize("package", ["models", "models.batch", "models.full_mip"])
+def test_the_public_names_of_the_models_are_documented(package, repo_root):
+    pages = [(repo_root / "docs" / f"{name}.md").read_text() for name in ("api", "batcher")]
+    named = set(re.findall(r"^\.\. auto(?:class|function|data):: (\w+)$", "".join(pages), re.M))
+    modules = re.findall(r"^\.\. automodule:: ([\w.]+)$", pages[0], re.M)
+    for module in modules:
+        named |= {name for name in vars(import_module(module)) if not name.startswith("_")}
+    assert set(import_module(f"orsched.{package}").__all__) <= named
 
 
 def test_every_module_that_the_page_of_the_api_names_exists(repo_root):
