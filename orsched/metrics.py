@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.client_time import client_time
 from orsched.columns import exact_sum, whole_number
-from orsched.schedule import DECODE, PREFILL
-from orsched.timeline import request_times
+from orsched.kv_blocks import kv_figures
+from orsched.schedule import INVALID, MIXED, PREFILL
+from orsched.timeline import Timeline, request_times
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -41,12 +44,20 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
 
     Times are integer nanoseconds, means and ratios floats (one correctly rounded division of
     integers), percentiles nearest rank. A number that is not defined is None.
+
+    ``prefill_stages`` counts steps that prefill only, ``mixed_steps`` those that also decode;
+    ``decode_rounds`` are the rounds of decode and mixed steps. A request finishes when its batch
+    returns it, after ``invalid_tokens`` if it was held that long. ``restarts`` are stays after a
+    request's first, ``pad_tokens`` what padding adds to prefills. ``batch_size`` has the mean
+    number of requests prefilled in a step that prefills any, and of those that take part in a
+    round. ``kv_blocks`` is ``orsched.kv_blocks.kv_figures``.
     """
-    steps = schedule.steps
+    steps, work = schedule.steps, schedule.work
     makespan = schedule.makespan_ns
     requests = instance.requests
-    times = request_times(instance, schedule)
-    busy, bubbles = client_time(instance, schedule, times)
+    line = Timeline(schedule)
+    times = request_times(instance, schedule, line)
+    busy, bubbles = client_time(instance, line)
     clients = sum(w.clients for w in instance.workers)
     output_tokens = int(requests.output_tokens.sum())
     ttft = times["first_token_ns"] - requests.arrival_ns
@@ -61,7 +72,14 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
         "slot_utilization": ratio(busy, clients * makespan),
         "bubble_ns": bubbles,
         "prefill_stages": int((steps.phase == PREFILL).sum()),
-        "decode_rounds": int(steps.rounds[steps.phase == DECODE].sum()),
+        "decode_rounds": int(line.rounds_before[-1]),
+        "mixed_steps": int((steps.phase == MIXED).sum()),
+        "restarts": int((work.stay[line.stay_row] >= 1).sum()),
+        "invalid_tokens": exact_sum(line.row_rounds[work.phase == INVALID]),
+        "pad_tokens": _pad_tokens(instance, line),
+        "batch_size": _batch_sizes(line),
+        "worker_end_ns": _worker_ends(instance, line),
+        "kv_blocks": kv_figures(instance, line, makespan),
         "prompt_tokens": int(requests.prompt_tokens.sum()),
         "output_tokens": output_tokens,
         "tokens_per_s": ratio(output_tokens * NS_PER_S, makespan),
@@ -92,82 +110,34 @@ def distribution(values: IntColumn | Sequence[int]) -> dict[str, int | float] | 
     return summary
 
 
-def client_time(
-    instance: Instance, schedule: Schedule, times: dict[str, IntColumn]
-) -> tuple[int, dict[str, int]]:
-    """Split clients x makespan into busy time and bubbles by cause, in client-nanoseconds.
-
-    Returns (busy, {waiting_for_prefill, other_prefill, no_request, tail}); they add up to
-    clients x makespan exactly. A client that holds a request is busy in that request's prefill
-    and decode; other requests' prefill stages are ``other_prefill``. A free client waits for
-    prefill while the worker is at work and has no request while it is not; after its last
-    request it is in the tail.
-    """
-    makespan = schedule.makespan_ns
-    busy = held = held_idle = tail = gaps = 0
-    for index, worker in enumerate(instance.workers):
-        mine = _WorkerClock(schedule, index)
-        served = mine.requests
-        start, finish = times["prefill_start_ns"][served], times["finish_ns"][served]
-        busy += mine.busy()
-        held += exact_sum(finish - start)
-        held_idle += exact_sum(mine.idle_before(finish) - mine.idle_before(start))
-        ends = np.zeros(worker.clients, np.int64)
-        np.maximum.at(ends, times["client"][served], finish)
-        tail += exact_sum(makespan - ends)
-        # Before its last request ends, a client without a request and without a step to wait for.
-        gaps += exact_sum(mine.idle_before(ends))
-    free = sum(w.clients for w in instance.workers) * makespan - tail - held
-    no_request = gaps - held_idle
-    return busy, {
-        "waiting_for_prefill": free - no_request,
-        "other_prefill": held - busy - held_idle,
-        "no_request": gaps,
-        "tail": tail,
+def _batch_sizes(line: Timeline) -> dict[str, float | None]:
+    """Mean requests in a step's prefill, and mean requests that decode in a round."""
+    prefills = np.zeros(len(line.order), bool)
+    prefills[line.first[line.is_prefill]] = True
+    return {
+        "prefill": ratio(int(line.is_prefill.sum()), int(prefills.sum())),
+        "decode": ratio(exact_sum(line.row_rounds), int(line.rounds_before[-1])),
     }
 
 
-class _WorkerClock:
-    """Prefix sums over the steps of one worker."""
-
-    def __init__(self, schedule: Schedule, worker: int) -> None:
-        steps, work = schedule.steps, schedule.work
-        self.chosen = np.flatnonzero(steps.worker == worker)
-        self.start, self.end = steps.start_ns[self.chosen], steps.end_ns[self.chosen]
-        rows = np.flatnonzero(steps.worker[work.first_step] == worker)
-        self.work, self.rows = work, rows
-        self.requests = np.unique(work.request[rows])
-        duration = steps.end_ns - steps.start_ns
-        self.by_phase = {
-            phase: _before(np.where((steps.worker == worker) & (steps.phase == phase), duration, 0))
-            for phase in (PREFILL, DECODE)
-        }
-        gap = (
-            np.diff(self.start, append=0)
-            if len(self.start) == 0
-            else np.concatenate([[self.start[0]], self.start[1:] - self.end[:-1]])
-        )
-        self.idle_until_start = np.cumsum(gap)
-
-    def busy(self) -> int:
-        """Client-time in which a client's own request is in prefill or decode."""
-        work, total = self.work, 0
-        for phase, before in self.by_phase.items():
-            rows = self.rows[work.phase[self.rows] == phase]
-            total += exact_sum(before[work.last_step[rows] + 1] - before[work.first_step[rows]])
-        return total
-
-    def idle_before(self, moments: IntColumn) -> IntColumn:
-        """Time without a step before each moment (moments are starts or ends of steps, or 0)."""
-        if len(self.start) == 0:
-            return np.zeros_like(moments)
-        last = np.searchsorted(self.start, moments, side="right") - 1
-        idle = self.idle_until_start[np.maximum(last, 0)]
-        return np.where(last < 0, moments, idle + np.maximum(moments - self.end[last], 0))
+def _pad_tokens(instance: Instance, line: Timeline) -> int:
+    """Tokens by which prefills on padding workers are lengthened to the longest of their step."""
+    padding = np.array([worker.padding for worker in instance.workers])
+    rows = np.flatnonzero(line.is_prefill & padding[line.row_worker])
+    place, tokens = line.first[rows], line.work.tokens[rows]
+    longest = np.zeros(len(line.order), np.int64)
+    np.maximum.at(longest, place, tokens)
+    return exact_sum(longest[place] - tokens)
 
 
-def _before(durations: IntColumn) -> IntColumn:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(durations)])
+def _worker_ends(instance: Instance, line: Timeline) -> dict[str, Any]:
+    """Minimum, maximum and population standard deviation of the workers' last ends."""
+    heads = line.heads(len(instance.workers))
+    last = heads[1:][heads[1:] > heads[:-1]] - 1
+    ends = [*line.end_ns[last].tolist(), *[0] * (len(instance.workers) - len(last))]
+    n = len(ends)
+    spread = math.sqrt(n * sum(end * end for end in ends) - sum(ends) ** 2) / n
+    return {"min": min(ends), "max": max(ends), "std": spread}
 
 
 def _attainment(

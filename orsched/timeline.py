@@ -1,117 +1,196 @@
-"""Times of each request in a schedule, by prefix sums over its steps."""
+"""Times of each request in a schedule, by prefix sums over the steps of each worker."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.intervals import before, covered_max, covered_sum
 from orsched.schedule import DECODE, PREFILL
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
-    from orsched.schedule import Schedule, Work
+    from orsched.schedule import Schedule
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def rows_of_phase(work: Work, phase: int) -> IntColumn:
-    """Return the indices of the work rows of one phase."""
-    return np.flatnonzero(work.phase == phase)
+class Timeline:
+    """The steps of a schedule worker by worker, and what each row of work takes part in.
+
+    The *place* of a step is its number when the steps of worker 0 are counted first, then those of
+    worker 1, and so on: the steps between two places of a worker are that worker's.
+
+    Attributes:
+        order: row of ``Steps`` at each place.
+        worker, phase, start_ns, end_ns, rounds: columns of ``Steps`` by place.
+        time_before, decode_time_before, rounds_before: durations of all steps, durations of the
+            decode and mixed steps, and rounds of these, before each place.
+        first, last: places of each row of ``Work``.
+        is_prefill: whether a row of ``Work`` is a prefill row.
+        row_rounds: decode rounds that a row takes part in; 0 for prefill rows.
+        row_time_ns: durations of the steps that a row takes part in.
+        stay_row, stay_end: first and last row of ``Work`` of each stay.
+        stay_of: number of the stay of each row of ``Work``.
+        cached: tokens in the request's cache before each row of ``Work``.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        steps, work = schedule.steps, schedule.work
+        self.steps, self.work = steps, work
+        self.order = np.argsort(steps.worker, kind="stable")
+        place = np.empty(len(steps), np.int64)
+        place[self.order] = np.arange(len(steps))
+        self.worker, self.phase = steps.worker[self.order], steps.phase[self.order]
+        self.start_ns, self.end_ns = steps.start_ns[self.order], steps.end_ns[self.order]
+        self.rounds = steps.rounds[self.order]
+        duration, decodes = self.end_ns - self.start_ns, self.phase != PREFILL
+        self.time_before = before(duration)
+        self.decode_time_before = before(duration * decodes)
+        self.rounds_before = before(self.rounds * decodes)
+        self.first, self.last = place[work.first_step], place[work.last_step]
+        self.is_prefill: Mask = work.phase == PREFILL
+        self.row_rounds = np.where(self.is_prefill, 0, self._within(self.rounds_before))
+        self.row_time_ns = np.where(
+            self.is_prefill, self._within(self.time_before), self._within(self.decode_time_before)
+        )
+        self._find_stays()
+
+    def _within(self, sums: IntColumn) -> IntColumn:
+        """Return what each row of work spans of some prefix sums."""
+        spanned: IntColumn = sums[self.last + 1] - sums[self.first]
+        return spanned
+
+    def _find_stays(self) -> None:
+        work = self.work
+        head = np.ones(len(work), bool)
+        head[1:] = (work.request[1:] != work.request[:-1]) | (work.stay[1:] != work.stay[:-1])
+        self.stay_row = np.flatnonzero(head)
+        next_row = np.append(self.stay_row[1:], len(work))
+        self.stay_end: IntColumn = next_row[: len(self.stay_row)] - 1
+        self.stay_of = np.cumsum(head) - 1
+        grown = before(np.where(self.is_prefill, work.tokens, self.row_rounds))
+        self.cached = grown[:-1] - grown[self.stay_row][self.stay_of]
+
+    @cached_property
+    def stay_first(self) -> IntColumn:
+        """Place at which each stay begins."""
+        return self.first[self.stay_row]
+
+    @cached_property
+    def stay_last(self) -> IntColumn:
+        """Place of the last step of each stay."""
+        return self.last[self.stay_end]
+
+    @cached_property
+    def stay_request(self) -> IntColumn:
+        """Request of each stay."""
+        return self.work.request[self.stay_row]
+
+    @cached_property
+    def stay_worker(self) -> IntColumn:
+        """Worker of each stay."""
+        return self.worker[self.stay_first]
+
+    @cached_property
+    def row_worker(self) -> IntColumn:
+        """Worker of each row of work."""
+        return self.worker[self.first]
+
+    def heads(self, workers: int) -> IntColumn:
+        """Return the first place of each worker, and the number of places at the end."""
+        heads: IntColumn = np.searchsorted(self.worker, np.arange(workers + 1))
+        return heads
+
+    def first_round_contexts(self, places: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
+        """Return active requests, sum and maximum of contexts in the first round of some steps.
+
+        The places are those of decode and mixed steps. Requests that yield invalid tokens are
+        active. A context counts as in ``orsched.costs.protocol``.
+        """
+        rows = np.flatnonzero(~self.is_prefill)
+        first, last = self.first[rows], self.last[rows]
+        base = self.cached[rows] - self.rounds_before[first]
+        n = len(self.order)
+        now = self.rounds_before[places] + 1
+        active = covered_sum(n, first, last)[places]
+        total = covered_sum(n, first, last, base)[places] + active * now
+        return active, total, covered_max(n, first, last, base)[places] + now
 
 
-def request_times(instance: Instance, schedule: Schedule) -> dict[str, IntColumn]:
+def request_times(
+    instance: Instance, schedule: Schedule, timeline: Timeline | None = None
+) -> dict[str, IntColumn]:
     """Return client, prefill start and end, first token and finish of every request, in ns.
 
     Columns ``client, prefill_start_ns, prefill_end_ns, first_token_ns, finish_ns``, one row a
-    request; -1 where the schedule does not serve a request.
+    request; -1 where the schedule does not serve a request. Client and prefill start are those of
+    the first stay; the prefill ends with the first one that is complete; the finish is the end of
+    the last row, invalid tokens included. ``timeline`` is the schedule's, if it is at hand.
     """
-    n = len(instance)
-    steps, work = schedule.steps, schedule.work
+    line = Timeline(schedule) if timeline is None else timeline
+    n, work = len(instance), schedule.work
     times = {
         name: np.full(n, -1, np.int64)
         for name in ("client", "prefill_start_ns", "prefill_end_ns", "first_token_ns", "finish_ns")
     }
-    prefill, decode = rows_of_phase(work, PREFILL), rows_of_phase(work, DECODE)
     # Rows are in order of request, then step: reversed, the first write of a request wins.
     times["client"][work.request[::-1]] = work.client[::-1]
+    prefill = np.flatnonzero(line.is_prefill)
     back = prefill[::-1]
-    times["prefill_start_ns"][work.request[back]] = steps.start_ns[work.first_step[back]]
-    times["prefill_end_ns"][work.request[prefill]] = steps.end_ns[work.last_step[prefill]]
-    times["finish_ns"][work.request] = steps.end_ns[work.last_step]
+    times["prefill_start_ns"][work.request[back]] = line.start_ns[line.first[back]]
+    times["prefill_end_ns"][:] = _prefill_ends(instance, line)
+    times["finish_ns"][work.request] = line.end_ns[line.last]
     if instance.first_token == "prefill":
         times["first_token_ns"][:] = times["prefill_end_ns"]
-    else:
-        back = decode[::-1]
-        times["first_token_ns"][work.request[back]] = _first_round_ends(instance, schedule)[
-            work.first_step[back]
-        ]
+        return times
+    back = np.flatnonzero(work.phase == DECODE)[::-1]
+    first = np.full(n, -1, np.int64)
+    first[work.request[back]] = line.first[back]
+    served = np.flatnonzero(first >= 0)
+    times["first_token_ns"][served] = _first_round_ends(instance, schedule, line, first[served])
     return times
 
 
-def _first_round_ends(instance: Instance, schedule: Schedule) -> IntColumn:
-    """End of the first round of each step; only decode steps are meaningful.
+def _prefill_ends(instance: Instance, line: Timeline) -> IntColumn:
+    """End of each request's first complete prefill; of its last prefill row if none is complete."""
+    work = line.work
+    ends = np.full(len(instance), -1, np.int64)
+    rows = np.flatnonzero(line.is_prefill)
+    ends[work.request[rows]] = line.end_ns[line.last[rows]]
+    final = np.ones(len(rows), bool)
+    final[:-1] = line.stay_of[rows[1:]] != line.stay_of[rows[:-1]]
+    # Until a prefill is complete nothing is yielded, so the prompt alone completes the first one.
+    done = (
+        line.cached[rows] + work.tokens[rows] >= instance.requests.prompt_tokens[work.request[rows]]
+    )
+    back = rows[final & done][::-1]
+    ends[work.request[back]] = line.end_ns[line.last[back]]
+    return ends
+
+
+def _first_round_ends(
+    instance: Instance, schedule: Schedule, line: Timeline, places: IntColumn
+) -> IntColumn:
+    """End of the first round of some steps.
 
     Exact where all rounds of a step last equally long; where contexts matter, the cost model is
     asked for the first round, unless the run was measured (its steps then have equal rounds).
     """
-    steps = schedule.steps
-    duration = (steps.end_ns - steps.start_ns) // steps.rounds
-    matters = any(w.cost.context_matters for w in instance.workers)
-    if matters and not schedule.is_measured:
-        several = np.flatnonzero((steps.phase == DECODE) & (steps.rounds > 1))
-        active, total, longest = contexts(instance, schedule)
-        for k in several.tolist():
-            cost = instance.workers[int(steps.worker[k])].cost
-            duration[k] = cost.round_ns(int(active[k]), int(total[k]), int(longest[k]))
-    return steps.start_ns + duration
-
-
-def contexts(instance: Instance, schedule: Schedule) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Return active requests, sum and maximum of contexts in the first round of each decode step.
-
-    Contexts count as in ``orsched.costs.protocol``; prefill steps have 0 everywhere. Schedules
-    with one decode row a request only.
-    """
-    steps, work = schedule.steps, schedule.work
-    decode = rows_of_phase(work, DECODE)
-    n_steps = len(steps)
-    active, total = np.zeros(n_steps + 1, np.int64), np.zeros(n_steps + 1, np.int64)
-    rounds_before = _rounds_before(schedule)
-    first, last = work.first_step[decode], work.last_step[decode]
-    base = instance.requests.prompt_tokens[work.request[decode]] - rounds_before[first]
-    np.add.at(active, first, 1)
-    np.add.at(active, last + 1, -1)
-    np.add.at(total, first, base)
-    np.add.at(total, last + 1, -base)
-    longest = _running_maximum(n_steps, first, last, base)
-    active, total = np.cumsum(active)[:-1], np.cumsum(total)[:-1]
-    is_decode = steps.phase == DECODE
-    total = (total + active * (rounds_before + 1)) * is_decode
-    return active * is_decode, total, (longest + rounds_before + 1) * is_decode
-
-
-def _rounds_before(schedule: Schedule) -> IntColumn:
-    """Decode rounds before each step (one worker)."""
-    rounds: IntColumn = schedule.steps.rounds * (schedule.steps.phase == DECODE)
-    before: IntColumn = np.cumsum(rounds) - rounds
-    return before
-
-
-def _running_maximum(n: int, first: IntColumn, last: IntColumn, value: IntColumn) -> IntColumn:
-    """Maximum of the values whose interval [first, last] covers each position."""
-    from heapq import heappop, heappush
-
-    result = np.zeros(n, np.int64)
-    order = np.argsort(first, kind="stable")
-    heap: list[tuple[int, int]] = []
-    starts = zip(first[order].tolist(), value[order].tolist(), last[order].tolist(), strict=True)
-    upcoming = next(starts, None)
-    for k in range(n):
-        while upcoming is not None and upcoming[0] == k:
-            heappush(heap, (-upcoming[1], upcoming[2]))
-            upcoming = next(starts, None)
-        while heap and heap[0][1] < k:
-            heappop(heap)
-        if heap:
-            result[k] = -heap[0][0]
-    return result
+    duration = (line.end_ns - line.start_ns)[places] // line.rounds[places]
+    matters = np.array([w.cost.context_matters for w in instance.workers])
+    if matters.any() and not schedule.is_measured:
+        asked = np.flatnonzero(matters[line.worker[places]] & (line.rounds[places] > 1))
+        several, which = np.unique(places[asked], return_inverse=True)
+        columns = (line.worker[several], *line.first_round_contexts(several))
+        found = np.empty(len(several), np.int64)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for k, (index, active, total, longest) in enumerate(rows):
+            worker = instance.workers[index]
+            padded = active * longest if worker.padding else total
+            found[k] = worker.cost.round_ns(active, padded, longest)
+        duration[asked] = found[which]
+    return line.start_ns[places] + duration

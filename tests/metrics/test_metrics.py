@@ -1,0 +1,121 @@
+"""Reported numbers against their definitions, on random schedules of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched.metrics import summarise
+from orsched.schedule import INVALID, MIXED
+from orsched.timeline import Timeline, request_times
+from tests.metrics.any_schedule import any_schedule
+from tests.metrics.naive import Naive
+
+cases = st.integers(0, 10**6).map(any_schedule)
+several = settings(max_examples=60)
+
+
+@several
+@given(cases)
+def test_the_drawn_schedules_serve_every_request(case):
+    instance, _ = case
+    naive = Naive(*case)
+    assert list(naive.yielded().values()) == instance.requests.output_tokens.tolist()
+
+
+def test_the_drawn_schedules_hold_every_kind_of_work():
+    drawn = [any_schedule(seed) for seed in range(100)]
+    assert any((s.work.phase == INVALID).any() for _, s in drawn)
+    assert any((s.steps.phase == MIXED).any() for _, s in drawn)
+    assert any((s.work.stay >= 2).any() for _, s in drawn)
+    assert any(len(np.unique(s.steps.worker)) == 3 for _, s in drawn)
+
+
+@several
+@given(cases)
+def test_client_time_is_that_of_each_moment_and_adds_up(case):
+    """INV-15: busy time and bubbles are clients x makespan, to the nanosecond."""
+    instance, schedule = case
+    results = summarise(instance, schedule)
+    uses = Naive(*case).client_time()
+    assert results["busy_client_ns"] == uses.pop("busy")
+    assert results["bubble_ns"] == uses
+    clients = sum(worker.clients for worker in instance.workers)
+    total = results["busy_client_ns"] + sum(results["bubble_ns"].values())
+    assert total == clients * schedule.makespan_ns
+
+
+@several
+@given(cases)
+def test_blocks_are_those_of_each_step(case):
+    assert summarise(*case)["kv_blocks"] == Naive(*case).kv_blocks()
+
+
+@several
+@given(cases)
+def test_counts_are_those_of_each_step(case):
+    results = summarise(*case)
+    expected = Naive(*case).counts()
+    assert {name: results[name] for name in expected} == expected
+
+
+@several
+@given(cases)
+def test_times_are_those_of_each_round(case):
+    instance, schedule = case
+    naive, times = Naive(*case), request_times(instance, schedule)
+    first, prefilled = naive.first_tokens()
+    requests = range(len(instance))
+    assert times["first_token_ns"].tolist() == [first[r] for r in requests]
+    assert times["prefill_end_ns"].tolist() == [prefilled[r] for r in requests]
+    assert times["finish_ns"].tolist() == [naive.finishes()[r] for r in requests]
+    for request in requests:
+        worker, client, begin, _ = naive.stays[request, 0]
+        assert times["client"][request] == client
+        assert times["prefill_start_ns"][request] == naive.steps[begin][2]
+        assert naive.steps[begin][0] == worker
+
+
+@several
+@given(cases)
+def test_caches_are_those_of_each_round(case):
+    line, naive = Timeline(case[1]), Naive(*case)
+    caches = naive.caches()
+    for row, (request, _, _, first, last, _, stay) in enumerate(naive.rows):
+        earlier = [r for r in naive.rows[:row] if (r[0], r[6]) == (request, stay)]
+        assert line.cached[row] == (caches[earlier[-1][4]][request, stay] if earlier else 0)
+        grown = caches[last][request, stay] - line.cached[row]
+        assert grown == (case[1].work.tokens[row] if first == last and line.is_prefill[row]
+                         else line.row_rounds[row])  # fmt: skip
+
+
+def test_a_measured_schedule_has_equal_rounds_in_a_step():
+    for seed in range(30):
+        instance, schedule = any_schedule(seed, requests=6)
+        measured = schedule.replace(run={"device": "a device", "clock": "a clock"})
+        times = request_times(instance, measured)
+        if instance.first_token == "prefill":
+            assert times["first_token_ns"].tolist() == times["prefill_end_ns"].tolist()
+            continue
+        line = Timeline(measured)
+        rows = [
+            np.flatnonzero((schedule.work.request == r) & (schedule.work.phase == 1))[0]
+            for r in range(6)
+        ]
+        place = line.first[rows]
+        one = (line.end_ns[place] - line.start_ns[place]) // line.rounds[place]
+        assert times["first_token_ns"].tolist() == (line.start_ns[place] + one).tolist()
+
+
+@pytest.mark.full
+def test_many_more_schedules():
+    for seed in range(10**6, 10**6 + 5000):
+        case = any_schedule(seed)
+        results, naive = summarise(*case), Naive(*case)
+        expected = {**naive.counts(), "kv_blocks": naive.kv_blocks()}
+        uses = naive.client_time()
+        assert results["busy_client_ns"] == uses.pop("busy")
+        assert results["bubble_ns"] == uses
+        assert {name: results[name] for name in expected} == expected
