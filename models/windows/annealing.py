@@ -3,62 +3,53 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from orsched.models.windows.moves import Moves
+import numpy as np
+
+from orsched.models.windows import moves as plain
+from orsched.models.windows.compiled import as_arrays, write_back
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable
 
     from orsched.models.windows.structure import Windows
 
-CHECK_EVERY = 256
-SHARES = (0.50, 0.78, 0.88)
-"""Cumulative shares of exchange, start and relocation moves; the rest shifts stages."""
+CHUNK = 4096
+"""Moves between two looks at the clock, at one temperature."""
 
 
 def anneal(
     state: Windows,
-    limit: int,
     moves: int,
     hot: float,
     cold: float,
-    rng: random.Random,
-    out_of_time: Callable[[], bool],
+    rng: np.random.Generator,
+    give_up: Callable[[], bool],
+    fast: Any = None,
 ) -> int:
-    """Search until V = 0, the moves are used up or time is out; return the moves made.
+    """Search until V = 0, the moves are used up or ``give_up`` says so; return the moves made.
 
     Geometric cooling from ``hot`` to ``cold`` over the moves, threshold form: a change of V is
-    kept when it is at most ``-T log u``.
+    kept when it is at most ``-T log u``. ``fast`` has ``run_moves`` compiled, or None there as long
+    as it is not ready; the moves are the same either way.
     """
-    draw = rng.random
-    kinds = Moves(state, limit, draw)
-    exchange, shift, relocate, stage = (
-        kinds.exchange_tails,
-        kinds.shift_start,
-        kinds.relocate,
-        kinds.shift_stage,
-    )
-    first, second, third = SHARES
-    if state.stages < 2:
-        first = second = third = 1.0
-    cooling, log = math.log(cold / hot), math.log
-    temperature, made = hot, 0
-    while state.missing > 0 and made < moves:
-        if made % CHECK_EVERY == 0:
-            if out_of_time():
-                break
-            temperature = hot * math.exp(cooling * made / moves)
-        made += 1
-        threshold = -temperature * log(1.0 - draw())
-        kind = draw()
-        if kind < first:
-            exchange(threshold)
-        elif kind < second:
-            shift(threshold)
-        elif kind < third:
-            relocate(threshold)
+    cooling = math.log(cold / hot)
+    made, arrays = 0, None
+    while state.missing > 0 and made < moves and not give_up():
+        count = min(CHUNK, moves - made)
+        temperature = hot * math.exp(cooling * made / moves)
+        draws = rng.random((count, plain.DRAWS))
+        thresholds = (-temperature * np.log1p(-draws[:, -1])).astype(np.int64)
+        run = None if fast is None else fast.run_moves
+        if run is None:
+            done, state.missing = plain.run_moves(
+                state.tables, state.missing, draws.ravel().tolist(), thresholds.tolist()
+            )
         else:
-            stage(threshold)
+            arrays = as_arrays(state.tables) if arrays is None else arrays
+            done, state.missing = run(arrays, state.missing, draws.ravel(), thresholds)
+        made += done
+    if arrays is not None:
+        write_back(arrays, state)
     return made

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.columns import IntColumn
     from orsched.models.windows.structure import Windows
 
@@ -30,39 +32,38 @@ class Assigned(NamedTuple):
 
 
 def assign(
-    state: Windows, lengths: IntColumn, prompts: IntColumn, limit: int | None
+    state: Windows, lengths: IntColumn, prompts: IntColumn, limits: Sequence[int | None]
 ) -> Assigned | None:
-    """Return an assignment in which no stage exceeds ``limit`` tokens, or None if none is found.
+    """Return an assignment in which no stage exceeds its limit of tokens, or None if none is found.
 
     The state must have V = 0. Deterministic.
     """
-    spans = np.array([state.length(w) for w in range(len(state.start))], np.int64)
-    stage = np.array(state.start, np.int64)
+    spans = state.spans()
+    stage = np.array(state.tables.start, np.int64)
     request = np.empty(len(spans), np.int64)
     request[np.argsort(-spans, kind="stable")] = np.argsort(-lengths, kind="stable")
     if (lengths[request] > spans).any():
         return None
-    if limit is not None and not _level_prompts(
-        state.stages, request, stage, spans, lengths, prompts, limit
-    ):
+    total = int(prompts.sum())
+    most = np.array([total if limit is None else limit for limit in limits], np.int64)
+    if not _level_prompts(request, stage, spans, lengths, prompts, most):
         return None
     return Assigned(request, stage)
 
 
 def _level_prompts(
-    stages: int,
     request: IntColumn,
     stage: IntColumn,
     spans: IntColumn,
     lengths: IntColumn,
     prompts: IntColumn,
-    limit: int,
+    limit: IntColumn,
 ) -> bool:
-    """Swap requests between windows, in place, until no stage is over the limit."""
-    load = np.bincount(stage, weights=prompts[request], minlength=stages).astype(np.int64)
+    """Swap requests between windows, in place, until no stage is over its limit."""
+    load = np.bincount(stage, weights=prompts[request], minlength=len(limit)).astype(np.int64)
     for _ in range(MAX_SWAPS):
-        worst = int(np.argmax(load))
-        if load[worst] <= limit:
+        worst = int(np.argmax(load - limit))
+        if load[worst] <= limit[worst]:
             return True
         swap = _best_swap(worst, load, request, stage, spans, lengths, prompts, limit)
         if swap is None:
@@ -83,7 +84,7 @@ def _best_swap(
     spans: IntColumn,
     lengths: IntColumn,
     prompts: IntColumn,
-    limit: int,
+    limit: IntColumn,
 ) -> tuple[int, int] | None:
     """Return the two windows whose swap lowers the total excess most, or None.
 
@@ -91,7 +92,8 @@ def _best_swap(
     """
     found: tuple[int, int] | None = None
     best = (0, 0)
-    over = int(load[worst]) - limit
+    over = int(load[worst] - limit[worst])
+    free = limit[stage] - load[stage]
     for here in np.flatnonzero(stage == worst).tolist():
         mine = request[here]
         moved = prompts[mine] - prompts[request]
@@ -99,9 +101,9 @@ def _best_swap(
         fits &= moved > 0
         if not fits.any():
             continue
-        after = np.maximum(load[stage] + moved - limit, 0) - np.maximum(load[stage] - limit, 0)
+        after = np.maximum(moved - free, 0) - np.maximum(-free, 0)
         gain = np.where(fits, np.minimum(moved, over) - after, -1)
-        room = limit - load[stage] - moved
+        room = free - moved
         score = gain * 2**32 + np.clip(room, -(2**31), 2**31 - 1)
         there = int(np.argmax(score))
         value = (int(gain[there]), int(room[there]))

@@ -10,6 +10,8 @@ from orsched.models.windows.structure import Windows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.columns import IntColumn
+
 
 def even_times(stages: int, first: int, end: int) -> list[int]:
     """Return times of stages: ``first`` of them at 0, the others evenly spread before the end."""
@@ -18,46 +20,68 @@ def even_times(stages: int, first: int, end: int) -> list[int]:
     return [0] * first + [(k + 1) * end // (rest + 1) for k in range(rest)]
 
 
+def spread(levels: Sequence[int], room: Sequence[int], first: int) -> tuple[list[int], int]:
+    """Order levels: the largest until ``first`` starts have room, then evenly mixed.
+
+    Returns the order and how many come first.
+    """
+    left = sorted(levels, reverse=True)
+    order: list[int] = []
+    while left and first > 0:
+        order.append(left.pop(0))
+        first -= room[order[-1]]
+    keyed = []
+    for level in set(left):
+        count = left.count(level)
+        keyed += [((k + 0.5) / count, -level) for k in range(count)]
+    return order + [-level for _, level in sorted(keyed)], len(order)
+
+
 def construct(
-    lengths: Sequence[int], clients: int, times: Sequence[int], end: int, limit: int
+    lengths: IntColumn,
+    clients: int,
+    times: Sequence[int],
+    end: int,
+    levels: Sequence[int],
+    room: Sequence[int],
 ) -> Windows:
     """Return a state in which every request has a window, though maybe too short a one.
 
-    At each stage the free clients take the longest waiting requests, at most ``limit``. What is
-    left at the last stage splits the longest windows of all paths further.
+    At each stage the free clients take the longest waiting requests, as many as its level has
+    room for. What is left at the last stage splits the paths further.
     """
-    waiting = sorted(lengths, reverse=True)
+    waiting: list[int] = sorted(lengths.tolist(), reverse=True)
     free = list(range(clients))
     busy: list[tuple[int, int]] = []
     paths: list[list[int]] = [[] for _ in range(clients)]
     taken = 0
-    counts = [0] * len(times)
+    left = [room[level] for level in levels]
     for stage, now in enumerate(times):
         while busy and busy[0][0] <= now:
             free.append(heappop(busy)[1])
-        while free and taken < len(waiting) and counts[stage] < limit:
+        while free and taken < len(waiting) and left[stage] > 0:
             client = free.pop(0)
             paths[client].append(stage)
             heappush(busy, (now + waiting[taken], client))
-            counts[stage] += 1
+            left[stage] -= 1
             taken += 1
-    _place_rest(len(waiting) - taken, paths, counts, limit)
-    return Windows(lengths, times, end, [path for path in paths if path])
+    _place_rest(len(waiting) - taken, paths, left)
+    return Windows(lengths, times, end, [path for path in paths if path], levels, room)
 
 
-def _place_rest(count: int, paths: list[list[int]], counts: list[int], limit: int) -> None:
+def _place_rest(count: int, paths: list[list[int]], left: list[int]) -> None:
     """Give the requests that are left a start in the emptiest stages that a path can take."""
     for _ in range(count):
-        order = sorted(range(len(counts)), key=lambda k: counts[k])
+        order = sorted(range(len(left)), key=lambda k: -left[k])
         stage, path = next(
             (
                 (k, p)
                 for k in order
                 for p in sorted(paths, key=len)
-                if k not in p and counts[k] < max(limit, counts[order[0]] + 1)
+                if k not in p and left[k] > min(0, left[order[0]] - 1)
             ),
             (order[0], paths[0]),
         )
         path.append(stage)
         path.sort()
-        counts[stage] += 1
+        left[stage] -= 1

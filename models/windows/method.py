@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from orsched.columns import whole_number
 from orsched.errors import InputError, PolicyError
 from orsched.methods import Outcome, Progress, Run
 from orsched.models.bounds import makespan_bound
-from orsched.models.counts import all_jobs, round_bound, stage_bound
+from orsched.models.windows.compiled import compiled
 from orsched.models.windows.plan import FollowPlan
-from orsched.models.windows.search import Search, Terms
+from orsched.models.windows.search import Search
+from orsched.models.windows.terms import terms_of
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from orsched.models.windows.plan import PlannedStage
 
 WARM_START_ITERATIONS = 18
+THREADS = 2
+MOST_THREADS = 64
 
 
 @dataclass(frozen=True)
@@ -38,24 +43,25 @@ class WindowsMethod:
         Raises ``InputError`` where time does not split into stages and rounds, and
         ``TimeLimitError`` when not even the warm start was ready in time.
         """
-        if run.parameters:
-            raise InputError("windows has no parameters", field="parameters")
+        threads = _threads(run.parameters)
         require_splittable(instance)
-        best = self._warm_start(instance, run)
+        fast = compiled()
+        best = self._warm_start(instance, run)._replace(parameters={"threads": threads})
         lower = makespan_bound(instance).value_ns if run.bound_ns is None else run.bound_ns
         if best.schedule.makespan_ns <= lower:
             return best._replace(termination=Termination.FINISHED)
+        if run.stop.seconds_left == math.inf:
+            fast.wait()
         termination, iteration = Termination.FINISHED, 0
+        search = Search(instance, terms_of(instance), run.seed, run, threads, fast)
         try:
-            excess = best.schedule.makespan_ns - lower
-            search = Search(instance, terms_of(instance), run.seed, run.out_of_time)
-            for attempt in search.attempts(excess):
+            for attempt in search.attempts(best.schedule.makespan_ns):
                 better = None if attempt.plan is None else self._follow(instance, attempt.plan)
                 improved = better is not None and (
                     better.schedule.makespan_ns < best.schedule.makespan_ns
                 )
                 if better is not None and improved:
-                    best = better
+                    best = better._replace(parameters={"threads": threads})
                 iteration += 1
                 makespan = best.schedule.makespan_ns
                 run.report(Progress(self.name, iteration, makespan, improved))
@@ -73,7 +79,7 @@ class WindowsMethod:
         outcome: Outcome = hybrid(instance, shorter)
         run.report(Progress(self.name, 0, outcome.schedule.makespan_ns, True))
         schedule = outcome.schedule.replace(method=self.name)
-        return outcome._replace(schedule=schedule, parameters={})
+        return outcome._replace(schedule=schedule)
 
     def _follow(self, instance: Instance, plan: list[PlannedStage]) -> Outcome | None:
         """Return the schedule of a plan, or None where memory does not hold it."""
@@ -90,20 +96,15 @@ class WindowsMethod:
         return Termination.TIME_LIMIT if run.out_of_time() else Termination.ITERATIONS
 
 
-def terms_of(instance: Instance) -> Terms:
-    """Return the fixed costs, the bounds on K and R, and the most starts in a stage."""
-    worker, n = instance.worker, len(instance)
-    jobs, prompts = all_jobs(instance), instance.requests.prompt_tokens
-    stages, rounds = stage_bound(jobs, worker)["value"], round_bound(jobs, worker)["value"]
-    limit, cost = worker.prefill_limit, worker.cost
-    full = 1 if limit is None else limit
-    starts = worker.clients
-    if limit is not None:
-        starts = max(1, min(starts, limit * n // int(prompts.sum()) + 1))
-    token_ns = cost.prefill_ns([2]) - cost.prefill_ns([1]) if full > 1 else 0
-    stage_ns = cost.prefill_ns([full]) - token_ns * full
-    round_ns = 2 * cost.round_ns(1, 0, 0) - cost.round_ns(2, 0, 0)
-    return Terms(max(1, stage_ns), max(1, round_ns), stages, rounds, starts)
+def _threads(parameters: dict[str, Any]) -> int:
+    """Return the number of threads; the same everywhere, so that a seed's schedule is."""
+    unknown = set(parameters) - {"threads"}
+    if unknown:
+        raise InputError(
+            f"there is no parameter {sorted(unknown)[0]!r}", field="parameters", remedy="threads"
+        )
+    given = parameters.get("threads", THREADS)
+    return whole_number(given, "threads", minimum=1, maximum=MOST_THREADS)
 
 
 def require_splittable(instance: Instance) -> None:

@@ -1,172 +1,245 @@
-"""Moves of the search: each tries one change and keeps it if V grows by at most a threshold."""
+"""Moves of the search: each tries one change and keeps it if V grows by at most a threshold.
+
+One source for two executions: plain Python on lists, and compiled on arrays (``compiled``), equal
+move by move. So only whole numbers, indices and loops here, and draws that come in from outside.
+Every move keeps the number of windows and the paths, and returns the change of V.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.models.windows.structure import END, Windows
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
+    from orsched.models.windows.tables import Ints, Tables
+
+END = -1
 NEAR = 3
 LONG_SHIFT = 5
+SHORT_SHIFTS = 0.8
+"""Share of the shifts of a stage that are by one round."""
+DRAWS = 5
+"""Uniform draws a move: its kind, three choices, and the threshold's (drawn by the caller)."""
+index = int
+"""Makes an index; the compiled moves put an unsigned type here, which loops over in vectors."""
+
+EXCHANGE, START, RELOCATE = 0.50, 0.78, 0.88
+"""Cumulative shares of exchange, start and relocation moves; the rest shifts stages."""
 
 
-class Moves:
-    """The four moves on a state, with the limit on starts in a stage.
+def run_moves(
+    tables: Tables, missing: int, draws: Sequence[float], thresholds: Sequence[int]
+) -> tuple[int, int]:
+    """Make a move for each threshold, until V = 0; return the moves made and V."""
+    made, stages = 0, len(tables.counts)
+    while made < len(thresholds) and missing > 0:
+        at = made * DRAWS
+        kind, threshold = draws[at], thresholds[made]
+        one, two, three = draws[at + 1], draws[at + 2], draws[at + 3]
+        made += 1
+        if kind < EXCHANGE:
+            missing += exchange_tails(tables, one, two, three, threshold)
+        elif kind < START:
+            missing += shift_start(tables, one, two, threshold)
+        elif kind < RELOCATE:
+            missing += relocate(tables, one, two, three, threshold)
+        elif stages > 1:
+            missing += shift_stage(tables, one, two, three, threshold)
+    return made, missing
 
-    Every move keeps the number of windows and the paths; the state's V is up to date after it.
-    """
 
-    def __init__(self, state: Windows, limit: int, draw: Callable[[], float]) -> None:
-        self.state = state
-        self.limit = limit
-        self.draw = draw
+def resize(surplus: Ints, old: int, new: int) -> int:
+    """Let one window's length change; update the surplus and return the change of V."""
+    longest = len(surplus) - 1
+    old = 0 if old < 0 else longest if old > longest else old  # faster than min and max
+    new = 0 if new < 0 else longest if new > longest else new
+    change = 0
+    if new > old:
+        for length in range(index(old) + index(1), index(new) + index(1)):
+            if surplus[length] < 0:
+                change -= 1
+            surplus[length] += 1
+    else:
+        for length in range(index(new) + index(1), index(old) + index(1)):
+            if surplus[length] <= 0:
+                change += 1
+            surplus[length] -= 1
+    return change
 
-    def exchange_tails(self, threshold: float) -> bool:
-        """Let two clients swap what they do after two windows that end at about the same time."""
-        state, draw = self.state, self.draw
-        start, following, times = state.start, state.following, state.times
-        one = int(draw() * len(start))
-        after_one, end_one = following[one], state.end_stage(one)
-        end_two = end_one + int(draw() * (2 * NEAR + 1)) - NEAR
-        if end_two == end_one or not 0 < end_two <= state.stages:
-            return False
-        two, after_two = self._ending(end_two)
-        if two == END or end_two <= start[one] or end_one <= start[two]:
-            return False
-        from_one, from_two = times[start[one]], times[start[two]]
-        to_one, to_two = times[end_one], times[end_two]
-        change = state.resize(to_one - from_one, to_two - from_one)
-        change += state.resize(to_two - from_two, to_one - from_two)
-        if change > threshold:
-            state.resize(to_one - from_two, to_two - from_two)
-            state.resize(to_two - from_one, to_one - from_one)
-            return False
-        state.missing += change
-        self._link(one, after_two)
-        self._link(two, after_one)
-        if END in (after_one, after_two):
-            state.set_last(one if after_one == END else two, two if after_one == END else one)
-        return True
 
-    def _ending(self, stage: int) -> tuple[int, int]:
-        """Return a random window that ends at a stage and the one after it; END if there is none.
+def end_stage(tables: Tables, window: int) -> int:
+    """Return the stage at which a window ends; the number of stages stands for the end."""
+    after = tables.following[window]
+    return len(tables.counts) if after == END else tables.start[after]
 
-        Both are END where the window drawn has none before it.
-        """
-        state = self.state
-        if stage == state.stages:
-            return state.last[int(self.draw() * len(state.last))], END
-        here = state.at[stage]
-        if not here:
-            return END, END
-        after = here[int(self.draw() * len(here))]
-        return state.previous[after], after
 
-    def _link(self, window: int, after: int) -> None:
-        """Let one window follow another."""
-        self.state.following[window] = after
-        if after != END:
-            self.state.previous[after] = window
+def exchange_tails(tables: Tables, one_: float, near: float, two_: float, threshold: int) -> int:
+    """Let two clients swap what they do after two windows that end at about the same time."""
+    start, times, surplus = tables.start, tables.times, tables.surplus
+    one = int(one_ * len(start))
+    after_one, end_one = tables.following[one], end_stage(tables, one)
+    end_two = end_one + int(near * (2 * NEAR + 1)) - NEAR
+    if end_two == end_one or not 0 < end_two <= len(tables.counts):
+        return 0
+    two = _ending(tables, end_two, two_)
+    if two == END or end_two <= start[one] or end_one <= start[two]:
+        return 0
+    after_two = tables.following[two]
+    from_one, from_two = times[start[one]], times[start[two]]
+    to_one, to_two = times[end_one], times[end_two]
+    change = resize(surplus, to_one - from_one, to_two - from_one)
+    change += resize(surplus, to_two - from_two, to_one - from_two)
+    if change > threshold:
+        resize(surplus, to_one - from_two, to_two - from_two)
+        resize(surplus, to_two - from_one, to_one - from_one)
+        return 0
+    _link(tables, one, after_two)
+    _link(tables, two, after_one)
+    if after_one == END:
+        _set_last(tables, one, two)
+    elif after_two == END:
+        _set_last(tables, two, one)
+    return change
 
-    def shift_start(self, threshold: float) -> bool:
-        """Let a client start a request a few stages earlier or later."""
-        state, draw = self.state, self.draw
-        times = state.times
-        window = int(draw() * len(state.start))
-        before = state.previous[window]
-        if before == END:
-            return False
-        stage, first, last = state.start[window], state.start[before], state.end_stage(window)
-        target = stage + int(draw() * (2 * NEAR + 1)) - NEAR
-        if target == stage or not first < target < last or len(state.at[target]) >= self.limit:
-            return False
-        begin, end = times[first], times[last]
-        old, new = times[stage], times[target]
-        change = state.resize(old - begin, new - begin) + state.resize(end - old, end - new)
-        if change > threshold:
-            state.resize(new - begin, old - begin)
-            state.resize(end - new, end - old)
-            return False
-        state.missing += change
-        state.move_start(window, target)
-        return True
 
-    def relocate(self, threshold: float) -> bool:
-        """Join a window with the one before it, and split another client's window instead."""
-        state, draw = self.state, self.draw
-        start, previous, times = state.start, state.previous, state.times
-        n = len(start)
-        window, host = int(draw() * n), int(draw() * n)
-        before = previous[window]
-        if before == END or host in (window, before):
-            return False
-        begin, end = start[host], state.end_stage(host)
-        if end - begin < 2:
-            return False
-        stage = begin + 1 + int(draw() * (end - begin - 1))
-        if stage != start[window] and len(state.at[stage]) >= self.limit:
-            return False
-        t_before, t_window = times[start[before]], times[start[window]]
-        t_end = times[state.end_stage(window)]
-        t_begin, t_split, t_close = times[begin], times[stage], times[end]
-        change = state.resize(t_window - t_before, t_end - t_before)
-        change += state.resize(t_end - t_window, t_close - t_split)
-        change += state.resize(t_close - t_begin, t_split - t_begin)
-        if change > threshold:
-            state.resize(t_split - t_begin, t_close - t_begin)
-            state.resize(t_close - t_split, t_end - t_window)
-            state.resize(t_end - t_before, t_window - t_before)
-            return False
-        state.missing += change
-        self._relink(window, before, host, stage)
-        return True
+def _ending(tables: Tables, stage: int, draw: float) -> int:
+    """Return a random window that ends at a stage, or END where the one drawn is a first one."""
+    if stage == len(tables.counts):
+        return tables.last[int(draw * len(tables.last))]
+    count = tables.counts[stage]
+    if count == 0:
+        return END
+    return tables.previous[tables.at[stage * tables.width + int(draw * count)]]
 
-    def _relink(self, window: int, before: int, host: int, stage: int) -> None:
-        """Take a window out of its path and put it behind another, starting at a stage."""
-        state = self.state
-        after, host_after = state.following[window], state.following[host]
-        self._link(before, after)
-        self._link(host, window)
-        state.previous[window] = host
-        self._link(window, host_after)
-        if END in (after, host_after):
-            if after == END:
-                state.set_last(window, before)
-            if host_after == END:
-                state.set_last(host, window)
-        state.move_start(window, stage)
 
-    def shift_stage(self, threshold: float) -> bool:
-        """Let a whole stage take place some rounds earlier or later."""
-        state, draw = self.state, self.draw
-        times = state.times
-        stage = 1 + int(draw() * (state.stages - 1))
-        step = 1 if draw() < 0.8 else 2 + int(draw() * (LONG_SHIFT - 1))
-        old = times[stage]
-        new = old + step if draw() < 0.5 else old - step
-        if not times[stage - 1] <= new <= times[stage + 1]:
-            return False
-        change = self._move_stage(stage, old, new)
-        if change > threshold:
-            self._move_stage(stage, new, old)
-            return False
-        state.missing += change
-        times[stage] = new
-        return True
+def _link(tables: Tables, window: int, after: int) -> None:
+    """Let one window follow another."""
+    tables.following[window] = after
+    if after != END:
+        tables.previous[after] = window
 
-    def _move_stage(self, stage: int, old: int, new: int) -> int:
-        """Resize every window that ends or begins in a stage; times[stage] itself stays."""
-        state = self.state
-        start, previous, times, resize = state.start, state.previous, state.times, state.resize
-        change = 0
-        for window in state.at[stage]:
-            before = previous[window]
-            if before != END:
-                begin = times[start[before]]
-                change += resize(old - begin, new - begin)
-            end = times[state.end_stage(window)]
-            change += resize(end - old, end - new)
-        return change
+
+def _set_last(tables: Tables, old: int, new: int) -> None:
+    """Note that another window of the same client ends at the end."""
+    place = tables.last_place[old]
+    tables.last[place] = new
+    tables.last_place[new] = place
+
+
+def move_start(tables: Tables, window: int, stage: int) -> None:
+    """Note that a window begins in another stage."""
+    at, place, counts, here = tables.at, tables.place, tables.counts, tables.start[window]
+    counts[here] -= 1
+    top = at[here * tables.width + counts[here]]
+    at[here * tables.width + place[window]] = top
+    place[top] = place[window]
+    place[window] = counts[stage]
+    at[stage * tables.width + counts[stage]] = window
+    counts[stage] += 1
+    tables.start[window] = stage
+
+
+def _is_full(tables: Tables, stage: int) -> bool:
+    return tables.counts[stage] >= tables.room[tables.level[stage]]
+
+
+def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> int:
+    """Let a client start a request a few stages earlier or later."""
+    start, times, surplus = tables.start, tables.times, tables.surplus
+    window = int(window_ * len(start))
+    before = tables.previous[window]
+    if before == END:
+        return 0
+    stage, first, last = start[window], start[before], end_stage(tables, window)
+    target = stage + int(near * (2 * NEAR + 1)) - NEAR
+    if target == stage or not first < target < last or _is_full(tables, target):
+        return 0
+    begin, end = times[first], times[last]
+    old, new = times[stage], times[target]
+    change = resize(surplus, old - begin, new - begin) + resize(surplus, end - old, end - new)
+    if change > threshold:
+        resize(surplus, new - begin, old - begin)
+        resize(surplus, end - new, end - old)
+        return 0
+    move_start(tables, window, target)
+    return change
+
+
+def relocate(tables: Tables, window_: float, host_: float, stage_: float, threshold: int) -> int:
+    """Join a window with the one before it, and split another client's window instead."""
+    start, times, surplus = tables.start, tables.times, tables.surplus
+    n = len(start)
+    window, host = int(window_ * n), int(host_ * n)
+    before = tables.previous[window]
+    if before == END or host in (window, before):
+        return 0
+    begin, end = start[host], end_stage(tables, host)
+    if end - begin < 2:
+        return 0
+    stage = begin + 1 + int(stage_ * (end - begin - 1))
+    if stage != start[window] and _is_full(tables, stage):
+        return 0
+    t_before, t_window = times[start[before]], times[start[window]]
+    t_end = times[end_stage(tables, window)]
+    t_begin, t_split, t_close = times[begin], times[stage], times[end]
+    change = resize(surplus, t_window - t_before, t_end - t_before)
+    change += resize(surplus, t_end - t_window, t_close - t_split)
+    change += resize(surplus, t_close - t_begin, t_split - t_begin)
+    if change > threshold:
+        resize(surplus, t_split - t_begin, t_close - t_begin)
+        resize(surplus, t_close - t_split, t_end - t_window)
+        resize(surplus, t_end - t_before, t_window - t_before)
+        return 0
+    _relink(tables, window, before, host)
+    move_start(tables, window, stage)
+    return change
+
+
+def _relink(tables: Tables, window: int, before: int, host: int) -> None:
+    """Take a window out of its path and put it behind another."""
+    after, host_after = tables.following[window], tables.following[host]
+    if after == END:
+        _set_last(tables, window, before)
+    if host_after == END:
+        _set_last(tables, host, window)
+    _link(tables, before, after)
+    _link(tables, host, window)
+    tables.previous[window] = host
+    _link(tables, window, host_after)
+
+
+def shift_stage(
+    tables: Tables, stage_: float, step_: float, direction: float, threshold: int
+) -> int:
+    """Let a whole stage take place some rounds earlier or later."""
+    times, stages = tables.times, len(tables.counts)
+    stage = 1 + int(stage_ * (stages - 1))
+    step = 1
+    if step_ >= SHORT_SHIFTS:
+        step = 2 + int((step_ - SHORT_SHIFTS) / (1 - SHORT_SHIFTS) * (LONG_SHIFT - 1))
+    old = times[stage]
+    new = old + step if direction < 0.5 else old - step
+    if not times[stage - 1] <= new <= times[stage + 1]:
+        return 0
+    change = _move_stage(tables, stage, old, new)
+    if change > threshold:
+        _move_stage(tables, stage, new, old)
+        return 0
+    times[stage] = new
+    return change
+
+
+def _move_stage(tables: Tables, stage: int, old: int, new: int) -> int:
+    """Resize every window that ends or begins in a stage; times[stage] itself stays."""
+    start, times, surplus = tables.start, tables.times, tables.surplus
+    change, first = 0, stage * tables.width
+    for place in range(first, first + tables.counts[stage]):
+        window = tables.at[place]
+        before = tables.previous[window]
+        if before != END:
+            begin = times[start[before]]
+            change += resize(surplus, old - begin, new - begin)
+        end = times[end_stage(tables, window)]
+        change += resize(surplus, end - old, end - new)
+    return change

@@ -32,16 +32,19 @@ class PlannedStage:
 
 def plan_of(state: Windows, assigned: Assigned) -> list[PlannedStage]:
     """Return the stages of a state with its requests; empty stages are left out."""
-    client = [0] * len(state.start)
+    tables = state.tables
+    client = [0] * len(tables.start)
     for number, path in enumerate(state.paths()):
         for window in path:
             client[window] = number
     stages = []
-    for stage, windows in enumerate(state.at):
-        chosen = sorted(windows)
+    for stage, count in enumerate(tables.counts):
+        first = stage * tables.width
+        chosen = sorted(tables.at[first : first + count])
         if chosen:
             requests = [int(assigned.request[w]) for w in chosen]
-            stages.append(PlannedStage(state.times[stage], requests, [client[w] for w in chosen]))
+            clients = [client[w] for w in chosen]
+            stages.append(PlannedStage(tables.times[stage], requests, clients))
     return stages
 
 

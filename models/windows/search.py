@@ -1,181 +1,279 @@
-"""The search over stage counts and ends: anneal to a schedule, then squeeze it.
+"""The search over numbers of stages and ends: anneal to a schedule, then squeeze it.
 
-A target is a pair (K, R); its excess, 25 (K - K_lb) + 29 (R - R_lb) ms under Pang's costs, is what
-the search lowers. Short pilot runs find how much of an excess should go into stages (more window
-lengths) and how much into rounds (slack). The best pilot is annealed until it is a schedule. Then
-a squeeze asks for a little less, by an earlier end, a stage fewer, or a stage more for two
-rounds: the same state, annealed on at a lower temperature, since only a few dozen client-rounds
-are missing. Squeezes that succeed are tried more often; what fails is tried with more moves.
+Short pilot runs find how much of a makespan above the bound should go into stages (more window
+lengths) and how much into rounds (slack). The best pilot is annealed until it is a schedule.
+Then a squeeze asks for a little less: other stages, and the end so much earlier that there is a
+gain; the same state is annealed on, cooler, since only a few dozen client-rounds are missing.
+Squeezes and temperatures that succeed are tried more often; what fails gets more moves.
+
+Attempts run in threads (the compiled moves hold no lock) and end when another has done better.
+Without a time limit they run in rounds of as many as there are threads and are joined in order,
+so that a seed reproduces its schedule.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from copy import deepcopy
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import assign
-from orsched.models.windows.construction import construct, even_times
+from orsched.models.windows.construction import construct, even_times, spread
 from orsched.models.windows.plan import plan_of
-from orsched.models.windows.squeezing import earlier_end, fewer_stages, more_stages
+from orsched.models.windows.promise import Promise
+from orsched.models.windows.squeezing import SQUEEZES, with_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from orsched.instance import Instance
+    from orsched.methods import Run
+    from orsched.models.windows.compiled import Compiled
     from orsched.models.windows.plan import PlannedStage
+    from orsched.models.windows.squeezing import Squeeze
     from orsched.models.windows.structure import Windows
+    from orsched.models.windows.terms import Terms
 
-    Squeeze = Callable[[Windows, int], Windows]
-
-HOT, WARM, COLD = 4.0, 0.8, 0.2
+HOT, COLD = 3.0, 0.15
+WARMTHS = (0.5, 1.0, 2.0)
 MOVES_A_REQUEST = 300
 LEAST_MOVES = 400_000
 MOVES_A_PAIR = 100
 """Moves of a run: by requests and clients, not below the least, but few for a handful."""
-PILOT_SHARES = (0.15, 0.3, 0.5, 0.7, 0.85)
+MOST_EFFORT, MORE_EFFORT = 150.0, 1.15
+LONGEST_PART = 6
+"""Under a time limit no run takes more than one part in this many of what is left."""
+PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 """Shares of the excess that pilots spend on stages."""
-PILOT_PART = 8
-"""A pilot makes one part in this many of the moves of a run."""
-FIRST_AIM, LESS_AMBITIOUS = 0.35, 1.25
-"""The first target's excess as a share of the incumbent's; it grows by a factor on failure."""
-MOST_EFFORT = 8
-
-
-class Target(NamedTuple):
-    """A number of stages and an end in rounds."""
-
-    stages: int
-    end: int
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What the search minimises: ``stage_ns K + round_ns R``, from lower bounds on both.
-
-    Attributes:
-        stage_ns: fixed time of a prefill stage.
-        round_ns: fixed time of a round.
-        stages: lower bound on K.
-        rounds: lower bound on R.
-        limit: most starts in a stage, by the prompts' mean.
-    """
-
-    stage_ns: int
-    round_ns: int
-    stages: int
-    rounds: int
-    limit: int
-
-    def excess(self, target: Target) -> int:
-        """Return the cost of a target above both lower bounds."""
-        stages, rounds = target.stages - self.stages, target.end - self.rounds
-        return self.stage_ns * stages + self.round_ns * rounds
-
-    def aim(self, excess: int, share: float) -> Target:
-        """Return a target of at most this excess, a share of it in stages."""
-        stages = int(excess * share) // self.stage_ns
-        rounds = (excess - stages * self.stage_ns) // self.round_ns
-        return Target(self.stages + stages, self.rounds + rounds)
+SLACK = 0.03
+"""Starts that a first state has room for beyond the requests."""
+FIRST_AIM, LATER_AIM = 0.3, 0.1
+"""Excess of the first target as a share of the incumbent's; what is added after a failure."""
+LEAST_GAIN = 20_000
+"""The makespan over this is the least gain that squeezes ask for."""
 
 
 class Attempt(NamedTuple):
-    """One annealing: its target and, if it succeeded, the plan."""
+    """One annealing: the makespan it aimed at and, if it succeeded, the plan."""
 
-    target: Target
+    aim_ns: int
     plan: list[PlannedStage] | None
 
 
+@dataclass
+class Task:
+    """A state to anneal.
+
+    Attributes:
+        state: changed in place.
+        aim_ns: makespan of its stages and end.
+        moves: at most so many.
+        hot: first temperature.
+        arms: the squeeze and the warmth that were drawn to make it.
+        made: moves made.
+        seconds: time taken.
+    """
+
+    state: Windows
+    aim_ns: int
+    moves: int
+    hot: float
+    arms: tuple[str, str] | None = None
+    made: int = 0
+    seconds: float = 0.0
+
+
 class Search:
-    """The search on one instance; deterministic given the seed, apart from ``out_of_time``."""
+    """The search on one instance."""
 
     def __init__(
-        self, instance: Instance, terms: Terms, seed: int, out_of_time: Callable[[], bool]
+        self,
+        instance: Instance,
+        terms: Terms,
+        seed: int,
+        run: Run,
+        threads: int,
+        fast: Compiled | None,
     ) -> None:
-        self.instance = instance
-        self.terms = terms
-        self.rng = random.Random(seed)
-        self.out_of_time = out_of_time
+        self.instance, self.terms, self.seed = instance, terms, seed
+        self.run, self.threads, self.fast = run, threads, fast
+        self.rounds = run.stop.seconds_left == math.inf
         self.lengths = instance.rounds_needed
-        self.effort, self.step = 1, 1
-        squeezes: tuple[Squeeze, ...] = (earlier_end, fewer_stages, more_stages)
-        self.promise = dict.fromkeys(squeezes, 1.0)
+        self.rng = random.Random(seed)
+        self.made, self.rate, self.ended = 0, 0.0, False
+        self.effort = 1.0
+        self.best: Windows | None = None
+        self.best_ns = 0
+        self.squeezes = Promise(SQUEEZES)
+        self.warmths = Promise({str(hot): hot for hot in WARMTHS})
 
-    def attempts(self, excess: int) -> Iterator[Attempt]:
-        """Yield attempts until nothing is left to gain or time is out, below an excess at first."""
-        aim = int(excess * FIRST_AIM)
-        while True:
-            state = self._best_pilot(aim)
-            self._anneal(state, HOT)
-            attempt = self._outcome(state)
-            yield attempt
-            if self.out_of_time():
+    def attempts(self, best_ns: int) -> Iterator[Attempt]:
+        """Yield attempts to get below a makespan until time is out or nothing is left to gain."""
+        self.best_ns = best_ns
+        with ThreadPoolExecutor(self.threads) as pool:
+            try:
+                yield from self._first_schedule(pool)
+                if self.best is None:
+                    return
+                self.gain = max(self.least_gain, (self.best_ns - self.terms.least) // 10)
+                for task in self._run(pool, self._squeezed()):
+                    yield self._learn(task)
+            finally:
+                self.ended = True
+
+    @property
+    def least_gain(self) -> int:
+        """Least gain that is asked for."""
+        return max(1, self.best_ns // LEAST_GAIN)
+
+    def _run(self, pool: ThreadPoolExecutor, tasks: Iterator[Task]) -> Iterator[Task]:
+        """Yield tasks as they are done, and draw others, until there are no more."""
+        running: list[Future[Task]] = []
+        while not self._over():
+            while len(running) < self.threads:
+                task = next(tasks, None)
+                if task is None:
+                    break
+                self.made += 1
+                rng = np.random.default_rng([self.seed, self.made])
+                running.append(pool.submit(self._anneal, task, rng))
+            if not running:
                 return
-            if attempt.plan is not None:
-                break
-            aim, self.effort = int(aim * LESS_AMBITIOUS), 1
-        self.step = max(1, self.terms.excess(self.target) // (8 * self.terms.round_ns))
-        while self.terms.excess(self.target) > 0 and not self.out_of_time():
-            squeeze = self._next_squeeze()
-            tighter = squeeze(deepcopy(self.best), self.step)
-            self._anneal(tighter, WARM)
-            attempt = self._outcome(tighter)
-            if attempt.plan is None:
-                self.promise[squeeze] *= 0.6
-                self.effort = min(MOST_EFFORT, self.effort + (self.step == 1))
-                self.step = (self.step + 1) // 2
+            if self.rounds:
+                done, running = running, []
             else:
-                self.promise[squeeze] *= 1.4
-            yield attempt
+                wait(running, return_when=FIRST_COMPLETED)
+                done = [future for future in running if future.done()]
+                running = [future for future in running if not future.done()]
+            for future in done:
+                yield future.result()
 
-    def _best_pilot(self, excess: int) -> Windows:
-        """Return the state, after a short run, that is least short at this excess."""
-        pilots = []
-        for target in dict.fromkeys(self.terms.aim(excess, share) for share in PILOT_SHARES):
-            state = self._first_state(target)
-            self._anneal(state, HOT, PILOT_PART)
-            pilots.append(state)
-            if state.missing == 0 or self.out_of_time():
-                break
-        return min(pilots, key=lambda state: state.missing)
+    def _over(self) -> bool:
+        return self.ended or self.run.out_of_time()
 
-    def _next_squeeze(self) -> Squeeze:
-        """Draw one of the squeezes that are possible, by their promise."""
-        possible = dict(self.promise)
-        if self.target.end < self.terms.rounds + self.step:
-            del possible[earlier_end]
-        if self.target.stages <= max(1, self.terms.stages):
-            del possible[fewer_stages]
-        if self.target.end < self.terms.rounds + 2 * self.step:
-            del possible[more_stages]
-        if not possible:
-            self.step = 1
-            possible = {earlier_end if self.target.stages == 1 else fewer_stages: 1.0}
-        return self.rng.choices(list(possible), list(possible.values()))[0]
+    def _anneal(self, task: Task, rng: np.random.Generator) -> Task:
+        """Anneal a task, in a thread."""
 
-    def _first_state(self, target: Target) -> Windows:
-        clients, n = self.instance.worker.clients, len(self.instance)
-        first = -(-min(clients, n) // self.terms.limit)
-        times = even_times(target.stages, first, target.end)
-        return construct(self.lengths.tolist(), clients, times, target.end, self.terms.limit)
+        def give_up() -> bool:
+            return self._over() or (not self.rounds and task.aim_ns >= self.best_ns)
 
-    def _anneal(self, state: Windows, hot: float, part: int = 1) -> None:
+        begin = perf_counter()
+        task.made = anneal(task.state, task.moves, task.hot, COLD, rng, give_up, self.fast)
+        task.seconds = perf_counter() - begin
+        return task
+
+    def _moves(self, effort: float) -> int:
+        """Return the moves of a run, by the size of the instance and what can be done in time."""
         n = len(self.instance)
-        moves = max(LEAST_MOVES, MOVES_A_REQUEST * (n + 4 * self.instance.worker.clients))
-        moves = min(moves, MOVES_A_PAIR * n * n) * self.effort // part
-        anneal(state, self.terms.limit, moves, hot, COLD, self.rng, self.out_of_time)
+        least = max(LEAST_MOVES, MOVES_A_REQUEST * (n + 4 * self.instance.worker.clients))
+        least = min(least, MOVES_A_PAIR * n * n)
+        moves = int(least * effort)
+        if not self.rounds and self.rate:
+            part = self.rate * self.run.stop.seconds_left / LONGEST_PART
+            moves = min(moves, max(least, int(part)))
+        return moves
 
-    def _outcome(self, state: Windows) -> Attempt:
-        """Assign requests where nothing is missing; keep the state if that succeeds."""
-        target = Target(state.stages, state.times[-1])
-        assigned = None
-        if state.missing == 0:
+    def _first_schedule(self, pool: ThreadPoolExecutor) -> Iterator[Attempt]:
+        """Yield attempts until one is a schedule: the best of some pilots, then with more time."""
+        excess, share = self.best_ns - self.terms.least, FIRST_AIM
+        while not self._over() and self.best is None:
+            aim = self.best_ns - max(1, int(excess * (1 - share)))
+            done = list(self._run(pool, self._pilots(aim)))
+            if done:
+                first = min(done, key=lambda task: task.state.missing)
+                copies = [self._again(first) for _ in range(self.threads)]
+                for task in self._run(pool, iter(copies)):
+                    yield self._learn(task)
+            elif share >= 1:
+                return
+            share = min(1.0, share + LATER_AIM)
+            self.effort = min(MOST_EFFORT, self.effort * 2)
+
+    def _pilots(self, aim_ns: int) -> Iterator[Task]:
+        """Yield first states for a makespan."""
+        for share in PILOT_SHARES:
+            task = self._fresh(aim_ns, share)
+            if task is not None:
+                yield task
+
+    def _again(self, task: Task) -> Task:
+        return Task(task.state.copy(), task.aim_ns, self._moves(self.effort * 4), HOT)
+
+    def _fresh(self, aim_ns: int, share: float) -> Task | None:
+        """Return a first state for a makespan, with a share of its excess in stages."""
+        terms, clients = self.terms, self.instance.worker.clients
+        excess = aim_ns - terms.least
+        levels = terms.most_stages(terms.stages_ns + int(excess * share), SLACK)
+        if levels is None:
+            return None
+        end = terms.end(levels, aim_ns)
+        if end < terms.rounds:
+            return None
+        levels, first = spread(levels, terms.room, min(clients, terms.starts))
+        times = even_times(len(levels), first, end)
+        state = construct(self.lengths, clients, times, end, levels, terms.room)
+        return Task(state, terms.makespan(levels, end), self._moves(self.effort), HOT)
+
+    def _squeezed(self) -> Iterator[Task]:
+        """Yield the best state asked for a little less, in the ways that promise most."""
+        while True:
+            task = self._next_squeeze() or next(self._pilots(self.best_ns - 1), None)
+            if task is None:
+                return
+            yield task
+
+    def _next_squeeze(self) -> Task | None:
+        for _ in range(30):
+            name, squeeze = self.squeezes.draw(self.rng)
+            warmth, hot = self.warmths.draw(self.rng)
+            task = self._squeeze(squeeze, hot)
+            if task is not None:
+                task.arms = (name, warmth)
+                return task
+            self.gain = max(self.least_gain, self.gain // 2)
+        return None
+
+    def _squeeze(self, squeeze: Squeeze | None, hot: float) -> Task | None:
+        """Return a squeezed state, or None where a lower bound excludes it."""
+        assert self.best is not None
+        if squeeze is None:
+            return self._fresh(self.best_ns - self.gain, self.rng.random())
+        changed = squeeze(self.best, self.rng)
+        if changed is None:
+            return None
+        levels, terms = changed.tables.level, self.terms
+        end = terms.end(levels, self.best_ns - self.gain)
+        if end < terms.rounds or terms.makespan(levels, end) < terms.least:
+            return None
+        state = changed if end == changed.end else with_end(changed, end)
+        return Task(state, terms.makespan(levels, end), self._moves(self.effort), hot)
+
+    def _learn(self, task: Task) -> Attempt:
+        """Assign requests where nothing is missing; keep the state if that is an improvement."""
+        plan = None
+        if task.made and task.seconds > 0.02:
+            self.rate = task.made / task.seconds
+        if task.state.missing == 0 and (task.aim_ns < self.best_ns or self.best is None):
+            limits = [self.terms.levels[level].tokens for level in task.state.tables.level]
             prompts = self.instance.requests.prompt_tokens
-            limit = self.instance.worker.prefill_limit
-            assigned = assign(state, self.lengths, prompts, limit)
-        if assigned is None:
-            return Attempt(target, None)
-        self.best, self.target, self.effort = state, target, 1
-        return Attempt(target, plan_of(state, assigned))
+            assigned = assign(task.state, self.lengths, prompts, limits)
+            plan = None if assigned is None else plan_of(task.state, assigned)
+        success = plan is not None
+        if task.arms:
+            squeeze, warmth = task.arms
+            self.squeezes.learn(squeeze, success)
+            self.warmths.learn(warmth, success)
+        if success:
+            self.best, self.best_ns = task.state, task.aim_ns
+            self.effort = max(1.0, self.effort / MORE_EFFORT**2)
+        elif task.made >= task.moves and task.arms:
+            self.gain = max(self.least_gain, int(self.gain * 0.7))
+            if self.gain <= 4 * self.least_gain:
+                self.effort = min(MOST_EFFORT, self.effort * MORE_EFFORT)
+        return Attempt(task.aim_ns, plan)

@@ -10,119 +10,113 @@ the client-rounds that are missing under the best assignment. V = 0 means: a sch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from orsched.models.windows.tables import END, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-END = -1
+    from orsched.columns import IntColumn
 
 
 class Windows:
-    """Stage times (in rounds), linked windows, and the surplus of windows over requests.
+    """Paths through stages, in flat tables, and V.
 
     Attributes:
-        times: rounds done before each stage; the last entry is the end R.
-        start: stage in which each window begins.
-        following, previous: the next and the last window of the same client, or END.
-        at: the windows that begin in each stage, in no order.
-        last: the windows that end at the end, in no order.
-        surplus: G[L] for L = 0 .. longest request.
+        lengths: rounds of the requests.
+        tables: see ``Tables``; lists.
         missing: V.
     """
 
     def __init__(
-        self, lengths: Sequence[int], times: Sequence[int], end: int, paths: Sequence[Sequence[int]]
+        self,
+        lengths: IntColumn,
+        times: Sequence[int],
+        end: int,
+        paths: Sequence[Sequence[int]],
+        levels: Sequence[int],
+        room: Sequence[int],
     ) -> None:
-        self.lengths = np.asarray(lengths, np.int64)
-        self.longest = int(self.lengths.max())
-        self.times = [*times, end]
-        self.stages = len(times)
-        self.start: list[int] = []
-        self.following: list[int] = []
-        self.previous: list[int] = []
-        self.at: list[list[int]] = [[] for _ in times]
-        self.last: list[int] = []
-        self._place: list[int] = []
+        """Take stage times, the end, the stages of each path, stages' levels and levels' room."""
+        self.lengths = lengths
+        start = [stage for path in paths for stage in path]
+        n, stages = len(start), len(times)
+        counts = np.bincount(start, minlength=stages).tolist()
+        width = max(max(room), *counts)
+        self.tables = Tables(
+            width, [*times, end], start, [END] * n, [END] * n, [0] * (stages * width), [0] * stages,
+            [0] * n, [], [0] * n, list(levels), list(room), [],
+        )  # fmt: skip
+        window = 0
         for path in paths:
-            self._add_path(path)
+            self._add_path(window, len(path))
+            window += len(path)
         self.recount()
 
-    def _add_path(self, path: Sequence[int]) -> None:
-        last = END
-        for stage in path:
-            window = len(self.start)
-            self.start.append(stage)
-            self.previous.append(last)
-            self.following.append(END)
-            if last != END:
-                self.following[last] = window
-            self._place.append(len(self.at[stage]))
-            self.at[stage].append(window)
-            last = window
-        self.last.append(last)
+    def _add_path(self, first: int, count: int) -> None:
+        """Link windows that follow each other, and enter them into their stages."""
+        tables = self.tables
+        for window in range(first, first + count):
+            stage = tables.start[window]
+            if window > first:
+                tables.previous[window] = window - 1
+                tables.following[window - 1] = window
+            tables.place[window] = tables.counts[stage]
+            tables.at[stage * tables.width + tables.counts[stage]] = window
+            tables.counts[stage] += 1
+        tables.last_place[first + count - 1] = len(tables.last)
+        tables.last.append(first + count - 1)
 
-    def move_start(self, window: int, stage: int) -> None:
-        """Note that a window begins in another stage."""
-        here = self.at[self.start[window]]
-        place, top = self._place[window], here.pop()
-        if top != window:
-            here[place] = top
-            self._place[top] = place
-        self._place[window] = len(self.at[stage])
-        self.at[stage].append(window)
-        self.start[window] = stage
+    def copy(self) -> Windows:
+        """Return a state that can be changed without this one."""
+        other = object.__new__(Windows)
+        other.lengths, other.missing = self.lengths, self.missing
+        width, *lists = self.tables
+        copies: list[Any] = [list(table) for table in lists]
+        other.tables = Tables(width, *copies)
+        return other
 
-    def set_last(self, old: int, new: int) -> None:
-        """Note that another window of the same client ends at the end."""
-        self.last[self.last.index(old)] = new
+    @property
+    def stages(self) -> int:
+        """K."""
+        return len(self.tables.counts)
 
-    def end_stage(self, window: int) -> int:
-        """Return the stage at which a window ends; ``stages`` stands for the end."""
-        after = self.following[window]
-        return self.stages if after == END else self.start[after]
+    @property
+    def end(self) -> int:
+        """R."""
+        return self.tables.times[-1]
 
-    def length(self, window: int) -> int:
-        """Return the rounds of a window."""
-        return self.times[self.end_stage(window)] - self.times[self.start[window]]
+    def spans(self) -> IntColumn:
+        """Return the rounds of every window."""
+        tables = self.tables
+        times, start = np.array(tables.times), np.array(tables.start, np.int64)
+        ends = np.append(start, self.stages)[tables.following]
+        return np.asarray(times[ends] - times[start], np.int64)
 
     def recount(self) -> None:
         """Compute surplus and missing client-rounds from scratch."""
-        longest = self.longest
-        spans = [max(0, min(longest, self.length(w))) for w in range(len(self.start))]
-        windows = np.bincount(spans, minlength=longest + 1)
+        longest = int(self.lengths.max())
+        windows = np.bincount(np.clip(self.spans(), 0, longest), minlength=longest + 1)
         requests = np.bincount(self.lengths, minlength=longest + 1)
         surplus = np.cumsum((windows - requests)[::-1])[::-1]
-        self.surplus: list[int] = surplus.tolist()
-        self.missing = -sum(g for g in self.surplus[1:] if g < 0)
-
-    def resize(self, old: int, new: int) -> int:
-        """Let one window's length change; update the surplus and return the change of V."""
-        surplus, longest = self.surplus, self.longest
-        old = 0 if old < 0 else min(old, longest)
-        new = 0 if new < 0 else min(new, longest)
-        change = 0
-        if new > old:
-            for length in range(old + 1, new + 1):
-                if surplus[length] < 0:
-                    change -= 1
-                surplus[length] += 1
-        else:
-            for length in range(new + 1, old + 1):
-                if surplus[length] <= 0:
-                    change += 1
-                surplus[length] -= 1
-        return change
+        self.tables.surplus[:] = surplus.tolist()
+        self.missing = -sum(g for g in self.tables.surplus[1:] if g < 0)
 
     def paths(self) -> list[list[int]]:
         """Return the windows of each client in order."""
-        found = []
-        for window, before in enumerate(self.previous):
+        found, following = [], self.tables.following
+        for window, before in enumerate(self.tables.previous):
             if before == END:
                 path = [window]
-                while self.following[path[-1]] != END:
-                    path.append(self.following[path[-1]])
+                while following[path[-1]] != END:
+                    path.append(following[path[-1]])
                 found.append(path)
         return found
+
+    def paths_of_stages(self) -> list[list[int]]:
+        """Return the stages in which each client starts, in order."""
+        start = self.tables.start
+        return [[start[window] for window in path] for path in self.paths()]

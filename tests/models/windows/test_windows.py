@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,10 +17,11 @@ from orsched.instance import Instance
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import assign
+from orsched.models.windows.compiled import compiled
 from orsched.models.windows.construction import construct, even_times
-from orsched.models.windows.moves import Moves
+from orsched.models.windows.moves import exchange_tails, relocate, shift_stage, shift_start
 from orsched.models.windows.plan import FollowPlan, plan_of
-from orsched.models.windows.squeezing import earlier_end, fewer_stages, more_stages
+from orsched.models.windows.squeezing import SQUEEZES, with_end
 from orsched.models.windows.structure import Windows
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
@@ -29,90 +31,132 @@ from tests.brute_force import optimum_ns
 
 @st.composite
 def states(draw):
-    """Random requests, stage times and limits, with a first state."""
-    lengths = draw(st.lists(st.integers(1, 12), min_size=1, max_size=14))
+    """Random requests, stage times and levels, with a first state."""
+    lengths = np.array(draw(st.lists(st.integers(1, 12), min_size=1, max_size=14)))
     clients = draw(st.integers(1, 4))
-    limit = draw(st.integers(1, clients))
-    stages = draw(st.integers(-(-len(lengths) // limit), len(lengths) + 3))
-    end = draw(st.integers(1, 3 * sum(lengths)))
+    room = sorted(draw(st.lists(st.integers(1, clients), min_size=1, max_size=3)))
+    stages = draw(st.integers(-(-len(lengths) // room[0]), len(lengths) + 3))
+    end = draw(st.integers(1, 3 * int(lengths.sum())))
+    levels = [draw(st.integers(0, len(room) - 1)) for _ in range(stages)]
     times = even_times(stages, draw(st.integers(0, 3)), end)
-    return construct(lengths, clients, times, end, limit), limit
+    return construct(lengths, clients, times, end, levels, room)
 
 
 def _missing_by_sorting(state):
-    spans = sorted((state.length(w) for w in range(len(state.start))), reverse=True)
+    spans = sorted(state.spans().tolist(), reverse=True)
     needs = sorted(state.lengths.tolist(), reverse=True)
     return sum(max(0, need - max(0, span)) for need, span in zip(needs, spans, strict=True))
 
 
 def _check_links(state):
-    """Paths cover every window once, in order of stages, and the lists agree with them."""
-    paths = state.paths()
-    assert sorted(w for path in paths for w in path) == list(range(len(state.start)))
-    for path in paths:
-        stages = [state.start[w] for w in path]
-        assert stages == sorted(set(stages))
-    for stage, windows in enumerate(state.at):
-        assert sorted(windows) == [w for w in range(len(state.start)) if state.start[w] == stage]
-    assert sorted(state.last) == sorted(path[-1] for path in paths)
+    """Paths cover every window once, in order of stages, and the tables agree with them."""
+    tables, paths = state.tables, state.paths()
+    windows = range(len(state.lengths))
+    assert sorted(w for path in paths for w in path) == list(windows)
+    for path in state.paths_of_stages():
+        assert path == sorted(path)
+    for stage, count in enumerate(tables.counts):
+        first = stage * tables.width
+        here = tables.at[first : first + count]
+        assert sorted(here) == [w for w in windows if tables.start[w] == stage]
+        assert [tables.place[w] for w in here] == list(range(count))
+    assert sorted(tables.last) == sorted(path[-1] for path in paths)
+    assert [tables.last_place[w] for w in tables.last] == list(range(len(paths)))
 
 
 @given(states())
-def test_missing_is_what_the_best_assignment_lacks(drawn):
+def test_missing_is_what_the_best_assignment_lacks(state):
     """V by the surplus of lengths equals the shortfall after sorting windows and requests."""
-    state, _ = drawn
-    assert len(state.start) == len(state.lengths)
+    assert len(state.tables.start) == len(state.lengths)
     assert state.missing == _missing_by_sorting(state)
     _check_links(state)
 
 
-@given(states(), st.integers(0, 2**32), st.sampled_from([0.0, 2.0, 1e9]))
-def test_moves_keep_the_books(drawn, seed, threshold):
+@given(states(), st.integers(0, 2**32), st.sampled_from([0, 2, 10**9]))
+def test_moves_keep_the_books(state, seed, threshold):
     """After any accepted or refused move, increments equal a count from scratch."""
-    state, limit = drawn
     rng = random.Random(seed)
-    moves = Moves(state, limit, rng.random)
-    kinds = [moves.exchange_tails, moves.shift_start, moves.relocate]
+    kinds = [exchange_tails, partial(_two_draws, shift_start), relocate]
     if state.stages > 1:
-        kinds.append(moves.shift_stage)
-    counts = sorted(len(a) for a in state.at)
+        kinds.append(shift_stage)
+    before = list(state.tables.counts)
     for _ in range(40):
-        before = state.missing
-        accepted = rng.choice(kinds)(threshold)
-        kept = state.missing
-        surplus = list(state.surplus)
+        change = rng.choice(kinds)(
+            state.tables, rng.random(), rng.random(), rng.random(), threshold
+        )
+        kept, surplus = state.missing + change, list(state.tables.surplus)
+        assert change <= threshold
         state.recount()
-        assert (state.missing, state.surplus) == (kept, surplus)
-        assert kept == before or accepted
-        assert kept <= before + threshold
-        assert state.times == sorted(state.times)
+        assert (state.missing, state.tables.surplus) == (kept, surplus)
+        assert state.tables.times == sorted(state.tables.times)
         _check_links(state)
-    assert max(len(a) for a in state.at) <= max(limit, counts[-1])
+    room = [state.tables.room[level] for level in state.tables.level]
+    for count, first, most in zip(state.tables.counts, before, room, strict=True):
+        assert count <= max(first, most)
 
 
-@given(states(), st.sampled_from([earlier_end, fewer_stages, more_stages]), st.integers(1, 3))
-def test_squeezes_keep_the_windows_and_ask_for_less(drawn, squeeze, step):
-    state, _ = drawn
-    stages, end = state.stages, state.times[-1]
-    if stages < 2 or end <= 2 * step or any(len(path) >= stages for path in state.paths()):
+def _two_draws(move, tables, one, two, three, threshold):
+    return move(tables, one, two, threshold)
+
+
+@given(states(), st.sampled_from([s for s in SQUEEZES.values() if s]), st.integers(0, 2**32))
+def test_squeezes_keep_the_windows(state, squeeze, seed):
+    """A squeeze leaves its state as it is; what it returns has all windows."""
+    before = state.copy()
+    changed = squeeze(state, random.Random(seed))
+    assert state.tables == before.tables
+    if changed is None:
         return
-    tighter = squeeze(state, step)
-    changes = {earlier_end: (0, step), fewer_stages: (-1, 0), more_stages: (step, 2 * step)}
-    change = changes[squeeze]
-    assert (tighter.stages - stages, end - tighter.times[-1]) == change
-    assert len(tighter.start) == len(tighter.lengths)
-    assert tighter.missing == _missing_by_sorting(tighter)
-    _check_links(tighter)
+    assert len(changed.tables.start) == len(changed.lengths)
+    assert changed.missing == _missing_by_sorting(changed)
+    _check_links(changed)
+    earlier = with_end(changed, max(1, changed.end - 2))
+    assert earlier.end == max(1, changed.end - 2)
+    assert max(earlier.tables.times) == earlier.end
+    assert earlier.missing == _missing_by_sorting(earlier)
+
+
+@given(states(), st.integers(0, 2**32), st.sampled_from([0.5, 3.0]))
+def test_compiled_moves_are_the_plain_ones(state, seed, hot):
+    """The same draws lead to the same state, move by move."""
+    _compare_executions(state, seed, hot, 3_000)
+
+
+def _compare_executions(state, seed, hot, moves):
+    pytest.importorskip("numba")
+    fast = compiled()
+    fast.wait()
+    assert fast.run_moves is not None
+    other = state.copy()
+    made = [
+        anneal(one, moves, hot, 0.2, np.random.default_rng(seed), lambda: False, how)
+        for one, how in ((state, None), (other, fast))
+    ]
+    assert made[0] == made[1]
+    assert state.tables == other.tables
+    assert state.missing == other.missing == _missing_by_sorting(state)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_compiled_moves_are_the_plain_ones_at_full_scale(seed):
+    instance = gsm8k(seed)
+    order = [0] * 58
+    times = even_times(len(order), 7, 2400)
+    state = construct(instance.rounds_needed, 200, times, 2400, order, [30])
+    first = state.missing
+    _compare_executions(state, seed, 3.0, 30_000)
+    assert state.missing < first
 
 
 def test_annealing_closes_a_small_case_and_the_plan_is_a_schedule():
     """Lengths 4, 3, 3, 2 on two clients fit into R = 6 with stages at 0, 3, 4 only."""
     worker = Worker(2, AffineCost(1, 0, 10, 0))
     instance = Instance(Requests([1] * 4, [4, 3, 3, 2]), worker)
-    state = construct([4, 3, 3, 2], 2, [0, 2, 5], 6, 2)
-    anneal(state, 2, 20_000, 4.0, 0.2, random.Random(1), lambda: False)
+    state = construct(instance.rounds_needed, 2, [0, 2, 5], 6, [0, 0, 0], [2])
+    anneal(state, 20_000, 4.0, 0.2, np.random.default_rng(1), lambda: False)
     assert state.missing == 0
-    assigned = assign(state, instance.rounds_needed, instance.requests.prompt_tokens, None)
+    prompts = instance.requests.prompt_tokens
+    assigned = assign(state, instance.rounds_needed, prompts, [None, None, None])
     schedule = simulate_policy(instance, FollowPlan(plan_of(state, assigned))).schedule
     assert orsched.check(instance, schedule) == []
     assert schedule.makespan_ns == 3 * 1 + 6 * 10 == optimum_ns(instance)
@@ -120,14 +164,22 @@ def test_annealing_closes_a_small_case_and_the_plan_is_a_schedule():
 
 def test_prompts_are_levelled_under_the_cap():
     """Two stages of two windows; by sorting alone one stage would hold 9 + 9 tokens."""
-    state = Windows([5, 5, 5, 5], [0, 5], 10, [[0, 1], [0, 1]])
-    prompts = np.array([9, 9, 1, 1])
-    lengths = np.array([5, 5, 5, 5])
-    assigned = assign(state, lengths, prompts, 10)
+    lengths, prompts = np.array([5, 5, 5, 5]), np.array([9, 9, 1, 1])
+    state = Windows(lengths, [0, 5], 10, [[0, 1], [0, 1]], [0, 0], [2])
+    assigned = assign(state, lengths, prompts, [10, None])
     loads = np.bincount(assigned.stage, weights=prompts[assigned.request])
     assert loads.tolist() == [10, 10]
     assert sorted(assigned.request.tolist()) == [0, 1, 2, 3]
-    assert assign(state, lengths, prompts, 9) is None
+    assert assign(state, lengths, prompts, [9, 10]) is None
+
+
+def test_levels_limit_each_stage():
+    """One small and one large stage: the long prompts go into the large one."""
+    lengths, prompts = np.array([5, 5, 5, 5]), np.array([9, 9, 1, 1])
+    state = Windows(lengths, [0, 5], 10, [[0, 1], [0, 1]], [0, 1], [2, 2])
+    assigned = assign(state, lengths, prompts, [2, 18])
+    loads = np.bincount(assigned.stage, weights=prompts[assigned.request])
+    assert loads.tolist() == [2, 18]
 
 
 @settings(max_examples=20)
