@@ -6,80 +6,79 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.checker.reading import PREFILL, covering
 from orsched.checker.violations import ViolationKind as Kind
 
 if TYPE_CHECKING:
-    from orsched.checker.reading import Bools, Ints, Reading
+    from orsched.checker.intervals import Ints
+    from orsched.checker.reading import Reading
     from orsched.checker.violations import Findings
+
+_NO_LIMIT = 2**62
 
 
 def check_limits(reading: Reading, findings: Findings) -> None:
     """Prefill caps, memory blocks and arrival times."""
-    for worker in range(len(reading.instance.workers)):
-        check_prefill_cap(reading, findings, worker)
-        check_memory(reading, findings, worker)
+    check_prefill_cap(reading, findings)
+    check_memory(reading, findings)
     check_arrivals(reading, findings)
 
 
-def check_prefill_cap(reading: Reading, findings: Findings, worker: int) -> None:
-    """No prefill stage holds more prompt tokens than its worker allows."""
-    r, work = reading, reading.schedule.work
-    limit = r.instance.workers[worker].prefill_limit
-    if limit is None:
-        return
-    rows = r.prefill_rows
-    tokens = np.zeros(len(r.worker), np.int64)
-    np.add.at(tokens, r.first[rows], work.tokens[rows])
-    wrong = (tokens > limit) & (r.worker == worker) & (r.phase == PREFILL)
-    _report(
-        r, findings, Kind.PREFILL_CAP, "prompt tokens in one prefill stage", wrong, tokens, limit
-    )
+def check_prefill_cap(reading: Reading, findings: Findings) -> None:
+    """No step prefills more tokens, padded ones included, than its worker allows."""
+    loads = reading.loads
+    limits = [worker.prefill_limit for worker in reading.instance.workers]
+    _at_most(reading, findings, Kind.PREFILL_CAP, "prompt tokens in one prefill stage",
+             loads.position, loads.padded, limits)  # fmt: skip
 
 
-def check_memory(reading: Reading, findings: Findings, worker: int) -> None:
+def check_memory(reading: Reading, findings: Findings) -> None:
     """Requests on clients hold no more blocks than the worker has.
 
-    A request holds ``ceil((N^p + N^d) / block_tokens)`` blocks from the start of its prefill
-    stage to the end of its last step (Pang, section V-A).
+    ``whole``: a stay holds ``ceil((N^p + N^d) / block_tokens)`` blocks from its first step to its
+    last (Pang, section V-A). ``paged``: what its cache fills after each step, on a padding worker
+    as many as the longest cache.
     """
     r = reading
-    memory = r.instance.workers[worker].memory
-    if memory is None:
+    workers = r.instance.workers
+    if all(worker.memory is None for worker in workers):
         return
-    request, _, first, last = r.spans
-    here = r.worker[first] == worker
-    request, first, last = request[here], first[here], last[here]
-    requests = r.instance.requests
-    tokens = requests.prompt_tokens[request] + requests.output_tokens[request]
-    blocks = (tokens + (memory.block_tokens - 1)) // memory.block_tokens
-    held = covering(len(r.worker), first, last, blocks)
-    _report(r, findings, Kind.MEMORY, "memory blocks held", held > memory.blocks, held,
-            memory.blocks)  # fmt: skip
+    limits = [None if w.memory is None else w.memory.blocks for w in workers]
+    positions = np.flatnonzero(r.step_ok)
+    _at_most(r, findings, Kind.MEMORY, "memory blocks held",
+             positions, r.caches.blocks[positions], limits)  # fmt: skip
 
 
-def _report(
-    r: Reading, findings: Findings, kind: Kind, what: str, wrong: Bools, amount: Ints, limit: int
+def _at_most(
+    r: Reading,
+    findings: Findings,
+    kind: Kind,
+    what: str,
+    positions: Ints,
+    amounts: Ints,
+    limits: list[int | None],
 ) -> None:
+    """Amounts at some positions do not exceed the limits of their workers."""
+    column = np.array([_NO_LIMIT if x is None else min(x, _NO_LIMIT) for x in limits], np.int64)
+    limit = column[r.worker[positions]]
     findings.add_rows(
         kind,
-        wrong,
-        lambda position: {
-            "message": f"step {r.order[position]} has {amount[position]} {what}, more than {limit}",
-            "worker": int(r.worker[position]),
-            "step": int(r.order[position]),
-            "expected": limit,
-            "found": int(amount[position]),
+        amounts > limit,
+        lambda i: {
+            "message": f"step {r.order[positions[i]]} has {amounts[i]} {what}, "
+            f"more than {limit[i]}",
+            "worker": int(r.worker[positions[i]]),
+            "step": int(r.order[positions[i]]),
+            "expected": int(limit[i]),
+            "found": int(amounts[i]),
         },
     )
 
 
 def check_arrivals(reading: Reading, findings: Findings) -> None:
-    """No prefill stage starts before its requests have arrived."""
-    r, work = reading, reading.schedule.work
-    request = work.request[r.prefill_rows]
-    step = work.first_step[r.prefill_rows]
-    start = r.schedule.steps.start_ns[step]
+    """No prefill starts before its request has arrived."""
+    r, s = reading, reading.stays
+    request, first = s.request[s.prefills], s.first[s.prefills]
+    start = r.start[first]
     arrival = r.instance.requests.arrival_ns[request]
     findings.add_rows(
         Kind.ARRIVAL,
@@ -87,7 +86,7 @@ def check_arrivals(reading: Reading, findings: Findings) -> None:
         lambda i: {
             "message": f"request {request[i]} is prefilled at {start[i]} ns, before it arrives",
             "request": int(request[i]),
-            "step": int(step[i]),
+            "step": int(r.order[first[i]]),
             "expected": int(arrival[i]),
             "found": int(start[i]),
         },

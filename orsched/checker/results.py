@@ -17,15 +17,19 @@ _LABELS = ("none", "predicted", "clairvoyant")
 _BOUND_FIELDS = ("name", "value_ns", "certificate")
 _SPREAD = ("mean", *(f"p{percent}" for percent in PERCENTILES), "max")
 _TABLES = {
-    "bubble_ns": ("waiting_for_prefill", "other_prefill", "no_request", "tail"),
+    "bubble_ns": ("waiting_for_prefill", "other_prefill", "no_request", "tail", "invalid"),
+    "batch_size": ("prefill", "decode"),
+    "worker_end_ns": ("min", "max", "std"),
+    "kv_blocks": ("peak", "mean", "block_ns"),
     "ttft_ns": _SPREAD,
     "jct_ns": _SPREAD,
     "tpot_ns": _SPREAD,
     "slo": ("ttft_ns", "tpot_ns", "attained", "attainment"),
 }
 _SCALARS = (
-    "makespan_ns", "busy_client_ns", "slot_utilization", "prefill_stages", "decode_rounds",
-    "prompt_tokens", "output_tokens", "tokens_per_s", "bound_ns", "gap",
+    "makespan_ns", "busy_client_ns", "slot_utilization", "prefill_stages", "mixed_steps",
+    "decode_rounds", "prompt_tokens", "output_tokens", "invalid_tokens", "pad_tokens", "restarts",
+    "tokens_per_s", "bound_ns", "gap",
 )  # fmt: skip
 
 _SOUND = (

@@ -6,76 +6,94 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.checker.reading import DECODE, PREFILL, ROUNDS_CEILING
+from orsched.checker.reading import DECODE, MIXED, PREFILL, ROUNDS_CEILING
+from orsched.checker.stays import INVALID
 from orsched.checker.violations import ViolationKind as Kind
 
 if TYPE_CHECKING:
-    from orsched.checker.reading import Bools, Ints, Reading
+    from orsched.checker.intervals import Bools, Ints
+    from orsched.checker.reading import Reading
     from orsched.checker.violations import Findings
 
 _NAMES = ("prefill", "decode", "invalid")
 
 
 def check_structure(reading: Reading, findings: Findings) -> None:
-    """Steps and rows in themselves, completeness, contiguity and clients."""
+    """Steps and rows in themselves, stays, completeness and clients."""
     check_steps(reading, findings)
+    check_served(reading, findings)
     check_rows(reading, findings)
     check_order(reading, findings)
+    check_stays(reading, findings)
     check_completeness(reading, findings)
-    check_contiguity(reading, findings)
     check_clients(reading, findings)
 
 
 def check_steps(reading: Reading, findings: Findings) -> None:
-    """Workers exist, steps are in order and apart, prefill takes one round, none is empty."""
+    """Workers exist, steps are in order and apart, only decode steps have several rounds."""
     r, steps = reading, reading.schedule.steps
-
-    def at(message: str, **more: Any) -> Any:
-        return lambda row: {
-            "message": f"step {row} {message}",
-            "worker": int(steps.worker[row]),
-            "step": row,
-            **{name: column(row) for name, column in more.items()},
-        }
-
     many = len(r.instance.workers)
     findings.add_rows(
         Kind.WORKER_RANGE,
         steps.worker >= many,
-        at(f"is on a worker outside 0..{many - 1}", found=lambda row: int(steps.worker[row])),
+        _step(r, f"is on a worker outside 0..{many - 1}", steps.worker),
     )
     findings.add_rows(
-        Kind.STAGE_EXCLUSIVITY, steps.end_ns < steps.start_ns, at("ends before it starts")
+        Kind.STAGE_EXCLUSIVITY, steps.end_ns < steps.start_ns, _step(r, "ends before it starts")
     )
     overlap = np.zeros(len(steps), bool)
     together = (r.worker[1:] == r.worker[:-1]) & (r.start[1:] < r.end[:-1])
     overlap[r.order[1:]] = together
     findings.add_rows(
-        Kind.STAGE_EXCLUSIVITY, overlap, at("starts before its worker's last step has ended")
+        Kind.STAGE_EXCLUSIVITY, overlap, _step(r, "starts before its worker's last step has ended")
     )
     findings.add_rows(
         Kind.STAGE_EXCLUSIVITY,
         _not_ascending(steps.start_ns, steps.worker, strictly=False),
-        at("is out of the order of start and worker"),
+        _step(r, "is out of the order of start and worker"),
     )
     findings.add_rows(
         Kind.PHASE,
-        (steps.phase == PREFILL) & (steps.rounds != 1),
-        at("is a prefill stage of more than one round", found=lambda row: int(steps.rounds[row])),
-    )
-    findings.add_rows(
-        Kind.PHASE,
-        steps.phase > DECODE,
-        at("is mixed", found=lambda row: int(steps.phase[row])),
+        (steps.phase != DECODE) & (steps.rounds != 1),
+        _step(r, "prefills in more than one round", steps.rounds),
     )
     findings.add_rows(
         Kind.COMPLETENESS,
         steps.rounds > ROUNDS_CEILING,
-        at("has more rounds than any request needs", found=lambda row: int(steps.rounds[row])),
+        _step(r, "has more rounds than any request needs", steps.rounds),
     )
-    empty = np.zeros(len(steps), bool)
-    empty[r.order] = r.active == 0
-    findings.add_rows(Kind.EMPTY_STAGE, empty, at("serves nobody"))
+
+
+def check_served(reading: Reading, findings: Findings) -> None:
+    """Each step does for somebody what its phase says: prefill, a token in each round, or both."""
+    r = reading
+    prefills = np.zeros(len(r.worker), bool)
+    prefills[r.loads.position] = True
+    decodes = r.caches.decoding > 0
+    idle = ~decodes & ~prefills
+    idle |= (r.phase == DECODE) & ~decodes
+    findings.add_rows(Kind.EMPTY_STAGE, _by_row(r, idle), _step(r, "serves nobody"))
+    half = (r.phase == MIXED) & ~idle & ~(prefills & decodes)
+    findings.add_rows(
+        Kind.PHASE, _by_row(r, half), _step(r, "is mixed, but does not both prefill and decode")
+    )
+
+
+def _by_row(r: Reading, at_position: Bools) -> Bools:
+    """Rows of steps for which a statement by position is true."""
+    result = np.zeros(len(at_position), bool)
+    result[r.order] = at_position
+    return result
+
+
+def _step(r: Reading, message: str, found: Ints | None = None) -> Any:
+    """Describe a step."""
+    return lambda row: {
+        "message": f"step {row} {message}",
+        "worker": int(r.schedule.steps.worker[row]),
+        "step": row,
+        "found": None if found is None else int(found[row]),
+    }
 
 
 def check_rows(reading: Reading, findings: Findings) -> None:
@@ -94,13 +112,10 @@ def check_rows(reading: Reading, findings: Findings) -> None:
         }
 
     phase, worker = work.phase, r.worker[r.first]
-    findings.add_rows(Kind.PHASE, phase > DECODE, at("is invalid"))
-    findings.add_rows(Kind.CONTIGUITY, work.stay > 0, at("is of a later stay"))
     findings.add_rows(Kind.COMPLETENESS, work.request >= r.n, at("serves an unknown request"))
-    wrong = (r.phase[r.first] != phase) | (r.phase[r.last] != phase)
     findings.add_rows(
         Kind.PHASE,
-        wrong,
+        r.misplaced,
         lambda row: at(f"is {_NAMES[phase[row]]}, but a step at its ends is not")(row),
     )
     findings.add_rows(
@@ -118,6 +133,11 @@ def check_rows(reading: Reading, findings: Findings) -> None:
         Kind.CLIENT_RANGE,
         (worker < len(clients)) & (work.client >= clients[known]),
         at("is on a client that its worker does not have"),
+    )
+    findings.add_rows(
+        Kind.COMPLETENESS,
+        (phase != PREFILL) & (work.tokens != 1),
+        at("does not yield one token a round"),
     )
 
 
@@ -143,45 +163,72 @@ def _not_ascending(major: Ints, minor: Ints, strictly: bool) -> Bools:
     return wrong
 
 
+def check_stays(reading: Reading, findings: Findings) -> None:
+    """A stay is on one client, one row after the other: prefill, then decode, then invalid.
+
+    Stays of a request are numbered from 0, and each ends before the next one starts.
+    """
+    r, s = reading, reading.stays
+    within = ~s.opens
+    earlier = np.arange(len(s.row)) - 1
+    about = _row(r)
+
+    def report(wrong: Bools, message: str) -> None:
+        findings.add_rows(Kind.CONTIGUITY, wrong, about(message))
+
+    report(s.moves, "changes its client or worker within a stay")
+    same = within & ~s.moves
+    report(same & (s.first <= s.last[earlier]), "is served by rows that overlap")
+    report(s.opens & (s.phase != PREFILL), "starts a stay without a prefill")
+    report(within & (s.phase < s.phase[earlier]), "prefills, decodes and idles out of order")
+    wrong = np.zeros(len(s.row), bool)
+    wrong[s.begin] = s.number[s.begin] != s.ordinal
+    report(wrong, "has stays that are not numbered 0, 1, ...")
+    wrong = np.zeros(len(s.row), bool)
+    later = s.begin[s.ordinal > 0]
+    before = later - 1
+    wrong[later] = r.start[s.first[later]] < r.end[s.last[before]]
+    wrong[later] |= (s.worker[later] == s.worker[before]) & (s.first[later] <= s.last[before])
+    report(wrong, "starts a stay before its last one has ended")
+
+
+def _row(r: Reading) -> Any:
+    """Describe a sound row, as numbered in the stays."""
+    s = r.stays
+    return lambda message: (
+        lambda i: {
+            "message": f"request {s.request[i]} {message}",
+            "request": int(s.request[i]),
+            "client": int(s.client[i]),
+            "worker": int(s.worker[i]),
+            "step": int(r.order[s.first[i]]),
+        }
+    )
+
+
 def check_completeness(reading: Reading, findings: Findings) -> None:
-    """Every request is prefilled once with its prompt and yields exactly its output."""
-    r, work = reading, reading.schedule.work
-    served: dict[int, Ints] = {}
-    known = work.request < r.n
-    for phase in (PREFILL, DECODE):
-        rows = known & (work.phase == phase)
-        served[phase] = np.bincount(work.request[rows], minlength=r.n)
-
-    def about(message: str) -> Any:
-        return lambda request: {"message": f"request {request} {message}", "request": request}
-
-    missing = (served[PREFILL] == 0) | ((served[DECODE] == 0) & (r.needed > 0))
+    """Every stay prefills what is due, and every request yields exactly its tokens."""
+    r, s, work = reading, reading.stays, reading.schedule.work
+    known = work.request[work.request < r.n]
+    served = np.bincount(known, minlength=r.n) > 0
     findings.add_rows(
         Kind.COMPLETENESS,
-        missing,
-        lambda request: about(
-            "is never prefilled" if served[PREFILL][request] == 0 else "is never decoded"
-        )(request),
+        ~served,
+        lambda request: {"message": f"request {request} is never served", "request": request},
     )
-    for phase in (PREFILL, DECODE):
-        findings.add_rows(
-            Kind.COMPLETENESS, served[phase] > 1, about(f"has several {_NAMES[phase]} rows")
-        )
-    _check_tokens(reading, findings)
-
-
-def _check_tokens(reading: Reading, findings: Findings) -> None:
-    """Rows process the prompt, and as many rounds of one token as the request needs."""
-    r, work = reading, reading.schedule.work
-    rows = r.prefill_rows
-    request = work.request[rows]
-    _amounts(findings, "prompt tokens", request, r.instance.requests.prompt_tokens[request],
-             work.tokens[rows])  # fmt: skip
-    rows = r.decode_rows
-    request = work.request[rows]
-    _amounts(findings, "tokens a round", request, np.ones(len(rows), np.int64), work.tokens[rows])
-    rounds = r.rounds_before[r.last[rows] + 1] - r.rounds_before[r.first[rows]]
-    _amounts(findings, "decode rounds", request, r.needed[request], rounds)
+    # Rows that are wrong in themselves have been reported; without them tokens are missing.
+    sound = served.copy()
+    sound[work.request[~r.row_ok & (work.request < r.n)]] = False
+    every = np.flatnonzero(sound)
+    outputs = r.instance.requests.output_tokens
+    _amounts(findings, "output tokens", every, outputs[every], s.yielded[every])
+    wrong = (s.prefilled > s.due) | (s.complete & (s.prefilled != s.due))
+    stays = np.flatnonzero(wrong & sound[s.of])
+    _amounts(findings, "tokens prefilled in a stay", s.of[stays], s.due[stays], s.prefilled[stays])
+    later = np.zeros(len(s.row), bool)
+    later[s.begin] = (s.ordinal > 0) & (s.yielded_before >= outputs[s.of])
+    findings.add_rows(Kind.COMPLETENESS, later, _row(r)("is served after its last token"))
+    _check_invalid(reading, findings)
 
 
 def _amounts(findings: Findings, what: str, request: Ints, expected: Ints, found: Ints) -> None:
@@ -197,61 +244,38 @@ def _amounts(findings: Findings, what: str, request: Ints, expected: Ints, found
     )
 
 
-def check_contiguity(reading: Reading, findings: Findings) -> None:
-    """Decoding starts with the first decode step after the prefill, on its worker and client."""
-    r, work = reading, reading.schedule.work
-    request = np.flatnonzero((r.prefill_of >= 0) & (r.decode_of >= 0))
-    pre, dec = r.prefill_of[request], r.decode_of[request]
-
-    def about(message: str) -> Any:
-        return lambda i: {
-            "message": f"request {request[i]} {message}",
-            "request": int(request[i]),
-            "client": int(work.client[dec[i]]),
-            "worker": int(r.worker[r.first[dec[i]]]),
-            "step": int(work.first_step[dec[i]]),
-        }
-
-    moved = r.worker[r.first[pre]] != r.worker[r.first[dec]]
-    findings.add_rows(Kind.CONTIGUITY, moved, about("decodes on another worker than it prefills"))
+def _check_invalid(reading: Reading, findings: Findings) -> None:
+    """Invalid tokens come after the last one, in the stay that yields it."""
+    r, s = reading, reading.stays
+    if not len(s.invalids):
+        return
+    outputs = r.instance.requests.output_tokens
+    with_it = s.yielded_before + s.decode_rounds + (s.complete & r.first_by_prefill)
+    early = np.repeat(with_it < outputs[s.of], s.end - s.begin + 1) & (s.phase == INVALID)
     findings.add_rows(
-        Kind.CONTIGUITY,
-        ~moved & (work.client[pre] != work.client[dec]),
-        about("decodes on another client than it prefills"),
-    )
-    due = r.decodes_before[r.first[pre] + 1]
-    given = r.decodes_before[r.first[dec]]
-    findings.add_rows(
-        Kind.CONTIGUITY,
-        ~moved & (r.first[dec] < r.first[pre]),
-        about("decodes before it is prefilled"),
-    )
-    findings.add_rows(
-        Kind.CONTIGUITY,
-        ~moved & (given > due),
-        about("leaves out decode steps after its prefill"),
+        Kind.COMPLETENESS, early, _row(r)("yields invalid tokens before its last token")
     )
 
 
 def check_clients(reading: Reading, findings: Findings) -> None:
-    """A client serves one request at a time, from its prefill to its last token."""
-    r = reading
-    request, client, first, last = r.spans
-    order = np.lexsort((first, client, r.worker[first]))
-    request, client, first, last = request[order], client[order], first[order], last[order]
-    same = (client[1:] == client[:-1]) & (r.worker[first[1:]] == r.worker[first[:-1]])
+    """A client serves one request at a time, from the start of a stay to its end."""
+    r, s = reading, reading.stays
+    begin, end = s.places
+    first, last = s.first[begin], s.last[end]
+    client, worker = s.client[begin], s.worker[begin]
+    same = (client[1:] == client[:-1]) & (worker[1:] == worker[:-1])
     # Running maxima of the ends would find more; neighbours find every client that is wrong.
-    clash = np.zeros(len(order), bool)
+    clash = np.zeros(len(begin), bool)
     clash[1:] = same & (first[1:] <= last[:-1])
     findings.add_rows(
         Kind.CLIENT_OVERLAP,
         clash,
         lambda i: {
-            "message": f"request {request[i]} starts on client {client[i]} of worker "
-            f"{r.worker[first[i]]} before request {request[i - 1]} has left it",
-            "request": int(request[i]),
+            "message": f"request {s.request[begin[i]]} starts on client {client[i]} of "
+            f"worker {worker[i]} before request {s.request[begin[i - 1]]} has left it",
+            "request": int(s.request[begin[i]]),
             "client": int(client[i]),
-            "worker": int(r.worker[first[i]]),
+            "worker": int(worker[i]),
             "step": int(r.order[first[i]]),
         },
     )
