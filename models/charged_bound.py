@@ -213,7 +213,10 @@ class ChargedBound:
                 total += min(in_time)
             return moment - (-total // self.speed)
 
-        low, high = value, max(value, needed(value))
+        # Beyond all ends nothing is late.
+        low = high = value
+        if contested:
+            high = max(value, max(option.end_ns for each in contested for option in each))
         while low < high:
             middle = (low + high + 1) // 2
             if needed(middle) >= middle:

@@ -4,14 +4,17 @@ A client gets its next request at a stage. So between the stage that prefills a 
 first stage after its end (or the end of all) its client serves nobody else: a *window*. K stages
 have at most K (K + 1) / 2 windows of different lengths, and every request's rounds are rounded
 up to one of these. The cheapest rounding is bounded from below by a price for each length used.
+Where many requests are long, some client serves as many of these as fit, one after the other:
+their starts are so far apart that fewer windows are short.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from itertools import accumulate
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,23 +32,24 @@ def joint_certificate(worker: Worker, jobs: Jobs, plain: dict[str, Any]) -> dict
     """Return the certificate of the joint bound, given that by stages and rounds each alone.
 
     None where it cannot improve (so many windows as there are lengths), where the cost model has
-    no fixed parts to trade, or where it would take long. ``prices`` are of K, K + 1, ... stages;
-    for more of them than are listed the time of the stages and the rounds alone suffices.
+    no fixed parts to trade, or where it would take long. ``prices`` are of K, K + 1, ... stages:
+    one for all windows and, where there is a ``long`` length, one for those shorter than it. For
+    more stages than are listed the time of the stages and the rounds alone suffices.
     """
     lengths, counts = np.unique(jobs.rounds[jobs.rounds > 0], return_counts=True)
-    fewest, n = plain["prefill_stages"]["value"], len(lengths)
-    trials = isqrt(2 * n) + 1 - fewest
-    if not isinstance(worker.cost, AffineCost | LevelsCost) or len(jobs) > MAX_REQUESTS:
+    n = len(lengths)
+    if not isinstance(worker.cost, AffineCost | LevelsCost) or len(jobs) > MAX_REQUESTS or n == 0:
         return None
-    if windows(fewest) >= n or n * trials > MAX_WORK:
+    if n * (isqrt(2 * n) + 1) > MAX_WORK or int(lengths[-1]) * len(jobs) > MAX_ROUNDS_IN_ALL:
         return None
-    if int(lengths[-1]) * len(jobs) > MAX_ROUNDS_IN_ALL:
-        return None
-    rounding = Rounding(lengths.tolist(), counts.tolist())
-    prices, best = _prices(worker, jobs, plain, rounding)
-    kept = {key: value for key, value in plain.items() if key not in ("prefill_ns", "decode_ns")}
-    value = plain["released_ns"] + best
-    return kept | {"bound": "joint", "prices": prices, "value_ns": value}
+    best: dict[str, Any] | None = None
+    for long in [None, *long_lengths(jobs, plain["decode_rounds"]["value"])]:
+        trade = _Trade(worker, jobs, plain, Rounding(lengths.tolist(), counts.tolist()), long)
+        if trade.few_windows(plain["prefill_stages"]["value"]):
+            found = trade.certificate()
+            if best is None or found["value_ns"] > best["value_ns"]:
+                best = found
+    return best
 
 
 def windows(stages: int) -> int:
@@ -53,26 +57,102 @@ def windows(stages: int) -> int:
     return stages * (stages + 1) // 2
 
 
-def _prices(
-    worker: Worker, jobs: Jobs, plain: dict[str, Any], rounding: Rounding
-) -> tuple[list[int], int]:
-    """Return the price of each number of stages that matters, and the least time of all."""
-    stages, rounds = plain["prefill_stages"]["value"], plain["decode_rounds"]["value"]
-    decode_alone = decode_floor(worker.cost, jobs, rounds)
-    prices: list[int] = []
-    best: int | None = None
-    while True:
-        prefill = prefill_floor(worker.cost, jobs, stages)
-        enough = windows(stages) >= len(rounding.lengths)
-        if enough or (best is not None and prefill + decode_alone >= best):
+def short_windows(stages: int, fitting: int) -> int:
+    """Most different lengths of windows shorter than L, where some client serves ``fitting`` longs.
+
+    Their starts and the end are L or more apart, so any other stage is closer than L to two of
+    them at most.
+    """
+    others = max(0, stages - fitting)
+    return others * (others + 3) // 2
+
+
+def long_lengths(jobs: Jobs, rounds: int) -> list[Long]:
+    """Return lengths L of which some client must serve as many as fit into the rounds.
+
+    If ``q`` fit and more than ``(q - 1) J`` requests are that long, some client has q of them. The
+    greatest L for each q.
+    """
+    ordered = np.sort(jobs.rounds)[::-1]
+    found = []
+    for fitting in range(1, -(-len(ordered) // jobs.clients) + 1):
+        length = min(int(ordered[(fitting - 1) * jobs.clients]), rounds // fitting)
+        if length > 0 and rounds // length == fitting:
+            shorter, counts = np.unique(
+                jobs.rounds[(jobs.rounds > 0) & (jobs.rounds < length)], return_counts=True
+            )
+            rounding = Rounding([*shorter.tolist(), length], [*counts.tolist(), 1])
+            found.append(Long(length, fitting, rounding))
+    return found
+
+
+class Long(NamedTuple):
+    """A length, how many of it fit into the rounds, and the rounding of what is shorter to it."""
+
+    length: int
+    fitting: int
+    rounding: Rounding
+
+
+@dataclass(frozen=True)
+class _Trade:
+    """More stages against more rounds."""
+
+    worker: Worker
+    jobs: Jobs
+    plain: dict[str, Any]
+    rounding: Rounding
+    long: Long | None
+
+    def few_windows(self, stages: int) -> bool:
+        """Whether there are fewer windows than lengths, so that something is lost."""
+        if windows(stages) < len(self.rounding.lengths):
+            return True
+        if self.long is None:
+            return False
+        return short_windows(stages, self.long.fitting) + 1 < len(self.long.rounding.lengths)
+
+    def certificate(self) -> dict[str, Any]:
+        """Price each number of stages that matters; the least time of all is the bound."""
+        plain, cost, jobs = self.plain, self.worker.cost, self.jobs
+        stages, rounds = plain["prefill_stages"]["value"], plain["decode_rounds"]["value"]
+        decode_alone = decode_floor(cost, jobs, rounds)
+        prices: list[list[int]] = []
+        best: int | None = None
+        while True:
+            prefill = prefill_floor(cost, jobs, stages)
             alone = prefill + decode_alone
-            return prices, alone if best is None else min(best, alone)
-        price, extra = rounding.best_price(windows(stages), prices[-1] if prices else None)
-        prices.append(price)
-        needed = max(rounds, -(-(plain["rounds_needed"] + extra) // jobs.clients))
-        time = prefill + decode_floor(worker.cost, jobs, needed)
-        best = time if best is None else min(best, time)
-        stages += 1
+            if not self.few_windows(stages) or (best is not None and alone >= best):
+                best = alone if best is None else min(best, alone)
+                break
+            found, needed = self._needed(stages, prices[-1] if prices else None)
+            prices.append(found)
+            time = prefill + decode_floor(cost, jobs, needed)
+            best = time if best is None else min(best, time)
+            stages += 1
+        kept = {k: value for k, value in plain.items() if k not in ("prefill_ns", "decode_ns")}
+        long = {} if self.long is None else {"long": self.long.length}
+        value = plain["released_ns"] + best
+        return kept | {"bound": "joint", **long, "prices": prices, "value_ns": value}
+
+    def _needed(self, stages: int, known: list[int] | None) -> tuple[list[int], int]:
+        """Return the prices for so many stages, and how many rounds they need at least."""
+        least: int = self.plain["decode_rounds"]["value"]
+        price, lost = self.rounding.best_price(windows(stages), known[0] if known else None)
+        rounds = max(least, self._rounds(lost))
+        if self.long is None:
+            return [price], rounds
+        values = short_windows(stages, self.long.fitting) + 1
+        short, lost = self.long.rounding.best_price(values, known[1] if known else None)
+        aligned, beyond = (
+            max(rounds, self._rounds(lost)),
+            self.long.length * (least // self.long.length + 1),
+        )
+        return [price, short], aligned if aligned < beyond else max(rounds, beyond)
+
+    def _rounds(self, lost: int) -> int:
+        needed: int = self.plain["rounds_needed"] + lost
+        return -(-needed // self.jobs.clients)
 
 
 class Rounding:

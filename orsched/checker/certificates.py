@@ -192,29 +192,60 @@ def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(cost, AffineCost | LevelsCost):
         raise ValueError("the cost model has no joint bound")
     rows, clients = _rows(instance, certificate["released_ns"]), claims["clients"]
-    stages, fewest = claims["prefill_stages"]["value"], claims["decode_rounds"]["value"]
+    stages, long = claims["prefill_stages"]["value"], certificate.get("long")
     times = []
     for price in [*prices, None]:
-        rounds = fewest
+        rounds = claims["decode_rounds"]["value"]
         if price is not None:
-            idle = _rounded_up(rows, price) - price * (stages * (stages + 1) // 2)
-            rounds = max(rounds, _ceil(claims["rounds_needed"] + idle, clients))
+            rounds = _joint_rounds(rows, claims, stages, price, long)
         times.append(
             _prefill_ns(cost, rows, clients, stages) + _decode_ns(cost, rows, claims, rounds)
         )
         stages += 1
     return claims | {
         "bound": "joint",
+        **({} if long is None else {"long": long}),
         "prices": prices,
         "value_ns": certificate["released_ns"] + min(times),
     }
 
 
-def _rounded_up(rows: list[Row], price: int) -> int:
+def _joint_rounds(
+    rows: list[Row], claims: dict[str, Any], stages: int, prices: list[int], long: int | None
+) -> int:
+    """Rounds that so many stages need: lengths are rounded up to those of windows.
+
+    If more than (q - 1) J requests are ``long`` and q of these fit into the rounds, some client
+    serves q. The starts of these and the end are that far apart, so that any other stage makes at
+    most two shorter windows with them. If q + 1 fit, there are that many rounds at least.
+    """
+    fewest: int = claims["decode_rounds"]["value"]
+    clients: int = claims["clients"]
+    if type(prices) is not list or len(prices) != (1 if long is None else 2):
+        raise ValueError(f"{prices!r} are no prices")
+    idle = _rounded_up([d for _, d, _, _ in rows], prices[0])
+    idle -= prices[0] * (stages * (stages + 1) // 2)
+    rounds = max(fewest, _ceil(claims["rounds_needed"] + idle, clients))
+    if long is None:
+        return rounds
+    if type(long) is not int or long < 1:
+        raise ValueError(f"{long!r} is no length")
+    fitting = fewest // long
+    if fitting < 1 or sum(d >= long for _, d, _, _ in rows) <= (fitting - 1) * clients:
+        raise ValueError(f"no client need serve {fitting} requests of {long} rounds")
+    others = max(0, stages - fitting)
+    idle = _rounded_up([*(d for _, d, _, _ in rows if d < long), long], prices[1])
+    idle -= prices[1] * (others * (others + 3) // 2 + 1)
+    aligned = max(rounds, _ceil(claims["rounds_needed"] + idle, clients))
+    beyond = (fitting + 1) * long
+    return aligned if aligned < beyond else max(rounds, beyond)
+
+
+def _rounded_up(rounds: list[int], price: int) -> int:
     """Least idle client-rounds, lengths rounded up, with a price for each value rounded to."""
     if type(price) is not int or not 0 <= price < 2**61:
         raise ValueError(f"{price!r} is no price")
-    lengths = sorted(d for _, d, _, _ in rows if d > 0)
+    lengths = sorted(d for d in rounds if d > 0)
     if lengths and lengths[-1] * len(lengths) >= 2**61:
         raise ValueError("the rounds are too many")
     ends = [i + 1 for i in range(len(lengths)) if lengths[i : i + 2] != [lengths[i]] * 2]

@@ -15,8 +15,9 @@ from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.memory import BlockMemory
 from orsched.models import bounds
-from orsched.models.bounds import makespan_bound
-from orsched.models.joint_bound import Rounding, windows
+from orsched.models.bounds import improving_bounds, makespan_bound
+from orsched.models.counts import all_jobs
+from orsched.models.joint_bound import Rounding, long_lengths, short_windows, windows
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
@@ -71,15 +72,45 @@ def test_it_improves_where_stages_are_few(seed, monkeypatch):
     assert bound.value_ns <= orsched.solve(instance, "hybrid").makespan_ns
 
 
+def test_long_requests_leave_fewer_short_windows():
+    """Four requests of 512 fill some client, and what they leave is too few windows."""
+    instance = orsched.load("pang-100x20")
+    bound = makespan_bound(instance)
+    plain = next(improving_bounds(instance, lambda: True))
+    assert (bound.name, bound.certificate["long"]) == ("joint", 512)
+    # Three stages more than the five of 20 clients, which alone are enough windows.
+    assert bound.value_ns == plain.value_ns + 3 * instance.worker.cost.prefill_fixed_ns
+    assert certificate_violations(instance, bound.to_dict()) == []
+
+
+def test_long_lengths_by_hand():
+    """Two clients: three requests of five on one of them, or five of four."""
+    jobs = all_jobs(Instance(Requests([1] * 6, [5, 5, 5, 4, 4, 1]), Worker(2)))
+    assert [(long.length, long.fitting) for long in long_lengths(jobs, 12)] == [(5, 2), (4, 3)]
+    assert [(long.length, long.fitting) for long in long_lengths(jobs, 9)] == [
+        (5, 1),
+        (4, 2),
+        (3, 3),
+    ]
+    assert [short_windows(stages, 3) for stages in (2, 3, 4, 5, 6)] == [0, 0, 2, 5, 9]
+
+
 def test_changed_certificates_are_refused():
     instance = catalog.generate("gsm8k", seed=1, requests=100, clients=20)
     good = makespan_bound(instance).to_dict()
     claim = good["certificate"]
     forged = [
-        {**claim, "prices": [10**6] * len(claim["prices"])},
-        {**claim, "prices": [-1, *claim["prices"][1:]]},
-        {**claim, "prices": [2**70]},
-        {**claim, "prices": [1.0]},
+        {**claim, "prices": [[10**6, 10**6]] * len(claim["prices"])},
+        {**claim, "prices": [[-1, 0], *claim["prices"][1:]]},
+        {**claim, "prices": [[0, -1], *claim["prices"][1:]]},
+        {**claim, "prices": [[2**70, 0]]},
+        {**claim, "prices": [[1.0, 1.0]]},
+        {**claim, "prices": [[1]]},
+        {**claim, "prices": [1]},
+        {**claim, "long": claim["long"] + 1},
+        {**claim, "long": 0},
+        {**claim, "long": "512"},
+        {key: value for key, value in claim.items() if key != "long"},
         {**claim, "prices": []},
         {**claim, "prices": None},
         {**claim, "value_ns": claim["value_ns"] + 1},
