@@ -93,10 +93,10 @@ def in_time(run: Run, reserve: float = 0.0) -> None:
 
 
 def pack_known(known: Instance, run: Run) -> Sequence[int]:
-    """Return the client of each request by makespan packing, in at most half of the time left."""
+    """Return the client of each request by makespan packing, in a quarter of the time left."""
     in_time(run)
     left = run.stop.seconds_left
-    limit = left / 2 if left < math.inf else None
+    limit = left / 4 if left < math.inf else None
     return pack(known.requests.output_tokens.tolist(), known.worker.clients, limit).assignment
 
 

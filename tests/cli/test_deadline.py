@@ -25,7 +25,7 @@ def _forever(*args, **kwargs):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("phase", ["orsched.locate.load", "orsched.models.bounds.makespan_bound"])
+@pytest.mark.parametrize("phase", ["orsched.locate.load", "orsched.models.bounds.bound"])
 @pytest.mark.parametrize("command", ["solve", "compare"])
 def test_loading_and_bounding_are_ended(monkeypatch, capsys, phase, command):
     monkeypatch.setattr(phase, _forever)

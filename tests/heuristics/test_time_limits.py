@@ -23,7 +23,7 @@ def test_packing_gets_a_part_of_the_time_left(monkeypatch, method):
     orsched.solve(instance, method, time_limit=30.0, iterations=1)
     orsched.solve(instance, method, iterations=1)
     assert limits[0] is not None
-    assert 0 < limits[0] <= 15.0
+    assert 0 < limits[0] <= 7.5
     assert limits[1] is None
 
 
