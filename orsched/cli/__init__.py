@@ -7,9 +7,14 @@ This file imports little, so that Ctrl-C is handled before the commands are impo
 """
 
 import os
-import signal
 import sys
-from typing import Any, NoReturn
+
+try:
+    import signal
+    from typing import Any, NoReturn
+except KeyboardInterrupt:
+    os.write(2, b"orsched: interrupted\n")
+    os._exit(130)
 
 __all__ = ["cli", "main"]
 
