@@ -15,6 +15,7 @@ import numpy as np
 
 from orsched.columns import int_column, whole_number
 from orsched.errors import InputError
+from orsched.models.pcmax import rooms
 from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
 from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
 from orsched.models.pcmax.problem import Clock, Problem
@@ -23,7 +24,8 @@ from orsched.models.pcmax.search import Effort, Search
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_MOVES = 60_000
+MAX_MOVES = 150_000
+FIRST_MOVES = 2_000
 _LARGEST_TOTAL = 2**62
 
 
@@ -139,17 +141,21 @@ def _search(
 ) -> tuple[Groups, dict[str, Any]]:
     """Local search; then, unless the bound is met, what proves more."""
     jobs = [job for group in groups for job in group]
+    problem = Problem.of(jobs, len(groups))
     bound, rng = certificate["value"], random.Random(seed)
     few = len(jobs) < 4 * clients  # pairs have few splits: column generation is worth more
-    steps = min(moves, 10 * len(jobs)) if few else moves
+    steps = min(moves, (10 if few else 100) * len(jobs))
     other = best_fit(jobs, len(groups), bound, max(map(sum, groups))) if few else None
-    makespan = repartition(groups, bound, rng, steps, clock)
+    makespan = repartition(groups, bound, rng, min(steps, FIRST_MOVES), clock)
+    if makespan > bound and moves and not few:
+        certificate = _by_rooms(problem, certificate, makespan)
+        bound = certificate["value"]
+    makespan = repartition(groups, bound, rng, steps - FIRST_MOVES, clock)
     if other and makespan > bound:
         makespan_of_other = repartition(other, bound, rng, steps, clock)
         if makespan_of_other < makespan:
             groups, makespan = other, makespan_of_other
     if makespan > bound and moves and not clock.out():
-        problem = Problem.of(jobs, len(groups))
         if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:
             more = 4 * moves if clock.deadline is None else 10**12
             repartition(groups, bound, rng, more, clock)
@@ -158,6 +164,16 @@ def _search(
         search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
         groups, certificate = search.groups, search.certificate
     return groups, certificate
+
+
+def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> dict[str, Any]:
+    """Raise a bound as far as the room beside the most frequent size proves."""
+    for capacity in range(certificate["value"], makespan):
+        duals = rooms.prove(problem, capacity)
+        if duals is None:
+            break
+        certificate = problem.certificate(capacity, duals, "dual")
+    return certificate
 
 
 def _assign(jobs: Sequence[int], groups: Groups) -> list[int]:

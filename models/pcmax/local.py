@@ -44,9 +44,12 @@ def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clo
     loads = [sum(group) for group in groups]
     over = [c for c, load in enumerate(loads) if load > target]
     count, draw = len(groups), rng.random
+    under: list[int] = []
     for move in range(moves if count > 1 else 0):
         if not over or (not move & 63 and clock.out()):
             break
+        if not move & 127:
+            under = [c for c, load in enumerate(loads) if load < target]
         if move & 3:
             at = int(draw() * len(over))
             a = over[at]
@@ -56,11 +59,13 @@ def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clo
                 continue
         else:  # clients that have their load get other jobs: new splits for the others
             a = int(draw() * count)
+            if move & 4 and under:  # room moves to where it is of use
+                a = under[int(draw() * len(under))]
         b = int(draw() * (count - 1))
         b += b >= a
-        if not move & 1:  # of two, the one with more room
-            c = int(draw() * count)
-            if loads[c] < loads[b] and c != a:
+        if not move & 1 and under:  # one that had room lately
+            c = under[int(draw() * len(under))]
+            if c != a:
                 b = c
         load_a, load_b = loads[a], loads[b]
         stay_a, stay_b = _stays(groups[a], draw), _stays(groups[b], draw)

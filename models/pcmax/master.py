@@ -22,6 +22,21 @@ _INFINITY = 1e20
 _TIME_LIMIT = 11  # SCIP_LPPAR_LPTILIM
 
 
+def linear_program(name: str) -> Any:
+    """Return an empty linear program to be minimized.
+
+    Raises:
+        MissingDependencyError: pyscipopt is not installed.
+    """
+    try:
+        from pyscipopt import LP
+    except ImportError:
+        raise MissingDependencyError(
+            "column generation needs pyscipopt: pip install pyscipopt"
+        ) from None
+    return LP(name, "minimize")
+
+
 class Solution(NamedTuple):
     """Value, duals of the jobs, the patterns' shares, and what artificial columns cover."""
 
@@ -35,16 +50,10 @@ class Master:
     """Patterns as columns, sizes as rows."""
 
     def __init__(self, counts: Ints, price: float = 1.0) -> None:
-        try:
-            from pyscipopt import LP
-        except ImportError:
-            raise MissingDependencyError(
-                "column generation needs pyscipopt: pip install pyscipopt"
-            ) from None
         rows = len(counts)
         self.patterns = np.empty((0, rows), dtype=np.int64)
         self._known: set[bytes] = set()
-        self._lp: Any = LP("packing", "minimize")
+        self._lp = linear_program("packing")
         lhss = [float(c) for c in counts.tolist()]
         self._lp.addRows([[] for _ in range(rows)], lhss=lhss, rhss=[_INFINITY] * rows)
         self._add([[(k, 1.0)] for k in range(rows)], price)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,6 +46,11 @@ class Problem:
     def window(self, capacity: int) -> Window:
         """Return the loads that a client can have in a packing within a capacity."""
         return Window(capacity - self.slack(capacity), capacity)
+
+    def certificate(self, capacity: int, duals: Ints, kind: str) -> dict[str, Any]:
+        """Return the certificate that a capacity is too small: ``dual`` or ``cover``."""
+        pairs = [[int(s), int(d)] for s, d in zip(self.sizes, duals, strict=True) if d]
+        return {"bound": kind, "value": capacity + 1, "duals": pairs}
 
     def less(self, pattern: Ints, times: int) -> Problem:
         """Return what is left when some clients hold a pattern (as far as there are jobs)."""

@@ -10,7 +10,9 @@ import numpy as np
 
 from orsched.models.pcmax.columns import Columns
 from orsched.models.pcmax.cover import PATTERNS, Cover
+from orsched.models.pcmax.decimate import Decimation
 from orsched.models.pcmax.dive import Dive
+from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.local import Groups, longest_first, repartition
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Search:
         self.clock = clock
         self.seed = seed
         self.rng = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
         self.columns = Columns(problem, clock)
         self._row = {size: k for k, size in enumerate(problem.sizes.tolist())}
 
@@ -66,6 +69,9 @@ class Search:
         """Raise the bound to the linear program's, then dive at it and above it."""
         if self.finished() or not self.columns.fits(self.makespan - 1):
             return
+        self.decimate_at(self.bound, effort)
+        if self.finished():
+            return
         self._learn(self.groups)
         self.columns.seed(self.bound, self.seed)
         self.raise_bound(effort.rounds)
@@ -74,6 +80,8 @@ class Search:
                 return
             if number in _EXHAUST_BEFORE:
                 self.exhaust()
+            if not self.finished():
+                self.decimate_at(self._capacity(number), effort)
             if not self.finished():
                 self.dive_at(self._capacity(number), number, effort)
 
@@ -120,8 +128,7 @@ class Search:
 
     def _prove(self, capacity: int, duals: Ints, kind: str = "dual") -> None:
         """Note that a capacity is too small."""
-        pairs = [[int(s), int(d)] for s, d in zip(self.problem.sizes, duals, strict=True) if d]
-        self.certificate = {"bound": kind, "value": capacity + 1, "duals": pairs}
+        self.certificate = self.problem.certificate(capacity, duals, kind)
 
     def _learn(self, groups: Groups) -> None:
         """Take the contents of clients as patterns."""
@@ -141,7 +148,19 @@ class Search:
             return
         spread = 1 if number == 0 else 2 + number % 3
         dive = Dive(self.columns, capacity, self.rng, spread)
-        chosen, left = dive.run(verdict.solution, effort.undos)
+        self._complete(*dive.run(verdict.solution, effort.undos), capacity, effort)
+
+    def decimate_at(self, capacity: int, effort: Effort) -> None:
+        """Fix patterns by belief propagation at a capacity."""
+        jobs = int(self.problem.counts.sum())
+        few_alike = 2 * len(self.problem.sizes) > jobs  # else the linear program is small
+        if few_alike and jobs < 4 * self.problem.clients and Entropy.fits(self.problem, capacity):
+            decimation = Decimation(self.columns.pricer, capacity, self.numbers, self.clock)
+            chosen, left = decimation.run(self.problem)
+            self._complete(chosen, left.counts, capacity, effort)
+
+    def _complete(self, chosen: list[Ints], left: Ints, capacity: int, effort: Effort) -> None:
+        """Give what no pattern took to the other clients; keep the packing if it is better."""
         groups = [self._lengths(pattern) for pattern in chosen]
         rest = longest_first(self._lengths(left), self.problem.clients - len(groups))
         if rest:

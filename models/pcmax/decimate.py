@@ -1,0 +1,155 @@
+"""Decimation: an exact cover of the jobs by patterns, where there are many covers.
+
+Belief propagation (the sum-product algorithm; Mezard and Montanari 2009, chapter 14) estimates in
+what share of all covers each pattern is. The likeliest is fixed, and the estimates go on from
+there. It needs no linear program, and keeps to the middle of what is possible where a dive goes to
+a corner.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from orsched.models.pcmax.entropy import Entropy
+from orsched.models.pcmax.knapsack import items_of, patterns_worth
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orsched.models.pcmax.entropy import Patterns
+    from orsched.models.pcmax.knapsack import Ints, Pricer
+    from orsched.models.pcmax.problem import Clock, Problem
+
+PATTERNS = 10_000
+_FIRST_ROUNDS = 40
+_ROUNDS = 4
+_LARGEST_LOG = 40.0
+_NOISE = 0.3
+_TRIES = 3
+_TRIES_OF_FEW = 8
+_FEW = 2_000
+
+
+class Partial(NamedTuple):
+    """Patterns fixed, and what is left of the problem."""
+
+    chosen: list[Ints]
+    left: Problem
+
+
+class Decimation:
+    """Attempts at one capacity."""
+
+    def __init__(
+        self, pricer: Pricer, capacity: int, rng: np.random.Generator, clock: Clock
+    ) -> None:
+        self.pricer, self.capacity, self.rng, self.clock = pricer, capacity, rng, clock
+
+    def run(self, problem: Problem) -> Partial:
+        """Return the best of some attempts: no jobs are left if it succeeds.
+
+        With too many patterns for a table, it goes on from a sample to half of the clients, and
+        from there with a new sample.
+        """
+        best = Partial([], problem)
+        patterns, whole = self._patterns(problem)
+        if patterns is None or not len(patterns):
+            return best
+        for attempt in range(_TRIES_OF_FEW if whole and len(patterns) <= _FEW else _TRIES):
+            if self.clock.out():
+                break
+            noise = _NOISE * self.rng.standard_normal(len(patterns)) * (attempt > 0)
+            messages = Messages(problem, self.capacity, patterns, noise)
+            done = messages.fix(0 if whole else problem.clients // 2, self.clock)
+            if not whole and done.left.counts.any() and done.left.clients <= problem.clients // 2:
+                rest = self.run(done.left)
+                done = Partial(done.chosen + rest.chosen, rest.left)
+            if done.left.clients < best.left.clients:
+                best = done
+            if not best.left.counts.any() or best.left.clients > problem.clients // 2:
+                break  # done; or too far from it for this way to lead there
+        return best
+
+    def _patterns(self, problem: Problem) -> tuple[Patterns | None, bool]:
+        """Return all patterns of the problem, or a sample; and whether it is all."""
+        items = items_of(problem.sizes, problem.counts, self.capacity)
+        kinds, window = len(problem.sizes), problem.window(self.capacity)
+        nothing = np.zeros(kinds, dtype=np.int64)
+        all_ = patterns_worth(self.pricer, items, nothing, window, kinds, 0, PATTERNS)
+        if all_ is not None:
+            return all_.astype(np.int16), True
+        entropy = Entropy(problem, self.capacity)
+        return (entropy.draw(PATTERNS, self.rng) if entropy.fit() else None), False
+
+
+class Messages:
+    """Belief propagation on patterns and jobs, with the clients as one job that all patterns hold.
+
+    An edge is a pattern with a size that it holds. The message along it is the logarithm of the
+    odds by which that size asks for the pattern, given what the others ask for.
+    """
+
+    def __init__(
+        self, problem: Problem, capacity: int, patterns: Patterns, noise: NDArray[np.float64]
+    ) -> None:
+        self.problem, self.patterns, self.noise = problem, patterns, noise
+        self.slack = problem.slack(capacity)
+        self.waste = capacity - patterns @ problem.sizes
+        self.left = np.append(problem.counts, problem.clients)
+        row, size = np.nonzero(patterns)
+        every = np.arange(len(patterns))
+        self.row = np.concatenate([row, every])
+        self.size = np.concatenate([size, np.full(len(patterns), len(problem.sizes))])
+        self.times = np.concatenate([patterns[row, size], np.ones(len(patterns), np.int16)])
+        self.message = np.zeros(len(self.row))
+        self.alive = np.ones(len(patterns), dtype=bool)
+
+    def fix(self, clients: int, clock: Clock) -> Partial:
+        """Fix patterns one by one until so many clients are left, or no pattern helps."""
+        chosen: list[Ints] = []
+        self._close()
+        rounds = _FIRST_ROUNDS
+        while self.left[-1] > clients and self.left[:-1].any() and not clock.out():
+            if not self._possible():
+                break
+            odds = np.where(self.alive, self._odds(rounds), -np.inf)
+            best = int(odds.argmax())
+            chosen.append(self.patterns[best].astype(np.int64))
+            self.left[:-1] -= chosen[-1]
+            self.left[-1] -= 1
+            self.slack -= int(self.waste[best])
+            self._close()
+            rounds = _ROUNDS
+        left = type(self.problem)(self.problem.sizes, self.left[:-1].copy(), int(self.left[-1]))
+        return Partial(chosen, left)
+
+    def _possible(self) -> bool:
+        """Whether each job that is left is in a pattern."""
+        held = np.bincount(self.size, minlength=len(self.left)) > 0
+        return bool(held[self.left > 0].all())
+
+    def _odds(self, rounds: int) -> NDArray[np.float64]:
+        """Return the logarithm of the odds of each pattern after some rounds of messages."""
+        row, size, message = self.row, self.size, self.message
+        due, patterns = np.log(np.maximum(self.left, 1))[size], len(self.patterns)
+        for _ in range(rounds):
+            odds = np.bincount(row, message * self.times, minlength=patterns) + self.noise
+            others = np.exp(np.clip(odds[row] - message, -_LARGEST_LOG, _LARGEST_LOG))
+            total = np.bincount(size, self.times * others, minlength=len(self.left))
+            asked = due - np.log(np.maximum(total[size] - others, 1e-12))
+            message = (message + np.clip(asked, -_LARGEST_LOG, _LARGEST_LOG)) / 2
+        self.message = message
+        result: NDArray[np.float64] = (
+            np.bincount(row, message * self.times, minlength=patterns) + self.noise
+        )
+        return result
+
+    def _close(self) -> None:
+        """Drop the patterns that what is left does not allow."""
+        self.alive &= self.waste <= self.slack
+        self.alive[self.row[self.times > self.left[self.size]]] = False
+        keep = self.alive[self.row]
+        self.row, self.size = self.row[keep], self.size[keep]
+        self.times, self.message = self.times[keep], self.message[keep]
