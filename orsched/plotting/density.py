@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.plotting import style
-from orsched.plotting.spans import Spans, lane_offsets
-from orsched.schedule import PREFILL
+from orsched.plotting.spans import ClientUse, lane_offsets
+from orsched.schedule import MIXED, PREFILL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,9 +43,7 @@ def shares(
     return np.clip(result, 0.0, 1.0)
 
 
-def density_image(
-    instance: Instance, schedule: Schedule, decode: Spans, prefill: Spans
-) -> NDArray[np.float64]:
+def density_image(instance: Instance, schedule: Schedule, use: ClientUse) -> NDArray[np.float64]:
     """Return an RGB image (rows of clients, columns of time) in the colours of the Gantt chart."""
     from matplotlib.colors import to_rgb
 
@@ -55,26 +53,38 @@ def density_image(
     horizon = schedule.makespan_ns
     image = np.zeros((-(-lanes // per_row), COLUMNS, 3))
     rest = np.ones(image.shape[:2])
-    for spans, colour in ((decode, style.DECODE_COLOURS[0]), (prefill, style.PREFILL_COLOUR)):
+    for spans, colour in (
+        (use.decode, style.DECODE_COLOURS[0]),
+        (use.invalid, style.INVALID_COLOUR),
+        (use.paused, style.PAUSED_COLOUR),
+        (use.prefill, style.PREFILL_COLOUR),
+    ):
+        if len(spans) == 0:
+            continue
         exact = shares(spans.lane, spans.start_ns, spans.end_ns, (lanes, COLUMNS), horizon)
         share = _row_means(exact, per_row)
         image += share[..., None] * np.array(to_rgb(colour))
         rest -= share
     image += np.clip(rest, 0, 1)[..., None] * np.array(to_rgb(style.IDLE_COLOUR))
+    owner = np.searchsorted(offsets, np.arange(0, lanes, per_row), side="right") - 1
+    for phase, opacity in ((PREFILL, 0.45), (MIXED, style.MIXED_OPACITY)):
+        veil = opacity * _stage_shares(instance, schedule, phase)[owner][..., None]
+        image = image * (1 - veil) + veil * np.array(to_rgb(style.STAGE_COLOUR))
+    clipped: NDArray[np.float64] = np.clip(image, 0.0, 1.0)
+    return clipped
+
+
+def _stage_shares(instance: Instance, schedule: Schedule, phase: int) -> NDArray[np.float64]:
+    """Return the share of each worker's time that its steps of a phase cover."""
     steps = schedule.steps
-    chosen = np.flatnonzero(steps.phase == PREFILL)
-    stage = shares(
+    chosen = np.flatnonzero(steps.phase == phase)
+    return shares(
         steps.worker[chosen],
         steps.start_ns[chosen],
         steps.end_ns[chosen],
         (len(instance.workers), COLUMNS),
-        horizon,
+        schedule.makespan_ns,
     )
-    owner = np.searchsorted(offsets, np.arange(0, lanes, per_row), side="right") - 1
-    veil = 0.45 * stage[owner][..., None]
-    image = image * (1 - veil) + veil * np.array(to_rgb(style.STAGE_COLOUR))
-    clipped: NDArray[np.float64] = np.clip(image, 0.0, 1.0)
-    return clipped
 
 
 def _row_means(values: NDArray[np.float64], per_row: int) -> NDArray[np.float64]:

@@ -11,14 +11,9 @@ import numpy as np
 from orsched.errors import InputError, MissingDependencyError
 from orsched.plotting import style
 from orsched.plotting.density import density_image
-from orsched.plotting.spans import (
-    Spans,
-    decode_spans,
-    lane_offsets,
-    prefill_spans,
-    rank_in_lane,
-)
-from orsched.schedule import PREFILL
+from orsched.plotting.legend import draw_legend
+from orsched.plotting.spans import ClientUse, Spans, client_use, lane_offsets, rank_in_lane
+from orsched.schedule import MIXED, PREFILL
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
     from orsched.schedule import Schedule
 
 MAX_BARS = 20_000
-"""Above this many bars the chart is drawn as an image of busy shares (``density_image``)."""
+"""Above this many bars of a kind the chart is an image of busy shares (``density_image``)."""
 
 FORMATS = (".png", ".svg", ".pdf")
 _BAR_HEIGHT = 0.8
@@ -52,12 +47,16 @@ def gantt(
     """Draw a schedule: time in seconds to the right, clients downwards, workers stacked.
 
     Each request is one bar from the end of its prefill to its last token; successive requests
-    of a client alternate in lightness. Its own prefill is a black bar before it. Prefill stages
-    are orange stripes over all clients of the worker; clients without a request show the tinted
-    background. Vertical lines mark the makespan and, if the schedule has one, the lower bound.
-    Collections and images carry the ``gid`` ``decode``, ``prefill``, ``stages`` or ``density``.
+    of a client alternate in lightness. Its own prefill is a black bar before it, one a chunk.
+    While it is paused the bar is grey; rounds after the last token, in a static batch, are hatched.
+    A diamond marks the start of a stay after the first: the request was evicted before. Prefill
+    stages are orange stripes over all clients of the worker, mixed steps lighter ones; clients
+    without a request show the tinted background. Vertical lines mark the makespan and, if the
+    schedule has one, the lower bound. Collections and images carry the ``gid`` ``decode``,
+    ``prefill``, ``invalid``, ``paused``, ``restarts``, ``stages``, ``mixed`` or ``density``; what
+    does not occur is not drawn, and not explained.
 
-    Schedules with more than ``MAX_BARS`` decode bars are drawn as an image in which each pixel
+    Schedules with more than ``MAX_BARS`` bars of a kind are drawn as an image in which each pixel
     shows the exact shares of decode, prefill and bubble in its time.
 
     Args:
@@ -77,20 +76,20 @@ def gantt(
         ax = _place(pyplot.figure(), instance)
     makespan = schedule.makespan_ns
     _draw_background(ax, instance, makespan)
-    decode, prefill = decode_spans(instance, schedule), prefill_spans(instance, schedule)
-    dense = len(decode) > MAX_BARS
+    use = client_use(instance, schedule)
+    dense = max(map(len, (use.decode, use.prefill, use.invalid, use.paused))) > MAX_BARS
     if dense:
-        _draw_density(ax, instance, schedule, decode, prefill)
+        _draw_density(ax, instance, schedule, use)
     else:
-        _draw_bars(ax, decode, prefill)
+        _draw_bars(ax, use)
         _draw_stages(ax, instance, schedule)
     _label_axes(ax, instance, schedule)
     _draw_lines(ax, schedule)
     _draw_title(ax, instance, schedule, title)
-    if len(decode) <= _MAX_LABELS:
-        _label_bars(ax, instance, decode)
+    if len(use.decode) <= _MAX_LABELS:
+        _label_bars(ax, instance, use.decode)
     if show_legend:
-        _draw_legend(ax, schedule, dense)
+        draw_legend(ax, schedule, use, dense)
     return ax
 
 
@@ -187,7 +186,7 @@ def _draw_background(ax: Axes, instance: Instance, makespan: int) -> None:
     )  # fmt: skip
 
 
-def _draw_bars(ax: Axes, decode: Spans, prefill: Spans) -> None:
+def _draw_bars(ax: Axes, use: ClientUse) -> None:
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import to_rgba_array
 
@@ -195,39 +194,51 @@ def _draw_bars(ax: Axes, decode: Spans, prefill: Spans) -> None:
     palette = to_rgba_array(style.DECODE_COLOURS)
     # A thin edge keeps prefills visible that are shorter than a pixel.
     for spans, colours, edge, level, gid in (
-        (decode, palette[rank_in_lane(decode) % 2], 0.0, 2, "decode"),
-        (prefill, style.PREFILL_COLOUR, 0.5, 4, "prefill"),
+        (use.decode, palette[rank_in_lane(use.decode) % 2], 0.0, 2, "decode"),
+        (use.paused, style.PAUSED_COLOUR, 0.0, 2, "paused"),
+        (use.invalid, style.INVALID_COLOUR, 0.0, 2, "invalid"),
+        (use.prefill, style.PREFILL_COLOUR, 0.5, 4, "prefill"),
     ):
+        if len(spans) == 0 and gid in ("paused", "invalid"):
+            continue
         corners = _rectangles(spans.start_ns, spans.end_ns, spans.lane - half, spans.lane + half)
         bars = PolyCollection(
             corners, facecolors=colours, edgecolors=colours, linewidths=edge, zorder=level, gid=gid
         )
+        if gid == "invalid":
+            bars.set(hatch=style.INVALID_HATCH, edgecolor="white", linewidth=0)
         ax.add_collection(bars, autolim=False)
+    again = use.stays.take(use.stays.stay > 0)
+    if len(again):
+        ax.plot(
+            again.start_ns / NS_PER_S, again.lane, "D", color=style.RESTART_COLOUR, markersize=4,
+            markeredgecolor="white", markeredgewidth=0.6, zorder=6, gid="restarts", clip_on=False,
+        )  # fmt: skip
 
 
 def _draw_stages(ax: Axes, instance: Instance, schedule: Schedule) -> None:
-    """Draw each prefill stage over all clients of its worker, light enough to see the bars."""
+    """Draw each step that prefills over all clients of its worker, light enough to see the bars."""
     from matplotlib.collections import PolyCollection
 
     steps, offsets = schedule.steps, lane_offsets(instance)
-    rows = np.flatnonzero(steps.phase == PREFILL)
-    worker = steps.worker[rows]
-    corners = _rectangles(
-        steps.start_ns[rows], steps.end_ns[rows], offsets[worker] - 0.5, offsets[worker + 1] - 0.5
-    )
-    stripes = PolyCollection(
-        corners, facecolors=style.STAGE_COLOUR, edgecolors=style.STAGE_COLOUR, alpha=0.45,
-        linewidths=0.2 if len(rows) <= _MAX_LABELS else 0, zorder=3, gid="stages", snap=False,
-    )  # fmt: skip
-    ax.add_collection(stripes, autolim=False)
+    for phase, opacity, gid in ((PREFILL, 0.45, "stages"), (MIXED, style.MIXED_OPACITY, "mixed")):
+        rows = np.flatnonzero(steps.phase == phase)
+        if len(rows) == 0 and phase == MIXED:
+            continue
+        worker = steps.worker[rows]
+        low, high = offsets[worker] - 0.5, offsets[worker + 1] - 0.5
+        stripes = PolyCollection(
+            _rectangles(steps.start_ns[rows], steps.end_ns[rows], low, high),
+            facecolors=style.STAGE_COLOUR, edgecolors=style.STAGE_COLOUR, alpha=opacity,
+            linewidths=0.2 if len(rows) <= _MAX_LABELS else 0, zorder=3, gid=gid, snap=False,
+        )  # fmt: skip
+        ax.add_collection(stripes, autolim=False)
 
 
-def _draw_density(
-    ax: Axes, instance: Instance, schedule: Schedule, decode: Spans, prefill: Spans
-) -> None:
+def _draw_density(ax: Axes, instance: Instance, schedule: Schedule, use: ClientUse) -> None:
     lanes = int(lane_offsets(instance)[-1])
     ax.imshow(
-        density_image(instance, schedule, decode, prefill),
+        density_image(instance, schedule, use),
         extent=(0, schedule.makespan_ns / NS_PER_S, lanes - 0.5, -0.5),
         aspect="auto",
         interpolation="nearest",
@@ -294,9 +305,17 @@ def _draw_title(ax: Axes, instance: Instance, schedule: Schedule, title: str | N
         ]
     facts.append(f"{results['prefill_stages']:,} prefill stages")
     facts.append(f"{results['decode_rounds']:,} rounds")
+    for name, word in (
+        ("mixed_steps", "mixed step"),
+        ("restarts", "restart"),
+        ("invalid_tokens", "invalid token"),
+    ):
+        if results[name]:
+            facts.append(f"{results[name]:,} {word}{'' if results[name] == 1 else 's'}")
+    line = "   ".join(facts)
     ax.annotate(
-        "   ".join(facts), (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points",
-        color="#333333", parse_math=False, gid="facts",
+        line, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points",
+        color="#333333", parse_math=False, gid="facts", fontsize=min(10, 1230 / len(line)),
     )  # fmt: skip
 
 
@@ -325,33 +344,3 @@ def _label_bars(ax: Axes, instance: Instance, decode: Spans) -> None:
                 fontsize=size, color="white" if dark[k] else "black", zorder=7, clip_on=True,
                 parse_math=False,
             )  # fmt: skip
-
-
-def _draw_legend(ax: Axes, schedule: Schedule, dense: bool) -> None:
-    from matplotlib.legend_handler import HandlerTuple
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-    from matplotlib.transforms import ScaledTranslation
-
-    colours = style.DECODE_COLOURS[:1] if dense else style.DECODE_COLOURS
-    pair = tuple(Patch(color=c, lw=0) for c in colours)
-    handles: list[Any] = [
-        pair,
-        Patch(color=style.PREFILL_COLOUR, lw=0),
-        Patch(facecolor=style.STAGE_COLOUR, alpha=0.6, lw=0),
-        Patch(color=style.IDLE_COLOUR, lw=0),
-        Line2D([], [], color=style.MAKESPAN_COLOUR, lw=1.2),
-    ]
-    decode = "decode (shares of time)" if dense else "decode (one bar a request)"
-    labels = [decode, "own prefill", "prefill stage", "bubble: no request", "makespan"]
-    if schedule.bound is not None:
-        handles.append(Line2D([], [], color=style.BOUND_COLOUR, lw=1.8, ls=(0, (4, 1.5))))
-        labels.append("lower bound")
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    below = ax.transAxes + ScaledTranslation(0, -0.4, figure.dpi_scale_trans)
-    ax.legend(
-        handles, labels, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=below,
-        ncols=len(labels), frameon=False, fontsize=9, handlelength=1.8, columnspacing=1.6,
-        borderaxespad=0, borderpad=0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-    )  # fmt: skip

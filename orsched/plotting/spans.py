@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.schedule import DECODE, PREFILL
+from orsched.schedule import DECODE, INVALID
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
@@ -26,6 +27,7 @@ class Spans:
         lane: client, counted through all workers (``lane_offsets``).
         start_ns, end_ns: times.
         first_step, last_step: rows of ``Steps``, both included.
+        stay: number of the request's stay.
     """
 
     request: IntColumn
@@ -34,6 +36,7 @@ class Spans:
     end_ns: IntColumn
     first_step: IntColumn
     last_step: IntColumn
+    stay: IntColumn
 
     def __len__(self) -> int:
         return len(self.request)
@@ -47,6 +50,7 @@ class Spans:
             self.end_ns[rows],
             self.first_step[rows],
             self.last_step[rows],
+            self.stay[rows],
         )
 
 
@@ -55,69 +59,92 @@ def lane_offsets(instance: Instance) -> IntColumn:
     return np.cumsum([0, *(worker.clients for worker in instance.workers)], dtype=np.int64)
 
 
-def _worker_and_lane(instance: Instance, schedule: Schedule) -> tuple[IntColumn, IntColumn]:
-    """Return the worker and the lane of each work row."""
-    worker = schedule.steps.worker[schedule.work.first_step]
-    return worker, lane_offsets(instance)[worker] + schedule.work.client
+@dataclass(frozen=True, eq=False)
+class ClientUse:
+    """What every client does with the requests that it holds; the spans of a client are disjoint.
+
+    Attributes:
+        prefill: one span a prefill row (chunks are rows).
+        decode: one span a decode row, from the end of the row before to its last token; prefills
+            of others in between are part of it. A request that its prefill finishes has none.
+        invalid: the same for the rounds after the last token.
+        paused: between two rows of a stay, while the worker decodes without the request, or before
+            the next part of its prompt.
+        stays: the unbroken time of each request on a client; an eviction ends it.
+    """
+
+    prefill: Spans
+    decode: Spans
+    invalid: Spans
+    paused: Spans
+    stays: Spans
 
 
-def _stay_begins(schedule: Schedule, lane: IntColumn) -> Mask:
-    """Mark the work rows that begin a stay: a new request, another client, or a restart."""
-    work = schedule.work
-    begins = np.ones(len(work), bool)
-    begins[1:] = (
-        (work.request[1:] != work.request[:-1])
-        | (lane[1:] != lane[:-1])
-        | (work.phase[:-1] == DECODE)
-    )
-    return begins
+def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
+    """Return the spans of all requests."""
+    line = Timeline(schedule)
+    work, steps = schedule.work, schedule.steps
+    lane = lane_offsets(instance)[line.row_worker] + work.client
+    start, end = line.start_ns[line.first], line.end_ns[line.last]
+
+    def spans(
+        rows: IntColumn | Mask, begin: IntColumn, until: IntColumn, first: IntColumn
+    ) -> Spans:
+        return Spans(
+            work.request[rows], lane[rows], begin[rows], until[rows], first[rows],
+            work.last_step[rows], work.stay[rows],
+        )  # fmt: skip
+
+    follows = np.ones(len(work), bool)
+    follows[line.stay_row] = False
+    before = np.maximum(np.arange(len(work)) - 1, 0)
+    ended = end[before]
+    # A row that yields tokens joins the row before unless the worker had rounds in between.
+    rounds = line.rounds_before[line.first] - line.rounds_before[line.last[before] + 1]
+    joins = follows & ~line.is_prefill & (rounds == 0)
+    begin = np.where(joins, ended, start)
+    paused = np.flatnonzero(follows & ~joins & (start > ended))
+    head, tail = line.stay_row, line.stay_end
+    return ClientUse(
+        prefill=spans(line.is_prefill, start, end, work.first_step),
+        decode=spans(work.phase == DECODE, begin, end, work.first_step),
+        invalid=spans(work.phase == INVALID, begin, end, work.first_step),
+        paused=Spans(
+            work.request[paused], lane[paused], ended[paused], start[paused],
+            work.last_step[before][paused], work.first_step[paused], work.stay[paused],
+        ),
+        stays=Spans(
+            work.request[head], lane[head], start[head], steps.end_ns[work.last_step[tail]],
+            work.first_step[head], work.last_step[tail], work.stay[head],
+        ),
+    )  # fmt: skip
 
 
 def prefill_spans(instance: Instance, schedule: Schedule) -> Spans:
-    """Return the prefill of each request: one row a prefill work row (chunks are rows)."""
-    steps, work = schedule.steps, schedule.work
-    rows = np.flatnonzero(work.phase == PREFILL)
-    first, last = work.first_step[rows], work.last_step[rows]
-    lane = _worker_and_lane(instance, schedule)[1][rows]
-    return Spans(work.request[rows], lane, steps.start_ns[first], steps.end_ns[last], first, last)
+    """Return ``client_use(...).prefill``."""
+    return client_use(instance, schedule).prefill
 
 
 def decode_spans(instance: Instance, schedule: Schedule) -> Spans:
-    """Return the decode of each request as one bar from its prefill's end to its finish.
-
-    Prefill stages of others in between are part of the bar. A request that is sliced or
-    restarted has a bar for each decode work row; one that its prefill finishes has none.
-    """
-    steps, work = schedule.steps, schedule.work
-    lane = _worker_and_lane(instance, schedule)[1]
-    rows = np.flatnonzero(work.phase == DECODE)
-    first, last = work.first_step[rows], work.last_step[rows]
-    fresh = _stay_begins(schedule, lane)[rows]
-    before = work.last_step[np.maximum(rows - 1, 0)]
-    start = np.where(fresh, steps.start_ns[first], steps.end_ns[before])
-    return Spans(work.request[rows], lane[rows], start, steps.end_ns[last], first, last)
+    """Return ``client_use(...).decode``."""
+    return client_use(instance, schedule).decode
 
 
 def stays(instance: Instance, schedule: Schedule) -> Spans:
-    """Return the unbroken time of each request on a client, from prefill start to last token.
-
-    A request that is evicted, sliced or restarted has several rows.
-    """
-    steps, work = schedule.steps, schedule.work
-    lane = _worker_and_lane(instance, schedule)[1]
-    begin = np.flatnonzero(_stay_begins(schedule, lane))
-    end = np.append(begin[1:], len(work))[: len(begin)] - 1
-    first, last = work.first_step[begin], work.last_step[end]
-    return Spans(
-        work.request[begin], lane[begin], steps.start_ns[first], steps.end_ns[last], first, last
-    )
+    """Return ``client_use(...).stays``."""
+    return client_use(instance, schedule).stays
 
 
 def rank_in_lane(spans: Spans) -> IntColumn:
-    """Return each span's place in its lane's order of start, from 0."""
+    """Return the place of each span's request in its lane's order of start, from 0.
+
+    Successive spans of one request share it.
+    """
     order = np.lexsort((spans.start_ns, spans.lane))
-    lanes = spans.lane[order]
-    place = np.arange(len(order))
+    lanes, requests = spans.lane[order], spans.request[order]
+    changes = np.zeros(len(order), np.int64)
+    changes[1:] = (lanes[1:] != lanes[:-1]) | (requests[1:] != requests[:-1])
+    place = np.cumsum(changes)
     head = np.ones(len(order), bool)
     head[1:] = lanes[1:] != lanes[:-1]
     rank = np.empty(len(order), np.int64)

@@ -13,15 +13,23 @@ DECODE_COLOURS = ("#0072B2", "#56B4E9")
 
 PREFILL_COLOUR = "#000000"
 STAGE_COLOUR = "#E69F00"
+MIXED_OPACITY = 0.15
+"""Mixed steps are stripes as well, but lighter: the other clients go on decoding."""
+
+INVALID_COLOUR = "#882255"
+INVALID_HATCH = "////"
+PAUSED_COLOUR = "#A9A9A9"
+RESTART_COLOUR = "#D55E00"
 IDLE_COLOUR = "#EBE5DA"
 BOUND_COLOUR = "#D55E00"
 MAKESPAN_COLOUR = "#000000"
 
 BUBBLES = {
     "waiting_for_prefill": ("waiting for prefill", "#E69F00"),
-    "other_prefill": ("prefill of others", "#CC79A7"),
+    "other_prefill": ("paused for others", "#CC79A7"),
     "no_request": ("no request", "#999999"),
     "tail": ("tail", "#F0E442"),
+    "invalid": ("invalid tokens", INVALID_COLOUR),
 }
 """Word and colour of each cause of bubbles."""
 

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.plotting.spans import (
-    decode_spans,
-    lane_offsets,
-    prefill_spans,
-    rank_in_lane,
-)
+from orsched.plotting.spans import client_use, lane_offsets, rank_in_lane
 from orsched.report.stages import bins, stage_columns
 from orsched.timeline import request_times
 
@@ -23,6 +18,10 @@ if TYPE_CHECKING:
 
 MAX_BARS = 6_000
 """Most bars and most stages of one interactive chart; more, and it shows the first part only."""
+
+
+BARS = ("prefill", "decode", "invalid", "paused")
+"""Kinds of bars, by their names in the page's data."""
 
 
 def instance_data(instance: Instance) -> dict[str, Any]:
@@ -39,33 +38,34 @@ def chart_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     ``shown_ns`` is the end of the part that is shown: the makespan unless the schedule has more
     than ``MAX_BARS`` bars or stages.
     """
-    prefill, decode = prefill_spans(instance, schedule), decode_spans(instance, schedule)
-    stages = stage_columns(schedule)
-    shown = _shown_ns(schedule, prefill, decode, stages)
-    shade = rank_in_lane(decode) % 2
-    visible = decode.start_ns < shown
-    prefill, decode, shade = (
-        prefill.take(prefill.start_ns < shown),
-        decode.take(visible),
-        shade[visible],
-    )
-    requests = np.unique(np.concatenate([prefill.request, decode.request]))
-    bin_of = bins(schedule.steps)
+    use, stages = client_use(instance, schedule), stage_columns(schedule)
+    bars = {name: getattr(use, name) for name in BARS}
+    shown = _shown_ns(schedule, bars, stages)
+    shade = (rank_in_lane(use.decode) % 2)[use.decode.start_ns < shown]
+    again = use.stays.take((use.stays.stay > 0) & (use.stays.start_ns < shown))
+    bars = {name: spans.take(spans.start_ns < shown) for name, spans in bars.items()}
+    requests = np.unique(np.concatenate([spans.request for spans in bars.values()]))
+    bin_of = bins(schedule)
     part = stages["start"] < shown
+    columns = {name: _bar_columns(spans, requests, bin_of) for name, spans in bars.items()}
+    columns["decode"]["shade"] = shade.tolist()
     return {
         "shown_ns": shown,
         "requests": _request_columns(instance, schedule, requests),
-        "prefill": _bar_columns(prefill, requests, bin_of),
-        "decode": {**_bar_columns(decode, requests, bin_of), "shade": shade.tolist()},
+        **columns,
+        "restarts": {
+            "start": again.start_ns.tolist(),
+            "lane": again.lane.tolist(),
+            "request": np.searchsorted(requests, again.request).tolist(),
+            "stay": again.stay.tolist(),
+        },
         "stages": {name: column[part].tolist() for name, column in stages.items()},
     }
 
 
-def _shown_ns(
-    schedule: Schedule, prefill: Spans, decode: Spans, stages: dict[str, IntColumn]
-) -> int:
+def _shown_ns(schedule: Schedule, bars: dict[str, Spans], stages: dict[str, IntColumn]) -> int:
     shown = schedule.makespan_ns
-    for starts in (prefill.start_ns, decode.start_ns, stages["start"]):
+    for starts in (*(spans.start_ns for spans in bars.values()), stages["start"]):
         if len(starts) > MAX_BARS:
             shown = min(shown, int(np.partition(starts, MAX_BARS)[MAX_BARS]))
     return shown

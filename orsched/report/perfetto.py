@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.plotting.spans import decode_spans, lane_offsets, prefill_spans, stays
+from orsched.intervals import covered_sum
+from orsched.kv_blocks import blocks_held
+from orsched.plotting.spans import client_use, lane_offsets
 from orsched.plotting.style import one_line
 from orsched.report.stages import stage_columns
-from orsched.timeline import request_times
+from orsched.schedule import MIXED, PREFILL
+from orsched.timeline import Timeline, request_times
 
 if TYPE_CHECKING:
     import os
@@ -41,10 +44,11 @@ def write_chrome_trace(
 ) -> None:
     """Write a schedule as a trace in Chrome's JSON format, event by event.
 
-    A process a worker holds a track of stages and a track a client with the prefill and the
-    decode of its requests; counters follow the running requests, the KV blocks (where the
-    worker has a memory model) and, in a process of their own, the waiting requests. ``ts`` and
-    ``dur`` are exact microseconds with three decimals. The text is not held in memory.
+    A process a worker holds a track of stages and a track a client with the prefills, the decode,
+    the pauses and the invalid rounds of its requests; ``stay`` counts how often a request was
+    evicted before. Counters follow the running requests, the KV blocks (where the worker has a
+    memory model) and, in a process of their own, the waiting requests. ``ts`` and ``dur`` are exact
+    microseconds with three decimals. The text is not held in memory.
 
     Raises:
         InputError: the file cannot be written.
@@ -71,11 +75,9 @@ def _trace(instance: Instance, schedule: Schedule) -> Iterator[str]:
 def _events(instance: Instance, schedule: Schedule) -> Iterator[str]:
     yield from _names(instance)
     yield from _stages(instance, schedule)
-    for phase, spans in (
-        ("prefill", prefill_spans(instance, schedule)),
-        ("decode", decode_spans(instance, schedule)),
-    ):
-        yield from _requests(instance, schedule, phase, spans)
+    use = client_use(instance, schedule)
+    for phase in ("prefill", "decode", "invalid", "paused"):
+        yield from _requests(instance, schedule, phase, getattr(use, phase))
     for counter in counters(instance, schedule):
         head = f'{{"ph":"C","name":"{counter.name}","pid":{counter.process},"ts":'
         for time, value in _rows(counter.time_ns, counter.value):
@@ -135,9 +137,13 @@ def _names(instance: Instance) -> Iterator[str]:
 def _stages(instance: Instance, schedule: Schedule) -> Iterator[str]:
     columns = stage_columns(schedule)
     tracks = [_stage_track(instance, w) for w in range(len(instance.workers))]
-    for worker, phase, number, start, end, rounds, requests, tokens in _rows(*columns.values()):
-        if phase == 0:
+    for row in _rows(*columns.values()):
+        worker, phase, number, start, end, rounds, requests, prefilled, tokens = row
+        if phase == PREFILL:
             name, args = "prefill stage", f'"requests":{requests},"tokens":{tokens}'
+        elif phase == MIXED:
+            name = "mixed step"
+            args = f'"prefilled":{prefilled},"tokens":{tokens},"decoding":{requests - prefilled}'
         else:
             name, args = "decode stage", f'"requests_at_most":{requests},"rounds":{rounds}'
         yield (
@@ -154,42 +160,68 @@ def _requests(instance: Instance, schedule: Schedule, phase: str, spans: Spans) 
     columns = (
         spans.request, worker + 1, spans.lane + worker + 2, spans.start_ns, spans.end_ns,
         table.prompt_tokens[spans.request], table.output_tokens[spans.request],
-        table.arrival_ns[spans.request], times["first_token_ns"][spans.request],
+        table.arrival_ns[spans.request], times["first_token_ns"][spans.request], spans.stay,
     )  # fmt: skip
-    for request, process, track, start, end, prompt, output, arrival, first in _rows(*columns):
+    for row in _rows(*columns):
+        request, process, track, start, end, prompt, output, arrival, first, stay = row
         name = json.dumps(table.id_of(request))
         yield (
             f'{{"ph":"X","cat":"{phase}","name":{name},"pid":{process},"tid":{track},'
             f'"ts":{microseconds(start)},"dur":{microseconds(end - start)},'
             f'"args":{{"phase":"{phase}","row":{request},"prompt_tokens":{prompt},'
-            f'"output_tokens":{output},"arrival_ns":{arrival},"first_token_ns":{first}}}}}'
+            f'"output_tokens":{output},"arrival_ns":{arrival},"first_token_ns":{first},"stay":{stay}}}}}'
         )
 
 
 def counters(instance: Instance, schedule: Schedule) -> list[Counter]:
     """Return running requests and KV blocks of each worker, and the waiting requests.
 
-    A request waits from its arrival to its prefill, and again while it is evicted. It holds its
-    blocks from its prefill's start to its last token.
+    A request waits from its arrival to its prefill, and again while it is evicted. Blocks that are
+    set aside are held from the prefill's start to the end of the stay; paged ones are those after
+    the last round of each step, and stay while the worker has a request and no step.
     """
-    held, table = stays(instance, schedule), instance.requests
+    held, table = client_use(instance, schedule).stays, instance.requests
     owner = np.searchsorted(lane_offsets(instance), held.lane, side="right") - 1
+    line = Timeline(schedule)
+    blocks = blocks_held(instance, line)
     result = []
     for index, worker in enumerate(instance.workers):
         mine = held.take(owner == index)
         ones = np.ones(len(mine), np.int64)
         result.append(_counter("running", index + 1, mine, ones))
-        if worker.memory is not None:
+        if worker.memory is not None and not worker.memory.is_paged:
             tokens = table.prompt_tokens[mine.request] + table.output_tokens[mine.request]
             result.append(
                 _counter("kv_blocks", index + 1, mine, -(-tokens // worker.memory.block_tokens))
             )
+        elif worker.memory is not None:
+            result.append(_paged_counter(line, blocks, index))
     final = np.ones(len(held), bool)
     final[:-1] = held.request[1:] != held.request[:-1]
     again = held.end_ns[~final]
     joins, leaves = np.concatenate([table.arrival_ns, again]), held.start_ns
     result.append(_steps_of("waiting", len(instance.workers) + 1, joins, leaves))
     return result
+
+
+def _paged_counter(line: Timeline, blocks: IntColumn, worker: int) -> Counter:
+    """Blocks in each step of a worker; nothing from the end of a step that nobody outlasts."""
+    places = np.flatnonzero(line.worker == worker)
+    first = int(places[0]) if len(places) else 0
+    stays = np.flatnonzero(line.stay_worker == worker)
+    outlasting = covered_sum(
+        len(places), line.stay_first[stays] - first, line.stay_last[stays] - first - 1
+    )
+    empty = places[outlasting == 0]
+    moments = np.concatenate([line.start_ns[places], line.end_ns[empty]])
+    # At one moment the later step counts; a step follows the end of the one before.
+    order = np.lexsort((np.concatenate([2 * places + 1, 2 * empty + 2]), moments))
+    moments, value = moments[order], np.concatenate([blocks[places], np.zeros_like(empty)])[order]
+    kept = np.ones(len(moments), bool)
+    kept[:-1] = moments[1:] != moments[:-1]
+    moments, value = moments[kept], value[kept]
+    changes = np.diff(value, prepend=0) != 0
+    return Counter("kv_blocks", worker + 1, moments[changes], value[changes])
 
 
 def _counter(name: str, process: int, spans: Spans, weight: IntColumn) -> Counter:

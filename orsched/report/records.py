@@ -6,13 +6,15 @@ import csv
 import io
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.errors import InputError, MissingDependencyError
-from orsched.schedule import DECODE, PREFILL
-from orsched.timeline import request_times
+from orsched.intervals import before
+from orsched.schedule import DECODE, INVALID, PREFILL
+from orsched.timeline import Timeline, request_times
 from orsched.units import NS_PER_MS
 
 if TYPE_CHECKING:
@@ -28,9 +30,12 @@ TIMES = (
 )  # fmt: skip
 COUNTS = (
     "input_length", "requested_output_length", "output_length", "reused_input_tokens",
-    "prefill_worker_idx", "decode_worker_idx", "client",
+    "prefill_worker_idx", "decode_worker_idx", "client", "restarts", "invalid_tokens",
 )  # fmt: skip
-COLUMNS = ("request_id", *TIMES, *COUNTS)
+STAYS = "stay_worker_idx"
+"""The column with the worker of each stay: a list, in CSV with spaces between."""
+
+COLUMNS = ("request_id", *TIMES, *COUNTS, STAYS)
 """Names of the columns, in order."""
 
 _MISSING = -1
@@ -42,9 +47,11 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
 
     The ``_ms`` columns hold whole nanoseconds here. ``itl_ms`` is the mean time per token after
     the first, rounded down, without a value for one token; ``requested_output_length`` is N^d
-    and ``output_length`` N^d for requests that the schedule serves, else 0.
+    and ``output_length`` N^d for requests that the schedule serves, else 0. The workers of prefill
+    and decode, where they are one value, are those of the last stay.
     """
-    table, times = instance.requests, request_times(instance, schedule)
+    line = Timeline(schedule)
+    table, times = instance.requests, request_times(instance, schedule, line)
     first, finish, arrival = times["first_token_ns"], times["finish_ns"], table.arrival_ns
     served = finish >= 0
     itl = (finish - first) // np.maximum(table.output_tokens - 1, 1)
@@ -57,6 +64,11 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
         rows = np.flatnonzero(work.phase == phase)
         workers[phase] = np.full(len(table), _MISSING, np.int64)
         workers[phase][work.request[rows]] = steps.worker[work.first_step[rows]]
+
+    stays, invalid = np.zeros(len(table), np.int64), np.zeros(len(table), np.int64)
+    np.add.at(stays, line.stay_request, 1)
+    held = np.flatnonzero(work.phase == INVALID)
+    np.add.at(invalid, work.request[held], line.row_rounds[held])
 
     def known(values: IntColumn, where: Any = served) -> IntColumn:
         return np.where(where, values, _MISSING)
@@ -76,7 +88,33 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
         "prefill_worker_idx": workers[PREFILL],
         "decode_worker_idx": workers[DECODE],
         "client": times["client"],
+        "restarts": np.maximum(stays - 1, 0),
+        "invalid_tokens": invalid,
     }
+
+
+class StayWorkers(NamedTuple):
+    """The worker of each stay, request after request.
+
+    Those of request r are ``worker[offset[r]:offset[r + 1]]``.
+    """
+
+    worker: IntColumn
+    offset: IntColumn
+
+    def lists(self, start: int, end: int) -> list[list[int]]:
+        """Return the lists of some requests."""
+        borders = self.offset[start : end + 1].tolist()
+        values = self.worker[borders[0] : borders[-1]].tolist()
+        low = borders[0]
+        return [values[a - low : b - low] for a, b in pairwise(borders)]
+
+
+def stay_workers(instance: Instance, schedule: Schedule) -> StayWorkers:
+    """Return the worker of each stay of each request, in order."""
+    line = Timeline(schedule)
+    count = np.bincount(line.stay_request, minlength=len(instance))
+    return StayWorkers(line.stay_worker, before(count))
 
 
 def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLike[str]) -> None:
@@ -98,7 +136,8 @@ def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLik
             file=name,
             remedy=f"name a file that ends in {', '.join(WRITERS)}",
         )
-    WRITERS[suffix](_names(instance), record_columns(instance, schedule), path)
+    columns, stays = record_columns(instance, schedule), stay_workers(instance, schedule)
+    WRITERS[suffix](_names(instance), columns, stays, path)
 
 
 def milliseconds(ns: int) -> str:
@@ -118,8 +157,11 @@ def _names(instance: Instance) -> list[str]:
     return list(ids)
 
 
-def _rows(columns: dict[str, IntColumn], missing: str) -> Iterator[list[str]]:
-    """Return the rows as texts, without the names of the requests."""
+def _rows(
+    columns: dict[str, IntColumn], stays: StayWorkers, missing: str, form: str
+) -> Iterator[list[str]]:
+    """Return the rows as texts, without the names of the requests; ``form`` holds a list."""
+    between = " " if missing == "" else ","
     n = len(columns["client"])
     for start in range(0, n, _CHUNK):
         texts = []
@@ -127,11 +169,16 @@ def _rows(columns: dict[str, IntColumn], missing: str) -> Iterator[list[str]]:
             values = columns[name][start : start + _CHUNK].tolist()
             shown: Callable[[int], str] = milliseconds if name in TIMES else str
             texts.append([missing if v == _MISSING else shown(v) for v in values])
+        lists = stays.lists(start, min(start + _CHUNK, n))
+        texts.append([form.format(between.join(map(str, workers))) for workers in lists])
         yield from (list(row) for row in zip(*texts, strict=True))
 
 
 def _write_csv(
-    names: list[str], columns: dict[str, IntColumn], path: str | os.PathLike[str]
+    names: list[str],
+    columns: dict[str, IntColumn],
+    stays: StayWorkers,
+    path: str | os.PathLike[str],
 ) -> None:
     from orsched.files.atomic import write_text
 
@@ -139,7 +186,7 @@ def _write_csv(
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for name, row in zip(names, _rows(columns, ""), strict=True):
+        for name, row in zip(names, _rows(columns, stays, "", "{}"), strict=True):
             writer.writerow([name, *row])
             if buffer.tell() > 1_000_000:
                 yield buffer.getvalue()
@@ -151,12 +198,15 @@ def _write_csv(
 
 
 def _write_jsonl(
-    names: list[str], columns: dict[str, IntColumn], path: str | os.PathLike[str]
+    names: list[str],
+    columns: dict[str, IntColumn],
+    stays: StayWorkers,
+    path: str | os.PathLike[str],
 ) -> None:
     from orsched.files.atomic import write_text
 
     def lines() -> Iterator[str]:
-        for name, row in zip(names, _rows(columns, "null"), strict=True):
+        for name, row in zip(names, _rows(columns, stays, "null", "[{}]"), strict=True):
             fields = ",".join(
                 f'"{key}":{value}' for key, value in zip(COLUMNS[1:], row, strict=True)
             )
@@ -166,7 +216,10 @@ def _write_jsonl(
 
 
 def _write_parquet(
-    names: list[str], columns: dict[str, IntColumn], path: str | os.PathLike[str]
+    names: list[str],
+    columns: dict[str, IntColumn],
+    stays: StayWorkers,
+    path: str | os.PathLike[str],
 ) -> None:
     from orsched.files.atomic import opened
 
@@ -176,10 +229,11 @@ def _write_parquet(
     except ImportError:
         raise MissingDependencyError("Parquet files need pyarrow: pip install pyarrow") from None
     arrays = [pa.array(names, pa.string())]
-    for name in COLUMNS[1:]:
+    for name in (*TIMES, *COUNTS):
         values: Any = columns[name]
         missing = values == _MISSING
         arrays.append(pa.array(values / NS_PER_MS if name in TIMES else values, mask=missing))
+    arrays.append(pa.ListArray.from_arrays(pa.array(stays.offset, pa.int32()), stays.worker))
     with opened(path, binary=True) as stream:
         parquet.write_table(pa.table(arrays, names=list(COLUMNS)), stream)
 

@@ -53,6 +53,32 @@ def by_hand():
         first_step=[0, 3, 4, 0, 4, 5, 6, 1, 2],
         last_step=[0, 3, 4, 0, 4, 5, 6, 1, 2],
         tokens=[3, 2, 1, 2, 1, 2, 1, 4, 1],
+        stay=[0, 0, 0, 0, 0, 1, 1, 0, 0],
+    )
+    return instance, Schedule(instance.sha256, steps, work, "drawn", "clairvoyant")
+
+
+def every_kind():
+    """Two workers: a static batch that holds a request, and mixed steps with a paused request."""
+    workers = (
+        Worker(2, AffineCost(10, 1, 4, 1), memory=BlockMemory(9, 2, "paged"), padding=True),
+        Worker(2, AffineCost(10, 1, 4, 1), memory=BlockMemory(9, 4), name="mixed"),
+    )
+    instance = Instance(Requests([3, 5, 4, 6], [1, 3, 4, 3]), workers, name="every kind")
+    steps = Steps(
+        worker=[0, 1, 1, 0, 0, 1, 1, 1],
+        phase=[0, 0, 2, 1, 1, 2, 1, 1],
+        start_ns=[0, 0, 14, 20, 26, 29, 42, 47],
+        end_ns=[20, 14, 29, 26, 38, 42, 47, 59],
+        rounds=[1, 1, 1, 1, 2, 1, 1, 2],
+    )
+    work = Work(
+        request=[0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 3],
+        client=[0, 0, 0, 1, 1, 0, 0, 0, 1, 1, 1],
+        phase=[0, 1, 2, 0, 1, 0, 1, 1, 0, 0, 1],
+        first_step=[0, 3, 4, 0, 3, 1, 2, 7, 2, 5, 6],
+        last_step=[0, 3, 4, 0, 4, 1, 5, 7, 2, 5, 7],
+        tokens=[3, 1, 1, 5, 1, 4, 1, 1, 4, 2, 1],
     )
     return instance, Schedule(instance.sha256, steps, work, "drawn", "clairvoyant")
 

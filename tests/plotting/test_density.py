@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched.plotting import density
+from orsched.plotting import density, style
 from orsched.plotting.density import density_image, shares
-from orsched.plotting.spans import decode_spans, prefill_spans
-from tests.plotting.samples import random_instance, served
+from orsched.plotting.spans import client_use
+from tests.plotting.samples import every_kind, random_instance, served
 
 
 @settings(max_examples=30)
@@ -33,12 +33,12 @@ def test_the_image_holds_the_colours_in_their_shares(monkeypatch):
     monkeypatch.setattr(density, "COLUMNS", 40)
     instance = random_instance()
     schedule = served(instance)
-    spans = decode_spans(instance, schedule), prefill_spans(instance, schedule)
-    image = density_image(instance, schedule, *spans)
+    use = client_use(instance, schedule)
+    image = density_image(instance, schedule, use)
     assert image.shape == (6, 40, 3)
     # Amid its first request a client decodes: blue is the strongest part there.
-    middle = int((spans[0].start_ns[0] + spans[0].end_ns[0]) / 2 * 40 / schedule.makespan_ns)
-    red, _, blue = image[spans[0].lane[0], middle]
+    middle = int((use.decode.start_ns[0] + use.decode.end_ns[0]) / 2 * 40 / schedule.makespan_ns)
+    red, _, blue = image[use.decode.lane[0], middle]
     assert blue > red
 
 
@@ -47,9 +47,22 @@ def test_clients_share_rows_when_there_are_too_many(monkeypatch):
     monkeypatch.setattr(density, "COLUMNS", 30)
     instance = random_instance()
     schedule = served(instance)
-    spans = decode_spans(instance, schedule), prefill_spans(instance, schedule)
-    coarse = density_image(instance, schedule, *spans)
+    use = client_use(instance, schedule)
+    coarse = density_image(instance, schedule, use)
     monkeypatch.setattr(density, "MAX_ROWS", 6)
-    fine = density_image(instance, schedule, *spans)
+    fine = density_image(instance, schedule, use)
     assert coarse.shape == (3, 30, 3)
     assert coarse == pytest.approx(fine.reshape(3, 2, 30, 3).mean(axis=1))
+
+
+def test_invalid_tokens_and_pauses_have_their_colours(monkeypatch):
+    from matplotlib.colors import to_rgb
+
+    monkeypatch.setattr(density, "COLUMNS", 59)
+    case = every_kind()
+    image = density_image(*case, client_use(*case))
+    assert image[0, 30] == pytest.approx(to_rgb(style.INVALID_COLOUR))  # one column a nanosecond
+    assert image[2, 45] == pytest.approx(to_rgb(style.PAUSED_COLOUR))
+    veil = style.MIXED_OPACITY
+    decode, stage = np.array(to_rgb(style.DECODE_COLOURS[0])), np.array(to_rgb(style.STAGE_COLOUR))
+    assert image[2, 20] == pytest.approx(decode * (1 - veil) + stage * veil)

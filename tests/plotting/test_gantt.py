@@ -16,9 +16,9 @@ from orsched.metrics import summarise
 from orsched.plotting import gantt as module
 from orsched.plotting import style
 from orsched.plotting.gantt import gantt, save_gantt
-from orsched.plotting.spans import decode_spans, prefill_spans, rank_in_lane
+from orsched.plotting.spans import client_use, decode_spans, prefill_spans, rank_in_lane
 from orsched.schedule import PREFILL
-from tests.plotting.samples import by_hand, empty, random_instance, served
+from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-1."}
 
@@ -106,6 +106,38 @@ def test_workers_are_stacked_with_their_names():
     assert {tuple(b) for b in stripes[:, [1, 3]].tolist()} == {(-0.5, 1.5), (1.5, 2.5)}
 
 
+def test_invalid_tokens_pauses_and_mixed_steps_are_drawn():
+    case = every_kind()
+    axes, use = gantt(*case), client_use(*case)
+    found = parts(axes)
+    for gid, spans in (("invalid", use.invalid), ("paused", use.paused)):
+        boxes = extents(found[gid])
+        assert np.array_equal(boxes[:, 0], spans.start_ns / 10**9)
+        assert np.array_equal(boxes[:, 2], spans.end_ns / 10**9)
+    assert found["invalid"].get_hatch() == style.INVALID_HATCH
+    assert extents(found["mixed"])[:, [0, 2]].tolist() == [[14e-9, 29e-9], [29e-9, 42e-9]]
+    words = [t.get_text() for t in axes.get_legend().get_texts()]
+    assert {"invalid tokens", "paused", "mixed step"} <= set(words)
+    assert "restart" not in words
+    assert "2 mixed steps   2 invalid tokens" in found["facts"].get_text()
+
+
+def test_a_restart_has_a_mark():
+    axes = gantt(*by_hand())
+    marks = parts(axes)["restarts"]
+    assert list(zip(*marks.get_data(), strict=True)) == [(24e-9, 0)]
+    assert "restart" in [t.get_text() for t in axes.get_legend().get_texts()]
+    assert "1 restart" in parts(axes)["facts"].get_text()
+
+
+def test_what_does_not_occur_is_not_explained(sample):
+    axes = gantt(*sample)
+    rare = {"invalid", "paused", "mixed", "restarts"}
+    assert not rare & parts(axes).keys()
+    words = {t.get_text() for t in axes.get_legend().get_texts()}
+    assert not {"invalid tokens", "paused", "mixed step", "restart"} & words
+
+
 def test_names_that_look_like_formulas_stay_text(tmp_path):
     ids = [f"${k}^" for k in range(30)]
     instance = random_instance(ids=ids, name="$\\frac{\n{a}$")
@@ -125,10 +157,11 @@ def test_labels_stay_inside_their_bars(sample):
         assert any(b[0] <= drawn.x0 and drawn.x1 <= b[2] for b in boxes)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_no_words_overlap(sample, workers):
-    instance, schedule = sample if workers == 1 else by_hand()
-    if workers == 2:
+@pytest.mark.parametrize("kind", ["sample", "by hand", "every kind"])
+def test_no_words_overlap(sample, kind):
+    instance, schedule = {"sample": lambda: sample, "by hand": by_hand,
+                          "every kind": all_at_once}[kind]()  # fmt: skip
+    if kind == "by hand":
         named = [replace(w, name=f"a worker with a long name {w.name}") for w in instance.workers]
         instance = instance.replace(workers=tuple(named))
     axes = gantt(instance, schedule)
@@ -147,6 +180,15 @@ def test_no_words_overlap(sample, workers):
         assert page.y0 <= box.y0
         assert box.y1 <= page.y1
         assert not any(box.overlaps(other) for other in boxes[:k])
+
+
+def all_at_once():
+    """Everything that the legend and the facts can say."""
+    instance, schedule = every_kind()
+    work = schedule.work
+    again = replace(work, stay=np.where((work.request == 0) & (work.first_step == 4), 1, 0))
+    bound = {"name": "a bound", "value_ns": 40, "certificate": {}}
+    return instance, schedule.replace(work=again, bound=bound)
 
 
 def test_large_schedules_become_an_image(sample, monkeypatch):

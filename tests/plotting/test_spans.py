@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orsched.plotting.spans import decode_spans, lane_offsets, prefill_spans, rank_in_lane, stays
+from orsched.plotting.spans import (
+    client_use,
+    decode_spans,
+    lane_offsets,
+    prefill_spans,
+    rank_in_lane,
+    stays,
+)
 from orsched.timeline import request_times
-from tests.plotting.samples import by_hand, empty, random_instance, served
+from tests.metrics.any_schedule import any_schedule
+from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 
 
 def rows(spans):
@@ -37,6 +45,34 @@ def test_a_stay_holds_all_chunks_and_ends_with_an_eviction():
     ]  # fmt: skip
 
 
+def test_rounds_after_the_last_token_are_spans_of_their_own():
+    use = client_use(*every_kind())
+    assert rows(use.invalid) == [(0, 0, 26, 38)]
+    assert rows(use.decode) == [
+        (0, 0, 20, 26), (1, 1, 20, 38), (2, 2, 14, 42), (2, 2, 47, 59), (3, 3, 42, 59),
+    ]  # fmt: skip
+
+
+def test_a_request_is_paused_while_the_worker_decodes_without_it():
+    assert rows(client_use(*every_kind()).paused) == [(2, 2, 42, 47)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_spans_fill_every_stay_without_overlap(seed):
+    use = client_use(*any_schedule(seed))
+    parts = [*rows(use.prefill), *rows(use.decode), *rows(use.invalid), *rows(use.paused)]
+    for request, lane, start, end in rows(use.stays):
+        inside = sorted(
+            (a, b) for r, at, a, b in parts if (r, at) == (request, lane) and start <= a <= b <= end
+        )
+        inside = [(a, b) for a, b in inside if a < b]
+        borders = [start, *(b for _, b in inside)]
+        if start < end:
+            assert [a for a, _ in inside] == borders[:-1]
+            assert borders[-1] == end
+    assert len(parts) >= len(use.stays)
+
+
 @pytest.mark.parametrize("first_token", ["decode", "prefill"])
 def test_without_evictions_spans_are_the_times_of_the_requests(first_token):
     instance = random_instance(latest_ns=20 * 10**9, first_token=first_token)
@@ -56,6 +92,16 @@ def test_without_evictions_spans_are_the_times_of_the_requests(first_token):
     assert np.array_equal(decode.request, np.flatnonzero(instance.rounds_needed > 0))
     assert np.array_equal(decode.start_ns, times["prefill_end_ns"][decode.request])
     assert np.array_equal(decode.end_ns, times["finish_ns"][decode.request])
+
+
+def test_successive_spans_of_a_request_have_one_rank():
+    spans = client_use(*every_kind()).decode
+    assert rank_in_lane(spans).tolist() == [0, 0, 0, 0, 0]
+    assert rank_in_lane(by_hand_decodes()).tolist() == [0, 0, 1, 0]
+
+
+def by_hand_decodes():
+    return decode_spans(*by_hand())
 
 
 def test_ranks_count_the_spans_of_each_lane():

@@ -8,9 +8,11 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from orsched.kv_blocks import blocks_held
 from orsched.report.perfetto import counters, microseconds, write_chrome_trace
-from orsched.timeline import request_times
-from tests.plotting.samples import by_hand, empty, random_instance, served
+from orsched.timeline import Timeline, request_times
+from tests.metrics.any_schedule import any_schedule
+from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 
 
 def events(tmp_path, instance, schedule):
@@ -110,6 +112,46 @@ def test_blocks_are_those_of_the_running_requests():
             for r in np.flatnonzero(running)
         ]
         assert value == sum(held)
+
+
+def test_paged_blocks_follow_the_rounds():
+    found = {
+        (c.name, c.process): list(zip(c.time_ns.tolist(), c.value.tolist(), strict=True))
+        for c in counters(*every_kind())
+    }
+    # Padded to the longest, blocks of two tokens: 5, 6, 8 tokens after the steps.
+    assert found["kv_blocks", 1] == [(0, 6), (26, 8), (38, 0)]
+    assert found["kv_blocks", 2] == [(0, 2), (14, 5), (59, 0)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_paged_blocks_are_those_of_every_step(seed):
+    instance, schedule = any_schedule(seed, requests=7)
+    line = Timeline(schedule)
+    expected = blocks_held(instance, line)
+    series = {c.process - 1: c for c in counters(instance, schedule) if c.name == "kv_blocks"}
+    for worker, counter in series.items():
+        for place in np.flatnonzero((line.worker == worker) & (line.end_ns > line.start_ns)):
+            now = np.searchsorted(counter.time_ns, line.start_ns[place], side="right") - 1
+            assert (counter.value[now] if now >= 0 else 0) == expected[place]
+        assert counter.value[-1:].sum() == 0
+
+
+def test_pauses_invalid_rounds_and_mixed_steps_are_events(tmp_path):
+    found = events(tmp_path, *every_kind())
+    held = {
+        (e["cat"], e["args"]["row"], ns(e["ts"]), ns(e["dur"]))
+        for e in found
+        if e.get("cat") in ("invalid", "paused")
+    }
+    assert held == {("invalid", 0, 26, 12), ("paused", 2, 42, 5)}
+    mixed = [e["args"] for e in found if e["name"].startswith("mixed step")]
+    assert mixed == [
+        {"bin": 1, "prefilled": 1, "tokens": 4, "decoding": 1},
+        {"bin": 2, "prefilled": 1, "tokens": 2, "decoding": 1},
+    ]
+    again = [e for e in events(tmp_path, *by_hand()) if e.get("args", {}).get("stay") == 1]
+    assert [(e["cat"], e["args"]["row"]) for e in again] == [("prefill", 1), ("decode", 1)]
 
 
 def test_names_cannot_break_the_format(tmp_path):

@@ -10,8 +10,10 @@ from decimal import Decimal
 import pytest
 
 from orsched.errors import InputError, MissingDependencyError
-from orsched.report.records import COLUMNS, TIMES, WRITERS, milliseconds, write_records
+from orsched.metrics import summarise
+from orsched.report.records import COLUMNS, STAYS, TIMES, WRITERS, milliseconds, write_records
 from orsched.timeline import request_times
+from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, random_instance, served
 
 SUFFIXES = sorted(WRITERS)
@@ -20,6 +22,8 @@ SUFFIXES = sorted(WRITERS)
 def number(name, text):
     if name == "request_id":
         return text
+    if name == STAYS:
+        return [int(worker) for worker in text.split()]
     if not text:
         return None
     return Decimal(text) if name in TIMES else int(text)
@@ -76,6 +80,9 @@ def test_records_hold_the_times_of_the_schedule(tmp_path, suffix, first_token):
             "prefill_worker_idx": 0,
             "decode_worker_idx": 0 if instance.rounds_needed[k] else None,
             "client": times["client"][k],
+            "restarts": 0,
+            "invalid_tokens": 0,
+            "stay_worker_idx": [0],
         }
 
 
@@ -87,6 +94,25 @@ def test_missing_values_are_empty(tmp_path, suffix):
     rows = read(path)
     assert [r["itl_ms"] is None for r in rows] == [False, False, True]
     assert [r["prefill_worker_idx"] for r in rows] == [0, 0, 1]
+    assert [r["restarts"] for r in rows] == [0, 1, 0]
+    assert [r["stay_worker_idx"] for r in rows] == [[0], [0, 0], [1]]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_restarts_and_invalid_tokens_are_counted(tmp_path, suffix):
+    path = tmp_path / f"records{suffix}"
+    for seed in range(15):
+        instance, schedule = any_schedule(seed)
+        work = schedule.work
+        write_records(instance, schedule, path)
+        rows, results = read(path), summarise(instance, schedule)
+        assert sum(r["restarts"] for r in rows) == results["restarts"]
+        assert sum(r["invalid_tokens"] for r in rows) == results["invalid_tokens"]
+        for k, row in enumerate(rows):
+            assert len(row["stay_worker_idx"]) == work.stay[work.request == k].max() + 1
+            first = work.first_step[work.request == k]
+            assert row["stay_worker_idx"][0] == schedule.steps.worker[first[0]]
+            assert row["stay_worker_idx"][-1] == schedule.steps.worker[first[-1]]
 
 
 def test_decimals_are_exact():

@@ -7,7 +7,7 @@ import pytest
 
 from orsched.report.stages import COLUMNS, bins, stage_columns
 from orsched.schedule import DECODE, PREFILL
-from tests.plotting.samples import by_hand, empty, random_instance, served
+from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 
 
 def test_stages_by_hand():
@@ -15,15 +15,29 @@ def test_stages_by_hand():
     assert tuple(columns) == COLUMNS
     rows = list(zip(*(columns[name].tolist() for name in COLUMNS), strict=True))
     assert rows == [
-        (0, 0, 0, 0, 10, 1, 2, 5),
-        (0, 0, 1, 10, 20, 1, 1, 2),
-        (0, 1, 1, 20, 24, 2, 2, 0),
-        (0, 0, 2, 24, 30, 1, 1, 2),
-        (0, 1, 2, 30, 33, 1, 1, 0),
-        (1, 0, 0, 5, 9, 1, 1, 4),
-        (1, 1, 0, 9, 12, 1, 1, 0),
+        (0, 0, 0, 0, 10, 1, 2, 2, 5),
+        (0, 0, 1, 10, 20, 1, 1, 1, 2),
+        (0, 1, 1, 20, 24, 2, 2, 0, 0),
+        (0, 0, 2, 24, 30, 1, 1, 1, 2),
+        (0, 1, 2, 30, 33, 1, 1, 0, 0),
+        (1, 0, 0, 5, 9, 1, 1, 1, 4),
+        (1, 1, 0, 9, 12, 1, 1, 0, 0),
     ]
-    assert bins(by_hand()[1].steps).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert bins(by_hand()[1]).tolist() == [0, 0, 0, 1, 1, 2, 2]
+
+
+def test_a_mixed_step_stands_alone():
+    columns = stage_columns(every_kind()[1])
+    rows = list(zip(*(columns[name].tolist() for name in COLUMNS), strict=True))
+    assert rows == [
+        (0, 0, 0, 0, 20, 1, 2, 2, 8),
+        (0, 1, 0, 20, 38, 3, 2, 0, 0),
+        (1, 0, 0, 0, 14, 1, 1, 1, 4),
+        (1, 2, 1, 14, 29, 1, 2, 1, 4),
+        (1, 2, 2, 29, 42, 1, 2, 1, 2),
+        (1, 1, 2, 42, 59, 3, 2, 0, 0),
+    ]
+    assert bins(every_kind()[1]).tolist() == [0, 0, 1, 0, 0, 2, 2, 2]
 
 
 @pytest.mark.parametrize("latest_ns", [0, 60 * 10**9])
