@@ -26,7 +26,7 @@ from orsched.models.counts import (
 from orsched.models.floors import decode_floor, has_floor, longest_chain, prefill_floor
 from orsched.models.joint_bound import joint_certificate
 from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
-from orsched.models.packing import packing_bound
+from orsched.models.packing import pack, packing_bound
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.workers import Worker
 
+SEARCH_SECONDS = 5.0
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
+_LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
 
 
 @dataclass(frozen=True)
@@ -83,15 +85,21 @@ def makespan_bound(instance: Instance) -> Bound:
     Raises:
         InfeasibleError: no schedule exists.
     """
-    *_, best = improving_bounds(instance, lambda: False)
+    *_, best = improving_bounds(instance, lambda: False, lambda: 0.0)
     return best
 
 
-def improving_bounds(instance: Instance, out_of_time: Callable[[], bool]) -> Iterator[Bound]:
+def improving_bounds(
+    instance: Instance,
+    out_of_time: Callable[[], bool],
+    seconds_left: Callable[[], float] = lambda: SEARCH_SECONDS,
+) -> Iterator[Bound]:
     """Yield lower bounds on the makespan, each larger than the one before, cheap ones first.
 
     The first comes in milliseconds, whatever ``out_of_time`` says, which is asked before each
-    further one. Bounds are the same in every run; only how many there are depends on time.
+    further one. The last ones come from a search for dual prices of packing the rounds, which may
+    take as long as ``seconds_left`` says, but no longer than ``SEARCH_SECONDS``; 0: no search.
+    All others are the same in every run.
 
     Raises:
         InfeasibleError: no schedule exists.
@@ -102,26 +110,32 @@ def improving_bounds(instance: Instance, out_of_time: Callable[[], bool]) -> Ite
         return
     reference = pang_reference(instance) if len(instance.workers) == 1 else {}
     best = -1
-    for found in _certificates(instance, out_of_time):
+    for found in _certificates(instance, out_of_time, seconds_left):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield Bound(found["bound"], best, found, reference)
 
 
-def _certificates(instance: Instance, out_of_time: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+def _certificates(
+    instance: Instance, out_of_time: Callable[[], bool], seconds_left: Callable[[], float]
+) -> Iterator[dict[str, Any]]:
     """Yield certificates of makespan bounds, not all of them larger than those before."""
     last = _last_arrival(instance)
     if not all(has_floor(worker.cost) for worker in instance.workers):
         yield last
         return
-    equal = equal_workers(instance)
+    equal, best = equal_workers(instance), last
     if equal:
-        yield from _by_counts(instance, last, out_of_time)
+        for found in _by_counts(instance, last, out_of_time):
+            best = _larger(best, found)
+            yield found
     else:
         yield last
     late = int(instance.requests.arrival_ns.max()) > int(instance.requests.arrival_ns.min())
     if (late or not equal) and not out_of_time():
         yield from charged_certificates(instance, out_of_time)
+    if equal and not out_of_time():
+        yield from _by_packing(instance, best, seconds_left)
 
 
 def _by_counts(
@@ -141,12 +155,41 @@ def _by_counts(
         yield _shared(found, workers)
         if _shared(found, workers)["value_ns"] > _shared(plain, workers)["value_ns"]:
             plain = found
-    if out_of_time():
-        return
-    released = released_after(one, jobs, plain["released_ns"])
+    if not out_of_time():
+        yield from _jointly(one, plain, workers)
+
+
+def _jointly(one: Instance, plain: dict[str, Any], workers: int) -> Iterator[dict[str, Any]]:
+    """Yield the joint bound over what is released as in a bound by stages and rounds."""
+    released = released_after(one, all_jobs(one), plain["released_ns"])
     joint = joint_certificate(one.worker, released, plain)
     if joint is not None:
         yield _shared(joint, workers)
+
+
+def _by_packing(
+    instance: Instance, best: dict[str, Any], seconds_left: Callable[[], float]
+) -> Iterator[dict[str, Any]]:
+    """Yield bounds whose rounds are proven by dual prices of packing them onto the clients.
+
+    That is the linear program of Pang (26)-(30) with a column for each content of a client.
+    """
+    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
+    jobs = all_jobs(one)
+    moment = best.get("one_worker", best).get(
+        "released_ns", int(instance.requests.arrival_ns.min())
+    )
+    released = released_after(one, jobs, moment)
+    seconds = min(SEARCH_SECONDS, seconds_left())
+    total = sum(released.rounds.tolist())
+    if seconds <= 0 or len(released) > _LARGEST_PACKING or not 0 < total < _LARGEST_TOTAL:
+        return
+    packed = pack(released.rounds.tolist(), released.clients, time_limit=seconds).certificate
+    if packed["value"] > round_bound(released, one.worker)["value"] and "duals" in packed:
+        rounds = {"value": packed["value"], "reason": packed["bound"], "duals": packed["duals"]}
+        plain = _stages_and_rounds(one.worker, released, moment, rounds)
+        yield _shared(plain, workers)
+        yield from _jointly(one, plain, workers)
 
 
 def _last_arrival(instance: Instance) -> dict[str, Any]:
@@ -215,17 +258,18 @@ def bound(
             sum over the requests (``sum_ns`` in the certificate) divided by their number, rounded
             down to whole nanoseconds.
         time_limit: seconds from the call. The cheap bounds come first, and the first is always
-            computed; the best one found in time is returned. None: all of them.
+            computed; the best one found in time is returned. None: all of them; the search
+            for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
 
     Raises:
         InputError: another objective, or a time limit that is no positive, finite number.
         InfeasibleError: no schedule exists.
     """
-    out_of_time = _clock(time_limit)
+    clock = Clock(time_limit)
     if objective == "makespan":
-        found = improving_bounds(instance, out_of_time)
+        found = improving_bounds(instance, clock.out_of_time, clock.seconds_left)
     elif objective in OBJECTIVES:
-        found = _improving_latency_bounds(instance, objective, out_of_time)
+        found = _improving_latency_bounds(instance, objective, clock.out_of_time)
     else:
         raise InputError(
             f"no bound on {objective!r}",
@@ -236,20 +280,28 @@ def bound(
     return best
 
 
-def _clock(time_limit: float | None) -> Callable[[], bool]:
-    """Return what says if the time limit, counted from now, has passed."""
-    begin = perf_counter()
-    if time_limit is None:
-        return lambda: False
-    number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
-    if not number or not 0 < time_limit < float("inf"):
-        raise InputError(
-            f"{time_limit!r} is not a time limit",
-            field="time_limit",
-            remedy="seconds, above 0 and finite",
-        )
-    end = begin + time_limit
-    return lambda: perf_counter() >= end
+class Clock:
+    """A time limit in seconds, counted from now, or none."""
+
+    def __init__(self, time_limit: float | None) -> None:
+        """Start; ``InputError`` for a limit that is no positive, finite number."""
+        begin = perf_counter()
+        number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
+        if time_limit is not None and not (number and 0 < time_limit < float("inf")):
+            raise InputError(
+                f"{time_limit!r} is not a time limit",
+                field="time_limit",
+                remedy="seconds, above 0 and finite",
+            )
+        self._end = float("inf") if time_limit is None else begin + time_limit
+
+    def out_of_time(self) -> bool:
+        """Whether the limit has passed."""
+        return perf_counter() >= self._end
+
+    def seconds_left(self) -> float:
+        """Seconds until the limit; infinite without one."""
+        return max(0.0, self._end - perf_counter())
 
 
 def _improving_latency_bounds(
@@ -263,9 +315,15 @@ def _improving_latency_bounds(
         yield Bound(found["bound"], found["value_ns"], found, {})
 
 
-def _stages_and_rounds(worker: Worker, jobs: Jobs, released: int) -> dict[str, Any]:
-    """Return the certificate of the bound by the jobs released at or after a moment."""
-    stages, rounds = stage_bound(jobs, worker), round_bound(jobs, worker)
+def _stages_and_rounds(
+    worker: Worker, jobs: Jobs, released: int, rounds: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the certificate of the bound by the jobs released at or after a moment.
+
+    ``rounds``: a bound on them with its reason, in place of the best by formula.
+    """
+    stages = stage_bound(jobs, worker)
+    rounds = round_bound(jobs, worker) if rounds is None else rounds
     prefill_ns = prefill_floor(worker.cost, jobs, stages["value"])
     decode_ns = decode_floor(worker.cost, jobs, rounds["value"])
     return {

@@ -15,6 +15,7 @@ import numpy as np
 
 from orsched.checker.charged_certificates import charged
 from orsched.checker.charges import blocks_of, held_blocks
+from orsched.checker.packing import _proven
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
@@ -296,6 +297,10 @@ def _rounds(
         return {"value": _ceil(totals["block_rounds"], memory[0]), "reason": reason}
     if reason == "large_requests" and memory is not None:
         return _few_at_once([(b, d) for _, d, b, _ in rows], memory[0], claim)
+    if reason in ("dual", "cover"):
+        lengths = [d for _, d, _, _ in rows]
+        value = _proven(lengths, totals["clients"], {**claim, "bound": reason})
+        return {"value": value, "reason": reason, "duals": claim["duals"]}
     raise ValueError(f"no bound on rounds by {reason!r}")
 
 
