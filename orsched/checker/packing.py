@@ -1,4 +1,8 @@
-"""Verification of a makespan packing and of its certificate, in integers and without a solver."""
+"""Verification of a makespan packing and of its certificate, in integers and without a solver.
+
+``packing_violations`` looks at the packing and at what comes in; ``_proven`` re-derives the bound
+in some thirty lines, for ``dual`` with a knapsack, for ``cover`` with a search as well.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    Table = np.ndarray[Any, np.dtype[np.int64]]
 
 LARGEST_CAPACITY = 10**8
 LARGEST_SEARCH = 50_000
@@ -54,89 +60,89 @@ def packing_violations(jobs: Sequence[int], clients: int, result: Packed) -> lis
 
 
 def _proven(jobs: list[int], clients: int, certificate: Mapping[str, Any]) -> int:
-    """Return the lower bound on the makespan that a certificate proves."""
+    """Return the lower bound on the makespan that a certificate proves, 0 if it proves nothing."""
     kind = certificate["bound"]
+    jobs = sorted(jobs, reverse=True)
     if kind == "volume":
         return -(-sum(jobs) // clients)
     if kind == "longest":
-        return max(jobs)
+        return max(jobs, default=0)
     if kind == "lifted":
         # Of the k longest jobs, the l fullest clients hold at least ``held``.
         k, fullest = int(certificate["k"]), int(certificate["l"])
         if not (1 <= k <= len(jobs) and 1 <= fullest <= clients):
             raise ValueError("k or l out of range")
         held = fullest * (k // clients) + min(fullest, k % clients)
-        return -(-sum(sorted(sorted(jobs, reverse=True)[:k])[:held]) // fullest)
-    if kind in ("dual", "cover"):
-        value = int(certificate["value"])
-        search = kind == "cover"
-        return value if _too_small(jobs, clients, value - 1, certificate["duals"], search) else 0
-    raise ValueError(f"no certificate {kind!r}")
+        return -(-sum(jobs[k - held : k]) // fullest)
+    if kind not in ("dual", "cover"):
+        raise ValueError(f"no certificate {kind!r}")
+    # The capacity just below does not do: all that clients can waste there is known, so each is
+    # filled to at least ``low``; and one that is holds at most ``most`` in terms of the duals.
+    value = int(certificate["value"])
+    worth = {int(length): int(dual) for length, dual in certificate["duals"]}
+    jobs = [job for job in jobs if job]
+    waste = clients * (value - 1) - sum(jobs)
+    if waste < 0 or (jobs and jobs[0] >= value):
+        return value
+    low = max(0, value - 1 - waste)
+    tables = _most_worth(jobs, worth, value - 1, kind == "cover")
+    most = int(tables[-1][low:].max())
+    short = clients * most - sum(worth.get(job, 0) for job in jobs)  # of ``most``, in all
+    if most < 0 or short < 0:
+        return value
+    if kind == "dual":
+        return 0
+    patterns = list(_patterns(jobs, worth, tables, range(low, value), most - short))
+    return 0 if _coverable(Counter(jobs), clients, patterns, worth, most) else value
 
 
-def _too_small(
-    jobs: list[int], clients: int, capacity: int, duals: Sequence[Sequence[int]], search: bool
-) -> bool:
-    """Whether integers >= 0 for the lengths prove that the clients cannot hold the jobs.
+def _most_worth(
+    jobs: list[int], worth: Mapping[int, int], capacity: int, keep: bool
+) -> list[Table]:
+    """Return what a set of all jobs is worth at most, by exact load; -1 where there is no set.
 
-    The waste of all clients is fixed, so each is filled to at least the capacity less that
-    waste. An exact knapsack gives the most that one such client holds in terms of the integers.
+    With ``keep``, for the first 0, 1, 2, ... jobs.
     """
-    waste = clients * capacity - sum(jobs)
-    if waste < 0:
-        return True
-    worth = {int(length): int(value) for length, value in duals}
-    jobs = sorted((job for job in jobs if job), reverse=True)
-    values = [worth.get(job, 0) for job in jobs]
-    if capacity > LARGEST_CAPACITY or min(values, default=0) < 0 or sum(values) >= 2**62:
-        raise ValueError("numbers beyond what is verified")
-    if search and len(jobs) * capacity > LARGEST_TABLE:
-        raise ValueError("a search beyond what is verified")
-    best = np.full(capacity + 1, -1, dtype=np.int64)  # by exact load; -1: no such load
+    if capacity > LARGEST_CAPACITY or (keep and len(jobs) * capacity > LARGEST_TABLE):
+        raise ValueError("a capacity beyond what is verified")
+    if min(worth.values(), default=0) < 0 or sum(worth.get(job, 0) for job in jobs) >= 2**62:
+        raise ValueError("duals beyond what is verified")
+    best = np.full(capacity + 1, -1, dtype=np.int64)
     best[0] = 0
-    tables = [best]  # of the first 0, 1, 2, ... jobs, if they are searched
-    for job, value in zip(jobs, values, strict=True):
-        if job > capacity:
-            return True
-        before, best = best, best.copy() if search else best
-        shifted = before[: capacity + 1 - job]
-        best[job:] = np.maximum(before[job:], np.where(shifted >= 0, shifted + value, -1))
-        tables.append(best)
-    low = max(0, capacity - waste)
-    most = int(best[low:].max())
-    if most < 0 or sum(values) > clients * most:
-        return True
-    if not search:
-        return False
-    least = most * (1 - clients) + sum(values)  # the others hold at most ``most`` each
-    patterns = _patterns(jobs, values, tables, range(low, capacity + 1), least)
-    return not _cover(Counter(jobs), clients, patterns, worth, most)
+    tables = [best]
+    for job in jobs:
+        shifted = tables[-1][: capacity + 1 - job]
+        with_job = np.where(shifted >= 0, shifted + worth.get(job, 0), -1)
+        if keep:
+            tables.append(tables[-1].copy())
+        np.maximum(tables[-1][job:], with_job, out=tables[-1][job:])
+    return tables
 
 
 def _patterns(
-    jobs: list[int], values: list[int], tables: list[Any], loads: range, least: int
-) -> list[Counter[int]]:
-    """Return all contents of a client with such a load that are worth at least ``least``."""
-    found: dict[tuple[int, ...], Counter[int]] = {}
+    jobs: list[int], worth: Mapping[int, int], tables: list[Table], loads: range, least: int
+) -> Iterator[Counter[int]]:
+    """Yield all contents of a client with such a load that are worth at least ``least``."""
+    seen: set[tuple[int, ...]] = set()
     stack: list[tuple[int, int, int, tuple[int, ...]]]
     stack = [(len(jobs), load, least, ()) for load in loads]
     while stack:
         first, load, due, taken = stack.pop()
         if tables[first][load] < max(0, due):
             continue
-        if first == 0:
-            found[taken] = Counter(taken)
-            if len(found) > LARGEST_SEARCH:
+        if first:
+            job = jobs[first - 1]
+            stack.append((first - 1, load, due, taken))
+            if job <= load:
+                stack.append((first - 1, load - job, due - worth.get(job, 0), (*taken, job)))
+        elif taken not in seen:
+            seen.add(taken)
+            if len(seen) > LARGEST_SEARCH:
                 raise ValueError("a search beyond what is verified")
-            continue
-        job, value = jobs[first - 1], values[first - 1]
-        stack.append((first - 1, load, due, taken))
-        if job <= load:
-            stack.append((first - 1, load - job, due - value, (*taken, job)))
-    return list(found.values())
+            yield Counter(taken)
 
 
-def _cover(
+def _coverable(
     jobs: Counter[int],
     clients: int,
     patterns: list[Counter[int]],
