@@ -1,8 +1,9 @@
 """The precedence graph of a schedule's steps, and its critical path.
 
-Steps follow one another for three reasons: their worker does one at a time, a request decodes
-after its prefill, a client takes a request after it has finished the last one. The longest path
-through the steps' durations is the time that no idle worker can shorten.
+Steps follow one another for three reasons: their worker does one at a time, a step follows the last
+one that served each of its requests, a client takes a request after it has finished the last one.
+The longest path through the steps' durations is the time that no idle worker can shorten. Where a
+request that was evicted goes on with another worker, the path changes workers with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.errors import InputError, MissingDependencyError
-from orsched.schedule import DECODE, PHASES, PREFILL
+from orsched.schedule import DECODE, INVALID, MIXED, PHASES, PREFILL
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +31,10 @@ def precedence_graph(instance: Instance, schedule: Schedule) -> nx.DiGraph[int]:
 
     Nodes are rows of ``schedule.steps`` with ``worker, phase, start_ns, end_ns, rounds,
     duration_ns``. Arcs carry ``reasons``, a tuple of ``worker`` (the worker's next step),
-    ``request`` (from a request's prefill to its decode) and ``client`` (from the last step of a
-    client's request to the prefill of its next one).
+    ``request`` (from the last step of a row of a request's work to the first of its next row:
+    prefill, chunks, decode, invalid rounds, and what follows an eviction) and ``client`` (from the
+    last step of a client's stay to the first one of its next stay). Within a row a request's steps
+    follow one another as their worker's do.
 
     Raises ``InputError`` when an arc would lead back in time: the schedule is not valid.
     """
@@ -68,23 +72,20 @@ def _arcs(schedule: Schedule) -> Iterator[tuple[int, int, str]]:
     for before, after in pairwise(order):
         if worker[before] == worker[after]:
             yield before, after, "worker"
-    rows = np.lexsort((work.first_step, work.request))
-    columns = (work.request, work.phase, work.first_step, work.last_step)
-    listed = list(zip(*(column[rows].tolist() for column in columns), strict=True))
-    seen: set[tuple[int, int]] = set()
-    for (one, _, _, last), (other, _, first, _) in pairwise(listed):
-        if one == other and (last, first) not in seen:
-            seen.add((last, first))
-            yield last, first, "request"
-    seen = set()
-    place = steps.worker[work.first_step]
-    rows = np.lexsort((work.first_step, work.client, place))
-    fields = (place, work.client, work.request, work.first_step, work.last_step)
-    served = list(zip(*(column[rows].tolist() for column in fields), strict=True))
-    for (w, c, one, _, last), (v, d, other, first, _) in pairwise(served):
-        if (w, c) == (v, d) and one != other and (last, first) not in seen:
-            seen.add((last, first))
-            yield last, first, "client"
+    line = Timeline(schedule)
+    follows = np.flatnonzero(work.request[1:] == work.request[:-1])
+    # Work rows are in order of request, then step.
+    pairs = np.stack([work.last_step[follows], work.first_step[follows + 1]], axis=1)
+    for before, after in dict.fromkeys(map(tuple, pairs.tolist())):
+        yield before, after, "request"
+    client = work.client[line.stay_row]
+    rows = np.lexsort((line.stay_first, client, line.stay_worker))
+    place, client = line.stay_worker[rows], client[rows]
+    first, last = work.first_step[line.stay_row][rows], work.last_step[line.stay_end][rows]
+    same = np.flatnonzero((place[1:] == place[:-1]) & (client[1:] == client[:-1]))
+    pairs = np.stack([last[same], first[same + 1]], axis=1)
+    for before, after in dict.fromkeys(map(tuple, pairs.tolist())):
+        yield before, after, "client"
 
 
 def critical_path(graph: nx.DiGraph[int]) -> list[int]:
@@ -92,7 +93,7 @@ def critical_path(graph: nx.DiGraph[int]) -> list[int]:
 
     Its length, the sum of durations, is the makespan less the idle time of its worker when there
     is one worker: its steps are then a chain, and all of them are on the path. With several, it is
-    the path of the worker that is busy longest.
+    the path of the worker that is busy longest, unless requests change workers.
     """
     length: dict[int, int] = {}
     back: dict[int, int | None] = {}
@@ -116,11 +117,13 @@ def critical_path(graph: nx.DiGraph[int]) -> list[int]:
 def critical_path_summary(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     """Return the figures of the critical path for a report; plain JSON values.
 
-    ``length_ns`` = ``prefill_ns`` + ``decode_ns``, and ``makespan_ns`` = ``length_ns`` +
-    ``idle_ns``, the time in which the path's worker does nothing. ``steps``, ``prefill_stages`` and
-    ``decode_rounds`` count what is on the path. ``longest_client`` is the client whose own
-    requests' prefill stages and rounds take longest, with those requests in order. An empty
-    schedule has no worker and no longest client.
+    ``length_ns`` = ``prefill_ns`` + ``mixed_ns`` + ``decode_ns``, and ``makespan_ns`` =
+    ``length_ns`` + ``idle_ns``, the time in which nothing on the path is done. ``steps``,
+    ``prefill_stages``, ``mixed_steps`` and ``decode_rounds`` (those of mixed steps included) count
+    what is on the path. ``worker`` is that of its last step. ``longest_client`` is the client whose
+    own requests' prefills and rounds take longest, invalid ones not counted, with those requests in
+    order; one that starts again is there again. An empty schedule has no worker and no longest
+    client.
     """
     path = critical_path(precedence_graph(instance, schedule))
     steps = schedule.steps
@@ -128,42 +131,37 @@ def critical_path_summary(instance: Instance, schedule: Schedule) -> dict[str, A
     duration = (steps.end_ns - steps.start_ns)[rows]
     phase = steps.phase[rows]
     prefill = int(duration[phase == PREFILL].sum())
-    decode = int(duration[phase == DECODE].sum())
+    decode, mixed = (int(duration[phase == kind].sum()) for kind in (DECODE, MIXED))
+    length = prefill + mixed + decode
     return {
-        "worker": int(steps.worker[rows[0]]) if path else None,
+        "worker": int(steps.worker[rows[-1]]) if path else None,
         "steps": len(path),
         "prefill_stages": int((phase == PREFILL).sum()),
-        "decode_rounds": int(steps.rounds[rows][phase == DECODE].sum()),
+        "mixed_steps": int((phase == MIXED).sum()),
+        "decode_rounds": int(steps.rounds[rows][phase != PREFILL].sum()),
         "prefill_ns": prefill,
+        "mixed_ns": mixed,
         "decode_ns": decode,
-        "length_ns": prefill + decode,
-        "idle_ns": schedule.makespan_ns - prefill - decode,
+        "length_ns": length,
+        "idle_ns": schedule.makespan_ns - length,
         "makespan_ns": schedule.makespan_ns,
         "longest_client": _longest_client(instance, schedule),
     }
 
 
 def _longest_client(instance: Instance, schedule: Schedule) -> dict[str, Any] | None:
-    """Return the client whose own stages and rounds take longest, the first of equals."""
-    steps, work = schedule.steps, schedule.work
+    """Return the client whose own prefills and rounds take longest, the first of equals."""
+    line, work = Timeline(schedule), schedule.work
     if len(work) == 0:
         return None
-    duration = steps.end_ns - steps.start_ns
-    decode = np.where(steps.phase == DECODE, duration, 0)
-    workers = np.unique(steps.worker).tolist()
-    before = {w: np.concatenate([[0], np.cumsum(decode * (steps.worker == w))]) for w in workers}
     busy: dict[tuple[int, int], int] = {}
-    requests: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    rows = (work.client, work.request, work.phase, work.first_step, work.last_step)
-    for client, request, phase, first, last in zip(*(r.tolist() for r in rows), strict=True):
-        worker = int(steps.worker[first])
-        key = (worker, client)
-        if phase == PREFILL:
-            own = int(duration[first])
-            requests.setdefault(key, []).append((first, request))
-        else:
-            own = int(before[worker][last + 1] - before[worker][first])
-        busy[key] = busy.get(key, 0) + own
+    own = np.where(work.phase == INVALID, 0, line.row_time_ns)
+    rows = (line.row_worker, work.client, own)
+    for worker, client, time in zip(*(r.tolist() for r in rows), strict=True):
+        busy[worker, client] = busy.get((worker, client), 0) + time
     key = min(busy, key=lambda k: (-busy[k], k))
-    served = [instance.requests.id_of(r) for _, r in sorted(requests.get(key, []))]
+    client = work.client[line.stay_row]
+    mine = np.flatnonzero((line.stay_worker == key[0]) & (client == key[1]))
+    mine = mine[np.argsort(line.stay_first[mine], kind="stable")]
+    served = [instance.requests.id_of(r) for r in line.stay_request[mine].tolist()]
     return {"worker": key[0], "client": key[1], "busy_ns": busy[key], "requests": served}

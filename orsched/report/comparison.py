@@ -147,6 +147,38 @@ def bubble_table(rows: Sequence[Row]) -> str:
     )
 
 
+def batch_table(rows: Sequence[Row]) -> str:
+    """Return the table of batches, restarts, tokens without use, workers and memory."""
+    heads = [
+        "Method", "Requests a prefill", "Requests a round", "Mixed steps", "Restarts",
+        "Invalid tokens", "Pad tokens", "Workers end from", "to", "Standard deviation",
+        "KV blocks, peak", "KV blocks, mean",
+    ]  # fmt: skip
+    body = []
+    for row in rows:
+        results = row.results
+        sizes, ends, blocks = results["batch_size"], results["worker_end_ns"], results["kv_blocks"]
+        cells = [f'<th scope="row">{text(row.label)}</th>']
+        for name in ("prefill", "decode"):
+            cells.append(cell(_decimal(sizes[name]), field=f"batch-{name}", value=sizes[name]))
+        for name in ("mixed_steps", "restarts", "invalid_tokens", "pad_tokens"):
+            field, value = name.replace("_", "-"), results[name]
+            cells.append(cell(f"{value:,}", field=field, value=value))
+        for name in ("min", "max", "std"):
+            cells.append(cell(short_time(ends[name]), field=f"worker-end-{name}", ns=ends[name]))
+        for name in ("peak", "mean"):
+            value = None if blocks is None else blocks[name]
+            cells.append(cell(_decimal(value), field=f"kv-{name}", value=value))
+        body.append(f"<tr>{''.join(cells)}</tr>")
+    return _table("batches", "Batches, workers and memory", heads, body)
+
+
+def _decimal(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+
 MOST_STEPS_ON_PATH = 20_000
 """Schedules with more steps get no line in the table of critical paths: the graph grows large."""
 
@@ -155,20 +187,24 @@ def path_table(instance: Instance, rows: Sequence[Row]) -> str:
     """Return the table of critical paths: what the makespan is made of, by kind of stage."""
     from orsched.models.precedence import critical_path_summary
 
-    heads = ["Method", "Prefill stages", "Decode rounds", "Idle", "Length", "Busiest client"]
+    heads = [
+        "Method", "Prefill stages", "Mixed steps", "Decode rounds", "Idle", "Length",
+        "Busiest client",
+    ]  # fmt: skip
     body = []
     for row in rows:
         if not 0 < len(row.schedule.steps) <= MOST_STEPS_ON_PATH or row.violations:
             continue
         path = critical_path_summary(instance, row.schedule)
         cells = [f'<th scope="row">{text(row.label)}</th>']
-        for name in ("prefill_ns", "decode_ns", "idle_ns", "length_ns"):
+        for name in ("prefill_ns", "mixed_ns", "decode_ns", "idle_ns", "length_ns"):
             cells.append(cell(seconds(path[name]), field=name.replace("_", "-"), ns=path[name]))
         busiest = path["longest_client"]
         busy = seconds(busiest["busy_ns"])
-        cells.append(
-            f"<td>{busiest['client']}: {busy} with {len(busiest['requests'])} requests</td>"
-        )
+        client = str(busiest["client"])
+        if len(instance.workers) > 1:
+            client = f"{text(instance.workers[busiest['worker']].name)}, {client}"
+        cells.append(f"<td>{client}: {busy} with {len(busiest['requests'])} requests</td>")
         body.append(f"<tr>{''.join(cells)}</tr>")
     return _table("path-table", "The critical path of each schedule", heads, body) if body else ""
 

@@ -7,9 +7,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError, MissingDependencyError
+from orsched.plotting.spans import client_use
 from orsched.plotting.style import BUBBLES, seconds
 from orsched.report.comparison import (
     Row,
+    batch_table,
     bubble_table,
     comparison_table,
     latency_table,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.workers import Worker
 
 # Nothing may be loaded from anywhere: the page works offline and tells nobody that it is read.
 _POLICY = (
@@ -87,6 +90,7 @@ def _page(
     yield _notes([*notes, *_findings(rows)])
     tables = f"{comparison_table(rows)}\n{latency_table(rows)}"
     yield f"<section><h2>Comparison</h2>\n{tables}</section>\n"
+    yield f"<section><h2>Batches, workers and memory</h2>\n{batch_table(rows)}</section>\n"
     yield (
         '<section><h2>Where the client-time goes</h2>\n<div id="bubbles" role="img" aria-label="'
         'Stacked bars of client-time by use; the table below has the numbers"></div>\n'
@@ -95,7 +99,7 @@ def _page(
     paths = path_table(instance, rows)
     if paths:
         yield f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n"
-    yield _charts(rows)
+    yield _charts(instance, rows)
     yield f'<section><h2>Words</h2>\n<dl class="words">{_words()}</dl></section>\n</main>\n'
     yield _block("orsched-data", _data(instance, rows))
     yield _block("orsched-run", [row.schedule.run for row in rows])
@@ -156,9 +160,8 @@ def _facts(instance: Instance) -> str:
         ("Cost model", _each(w.cost.model for w in workers)),
         ("Prefill cap", _each("none" if w.prefill_limit is None else f"{w.prefill_limit:,} tokens"
                               for w in workers)),
-        ("Memory", _each("unlimited" if w.memory is None else
-                         f"{w.memory.blocks:,} blocks of {w.memory.block_tokens:,}"
-                         for w in workers)),
+        ("Memory", _each(_memory(w) for w in workers)),
+        ("Padding", _each("yes" if w.padding else "no" for w in workers)),
     ]  # fmt: skip
     items = "".join(f"<div><dt>{k}</dt><dd>{text(v)}</dd></div>" for k, v in facts)
     about = f"<p>{text(instance.description)}</p>\n" if instance.description else ""
@@ -167,6 +170,14 @@ def _facts(instance: Instance) -> str:
         f'<p class="hash">Instance <b>{text(instance.name)}</b>, SHA-256 '
         f"<code>{instance.sha256}</code></p>\n"
     )
+
+
+def _memory(worker: Worker) -> str:
+    memory = worker.memory
+    if memory is None:
+        return "unlimited"
+    paged = ", paged" if memory.is_paged else ""
+    return f"{memory.blocks:,} blocks of {memory.block_tokens:,}{paged}"
 
 
 def _tokens(column: Any) -> str:
@@ -195,7 +206,7 @@ def _notes(notes: Sequence[str]) -> str:
     return "".join(f'<p class="note" role="note">{text(n)}</p>\n' for n in notes)
 
 
-def _charts(rows: list[Row]) -> str:
+def _charts(instance: Instance, rows: list[Row]) -> str:
     """Return the tabs and one empty panel a schedule; the script draws a panel when it is shown."""
     tabs, panels = [], []
     for k, row in enumerate(rows):
@@ -214,23 +225,40 @@ def _charts(rows: list[Row]) -> str:
     return (
         "<section><h2>Gantt charts</h2>\n"
         f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n'
-        f"{_key(any(row.schedule.bound is not None for row in rows))}{''.join(panels)}\n"
+        f"{_key(instance, rows)}{''.join(panels)}\n"
         '<p class="hint">Drag to zoom, double-click to see everything, point at a bar or at a '
         "stage in the top row to read it.</p></section>\n"
     )
 
 
-def _key(bound: bool) -> str:
+def _key(instance: Instance, rows: list[Row]) -> str:
+    """Explain the colours; rare kinds of work where they occur."""
+    results = [row.results for row in rows]
+    occurs = {
+        "mixed": any(r["mixed_steps"] for r in results),
+        "invalid": any(r["invalid_tokens"] for r in results),
+        "restart": any(r["restarts"] for r in results),
+        "paused": any(len(client_use(instance, row.schedule).paused) for row in rows),
+        "bound": any(row.schedule.bound is not None for row in rows),
+    }
     items = [
         ("decode", "decode, one bar a request"),
         ("own", "own prefill"),
         ("stage", "prefill stage"),
+        ("mixed", "mixed step"),
+        ("paused", "paused"),
+        ("invalid", "invalid tokens"),
+        ("restart", "restart"),
         ("idle", "bubble: no request"),
         ("bound", "lower bound"),
         ("end", "makespan"),
     ]
     return '<ul class="key">{}</ul>\n'.format(
-        "".join(f'<li><i class="{c}"></i>{word}</li>' for c, word in items if bound or c != "bound")
+        "".join(
+            f'<li><i class="{name}"></i>{word}</li>'
+            for name, word in items
+            if occurs.get(name, True)
+        )
     )
 
 

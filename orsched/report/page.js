@@ -50,11 +50,12 @@
     const table = method.requests;
     const r = bars.request[k];
     const name = table.id ? plain(table.id[r]) : table.row[r];
+    const doing = { decode: "decode", invalid: "invalid tokens", paused: "paused" }[phase];
     const stages = phase === "prefill"
       ? `prefill stage ${bars.first[k]}`
       : bars.first[k] === bars.last[k]
-        ? `decode after prefill stage ${bars.first[k]}`
-        : `decode after prefill stages ${bars.first[k]} to ${bars.last[k]}`;
+        ? `${doing} after prefill stage ${bars.first[k]}`
+        : `${doing} after prefill stages ${bars.first[k]} to ${bars.last[k]}`;
     return `<b>request ${name}</b> on ${clientText(bars.lane[k])}<br>` +
       `${stages}: ${exact(bars.start[k])} to ${exact(bars.end[k])}<br>` +
       `prompt ${count(table.prompt[r])} tokens, output ${count(table.output[r])} tokens<br>` +
@@ -64,7 +65,10 @@
 
   function stageText(stages, k) {
     const where = several ? `${plain(data.instance.workers[stages.worker[k]])}: ` : "";
-    const what = stages.phase[k] === 0
+    const what = stages.phase[k] === 2
+      ? `<b>${where}mixed step ${stages.bin[k]}</b><br>${count(stages.prefilled[k])} requests, ${count(stages.tokens[k])} prompt tokens, ` +
+        `beside a round of ${count(stages.requests[k] - stages.prefilled[k])} requests`
+      : stages.phase[k] === 0
       ? `<b>${where}prefill stage ${stages.bin[k]}</b><br>${count(stages.requests[k])} requests, ${count(stages.tokens[k])} prompt tokens`
       : `<b>${where}decode after prefill stage ${stages.bin[k]}</b><br>${count(stages.rounds[k])} rounds, at most ${count(stages.requests[k])} requests`;
     return `${what}<br>${exact(stages.start[k])} to ${exact(stages.end[k])}`;
@@ -78,11 +82,11 @@
     };
   }
 
-  // All prefill stages as one path: thousands of shapes would be slow.
-  function stripes(stages) {
+  // All stages of a kind as one path: thousands of shapes would be slow.
+  function stripes(stages, kind, name, opacity) {
     const x = [], y = [];
     stages.phase.forEach((phase, k) => {
-      if (phase !== 0) return;
+      if (phase !== kind) return;
       const a = seconds(stages.start[k]), b = seconds(stages.end[k]);
       const low = data.instance.offsets[stages.worker[k]] - 0.5;
       const high = data.instance.offsets[stages.worker[k] + 1] - 0.5;
@@ -90,13 +94,26 @@
       y.push(low, low, high, high, low, null);
     });
     return {
-      type: "scatter", mode: "lines", name: "prefill stages", x, y, fill: "toself",
-      fillcolor: "rgba(230,159,0,0.42)", line: { width: 0 }, hoverinfo: "skip", showlegend: false, zorder: 2,
+      type: "scatter", mode: "lines", name, x, y, fill: "toself",
+      fillcolor: `rgba(230,159,0,${opacity})`, line: { width: 0 }, hoverinfo: "skip", showlegend: false, zorder: 2,
+    };
+  }
+
+  function restarts(method) {
+    const { start, lane, request, stay } = method.restarts;
+    const table = method.requests;
+    const name = (r) => (table.id ? plain(table.id[r]) : table.row[r]);
+    return {
+      type: "scatter", mode: "markers", name: "restarts", x: start.map(seconds), y: lane,
+      marker: { symbol: "diamond", size: 8, color: "#D55E00", line: { color: "#fff", width: 1 } },
+      hovertext: start.map((at, k) => `<b>request ${name(request[k])}</b> on ${clientText(lane[k])}<br>` +
+        `restart ${stay[k]} at ${exact(at)}`),
+      hoverinfo: "text", showlegend: false, zorder: 4,
     };
   }
 
   function traces(method) {
-    const { prefill, decode, stages } = method;
+    const { prefill, decode, invalid, paused, stages } = method;
     const width = 0.84;
     const texts = (part, phase) => part.request.map((_, k) => requestText(method, part, k, phase));
     return [
@@ -104,10 +121,17 @@
         texts(decode, "decode"), { width, zorder: 1 }),
       bars("prefill", prefill.lane, prefill.start, prefill.end, "#000000",
         texts(prefill, "prefill"), { width, zorder: 3 }),
-      stripes(stages),
+      stripes(stages, 0, "prefill stages", 0.42),
       bars("stages", stages.worker, stages.start, stages.end,
-        stages.phase.map((phase) => (phase === 0 ? "#E69F00" : "#c9d7e2")),
+        stages.phase.map((phase) => ["#E69F00", "#c9d7e2", "#F3CF80"][phase]),
         stages.start.map((_, k) => stageText(stages, k)), { width: 0.9, yaxis: "y2" }),
+      ...(stages.phase.includes(2) ? [stripes(stages, 2, "mixed steps", 0.15)] : []),
+      ...(paused.start.length ? [bars("paused", paused.lane, paused.start, paused.end, "#A9A9A9",
+        texts(paused, "paused"), { width, zorder: 1 })] : []),
+      ...(invalid.start.length ? [bars("invalid", invalid.lane, invalid.start, invalid.end, "#882255",
+        texts(invalid, "invalid"), { width, zorder: 1, marker: { color: "#882255", line: { width: 0 },
+          pattern: { shape: "/", fgcolor: "#fff", size: 7, solidity: 0.25 } } })] : []),
+      ...(method.restarts.start.length ? [restarts(method)] : []),
     ];
   }
 
@@ -212,14 +236,14 @@
   function bubbles() {
     const labels = data.methods.map((m) => plain(m.label));
     const totals = data.methods.map((m) => m.use.reduce((a, b) => a + b, 0) || 1);
-    const pattern = ["", "/", "x", ".", "\\"];
+    const pattern = ["", "/", "x", ".", "\\", "-"];
     const series = data.uses.map(([word, colour], u) => {
       const shares = data.methods.map((m, k) => (100 * m.use[u]) / totals[k]);
       return {
         type: "bar", orientation: "h", name: word, y: labels, x: shares,
         text: shares.map((s) => (s >= 4 ? `${s.toFixed(1)} %` : "")), textposition: "inside",
         insidetextanchor: "middle", textangle: 0,
-        textfont: { color: u === 0 ? "#fff" : "#000" },
+        textfont: { color: ["#0072B2", "#882255"].includes(colour) ? "#fff" : "#000" },
         hovertext: data.methods.map((m, k) =>
           `<b>${labels[k]}</b>: ${word}<br>${shares[k].toFixed(3)} % of client-time<br>${exact(m.use[u])} client-seconds`
             .replace(" s client", " client")),

@@ -52,6 +52,16 @@ def schedule_html(schedule: Schedule) -> str:
         for name, label in (("prefill_stages", "Prefill stages"), ("decode_rounds", "Rounds"))
         if isinstance(results.get(name), int)
     ]
+    rows += [
+        (label, f"{results[name]:,}")
+        for name, label in (
+            ("mixed_steps", "Mixed steps"),
+            ("restarts", "Restarts"),
+            ("invalid_tokens", "Invalid tokens"),
+            ("pad_tokens", "Pad tokens"),
+        )
+        if isinstance(results.get(name), int) and results[name]
+    ]
     rows.append(("Steps", f"{len(schedule.steps):,}"))
     return html_table(f"Schedule by {schedule.method}", rows)
 
@@ -70,5 +80,9 @@ def _worker(worker: Worker) -> str:
     if worker.prefill_limit is not None:
         parts.append(f"prefill up to {worker.prefill_limit:,} tokens")
     if worker.memory is not None:
-        parts.append(f"{worker.memory.blocks:,} blocks of {worker.memory.block_tokens} tokens")
+        paged = ", paged" if worker.memory.is_paged else ""
+        size = f"{worker.memory.block_tokens} tokens{paged}"
+        parts.append(f"{worker.memory.blocks:,} blocks of {size}")
+    if worker.padding:
+        parts.append("padded")
     return ", ".join(parts)

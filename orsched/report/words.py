@@ -23,9 +23,28 @@ WORDS = (
     (
         "Bubble",
         "Client-time that is not busy. <em>Waiting for prefill</em>: the client is free while "
-        "its worker is at work. <em>Prefill of others</em>: its request pauses during another "
-        "prefill stage. <em>No request</em>: the worker has nothing to do. <em>Tail</em>: the "
-        "client is done before the makespan.",
+        "its worker is at work. <em>Paused for others</em>: its request waits during the prefill "
+        "of others, or during rounds without it. <em>No request</em>: the worker has nothing to "
+        "do. <em>Tail</em>: the client is done before the makespan. <em>Invalid tokens</em>: its "
+        "request is done, but its batch is not.",
+    ),
+    (
+        "Mixed step",
+        "A step that prefills some requests, or parts of their prompts, beside a round.",
+    ),
+    (
+        "Restart",
+        "A request was evicted and starts again: its prompt and what it has yielded are read anew.",
+    ),
+    (
+        "Invalid tokens, pad tokens",
+        "What a request yields after its last token, while its batch goes on; by how much shorter "
+        "prompts are lengthened to the longest of their stage.",
+    ),
+    (
+        "KV blocks",
+        "The memory for the caches of the requests on a worker; the mean is taken over the "
+        "makespan.",
     ),
     ("Lower bound", "A proven limit: no schedule of this instance is shorter."),
     ("Gap", "(makespan − lower bound) / lower bound: the most that a better schedule could gain."),

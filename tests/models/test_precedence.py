@@ -14,6 +14,8 @@ from orsched.errors import InputError
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.precedence import critical_path, critical_path_summary, precedence_graph
 from orsched.schedule import Schedule, Steps, Work
+from tests.metrics.any_schedule import any_schedule
+from tests.metrics.naive import Naive
 from tests.models.full_mip.small import instances
 
 
@@ -90,6 +92,46 @@ def test_two_workers_have_the_path_of_the_busier_one():
     summary = critical_path_summary(instance, schedule)
     assert (summary["worker"], summary["length_ns"], summary["idle_ns"]) == (1, 20, 0)
     assert summary["longest_client"] == {"worker": 1, "client": 0, "busy_ns": 20, "requests": ["1"]}
+
+
+def test_a_request_that_changes_workers_takes_the_path_with_it():
+    cost = orsched.AffineCost(10, 0, 5, 0)
+    workers = (orsched.Worker(1, cost), orsched.Worker(1, cost))
+    instance = orsched.Instance(orsched.Requests([1], [3]), workers)
+    steps = Steps([0, 0, 1, 1], [0, 1, 0, 1], [0, 10, 17, 27], [10, 15, 27, 37], [1, 1, 1, 2])
+    work = Work([0] * 4, [0] * 4, [0, 1, 0, 1], range(4), range(4), [1, 1, 2, 1], [0, 0, 1, 1])
+    schedule = Schedule(instance.sha256, steps, work, "hand", "none")
+    graph = precedence_graph(instance, schedule)
+    assert graph.edges[1, 2]["reasons"] == ("request",)
+    assert critical_path(graph) == [0, 1, 2, 3]
+    summary = critical_path_summary(instance, schedule)
+    assert (summary["worker"], summary["length_ns"], summary["idle_ns"]) == (1, 35, 2)
+    assert summary["decode_rounds"] == 3
+    assert summary["longest_client"] == {"worker": 1, "client": 0, "busy_ns": 20, "requests": ["0"]}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_step_follows_the_last_one_of_its_worker_and_of_its_requests(seed):
+    instance, schedule = any_schedule(seed)
+    naive, graph = Naive(instance, schedule), precedence_graph(instance, schedule)
+    assert nx.is_directed_acyclic_graph(graph)
+    last, clients, workers = {}, {}, {}
+    for step, (worker, *_) in enumerate(naive.steps):
+        before = {workers.get(worker)}
+        for row in naive.served(step):
+            before |= {last.get(row[0]), clients.get((worker, row[1]))}
+        for earlier in before - {None}:
+            assert nx.has_path(graph, earlier, step)
+        for row in naive.served(step):
+            last[row[0]] = clients[worker, row[1]] = step
+        workers[worker] = step
+    summary = critical_path_summary(instance, schedule)
+    path = critical_path(graph)
+    assert summary["length_ns"] == sum(durations(schedule)[step] for step in path)
+    parts = summary["prefill_ns"] + summary["mixed_ns"] + summary["decode_ns"]
+    assert parts == summary["length_ns"] == summary["makespan_ns"] - summary["idle_ns"]
+    if len(instance):
+        assert summary["longest_client"]["busy_ns"] <= summary["length_ns"]
 
 
 def test_an_empty_schedule_has_an_empty_path():

@@ -16,7 +16,8 @@ from orsched.report import page_data
 from orsched.report.comparison import labels, short_time
 from orsched.report.html import write_report
 from orsched.timeline import request_times
-from tests.plotting.samples import by_hand, empty, random_instance, served
+from tests.metrics.any_schedule import any_schedule
+from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 
 NASTY = '<script>alert("x")</script><img src="http://example.org/a.png">&amp;'
 
@@ -99,6 +100,52 @@ def test_bubbles_and_latencies_are_exact_and_bubbles_add_up(tmp_path, sample):
     latency = tables["latency"][1]
     assert int(latency["ttft-p99"]["data-ns"]) == results["ttft_ns"]["p99"]
     assert float(latency["jct-mean"]["data-ns"]) == results["jct_ns"]["mean"]
+
+
+def test_batches_and_memory_are_exact(tmp_path, sample):
+    kinds = [(sample[0], sample[1][0]), every_kind(), *(any_schedule(seed) for seed in range(4))]
+    for instance, schedule in kinds:
+        row = page(tmp_path, instance, [schedule]).rows["batches"][1]
+        results = summarise(instance, schedule)
+        expected = {
+            "batch-prefill": results["batch_size"]["prefill"],
+            "batch-decode": results["batch_size"]["decode"],
+            "worker-end-min": results["worker_end_ns"]["min"],
+            "worker-end-max": results["worker_end_ns"]["max"],
+            "worker-end-std": results["worker_end_ns"]["std"],
+            "kv-peak": (results["kv_blocks"] or {}).get("peak"),
+            "kv-mean": (results["kv_blocks"] or {}).get("mean"),
+        }
+        for name in ("mixed_steps", "restarts", "invalid_tokens", "pad_tokens"):
+            expected[name.replace("_", "-")] = results[name]
+        found = {k: v.get("data-ns" if "end" in k else "data-value") for k, v in row.items()}
+        assert {k: None if v is None else float(v) for k, v in found.items()} == expected
+
+
+def test_charts_hold_pauses_invalid_rounds_restarts_and_mixed_steps(tmp_path):
+    found = page(tmp_path, *report_of(every_kind()))
+    chart = json.loads(found.scripts["orsched-data"])["methods"][0]
+    assert (chart["invalid"]["start"], chart["invalid"]["end"]) == ([26], [38])
+    assert (chart["paused"]["start"], chart["paused"]["lane"]) == ([42], [2])
+    assert chart["stages"]["phase"].count(2) == 2
+    assert chart["restarts"]["start"] == []
+    assert {"mixed step", "paused", "invalid tokens"} <= set(found.texts)
+    assert "restart" not in found.texts
+    again = page(tmp_path, *by_hand_report())
+    chart = json.loads(again.scripts["orsched-data"])["methods"][0]
+    assert chart["restarts"] == {"start": [24], "lane": [0], "request": [1], "stay": [1]}
+    assert "restart" in again.texts
+    assert "mixed step" not in again.texts
+
+
+def test_facts_name_padding_and_paged_memory(tmp_path):
+    texts = page(tmp_path, *report_of(every_kind())).texts
+    assert "9 blocks of 2, paged, 9 blocks of 4" in texts
+    assert "yes, no" in texts
+
+
+def report_of(case):
+    return case[0], [case[1]]
 
 
 def test_the_charts_hold_every_bar(tmp_path, sample):
@@ -247,4 +294,5 @@ def test_critical_path_adds_up_to_the_makespan(tmp_path):
     rows = Page((tmp_path / "r.html").read_text(encoding="utf-8")).rows["path-table"]
     found = {name: int(fields["data-ns"]) for name, fields in rows[-1].items()}
     assert found["prefill-ns"] + found["decode-ns"] == found["length-ns"]
+    assert found["mixed-ns"] == 0
     assert found["length-ns"] + found["idle-ns"] == schedule.makespan_ns

@@ -7,9 +7,11 @@ import pytest
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
+from orsched.metrics import summarise
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.plotting.samples import every_kind
 
 EVIL = '<script>alert("x")</script>&'
 
@@ -80,3 +82,16 @@ def test_schedule_tables_hold_the_figures_and_escape_texts(instance):
     assert reader.tags == {"table", "caption", "tbody", "tr", "th", "td"}
     for text in (f"Schedule by {EVIL}", "50.00%", "25.00%", "1.500 s", f"Bound {EVIL}"):
         assert text in reader.texts
+
+
+def test_what_is_rare_is_named_where_it_occurs():
+    instance, schedule = every_kind()
+    reader = parsed(instance._repr_html_())
+    assert "2 clients, affine cost, 9 blocks of 2 tokens, paged, padded" in reader.texts
+    plain = parsed(schedule._repr_html_()).texts
+    full = schedule.replace(results=summarise(instance, schedule))
+    found = parsed(full._repr_html_()).texts
+    for word in ("Mixed steps", "Invalid tokens", "Pad tokens"):
+        assert word in found
+        assert word not in plain
+    assert "Restarts" not in found
