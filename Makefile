@@ -52,9 +52,9 @@ test-full: lint types docs $(STAMPS)/dev ## the same with the long tests
 bench: $(STAMPS)/dev ## measure speed and memory (figures in bench-out/)
 	$(BIN)/python -m tests.benchmarks.run
 
-bench-peers: ## install two peers, 0.6 GB, for make bench to run beside orsched
+bench-peers: ## install four peers, 1.6 GB, for make bench to run beside orsched
 	@$(PYTHON) -m venv $(PEERS)
-	@for peer in sched-sim==0.2.1 ai-dynamo==1.4.2; do \
+	@for peer in sched-sim==0.2.1 ai-dynamo==1.4.2 prtpy==0.8.3 pyjobshop==0.0.9; do \
 	    $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet install $$peer \
 	    || echo "$$peer could not be installed: make bench will run without it"; \
 	done

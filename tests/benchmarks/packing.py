@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from statistics import mean, median
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 from orsched.checker.packing import packing_violations
 from orsched.models.packing import PackingResult, pack
-from orsched.models.pcmax.assignment import solve_assignment
-from tests.benchmarks import peers
 from tests.benchmarks.packing_families import FAMILIES, Packing, gsm8k_like
+from tests.benchmarks.packing_peers import beside
 from tests.benchmarks.section import Options, Section, Target
 
 if TYPE_CHECKING:
@@ -24,16 +21,7 @@ PEER_LIMIT_S = 60
 FIRST_SEED = 4000
 """Seeds from here on were used for no tuning."""
 PROVEN_AT_LEAST = {"X": 18, "H": 15}
-
-PRTPY = """
-import json, sys, time, prtpy
-case = json.load(sys.stdin)
-algorithm = getattr(prtpy.partitioning, case["algorithm"])
-begin = time.perf_counter()
-sums = prtpy.partition(algorithm=algorithm, numbins=case["clients"], items=case["jobs"],
-                       outputtype=prtpy.out.Sums)
-print(json.dumps({"value": int(max(sums)), "wall_s": time.perf_counter() - begin}))
-"""
+PEER_CASES = ("E2", "L3", "L6", "T", "G")
 
 
 def run(options: Options) -> Section:
@@ -47,7 +35,8 @@ def run(options: Options) -> Section:
         f"Seeds from {FIRST_SEED} on, used for no tuning; limit {LIMIT_S:.0f} s an instance, none "
         "at the main sizes. cpu_s does not grow with other load on the machine.",
         "proven: makespan equals the bound, and integers alone re-derive the bound. CP-SAT and "
-        "SCIP: the assignment model (26)-(30), one thread; prtpy: heuristics without a bound.",
+        "SCIP: the assignment model (26)-(30), one thread; PyJobShop: CP-SAT, one thread; prtpy: "
+        f"heuristics without a bound. Beside one another each has {PEER_LIMIT_S} s, orsched too.",
     ]
     return section
 
@@ -104,27 +93,13 @@ def _row(name: str, cases: Iterable[Packing], limit: float | None) -> dict[str, 
 
 
 def _peers(options: Options) -> list[dict[str, Any]]:
-    """Run the models and prtpy on few instances, beside orsched."""
-    seed, limit = FIRST_SEED, 2 if options.tiny else PEER_LIMIT_S
-    cases = {"E2": FAMILIES["E2"](seed)}
-    if not options.tiny:
-        cases |= {name: FAMILIES[name](seed) for name in ("L3", "L6", "G")}
+    """Run the models and the peers on few instances, beside orsched."""
+    limit_s = 2 if options.tiny else PEER_LIMIT_S
     rows = []
-    for name, (jobs, clients, _) in cases.items():
-        ours = pack(jobs, clients, time_limit=LIMIT_S)
-        rows.append(_ours(name, ours))
-        for solver in ("cp-sat", "scip"):
-            if len(jobs) * clients > 20_000 and solver == "scip":
-                continue  # it would take minutes to build and presolve 264,000 binaries
-            begin = perf_counter()
-            found = solve_assignment(jobs, clients, solver, time_limit=limit)
-            wall = perf_counter() - begin
-            rows.append(
-                {"case": name, "program": f"{solver} (26)-(30)", "proven": int(found.optimal),
-                 "max_s": wall, "value": found.makespan, "lower_bound": found.bound}
-            )  # fmt: skip
-        if options.peers:
-            rows += [_prtpy(name, jobs, clients, a) for a in ("greedy", "multifit")]
+    for name in PEER_CASES[: 1 if options.tiny else None]:
+        case = FAMILIES[name](FIRST_SEED)
+        rows.append(_ours(name, pack(case.jobs, case.clients, time_limit=limit_s)))
+        rows += beside(name, case, limit_s, options.peers)
     return rows
 
 
@@ -137,19 +112,3 @@ def _ours(name: str, result: PackingResult) -> dict[str, Any]:
         "value": result.makespan,
         "lower_bound": result.bound,
     }
-
-
-def _prtpy(name: str, jobs: list[int], clients: int, algorithm: str) -> dict[str, Any]:
-    row: dict[str, Any] = {"case": name, "program": f"prtpy 0.8.3 {algorithm}", "proven": 0}
-    case = json.dumps({"jobs": jobs, "clients": clients, "algorithm": algorithm})
-    command = [str(peers.ENVIRONMENT / "bin" / "python"), "-c", PRTPY]
-    try:
-        done = subprocess.run(
-            command, input=case, capture_output=True, text=True, timeout=PEER_LIMIT_S, check=True
-        )
-    except subprocess.TimeoutExpired:
-        return row | {"remark": f"no answer in {PEER_LIMIT_S} s"}
-    except (OSError, subprocess.CalledProcessError):
-        return row | {"remark": "not installed: pip install prtpy==0.8.3 into .venv-peers"}
-    answer = json.loads(done.stdout)
-    return row | {"max_s": answer["wall_s"], "value": answer["value"]}
