@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from orsched.workers import Worker
 
 SEARCH_SECONDS = 5.0
+_CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
+_CHARGED_SECONDS_A_ROW, _MEAN_SECONDS_A_ROW = 3e-5, 6e-5
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
 _LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
 
@@ -85,7 +87,9 @@ def makespan_bound(instance: Instance) -> Bound:
     Raises:
         InfeasibleError: no schedule exists.
     """
-    *_, best = improving_bounds(instance, lambda: False, lambda: 0.0)
+    # Unequal workers have no bound in its place.
+    seconds = _CHEAP_SECONDS if equal_workers(instance) else float("inf")
+    *_, best = _improving(instance, _Limits(lambda: False, lambda: seconds, False))
     return best
 
 
@@ -97,28 +101,42 @@ def improving_bounds(
     """Yield lower bounds on the makespan, each larger than the one before, cheap ones first.
 
     The first comes in milliseconds, whatever ``out_of_time`` says, which is asked before each
-    further one. The last ones come from a search for dual prices of packing the rounds, which may
-    take as long as ``seconds_left`` says, but no longer than ``SEARCH_SECONDS``; 0: no search.
-    All others are the same in every run.
+    further one. One that would take longer than ``seconds_left`` says is left out. The last ones
+    come from a search for dual prices of packing the rounds, of at most ``SEARCH_SECONDS``.
 
     Raises:
         InfeasibleError: no schedule exists.
     """
+    return _improving(instance, _Limits(out_of_time, seconds_left, True))
+
+
+class _Limits(NamedTuple):
+    """What there is time for."""
+
+    out_of_time: Callable[[], bool]
+    seconds_left: Callable[[], float]
+    search: bool
+
+    def allow(self, instance: Instance, seconds_a_row: float) -> bool:
+        """Whether work on every request on every worker can be done in time."""
+        rows = len(instance) * len(instance.workers)
+        return not self.out_of_time() and rows * seconds_a_row <= self.seconds_left()
+
+
+def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
     require_servable(instance)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
     reference = pang_reference(instance) if len(instance.workers) == 1 else {}
     best = -1
-    for found in _certificates(instance, out_of_time, seconds_left):
+    for found in _certificates(instance, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield Bound(found["bound"], best, found, reference)
 
 
-def _certificates(
-    instance: Instance, out_of_time: Callable[[], bool], seconds_left: Callable[[], float]
-) -> Iterator[dict[str, Any]]:
+def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
     """Yield certificates of makespan bounds, not all of them larger than those before."""
     last = _last_arrival(instance)
     if not all(has_floor(worker.cost) for worker in instance.workers):
@@ -126,16 +144,16 @@ def _certificates(
         return
     equal, best = equal_workers(instance), last
     if equal:
-        for found in _by_counts(instance, last, out_of_time):
+        for found in _by_counts(instance, last, limits.out_of_time):
             best = _larger(best, found)
             yield found
     else:
         yield last
     late = int(instance.requests.arrival_ns.max()) > int(instance.requests.arrival_ns.min())
-    if (late or not equal) and not out_of_time():
-        yield from charged_certificates(instance, out_of_time)
-    if equal and not out_of_time():
-        yield from _by_packing(instance, best, seconds_left)
+    if (late or not equal) and limits.allow(instance, _CHARGED_SECONDS_A_ROW):
+        yield from charged_certificates(instance, limits.out_of_time)
+    if equal and limits.search and not limits.out_of_time():
+        yield from _by_packing(instance, best, limits.seconds_left)
 
 
 def _by_counts(
@@ -269,7 +287,9 @@ def bound(
     if objective == "makespan":
         found = improving_bounds(instance, clock.out_of_time, clock.seconds_left)
     elif objective in OBJECTIVES:
-        found = _improving_latency_bounds(instance, objective, clock.out_of_time)
+        found = _improving_latency_bounds(
+            instance, objective, _Limits(clock.out_of_time, clock.seconds_left, True)
+        )
     else:
         raise InputError(
             f"no bound on {objective!r}",
@@ -305,13 +325,15 @@ class Clock:
 
 
 def _improving_latency_bounds(
-    instance: Instance, objective: str, out_of_time: Callable[[], bool]
+    instance: Instance, objective: str, limits: _Limits
 ) -> Iterator[Bound]:
     require_servable(instance)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
-    for found in latency_certificates(instance, objective, out_of_time):
+    rows = len(instance) * len(instance.workers)
+    enough = rows * _MEAN_SECONDS_A_ROW <= max(_ALWAYS_SECONDS, limits.seconds_left())
+    for found in latency_certificates(instance, objective, limits.out_of_time, enough):
         yield Bound(found["bound"], found["value_ns"], found, {})
 
 

@@ -7,9 +7,11 @@ charge; and a request that would end too late on a worker must be served by anot
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate
 from math import gcd, lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -172,18 +174,19 @@ class ChargedBound:
         self.arrivals = [arrivals[row] for row in order]
         self.options = [options[row] for row in order]
         self.speed = workers.scale * sum(weights)
+        least = (min(option.time for option in each) for each in reversed(self.options))
+        ends = (min(option.end_ns for option in each) for each in reversed(self.options))
+        self.needed_from = list(accumulate(least))[::-1]
+        self.last_end_from = list(accumulate(ends, max))[::-1]
 
     def certificate(self, moment: int) -> dict[str, Any]:
         """Return the certificate of the bound by what is released at or after a moment."""
-        released = [at for at, arrival in enumerate(self.arrivals) if arrival >= moment]
-        options = [self.options[at] for at in released]
-        lost = self.lost([self.arrivals[at] for at in released], options)
-        value = moment + -(
-            -(lost + sum(min(o.time for o in each) for each in options)) // self.speed
-        )
-        value = max(value, *(min(option.end_ns for option in each) for each in options))
+        first = bisect_left(self.arrivals, moment)
+        lost = self.lost(first)
+        value = moment + -(-(lost + self.needed_from[first]) // self.speed)
+        value = max(value, self.last_end_from[first])
         if len(self.weights) > 1:
-            value = self._without_late(moment, lost, options, value)
+            value = self._without_late(moment, lost, self.options[first:], value)
         return {
             "bound": "charged",
             "released_ns": moment,
@@ -225,24 +228,26 @@ class ChargedBound:
                 high = middle - 1
         return low
 
-    def lost(self, arrivals: list[int], options: list[list[Option]]) -> int:
+    def lost(self, first: int) -> int:
         """Return what the machine loses while fewer have arrived than there are clients.
+
+        Of the requests from ``first`` on, in order of arrival.
 
         With n there, a round of at most n takes more than it charges. Stages lose nothing, but
         prefill no more than what has arrived; taken as early as possible, that saves most.
         """
         lost = saved = there = 0
         most = max(part.charges.clients for part in self.workers.parts)
-        for at, arrival in enumerate(arrivals[:-1]):
-            there += max(option.stage for option in options[at])
-            span = arrivals[at + 1] - arrival
-            if at + 1 >= most:
+        for number, at in enumerate(range(first, len(self.arrivals) - 1), start=1):
+            there += max(option.stage for option in self.options[at])
+            span = self.arrivals[at + 1] - self.arrivals[at]
+            if number >= most:
                 break
             if span == 0:
                 continue
             free = min(self.speed * span, there - saved)
             saved += free
-            parts = [self._share_lost(part, at + 1) for part in self.workers.parts]
+            parts = [self._share_lost(part, number) for part in self.workers.parts]
             over, under = max(parts, key=lambda part: Fraction(*part))
             lost -= -(-free * over // under)
             for weight, (over, under) in zip(self.weights, parts, strict=True):
@@ -258,8 +263,7 @@ class ChargedBound:
 
     def likely_moments(self) -> list[int]:
         """Return the moments whose later requests need most, the first one always."""
-        machine = [min(o.time for o in each) / self.speed for each in self.options]
-        needed = np.cumsum(machine[::-1])[::-1]
+        needed = np.array([total / self.speed for total in self.needed_from])
         moments, first = np.unique(np.array(self.arrivals, np.int64), return_index=True)
         estimate = moments + needed[first]
         tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(self.arrivals)))

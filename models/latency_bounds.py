@@ -27,7 +27,7 @@ OBJECTIVES = ("mean_jct", "mean_ttft")
 
 
 def latency_certificates(
-    instance: Instance, objective: str, out_of_time: Callable[[], bool]
+    instance: Instance, objective: str, out_of_time: Callable[[], bool], enough: bool = True
 ) -> Iterator[dict[str, Any]]:
     """Yield certificates of lower bounds on the mean JCT or the mean TTFT, each above the last.
 
@@ -36,20 +36,21 @@ def latency_certificates(
     k-th end is at least the k-th of requests served alone, and the k-th of shortest remaining time
     first), ``mean_busy`` (mean busy times on the machine, and what must lie after them) and, for
     TTFT, ``queue`` (the k-th start waits for k - J ends) and ``queue_busy`` (these ends by mean
-    busy times). Cost models without a known floor get ``arrivals``. The instance is not empty, and
+    busy times). Cost models without a known floor get ``arrivals``, and so do
+    instances for which there is not time enough. The instance is not empty, and
     each request fits onto a worker.
     """
     best = -1
-    for found in _candidates(instance, objective, out_of_time):
+    for found in _candidates(instance, objective, out_of_time, enough):
         if found["sum_ns"] > best:
             best = found["sum_ns"]
             yield found
 
 
 def _candidates(
-    instance: Instance, objective: str, out_of_time: Callable[[], bool]
+    instance: Instance, objective: str, out_of_time: Callable[[], bool], enough: bool = True
 ) -> Iterator[dict[str, Any]]:
-    if not all(has_floor(worker.cost) for worker in instance.workers):
+    if not (enough and all(has_floor(worker.cost) for worker in instance.workers)):
         yield _certificate(instance, objective, "arrivals", 0, {})
         return
     workers = Workers.of(instance)

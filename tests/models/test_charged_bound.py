@@ -29,7 +29,7 @@ from tests.models.divisions import divisible, least_over_divisions
 from tests.models.least_sums import least_sum_ns
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(divisible())
 def test_bound_at_most_the_optimum_and_re_derived(instance):
     """INV: bound <= optimum over every division, under every cost model, cap and memory."""
