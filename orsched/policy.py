@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from orsched.step import Step
+    from orsched.simulator.paging import PaddedPages, Pages
+    from orsched.step import Step, Wait
     from orsched.workers import Worker
 
 
@@ -27,30 +28,56 @@ class WorkerState:
 
     Only the executor (the simulator, or a real worker) writes to it; policies read it through
     a ``View``. Nothing in it is copied or sorted anew for a decision.
+
+    Attributes:
+        running: request -> client of all requests on clients, oldest first.
+        origin: request -> round from which its tokens count, of the requests that decode: each has
+            yielded ``rounds - origin`` tokens.
+        yielded: request -> tokens of those that have yielded some and do not decode now; shared by
+            all workers.
+        partial: request -> tokens prefilled, of those whose prefill is not complete.
+        held: request -> origin of those that are done and held in a static batch.
+        blocks_set_aside: memory blocks that are set aside at admission.
+        pages: counts the blocks that caches fill (``used``) under paged memory, else None.
     """
 
     __slots__ = (
-        "blocks_used", "client_request", "first_token", "free_clients", "now_ns",
-        "output_limit_tokens", "rounds", "running", "start_round", "worker",
+        "blocks_set_aside", "client_request", "first_token", "free_clients", "held", "index",
+        "now_ns", "origin", "output_limit_tokens", "pages", "partial", "rounds", "running",
+        "worker", "yielded",
     )  # fmt: skip
 
-    def __init__(self, worker: Worker, first_token: str, output_limit_tokens: int) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        first_token: str,
+        output_limit_tokens: int,
+        index: int = 0,
+        yielded: dict[int, int] | None = None,
+    ) -> None:
         self.worker = worker
+        self.index = index
         self.first_token = first_token
         self.output_limit_tokens = output_limit_tokens
         self.now_ns = 0
         self.rounds = 0
         self.running: dict[int, int] = {}
-        self.start_round: dict[int, int] = {}
+        self.origin: dict[int, int] = {}
+        self.yielded: dict[int, int] = {} if yielded is None else yielded
+        self.partial: dict[int, int] = {}
+        self.held: dict[int, int] = {}
         self.client_request: list[int] = [-1] * worker.clients
         self.free_clients = worker.clients
-        self.blocks_used = 0
+        self.blocks_set_aside = 0
+        self.pages: Pages | PaddedPages | None = None
 
 
 class View:
     """What a policy without information on lengths sees; read-only, live, incremental.
 
     Attributes:
+        index: index of the worker.
+        workers: the views of all workers, this one among them.
         prompt_tokens: N^p by request row; 0 for requests that have not arrived.
         arrival_ns: arrival time by request row; meaningful for arrived requests only.
         running: request -> client of the requests on clients, oldest first.
@@ -74,6 +101,8 @@ class View:
         self.arrival_ns = arrival_ns
         self.running: Mapping[int, int] = MappingProxyType(state.running)
         self.worker = state.worker
+        self.index = state.index
+        self.workers: Sequence[View] = (self,)
         self.first_token = state.first_token
         self.output_limit_tokens = state.output_limit_tokens
 
@@ -96,10 +125,39 @@ class View:
         """Return the request on a client, or -1."""
         return self._state.client_request[client]
 
+    def decodes(self, request: int) -> bool:
+        """Whether a request takes part in the worker's rounds."""
+        return request in self._state.origin
+
     def generated(self, request: int) -> int:
-        """Return the tokens that a running request has yielded."""
+        """Return the tokens that an unfinished request has yielded, wherever it is."""
         state = self._state
-        return state.rounds - state.start_round[request] + (self.first_token == "prefill")
+        origin = state.origin.get(request)
+        return state.yielded.get(request, 0) if origin is None else state.rounds - origin
+
+    def to_prefill(self, request: int) -> int:
+        """Return the tokens to prefill before a request can decode: 0 once it does.
+
+        Those of a request without a client are its prompt and the tokens that it has yielded.
+        """
+        state = self._state
+        if request in state.running and request not in state.partial:
+            return 0
+        return self._total(request) - state.partial.get(request, 0)
+
+    def _total(self, request: int) -> int:
+        return self.prompt_tokens[request] + self.generated(request)
+
+    def cached(self, request: int) -> int:
+        """Return the tokens in the cache of a request on this worker, 0 for others."""
+        state = self._state
+        if request not in state.running:
+            return 0
+        if request in state.partial:
+            return state.partial[request]
+        origin = state.held.get(request, state.origin.get(request))
+        tokens = state.yielded.get(request, 0) if origin is None else state.rounds - origin
+        return self.prompt_tokens[request] + tokens - (self.first_token == "prefill")
 
     def blocks_of(self, request: int) -> int:
         """Return the memory blocks to set aside for a request, 0 without a memory model.
@@ -112,7 +170,20 @@ class View:
     def blocks_free(self) -> int | None:
         """Memory blocks that are not set aside, or None without a memory model."""
         memory = self.worker.memory
-        return None if memory is None else memory.blocks - self._state.blocks_used
+        return None if memory is None else memory.blocks - self._state.blocks_set_aside
+
+    @property
+    def blocks_unused(self) -> int | None:
+        """Memory blocks that no cache fills now, or None without a memory model.
+
+        With ``whole`` allocation the same as ``blocks_free``.
+        """
+        memory = self.worker.memory
+        if memory is None:
+            return None
+        state = self._state
+        used = state.blocks_set_aside if state.pages is None else state.pages.used
+        return memory.blocks - used
 
 
 class PredictedView(View):
@@ -143,13 +214,19 @@ class Policy(ABC):
     (round by round, each before the next run of rounds), then the arrivals up to now in the order
     of time and row. Hooks that a class does not override cost nothing.
 
+    With several workers ``decide`` is asked for each worker when it is free, and the arrivals are
+    told at the first step border of any worker. A worker that waits is asked again when requests
+    arrive or are evicted anywhere.
+
     Attributes:
         name: the policy's name.
         information: what it must be shown; the executor builds the view for it.
+        many_workers: whether it can run instances with several workers.
     """
 
     name: str = "policy"
     information: Information = Information.NONE
+    many_workers: ClassVar[bool] = False
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
         """See the view for the first time; no request has arrived yet."""
@@ -164,8 +241,8 @@ class Policy(ABC):
         """Take note of a request's last token; its client is free."""
 
     def on_preempt(self, view: View, request: int) -> None:  # noqa: B027
-        """Take note of a request that was evicted."""
+        """Take note of a request that was evicted: it waits again, with what it has yielded."""
 
     @abstractmethod
-    def decide(self, view: View) -> Step | None:
-        """Return the next step, or None to wait for the next arrival."""
+    def decide(self, view: View) -> Step | Wait | None:
+        """Return the next step, or None (or ``Wait``) to wait for an arrival (or a moment)."""

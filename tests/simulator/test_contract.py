@@ -224,11 +224,6 @@ IMPOSSIBLE = {
     "no rounds": (small(), [prefill_stage([0]), Step(rounds=0)], "0 rounds"),
     "waits for ever": (small(), [None], "waits"),
     "waits with work left": (small(), [prefill_stage([0]), decode_rounds(), None], "waits"),
-    "chunked prefill": (small(), [Step(prefill=[0], tokens=[2], decode=())], "whole prompts"),
-    "prefill and decode": (small(), [prefill_stage([0]), Step(prefill=[1])], "PD competition"),
-    "decode of some": (small(), [prefill_stage([0, 1]), Step(decode=[0])], "decodes all"),
-    "preemption": (small(), [prefill_stage([0]), Step(preempt=[0])], "decodes all"),
-    "a static batch": (small(), [prefill_stage([0]), batch_rounds(2)], "decodes all"),
 }
 
 

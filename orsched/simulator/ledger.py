@@ -1,0 +1,86 @@
+"""What all workers share in a run: the truth about requests, and who is where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.policy import Policy, View
+
+WAITING, SERVED, DONE = 0, 1, 2
+NEVER = 2**62
+_CHECK_DEADLINE_EVERY = 4095
+
+
+class Ledger:
+    """Requests, arrivals and hooks of one run.
+
+    Attributes:
+        prompts, outputs: true lengths by request.
+        status: WAITING, SERVED or DONE by request.
+        stays: number of the present (or next) stay, of requests that were evicted.
+        yielded: tokens of the requests that have yielded some and do not decode now.
+        left: unfinished requests.
+        now_ns: the time of the event that is being handled.
+    """
+
+    def __init__(self, instance: Instance, policy: Policy) -> None:
+        requests, n = instance.requests, len(instance)
+        self.prompts: list[int] = requests.prompt_tokens.tolist()
+        self.outputs: list[int] = requests.output_tokens.tolist()
+        self.arrivals = requests.arrival_ns
+        self.first_from_prefill = instance.first_token == "prefill"
+        self.status = bytearray(n)
+        self.stays: dict[int, int] = {}
+        self.yielded: dict[int, int] = {}
+        self.left = n
+        self.now_ns = 0
+        self.hidden: list[tuple[IntColumn, IntColumn]] = []
+        order = np.lexsort((np.arange(n), requests.arrival_ns))
+        self.arrival_order: list[int] = order.tolist()
+        self.arrival_times: list[int] = requests.arrival_ns[order].tolist()
+        self.next_arrival = 0
+        self.deadline: Callable[[], None] | None = None
+        hooks = overridden(policy)
+        self.on_arrival = policy.on_arrival if "on_arrival" in hooks else None
+        self.on_first_token = policy.on_first_token if "on_first_token" in hooks else None
+        self.on_finish = policy.on_finish if "on_finish" in hooks else None
+        self.on_preempt = policy.on_preempt if "on_preempt" in hooks else None
+
+    @property
+    def next_arrival_ns(self) -> int:
+        """Time of the next arrival that has not been told, NEVER without one."""
+        i = self.next_arrival
+        return self.arrival_times[i] if i < len(self.arrival_times) else NEVER
+
+    def deliver_arrivals(self, view: View) -> bool:
+        """Tell the policy of the arrivals up to now; say if there were any."""
+        now, times, order = self.now_ns, self.arrival_times, self.arrival_order
+        hook, hidden = self.on_arrival, self.hidden
+        i, n = self.next_arrival, len(times)
+        first = i
+        while i < n and times[i] <= now:
+            request = order[i]
+            i += 1
+            self.next_arrival = i
+            if not i & _CHECK_DEADLINE_EVERY and self.deadline is not None:
+                self.deadline()
+            for live, truth in hidden:
+                live[request] = truth[request]
+            if hook is not None:
+                hook(view, request)
+        return i > first
+
+
+def overridden(policy: Policy) -> frozenset[str]:
+    """Return the names of the hooks that a policy's class defines; the others are not called."""
+    from orsched.policy import Policy as Base
+
+    names = ("on_arrival", "on_first_token", "on_finish", "on_preempt")
+    return frozenset(n for n in names if getattr(type(policy), n) is not getattr(Base, n))

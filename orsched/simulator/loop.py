@@ -1,0 +1,299 @@
+"""The loop over the workers' events.
+
+Truth (output lengths) lives here; policies see ``View`` only.
+"""
+
+from __future__ import annotations
+
+from array import array
+from heapq import heappop, heappush
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.errors import PolicyError
+from orsched.policy import Information, Policy, View, WorkerState
+from orsched.schedule import Schedule
+from orsched.simulator.ledger import NEVER, Ledger
+from orsched.simulator.recorder import WorkRecorder, timeline
+from orsched.simulator.worker import WorkerRun
+from orsched.step import Step, Wait, require_step
+from orsched.views import build_views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.instance import Instance
+
+MOST_IDLE_DECISIONS = 1_000
+"""Decisions in a row, beyond one a request, that let no time pass."""
+
+
+class Simulated(NamedTuple):
+    """What a simulation yields.
+
+    Attributes:
+        schedule: the timeline, without results and bound.
+        decision_ns: wall-clock time of each call of ``decide``.
+    """
+
+    schedule: Schedule
+    decision_ns: array[int]
+
+
+def simulate_policy(
+    instance: Instance,
+    policy: Policy,
+    observer: Callable[[View, Step], None] | None = None,
+    deadline: Callable[[], None] | None = None,
+) -> Simulated:
+    """Run a policy on an instance and return its schedule.
+
+    Args:
+        instance: the problem.
+        policy: a fresh policy object.
+        observer: called with the view and the step before each step is taken.
+        deadline: called now and then; raises to stop the run.
+
+    Raises:
+        InfeasibleError: no schedule exists, or none without knowing the lengths, since the memory
+            does not hold a request of the output limit.
+        InputError: the policy needs predictions that the instance does not have.
+        PolicyError: the policy asked for an impossible step, or left requests unserved.
+    """
+    instance.require_feasible()
+    return _Loop(instance, policy, observer, deadline).run()
+
+
+class _Loop:
+    """One run: asks the policy for each worker that is free, in order of time, then worker."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        observer: Callable[[View, Step], None] | None,
+        deadline: Callable[[], None] | None,
+    ) -> None:
+        self.instance = instance
+        self.policy = policy
+        self.observer = observer
+        self.deadline = deadline
+        self.information = _information_of(policy)  # read once: it is what the view grants
+        if len(instance.workers) > 1 and not policy.many_workers:
+            raise PolicyError(
+                f"policy {policy.name} is for one worker, the instance has "
+                f"{len(instance.workers)}: give it a dispatcher"
+            )
+        self.ledger = ledger = Ledger(instance, policy)
+        ledger.deadline = deadline
+        rule, limit = instance.first_token, instance.output_limit_tokens
+        states = [
+            WorkerState(worker, rule, limit, index, ledger.yielded)
+            for index, worker in enumerate(instance.workers)
+        ]
+        self.views, ledger.hidden = build_views(instance, states, self.information)
+        self.work = WorkRecorder(len(instance))
+        self.workers = [WorkerRun(instance, ledger, view, self.work) for view in self.views]
+        self.events: list[tuple[int, int, int]] = []  # time, worker, number of the worker's event
+        self.numbers = [0] * len(self.workers)
+        self.asleep: set[int] = set()
+        self.to_ask = set(range(len(self.workers)))
+        self.decision_ns = array("q")
+        self.idle_decisions = self.steps_before = 0
+        self.asked = self.workers[0]
+        self.step: Step | Wait | None = None
+
+    def run(self) -> Simulated:
+        """Run until every request is done."""
+        try:
+            self.policy.start(self.views[0])
+            self.ledger.deliver_arrivals(self.views[0])
+            if len(self.workers) == 1:
+                self._serve_alone()
+            else:
+                self._ask_all()
+                while self.ledger.left:
+                    self._next_event()
+        except PolicyError as error:
+            raise PolicyError(f"{self._moment()}: {error}") from None
+        except (TypeError, ValueError, AttributeError, OverflowError):
+            self._blame()
+            raise
+        for worker in self.workers:
+            worker.require_empty()
+        return Simulated(self._schedule(), self.decision_ns)
+
+    def _serve_alone(self) -> None:
+        """Do the same for one worker, without a queue of events: about twice as fast."""
+        worker, ledger = self.workers[0], self.ledger
+        decide, take, complete = self.policy.decide, worker.take, worker.complete
+        view, state, clock, decision_ns = (
+            worker.view,
+            worker.state,
+            perf_counter_ns,
+            self.decision_ns,
+        )
+        observer, deadline, times = self.observer, self.deadline, ledger.arrival_times
+        count = len(times)
+        while ledger.left:
+            before = clock()
+            step = self.step = decide(view)
+            decision_ns.append(clock() - before)
+            if deadline is not None and not len(decision_ns) & 255:
+                deadline()
+            if step is None or isinstance(step, Wait):
+                self._wait_alone(step)
+            else:
+                if observer is not None:
+                    observer(view, step)
+                if take(step):
+                    while not complete():
+                        pass
+                    ledger.now_ns = state.now_ns
+                else:
+                    self._count_idle(len(worker.steps))
+            if ledger.next_arrival < count and times[ledger.next_arrival] <= ledger.now_ns:
+                ledger.deliver_arrivals(view)
+
+    def _wait_alone(self, wait: Wait | None) -> None:
+        """Let the only worker sleep until the next arrival or the end of its wait."""
+        worker, ledger = self.workers[0], self.ledger
+        until = ledger.next_arrival_ns
+        if wait is not None:
+            self._require_future(wait)
+            until = min(until, wait.until_ns)
+        if until == NEVER:
+            raise self._endless_wait()
+        ledger.now_ns = worker.state.now_ns = until
+        worker.steps.wait_until(until)
+
+    def _next_event(self) -> None:
+        """Handle the next step border or end of a wait, or the next arrival if somebody sleeps."""
+        ledger, events = self.ledger, self.events
+        arrival = ledger.next_arrival_ns if self.asleep else NEVER
+        if arrival < (events[0][0] if events else NEVER):
+            ledger.now_ns = arrival
+            self.to_ask |= self.asleep
+            for index in self.asleep:
+                self.workers[index].state.now_ns = arrival
+            ledger.deliver_arrivals(self.views[min(self.asleep)])
+            self._ask_all()
+            return
+        if not events:
+            raise self._endless_wait()
+        now, index, number = heappop(events)
+        if number != self.numbers[index]:
+            return  # the wait was ended by something else
+        ledger.now_ns = now
+        worker = self.asked = self.workers[index]
+        if worker.busy:
+            if not worker.complete():
+                self._expect(index, worker.until_ns)
+                return
+        else:
+            worker.state.now_ns = now
+        self.to_ask.add(index)
+        if ledger.next_arrival_ns <= now:
+            ledger.deliver_arrivals(worker.view)
+            self.to_ask |= self.asleep
+        self._ask(index)
+        if self.to_ask:
+            self._ask_all()
+
+    def _expect(self, index: int, moment_ns: int) -> None:
+        """Let a worker have its next event at a moment; an earlier one it had is void."""
+        self.numbers[index] = number = self.numbers[index] + 1
+        heappush(self.events, (moment_ns, index, number))
+
+    def _ask_all(self) -> None:
+        while self.to_ask:
+            self._ask(min(self.to_ask))
+
+    def _ask(self, index: int) -> None:
+        """Ask the policy for a worker that is free, until a step takes time or it waits."""
+        self.to_ask.discard(index)
+        worker = self.asked = self.workers[index]
+        now = worker.state.now_ns = self.ledger.now_ns
+        if index in self.asleep:
+            self.asleep.remove(index)
+            worker.steps.wait_until(now)
+        decide, view, clock = self.policy.decide, worker.view, perf_counter_ns
+        while True:
+            before = clock()
+            step = self.step = decide(view)
+            self.decision_ns.append(clock() - before)
+            if self.deadline is not None and not len(self.decision_ns) & 255:
+                self.deadline()
+            if step is None or isinstance(step, Wait):
+                self._sleep(index, step)
+                return
+            if self.observer is not None:
+                self.observer(view, step)
+            takes_time = worker.take(step)
+            if step.preempt:
+                self.to_ask |= self.asleep
+            if takes_time:
+                self._expect(index, worker.until_ns)
+                return
+            self._count_idle(sum(len(each.steps) for each in self.workers))
+
+    def _sleep(self, index: int, wait: Wait | None) -> None:
+        self.asleep.add(index)
+        if wait is None:
+            self.numbers[index] += 1
+            return
+        self._require_future(wait)
+        self._expect(index, wait.until_ns)
+
+    def _require_future(self, wait: Wait) -> None:
+        if wait.until_ns <= self.ledger.now_ns:
+            raise PolicyError(f"it waits until {wait.until_ns} ns, which is not in the future")
+
+    def _endless_wait(self) -> PolicyError:
+        left = self.ledger.left
+        return PolicyError(f"it waits, but {left} requests are unfinished and none will arrive")
+
+    def _count_idle(self, steps: int) -> None:
+        """Raise when evictions go on without end between two steps that take time."""
+        if steps > self.steps_before:
+            self.steps_before, self.idle_decisions = steps, 0
+        self.idle_decisions += 1
+        if self.idle_decisions > len(self.instance) + MOST_IDLE_DECISIONS:
+            raise PolicyError(f"{self.idle_decisions} decisions in a row let no time pass")
+
+    def _moment(self) -> str:
+        """Say whose step failed, and when."""
+        worker = self.asked
+        where = f" of {worker.worker.name}" if len(self.workers) > 1 else ""
+        step, now = len(worker.steps), worker.state.now_ns
+        return f"policy {self.policy.name}, step {step}{where} at {now} ns"
+
+    def _blame(self) -> None:
+        """Raise ``PolicyError`` if a step was malformed: that is why taking it failed."""
+        try:
+            if self.step is not None:
+                require_step(self.step)
+        except PolicyError as error:
+            raise PolicyError(f"{self._moment()}: {error}") from None
+
+    def _schedule(self) -> Schedule:
+        steps, work = timeline([worker.steps for worker in self.workers], self.work)
+        return Schedule(
+            instance_sha256=self.instance.sha256,
+            steps=steps,
+            work=work,
+            method=self.policy.name,
+            information=self.information.value,
+            instance_name=self.instance.name,
+        )
+
+
+def _information_of(policy: Policy) -> Information:
+    """Return the information that a policy declares, as text or as a member."""
+    try:
+        return Information(policy.information)
+    except ValueError:
+        raise PolicyError(
+            f"policy {policy.name} declares the information {policy.information!r}: "
+            f"one of {', '.join(Information)} is needed"
+        ) from None

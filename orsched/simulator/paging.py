@@ -1,0 +1,147 @@
+"""Paged blocks: how many the caches fill, and how many rounds still fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Pages:
+    """Blocks that caches fill on a worker with paged memory.
+
+    A cache that grows has ``base + rounds`` tokens after so many rounds of the worker, and takes a
+    new block in the round after one in which its size is a multiple of ``block_tokens``. So the
+    caches that grow are counted by ``base`` modulo the block size, and what a run of rounds needs
+    is a sum over residues.
+
+    Attributes:
+        blocks: blocks of the worker.
+        used: blocks that are filled now.
+    """
+
+    def __init__(self, blocks: int, block_tokens: int) -> None:
+        self.blocks = blocks
+        self.size = block_tokens
+        self.rounds = 0
+        self.used = 0
+        self.growing = 0
+        self.residues: dict[int, int] = {}
+
+    def put(self, tokens: int) -> None:
+        """Let a cache of some tokens be there that does not grow."""
+        self.used += -(-tokens // self.size)
+
+    def drop(self, tokens: int) -> None:
+        """Free a cache that does not grow."""
+        self.used -= -(-tokens // self.size)
+
+    def start(self, base: int) -> None:
+        """Let a cache of ``base + rounds`` tokens be there that grows."""
+        self.put(base + self.rounds)
+        count_up(self.residues, base % self.size)
+        self.growing += 1
+
+    def stop(self, base: int) -> None:
+        """Free a cache that grows."""
+        self.drop(base + self.rounds)
+        count_down(self.residues, base % self.size)
+        self.growing -= 1
+
+    def advance(self, count: int) -> None:
+        """Let rounds pass."""
+        self.used += self.needed(count)
+        self.rounds += count
+
+    def needed(self, count: int) -> int:
+        """Return the new blocks that the next rounds take."""
+        cycles, rest = divmod(count, self.size)
+        total, size, rounds = cycles * self.growing, self.size, self.rounds
+        if rest:
+            for residue, caches in self.residues.items():
+                if (-residue - rounds) % size < rest:
+                    total += caches
+        return total
+
+    def most_rounds(self, count: int) -> int:
+        """Return how many of the next rounds fit, at most ``count``."""
+        return most(count, lambda rounds: self.used + self.needed(rounds) <= self.blocks)
+
+
+class PaddedPages:
+    """The same where every cache is as long as the longest one."""
+
+    def __init__(self, blocks: int, block_tokens: int) -> None:
+        self.blocks = blocks
+        self.size = block_tokens
+        self.rounds = 0
+        self.still: dict[int, int] = {}
+        self.bases: dict[int, int] = {}
+        self.present = 0
+
+    @property
+    def used(self) -> int:
+        """Blocks that are filled now."""
+        return self._after(0)
+
+    def _after(self, count: int) -> int:
+        longest = max(self.still, default=0)
+        if self.bases:
+            longest = max(longest, max(self.bases) + self.rounds + count)
+        return self.present * -(-longest // self.size)
+
+    def put(self, tokens: int) -> None:
+        """Let a cache of some tokens be there that does not grow."""
+        count_up(self.still, tokens)
+        self.present += 1
+
+    def drop(self, tokens: int) -> None:
+        """Free a cache that does not grow."""
+        count_down(self.still, tokens)
+        self.present -= 1
+
+    def start(self, base: int) -> None:
+        """Let a cache of ``base + rounds`` tokens be there that grows."""
+        count_up(self.bases, base)
+        self.present += 1
+
+    def stop(self, base: int) -> None:
+        """Free a cache that grows."""
+        count_down(self.bases, base)
+        self.present -= 1
+
+    def advance(self, count: int) -> None:
+        """Let rounds pass."""
+        self.rounds += count
+
+    def most_rounds(self, count: int) -> int:
+        """Return how many of the next rounds fit, at most ``count``."""
+        return most(count, lambda rounds: self._after(rounds) <= self.blocks)
+
+
+def most(count: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to ``count`` that fits, 0 if none does; fitting is monotone."""
+    if fits(count):
+        return count
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def count_up(counts: dict[int, int], key: int) -> None:
+    """Count one more."""
+    counts[key] = counts.get(key, 0) + 1
+
+
+def count_down(counts: dict[int, int], key: int) -> None:
+    """Count one less; what is counted no more leaves."""
+    if counts[key] == 1:
+        del counts[key]
+    else:
+        counts[key] -= 1

@@ -1,0 +1,126 @@
+"""The timeline of one worker while it is being made, and the schedule in the end."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from orsched.schedule import DECODE, PREFILL, Steps, Work
+
+if TYPE_CHECKING:
+    from orsched.columns import IntColumn
+
+
+class Row(NamedTuple):
+    """A row of work whose steps are numbered by worker."""
+
+    worker: int
+    request: int
+    client: int
+    phase: int
+    first_step: int
+    last_step: int
+    tokens: int
+    stay: int
+
+
+class WorkRecorder:
+    """Work of all workers: two plain rows a request in arrays, all others in a list.
+
+    The plain rows are the first prefill and the first decode row of a request's first stay.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.worker = array("q", [0]) * count
+        self.client = array("q", [-1]) * count
+        self.prefill_step = array("q", [-1]) * count
+        self.prefill_tokens = array("q", [0]) * count
+        self.first_step = array("q", [-1]) * count
+        self.last_step = array("q", [-1]) * count
+        self.others: list[Row] = []
+
+    def columns(self) -> dict[str, IntColumn]:
+        """Return the columns of all rows: the plain ones by request, then the others."""
+        prefill, first = _column(self.prefill_step), _column(self.first_step)
+        client, worker = _column(self.client), _column(self.worker)
+        kept = np.stack([prefill >= 0, first >= 0], axis=1)
+        rows = np.arange(len(prefill))
+        zeros = np.zeros(len(prefill), np.int64)
+        pairs = {
+            "worker": (worker, worker),
+            "request": (rows, rows),
+            "client": (client, client),
+            "phase": (zeros + PREFILL, zeros + DECODE),
+            "first_step": (prefill, first),
+            "last_step": (prefill, _column(self.last_step)),
+            "tokens": (_column(self.prefill_tokens), zeros + 1),
+            "stay": (zeros, zeros),
+        }
+        columns = {name: np.stack(pair, axis=1)[kept] for name, pair in pairs.items()}
+        if self.others:
+            further = np.array(self.others, np.int64)
+            for index, name in enumerate(Row._fields):
+                columns[name] = np.concatenate([columns[name], further[:, index]])
+        return columns
+
+
+class StepRecorder:
+    """The steps of one worker; each starts where the last one ended, but after a wait.
+
+    The worker appends to the columns ``end_ns``, ``rounds`` and ``phase``.
+    """
+
+    def __init__(self) -> None:
+        self.end_ns = array("q")
+        self.rounds = array("q")
+        self.phase = array("b")
+        self.waits: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self.end_ns)
+
+    def wait_until(self, moment_ns: int) -> None:
+        """Note that the next step begins at a moment, not at the end of the last one."""
+        self.waits.append((len(self.end_ns), moment_ns))
+
+    def columns(self) -> dict[str, IntColumn]:
+        """Return the columns of the steps but the worker's."""
+        ends = _column(self.end_ns)
+        starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+        for index, moment in self.waits:
+            if index < len(starts):
+                starts[index] = moment
+        return {
+            "phase": np.array(self.phase, np.int64),
+            "start_ns": starts,
+            "end_ns": ends,
+            "rounds": _column(self.rounds),
+        }
+
+
+def timeline(steps: list[StepRecorder], work: WorkRecorder) -> tuple[Steps, Work]:
+    """Return the steps of all workers in order of start, then worker, and the work in them."""
+    parts = [recorder.columns() for recorder in steps]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    counts = [len(recorder) for recorder in steps]
+    columns["worker"] = np.repeat(np.arange(len(steps)), counts)
+    rows = work.columns()
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])[:-1]
+    worker = rows.pop("worker")
+    if len(steps) > 1:
+        order = np.lexsort((columns["worker"], columns["start_ns"]))
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        columns = {name: column[order] for name, column in columns.items()}
+        for name in ("first_step", "last_step"):
+            rows[name] = place[offsets[worker] + rows[name]]
+    if work.others or len(steps) > 1:
+        order = np.lexsort((rows["phase"], rows["stay"], rows["first_step"], rows["request"]))
+        rows = {name: column[order] for name, column in rows.items()}
+    return Steps(**columns), Work(**rows)
+
+
+def _column(values: array[int]) -> IntColumn:
+    return np.array(values, np.int64)

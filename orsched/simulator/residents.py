@@ -1,0 +1,384 @@
+"""The requests on a worker: admission, prefill, decoding, pauses, evictions and finishes."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from operator import index as whole
+from typing import TYPE_CHECKING
+
+from orsched.errors import PolicyError
+from orsched.schedule import DECODE, INVALID, PREFILL
+from orsched.simulator.ledger import DONE, SERVED
+from orsched.simulator.recorder import Row, StepRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.instance import Instance
+    from orsched.policy import View
+    from orsched.simulator.caches import Caches
+    from orsched.simulator.ledger import Ledger
+    from orsched.simulator.recorder import WorkRecorder
+    from orsched.step import Step
+
+_REQUEST_BITS = 32
+_REQUEST_MASK = 2**_REQUEST_BITS - 1
+
+
+class Residents:
+    """Who is on the worker, and in which part of a request's life.
+
+    A request whose prefill is not complete is in ``state.partial``, one that decodes in
+    ``state.origin``, one that is done and held in ``state.held``, one that could decode but is left
+    out in ``paused``. Finishes are packed as (round, request); those of requests that paused or
+    left since are stale.
+    """
+
+    def __init__(
+        self, instance: Instance, ledger: Ledger, view: View, caches: Caches, work: WorkRecorder
+    ) -> None:
+        self.ledger = ledger
+        self.view = view
+        self.state = view._state  # the executor writes what views show
+        self.caches = caches
+        self.steps = StepRecorder()
+        self.work = work
+        self.blocks = view._blocks
+        clients = self.state.worker.clients
+        self.free_heap = list(range(clients))
+        self.in_heap = bytearray(b"\1") * clients
+        self.finishes: list[int] = []
+        self.stale = 0
+        self.paused: dict[int, None] = {}
+        self.fresh: list[int] = []  # decode from the next round on, without a row of work yet
+        self.later_rows: dict[int, int] = {}  # first step of open decode rows that are not plain
+        self.last_round_step = -1
+
+    # -- admission and prefill ------------------------------------------------------------
+
+    def admit(self, step: Step, index: int) -> tuple[list[int], list[int]]:
+        """Let requests process prompt tokens, on free clients if they are new.
+
+        Returns the tokens of each, and the requests whose prefill this completes.
+        """
+        requests, partial = list(map(whole, step.prefill)), self.state.partial
+        self._seat(self._new(requests) if partial else requests, step.clients)
+        prompts, yielded = self.ledger.prompts, self.ledger.yielded
+        before: list[int] = []
+        if step.tokens is None and not partial and not yielded:  # whole prompts, all of them new
+            chunks = [prompts[request] for request in requests]
+            completed = requests
+        else:
+            before = [partial.get(request, 0) for request in requests]
+            left = [
+                prompts[request] + yielded.get(request, 0) - done
+                for request, done in zip(requests, before, strict=True)
+            ]
+            chunks = left if step.tokens is None else _chunks(requests, step.tokens, left)
+            completed = []
+            for request, done, chunk, rest in zip(requests, before, chunks, left, strict=True):
+                if chunk == rest:
+                    completed.append(request)
+                    partial.pop(request, None)
+                else:
+                    partial[request] = done + chunk
+        if self.caches.pages is not None:
+            for done, chunk in zip(before or [0] * len(chunks), chunks, strict=True):
+                if done:
+                    self.caches.pages.drop(done)
+                self.caches.pages.put(done + chunk)
+        self._record_prefill(requests, chunks, index)
+        return chunks, completed
+
+    def _new(self, requests: list[int]) -> list[int]:
+        """Return those that are not on the worker yet; the others must be in their prefill."""
+        running, partial = self.state.running, self.state.partial
+        if len(set(requests)) < len(requests):
+            raise PolicyError("a request stands twice in one step")
+        for request in requests:
+            if request in running and request not in partial:
+                raise PolicyError(f"the prefill of request {request} is complete")
+        return [request for request in requests if request not in running]
+
+    def _seat(self, requests: list[int], clients: Sequence[int] | None) -> None:
+        """Put new requests on clients, checking each."""
+        if clients is None:
+            clients = self._lowest_free(len(requests))
+        elif len(clients) != len(requests):
+            raise PolicyError(f"{len(clients)} clients for {len(requests)} requests")
+        else:
+            clients = list(map(whole, clients))
+        state, ledger, work, blocks = self.state, self.ledger, self.work, self.blocks
+        status, taken, running, stays = (
+            ledger.status, state.client_request, state.running, ledger.stays,
+        )  # fmt: skip
+        n, index, now = len(status), state.index, state.now_ns
+        future = ledger.next_arrival < n
+        for request, client in zip(requests, clients, strict=True):
+            if not 0 <= request < n:
+                raise PolicyError(f"request {request} does not exist")
+            if status[request]:
+                raise PolicyError(f"request {request} was prefilled before")
+            if future and ledger.arrivals[request] > now:
+                raise PolicyError(f"request {request} has not arrived")
+            if not 0 <= client < len(taken) or taken[client] >= 0:
+                raise PolicyError(f"client {client} does not exist or is busy")
+            status[request] = SERVED
+            taken[client] = request
+            running[request] = client
+            if blocks is not None:
+                state.blocks_set_aside += blocks[request]
+            if not stays or request not in stays:
+                work.client[request] = client
+                if index:
+                    work.worker[request] = index
+        state.free_clients -= len(requests)
+
+    def _lowest_free(self, count: int) -> list[int]:
+        """Return the lowest free clients."""
+        taken, heap, in_heap = self.state.client_request, self.free_heap, self.in_heap
+        if count > self.state.free_clients:
+            raise PolicyError(f"{count} requests for {self.state.free_clients} free clients")
+        found: list[int] = []
+        while len(found) < count:
+            client = heappop(heap)
+            in_heap[client] = 0
+            if taken[client] < 0:
+                found.append(client)
+        return found
+
+    def activate(self, completed: Sequence[int]) -> list[int]:
+        """Let requests decode whose prefill is complete; return those that are done by it."""
+        state, ledger, caches = self.state, self.ledger, self.caches
+        first, outputs, yielded = ledger.first_from_prefill, ledger.outputs, ledger.yielded
+        rounds, origins, finishes, fresh = state.rounds, state.origin, self.finishes, self.fresh
+        done: list[int] = []
+        for request in completed:
+            tokens = (yielded.pop(request, 0) if yielded else 0) + first
+            origins[request] = origin = rounds - tokens
+            if tokens < outputs[request]:
+                heappush(finishes, (origin + outputs[request]) << _REQUEST_BITS | request)
+                fresh.append(request)
+            else:
+                done.append(request)
+            if caches.tracks:
+                cached = ledger.prompts[request] + tokens - first
+                if caches.pages is not None:
+                    caches.pages.drop(cached)
+                caches.start(request, cached - rounds)
+        if first and ledger.on_first_token is not None:
+            for request in completed:
+                if origins[request] == rounds - 1:
+                    ledger.on_first_token(self.view, request)
+        return done
+
+    # -- rounds ---------------------------------------------------------------------------
+
+    def choose(self, decode: Sequence[int] | None) -> None:
+        """Let all requests whose prefill is complete decode, or these only."""
+        if decode is None:
+            if self.paused:
+                for request in list(self.paused):
+                    self._resume(request)
+            return
+        origin = self.state.origin
+        wanted = dict.fromkeys(map(whole, decode))
+        if len(wanted) < len(decode):
+            raise PolicyError("a request stands twice in one step")
+        for request in wanted:
+            if request not in origin and request not in self.paused:
+                raise PolicyError(
+                    f"request {request} is not on the worker, or its prefill is not complete"
+                )
+        for request in [request for request in origin if request not in wanted]:
+            self._pause(request)
+        for request in wanted:
+            if request in self.paused:
+                self._resume(request)
+
+    def _pause(self, request: int) -> None:
+        self._stop_decoding(request)
+        self.paused[request] = None
+        self.caches.put(self.view.cached(request))
+
+    def _resume(self, request: int) -> None:
+        state, ledger = self.state, self.ledger
+        cached = self.view.cached(request)
+        del self.paused[request]
+        origin = state.origin[request] = state.rounds - ledger.yielded.pop(request, 0)
+        heappush(self.finishes, (origin + ledger.outputs[request]) << _REQUEST_BITS | request)
+        self.fresh.append(request)
+        if self.caches.tracks:
+            self.caches.drop(cached)
+            self.caches.start(request, cached - state.rounds)
+
+    def _stop_decoding(self, request: int) -> None:
+        """Take a request that is not done out of the rounds; what it has yielded is kept."""
+        state = self.state
+        tokens = state.rounds - state.origin.pop(request)
+        if tokens:
+            self.ledger.yielded[request] = tokens
+        self.stale += 1
+        if self.caches.tracks:
+            self.caches.stop(request)
+        if request in self.fresh:
+            self.fresh.remove(request)
+        else:
+            self._close_row(request)
+
+    def next_finish(self) -> int:
+        """Return the round after which the next request is done; some request decodes."""
+        finishes = self.finishes
+        while self.stale and finishes and self._is_stale(finishes[0]):
+            heappop(finishes)
+            self.stale -= 1
+        return finishes[0] >> _REQUEST_BITS
+
+    def _is_stale(self, key: int) -> bool:
+        request = key & _REQUEST_MASK
+        origin = self.state.origin.get(request)
+        return origin is None or origin + self.ledger.outputs[request] != key >> _REQUEST_BITS
+
+    def open_rows(self) -> None:
+        """After a run of rounds: let those that are new in it have a row, and tell first tokens."""
+        self.last_round_step = index = len(self.steps) - 1
+        if not self.fresh:
+            return
+        fresh, self.fresh = self.fresh, []
+        first_step, stays = self.work.first_step, self.ledger.stays
+        for request in fresh:
+            if first_step[request] < 0 and (not stays or request not in stays):
+                first_step[request] = index
+            else:
+                self.later_rows[request] = index
+        hook = self.ledger.on_first_token
+        if hook is not None and not self.ledger.first_from_prefill:
+            for request in fresh:
+                if request not in self.later_rows or self._never_decoded(request, index):
+                    hook(self.view, request)
+
+    def _never_decoded(self, request: int, index: int) -> bool:
+        """Whether a request had no token before the run of rounds that is the last step."""
+        return self.state.origin[request] == self.state.rounds - self.steps.rounds[index]
+
+    def take_finishes(self, hold: bool) -> bool:
+        """Let the requests go, or be held, that have all their tokens; say if there were any."""
+        state, finishes, stale = self.state, self.finishes, self.stale
+        border = (state.rounds + 1) << _REQUEST_BITS
+        any_finished = False
+        while finishes and finishes[0] < border:
+            key = heappop(finishes)
+            request = key & _REQUEST_MASK
+            if stale and self._is_stale(key):
+                self.stale = stale = stale - 1
+                continue
+            any_finished = True
+            if self.later_rows:
+                self._close_row(request)
+            else:
+                self.work.last_step[request] = self.last_round_step
+            if hold:
+                state.held[request] = state.origin.pop(request)
+                self.later_rows[request] = len(self.steps)
+            else:
+                self.finish(request)
+        return any_finished
+
+    # -- leaving --------------------------------------------------------------------------
+
+    def finish(self, request: int) -> None:
+        """Let a request go that is done."""
+        del self.state.origin[request]
+        self._leave(request)
+
+    def release_held(self) -> None:
+        """Let the requests go that were held in a static batch, with their invalid tokens."""
+        state = self.state
+        for request in list(state.held):
+            if self.later_rows[request] < len(self.steps):
+                self._close_row(request, INVALID)
+            else:
+                del self.later_rows[request]
+            del state.held[request]
+            self._leave(request)
+
+    def _leave(self, request: int) -> None:
+        """Free the client, blocks and cache of a request that is done."""
+        ledger = self.ledger
+        if self.caches.tracks:
+            self.caches.stop(request)
+        client = self._free(request)
+        ledger.status[request] = DONE
+        ledger.left -= 1
+        if ledger.on_finish is not None:
+            ledger.on_finish(self.view, request, client)
+
+    def _free(self, request: int) -> int:
+        """Free a request's client and the blocks that are set aside; return the client."""
+        state = self.state
+        client = state.running.pop(request)
+        state.client_request[client] = -1
+        state.free_clients += 1
+        if not self.in_heap[client]:
+            self.in_heap[client] = 1
+            heappush(self.free_heap, client)
+        if self.blocks is not None:
+            state.blocks_set_aside -= self.blocks[request]
+        return client
+
+    def evict(self, requests: Sequence[int]) -> None:
+        """Let requests lose their caches and wait again."""
+        state, ledger = self.state, self.ledger
+        for request in map(whole, requests):
+            if request not in state.running:
+                raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
+            cached = self.view.cached(request)
+            if request in state.origin:
+                self._stop_decoding(request)
+            else:
+                self.caches.drop(cached)
+                state.partial.pop(request, None)
+                self.paused.pop(request, None)
+            self._free(request)
+            ledger.status[request] = 0
+            ledger.stays[request] = ledger.stays.get(request, 0) + 1
+            if ledger.on_preempt is not None:
+                ledger.on_preempt(self.view, request)
+
+    # -- rows of work ---------------------------------------------------------------------
+
+    def _record_prefill(self, requests: list[int], chunks: list[int], index: int) -> None:
+        stays, steps, tokens = self.ledger.stays, self.work.prefill_step, self.work.prefill_tokens
+        for request, chunk in zip(requests, chunks, strict=True):
+            if steps[request] < 0 and (not stays or request not in stays):
+                steps[request] = index
+                tokens[request] = chunk
+            else:
+                self._add_row(request, PREFILL, index, index, chunk)
+
+    def _close_row(self, request: int, phase: int = DECODE) -> None:
+        """End a request's row of rounds at the last step that had any."""
+        first = self.later_rows.pop(request, None)
+        if first is None:
+            self.work.last_step[request] = self.last_round_step
+        else:
+            self._add_row(request, phase, first, self.last_round_step, 1)
+
+    def _add_row(self, request: int, phase: int, first: int, last: int, tokens: int) -> None:
+        state = self.state
+        client, stay = state.running[request], self.ledger.stays.get(request, 0)
+        row = Row(state.index, request, client, phase, first, last, tokens, stay)
+        self.work.others.append(row)
+
+
+def _chunks(requests: list[int], tokens: Sequence[int], left: list[int]) -> list[int]:
+    """Return the chunks that a step asks for, each within what is left of the prefill."""
+    if len(tokens) != len(requests):
+        raise PolicyError(f"{len(tokens)} numbers of tokens for {len(requests)} requests")
+    chunks = [whole(chunk) for chunk in tokens]
+    for request, chunk, rest in zip(requests, chunks, left, strict=True):
+        if not 1 <= chunk <= rest:
+            raise PolicyError(
+                f"{chunk} tokens of request {request}, which has {rest} left to prefill"
+            )
+    return chunks

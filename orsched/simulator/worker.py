@@ -1,0 +1,227 @@
+"""One worker of a run: takes steps, and lets their effects happen at their end.
+
+Between two events every decoding request yields one token a round, so a whole run of rounds is one
+entry of the timeline.
+"""
+
+from __future__ import annotations
+
+from operator import index as whole
+from typing import TYPE_CHECKING
+
+from orsched.costs import mixed_ns
+from orsched.errors import PolicyError
+from orsched.schedule import DECODE, MIXED, PREFILL
+from orsched.simulator.caches import Caches
+from orsched.simulator.ledger import NEVER
+from orsched.simulator.residents import Residents
+from orsched.step import ARRIVAL, FINISH, require_step
+from orsched.units import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.instance import Instance
+    from orsched.policy import View
+    from orsched.simulator.ledger import Ledger
+    from orsched.simulator.recorder import WorkRecorder
+    from orsched.step import Step
+
+
+class WorkerRun:
+    """The executor's side of one worker.
+
+    Attributes:
+        until_ns: when the step in progress ends; meaningful while ``busy``.
+        busy: whether a step is in progress.
+    """
+
+    def __init__(self, instance: Instance, ledger: Ledger, view: View, work: WorkRecorder) -> None:
+        self.ledger = ledger
+        self.view = view
+        self.state = view._state  # the executor writes what views show
+        self.worker = self.state.worker
+        self.cost = self.worker.cost
+        self.prefill_limit = self.worker.prefill_limit
+        self.caches = Caches(instance, self.state)
+        self.residents = Residents(instance, ledger, view, self.caches, work)
+        self.steps = self.residents.steps
+        self.first_from_prefill = ledger.first_from_prefill
+        self.busy = False
+        self.until_ns = 0
+        self.completed: list[int] | None = None  # of a prefill or mixed step in progress
+        self.count = self.target = self.until = 0
+        self.hold = False
+        self.arrival = NEVER
+
+    # -- a step begins --------------------------------------------------------------------
+
+    def take(self, step: Step) -> bool:
+        """Begin a step; say if it takes time (an eviction alone takes none)."""
+        if step.preempt:
+            self.residents.evict(step.preempt)
+        if step.prefill:
+            self._begin_prefill(step)
+        elif step.decode is None or len(step.decode):
+            self._begin_rounds(step)
+        elif step.preempt:
+            return False
+        else:
+            require_step(step)
+            raise PolicyError("a prefill stage without a request")
+        self.busy = True
+        return True
+
+    def _begin_prefill(self, step: Step) -> None:
+        if step.hold:
+            raise PolicyError("a step that holds has rounds alone")
+        mixed = False
+        if step.decode is None or len(step.decode):
+            self.residents.choose(step.decode)
+            mixed = bool(self.state.origin)
+            if mixed and step.rounds != 1:
+                raise PolicyError(f"a mixed step of {step.rounds} rounds instead of one")
+        chunks, self.completed = self.residents.admit(step, len(self.steps))
+        if self.worker.padding:
+            chunks = [max(chunks)] * len(chunks)
+        if self.prefill_limit is not None and sum(chunks) > self.prefill_limit:
+            raise PolicyError(
+                f"a prefill stage of {sum(chunks)} tokens exceeds the cap {self.prefill_limit}"
+            )
+        if self.caches.blocks:
+            self.caches.require_room(1 if mixed else 0)
+        if mixed:
+            active = len(self.state.origin)
+            duration = mixed_ns(self.cost, chunks, active, *self.caches.contexts(active))
+            self._advance(duration, 1, MIXED)
+        else:
+            self._advance(self.cost.prefill_ns(chunks), 1, PREFILL)
+        self.count = int(mixed)
+
+    def _begin_rounds(self, step: Step) -> None:
+        if step.hold and step.decode is not None:
+            raise PolicyError("a static batch decodes all requests of the worker: decode=None")
+        if step.decode is not None or self.residents.paused:
+            self.residents.choose(step.decode)
+        if not self.state.origin:
+            raise PolicyError("a decode stage without a running request")
+        if step.rounds < 1:
+            raise PolicyError(f"a decode stage of {step.rounds} rounds")
+        self.target = self.state.rounds + whole(step.rounds)
+        self.until, self.hold = step.until, step.hold
+        self.arrival = self.ledger.next_arrival_ns if step.until & ARRIVAL else NEVER
+        if not self._plan_rounds():
+            raise PolicyError(
+                f"the caches of the next round do not fit into {self.caches.blocks} memory blocks: "
+                "evict requests first"
+            )
+
+    def _plan_rounds(self) -> bool:
+        """Begin a run until the target, the next finish or the arrival; say if memory allows it."""
+        state, caches = self.state, self.caches
+        count = self.residents.next_finish()
+        if count > self.target:
+            count = self.target
+        count -= state.rounds
+        active = len(state.origin) + len(state.held)
+        if caches.pages is not None:
+            count = caches.pages.most_rounds(count)
+            if count == 0:
+                return False
+        context_sum, context_max = caches.contexts(active) if caches.context_matters else (0, 0)
+        duration = self.cost.rounds_ns(count, active, context_sum, context_max)
+        if state.now_ns + duration > self.arrival:
+            left = self.arrival - state.now_ns
+            count = self._rounds_to(left, count, active, context_sum, context_max)
+            duration = self.cost.rounds_ns(count, active, context_sum, context_max)
+        self.count = count
+        self._advance(duration, count, DECODE)
+        return True
+
+    def _rounds_to(
+        self, time_left: int, most: int, active: int, context_sum: int, context_max: int
+    ) -> int:
+        """Fewest rounds, at least 1, whose run ends at the arrival or after it."""
+        low, high = 1, most
+        rounds_ns = self.cost.rounds_ns
+        if not self.caches.context_matters:
+            one = rounds_ns(1, active, 0, 0)
+            return most if one == 0 else min(most, max(1, -(-time_left // one)))
+        while low < high:
+            middle = (low + high) // 2
+            if rounds_ns(middle, active, context_sum, context_max) >= time_left:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _advance(self, duration: int, rounds: int, phase: int) -> None:
+        """Let a step last, and record it; it starts now."""
+        end = self.until_ns = self.state.now_ns + duration
+        if end > MAX_TIME_NS:
+            raise PolicyError("the schedule runs past 2**62 ns")
+        steps = self.steps
+        steps.end_ns.append(end)
+        steps.rounds.append(rounds)
+        steps.phase.append(phase)
+
+    # -- a step ends ----------------------------------------------------------------------
+
+    def complete(self) -> bool:
+        """Let the step in progress end; say if the worker is free, or in the step's next run."""
+        self.state.now_ns = self.until_ns
+        if self.completed is None:
+            self.busy = not self._end_rounds()
+            return not self.busy
+        completed, self.completed = self.completed, None
+        self._end_prefill(completed)
+        self.busy = False
+        return True
+
+    def _end_prefill(self, completed: Sequence[int]) -> None:
+        residents = self.residents
+        if self.count:
+            self._pass_round()
+        done = residents.activate(completed)
+        if self.count:
+            residents.take_finishes(hold=False)
+        for request in done:
+            residents.finish(request)
+
+    def _pass_round(self) -> None:
+        """Let all that decode yield a token beside a prefill, and tell the first ones."""
+        self.state.rounds += 1
+        if self.caches.pages is not None:
+            self.caches.pages.advance(1)
+        self.residents.open_rows()
+
+    def _end_rounds(self) -> bool:
+        state, residents = self.state, self.residents
+        state.rounds += self.count
+        if self.caches.pages is not None:
+            self.caches.pages.advance(self.count)
+        residents.open_rows()
+        finished = residents.take_finishes(self.hold)
+        if (
+            (finished and self.until & FINISH)
+            or state.rounds >= self.target
+            or self.until_ns >= self.arrival
+            or not state.origin
+            or not self._plan_rounds()
+        ):
+            if state.held:
+                residents.release_held()
+            return True
+        return False
+
+    def require_empty(self) -> None:
+        """Raise unless nothing is left over in the end."""
+        state = self.state
+        left = state.running or state.origin or state.held or state.partial
+        if (
+            left
+            or state.blocks_set_aside
+            or self.caches.held
+            or state.free_clients != (self.worker.clients)
+        ):
+            raise PolicyError("requests, clients or memory blocks are left over: a bug in orsched")
