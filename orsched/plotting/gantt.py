@@ -17,6 +17,8 @@ from orsched.schedule import MIXED, PREFILL
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -69,7 +71,7 @@ def gantt(
     Raises:
         MissingDependencyError: matplotlib is missing.
     """
-    _require_matplotlib()
+    require_matplotlib()
     if ax is None:
         from matplotlib import pyplot
 
@@ -106,6 +108,20 @@ def save_gantt(
         InputError: the suffix is none of these, or the file cannot be written.
         MissingDependencyError: matplotlib is missing.
     """
+
+    def draw(figure: Figure) -> None:
+        gantt(instance, schedule, _place(figure, instance), title=title)
+
+    save_picture(draw, path)
+
+
+def save_picture(draw: Callable[[Figure], None], path: str | os.PathLike[str]) -> None:
+    """Write what a function draws on a figure as PNG, SVG or PDF; equal input, equal bytes.
+
+    Raises:
+        InputError: the suffix is none of these, or the file cannot be written.
+        MissingDependencyError: matplotlib is missing.
+    """
     from orsched.files.atomic import opened
 
     name = os.fspath(path)
@@ -116,7 +132,7 @@ def save_gantt(
             file=name,
             remedy=f"name a file that ends in {', '.join(FORMATS)}",
         )
-    _require_matplotlib()
+    require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -129,14 +145,15 @@ def save_gantt(
     }[suffix]
     with matplotlib.rc_context({**matplotlib.rcParamsDefault, **fixed, "backend": "Agg"}):
         figure = Figure()
-        gantt(instance, schedule, _place(figure, instance), title=title)
+        draw(figure)
         with opened(path, binary=True) as stream, warnings.catch_warnings():
             # A name in a script that the font lacks is drawn as boxes, and no reason to warn.
             warnings.filterwarnings("ignore", message="Glyph .* missing")
             figure.savefig(stream, format=suffix[1:], dpi=_DPI, metadata=metadata)
 
 
-def _require_matplotlib() -> None:
+def require_matplotlib() -> None:
+    """Raise ``MissingDependencyError`` if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

@@ -34,6 +34,19 @@ BUBBLES = {
 """Word and colour of each cause of bubbles."""
 
 
+USES = {
+    "decode": ("decode", DECODE_COLOURS[0]),
+    "prefill": ("prefill", PREFILL_COLOUR),
+    "invalid": ("invalid tokens", INVALID_COLOUR),
+    "paused": ("paused for others", PAUSED_COLOUR),
+}
+"""Word and colour of each use of clients, from the bottom of a stack."""
+
+WORKER_COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999",
+)  # fmt: skip
+
+
 def seconds(ns: int, digits: int = 4) -> str:
     """Return a time in seconds with at least so many significant digits, for people."""
     value = ns / NS_PER_S

@@ -170,7 +170,7 @@ def batch_table(rows: Sequence[Row]) -> str:
             value = None if blocks is None else blocks[name]
             cells.append(cell(_decimal(value), field=f"kv-{name}", value=value))
         body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table("batches", "Batches, workers and memory", heads, body)
+    return _table("batches", "Means, counts and sums of each schedule", heads, body)
 
 
 def _decimal(value: float | None) -> str:

@@ -130,7 +130,7 @@
         texts(paused, "paused"), { width, zorder: 1 })] : []),
       ...(invalid.start.length ? [bars("invalid", invalid.lane, invalid.start, invalid.end, "#882255",
         texts(invalid, "invalid"), { width, zorder: 1, marker: { color: "#882255", line: { width: 0 },
-          pattern: { shape: "/", fgcolor: "#fff", size: 7, solidity: 0.25 } } })] : []),
+          pattern: { shape: "/", bgcolor: "#882255", fgcolor: "#fff", size: 7, solidity: 0.2 } } })] : []),
       ...(method.restarts.start.length ? [restarts(method)] : []),
     ];
   }

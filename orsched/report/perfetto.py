@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.intervals import covered_sum
-from orsched.kv_blocks import blocks_held
+from orsched.plotting.curves import block_curves, curve_of, interval_curve
 from orsched.plotting.spans import client_use, lane_offsets
 from orsched.plotting.style import one_line
 from orsched.report.stages import stage_columns
@@ -176,67 +175,18 @@ def _requests(instance: Instance, schedule: Schedule, phase: str, spans: Spans) 
 def counters(instance: Instance, schedule: Schedule) -> list[Counter]:
     """Return running requests and KV blocks of each worker, and the waiting requests.
 
-    A request waits from its arrival to its prefill, and again while it is evicted. Blocks that are
-    set aside are held from the prefill's start to the end of the stay; paged ones are those after
-    the last round of each step, and stay while the worker has a request and no step.
+    A request waits from its arrival to its prefill, and again while it is evicted.
     """
-    held, table = client_use(instance, schedule).stays, instance.requests
-    owner = np.searchsorted(lane_offsets(instance), held.lane, side="right") - 1
     line = Timeline(schedule)
-    blocks = blocks_held(instance, line)
+    start, end = line.start_ns[line.stay_first], line.end_ns[line.stay_last]
     result = []
-    for index, worker in enumerate(instance.workers):
-        mine = held.take(owner == index)
-        ones = np.ones(len(mine), np.int64)
-        result.append(_counter("running", index + 1, mine, ones))
-        if worker.memory is not None and not worker.memory.is_paged:
-            tokens = table.prompt_tokens[mine.request] + table.output_tokens[mine.request]
-            result.append(
-                _counter("kv_blocks", index + 1, mine, -(-tokens // worker.memory.block_tokens))
-            )
-        elif worker.memory is not None:
-            result.append(_paged_counter(line, blocks, index))
-    final = np.ones(len(held), bool)
-    final[:-1] = held.request[1:] != held.request[:-1]
-    again = held.end_ns[~final]
-    joins, leaves = np.concatenate([table.arrival_ns, again]), held.start_ns
-    result.append(_steps_of("waiting", len(instance.workers) + 1, joins, leaves))
-    return result
-
-
-def _paged_counter(line: Timeline, blocks: IntColumn, worker: int) -> Counter:
-    """Blocks in each step of a worker; nothing from the end of a step that nobody outlasts."""
-    places = np.flatnonzero(line.worker == worker)
-    first = int(places[0]) if len(places) else 0
-    stays = np.flatnonzero(line.stay_worker == worker)
-    outlasting = covered_sum(
-        len(places), line.stay_first[stays] - first, line.stay_last[stays] - first - 1
-    )
-    empty = places[outlasting == 0]
-    moments = np.concatenate([line.start_ns[places], line.end_ns[empty]])
-    # At one moment the later step counts; a step follows the end of the one before.
-    order = np.lexsort((np.concatenate([2 * places + 1, 2 * empty + 2]), moments))
-    moments, value = moments[order], np.concatenate([blocks[places], np.zeros_like(empty)])[order]
-    kept = np.ones(len(moments), bool)
-    kept[:-1] = moments[1:] != moments[:-1]
-    moments, value = moments[kept], value[kept]
-    changes = np.diff(value, prepend=0) != 0
-    return Counter("kv_blocks", worker + 1, moments[changes], value[changes])
-
-
-def _counter(name: str, process: int, spans: Spans, weight: IntColumn) -> Counter:
-    return _steps_of(name, process, spans.start_ns, spans.end_ns, weight)
-
-
-def _steps_of(
-    name: str, process: int, up: IntColumn, down: IntColumn, weight: IntColumn | None = None
-) -> Counter:
-    """Sum the changes at each time into one counter."""
-    ups = np.ones(len(up), np.int64) if weight is None else weight
-    downs = np.ones(len(down), np.int64) if weight is None else weight
-    moments, place = np.unique(np.concatenate([up, down]), return_inverse=True)
-    change = np.zeros(len(moments), np.int64)
-    np.add.at(change, place, np.concatenate([ups, -downs]))
-    value = np.cumsum(change)
-    kept = change != 0
-    return Counter(name, process, moments[kept], value[kept])
+    for index, blocks in enumerate(block_curves(instance, line)):
+        mine = np.flatnonzero(line.stay_worker == index)
+        result.append(Counter("running", index + 1, *interval_curve(start[mine], end[mine])))
+        if blocks is not None:
+            result.append(Counter("kv_blocks", index + 1, *blocks))
+    request = line.stay_request
+    again = end[:-1][request[1:] == request[:-1]]
+    joins = np.concatenate([instance.requests.arrival_ns, again])
+    waiting = curve_of(np.concatenate([joins, start]), np.repeat([1, -1], [len(joins), len(start)]))
+    return [*result, Counter("waiting", len(instance.workers) + 1, *waiting)]

@@ -12,7 +12,7 @@ from orsched.metrics import summarise
 from orsched.plotting.spans import decode_spans
 from orsched.report.html import write_report
 from orsched.timeline import request_times
-from tests.plotting.samples import random_instance, served
+from tests.plotting.samples import by_hand, every_kind, random_instance, served
 
 pytestmark = pytest.mark.browser
 
@@ -55,20 +55,32 @@ def sample():
 
 
 @pytest.fixture
-def page(browser, sample, tmp_path):
-    """The open report, its first chart drawn; errors and requests to the network fail the test."""
-    path = tmp_path / "report.html"
-    write_report(*sample, path)
-    page = browser.new_page(viewport={"width": 1300, "height": 900})
-    problems = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
-    page.goto(path.as_uri())
-    page.wait_for_selector("#panel-0[data-drawn=done]")
-    yield page
-    page.close()
+def opened(browser, tmp_path):
+    """Open a report, its first chart drawn; errors and requests to the network fail the test."""
+    pages, problems = [], []
+
+    def open_report(instance, schedules):
+        path = tmp_path / "report.html"
+        write_report(instance, schedules, path)
+        page = browser.new_page(viewport={"width": 1300, "height": 900})
+        pages.append(page)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
+        page.goto(path.as_uri())
+        page.wait_for_selector("#panel-0[data-drawn=done]")
+        return page
+
+    yield open_report
+    for page in pages:
+        page.close()
     assert problems == []
+
+
+@pytest.fixture
+def page(opened, sample):
+    """The open report of the sample."""
+    return opened(*sample)
 
 
 def until(page, expression):
@@ -147,6 +159,35 @@ def test_pointing_at_a_bar_tells_the_request(page, sample):
     assert re.search(r"decode after prefill stages? \d+", told)
     for name in ("prefill_start_ns", "prefill_end_ns", "first_token_ns", "finish_ns"):
         assert exact(times[name]) in told
+
+
+def told_at(page, lane, ns):
+    """What the chart says when one points at a client and a time."""
+    page.mouse.move(0, 0)
+    page.mouse.move(*point(page, lane, ns / 10**9))
+    label = page.locator("#gantt-0 .hoverlayer .hovertext")
+    label.wait_for()
+    return label.text_content()
+
+
+def test_pauses_invalid_rounds_and_mixed_steps_are_drawn_and_told(opened):
+    instance, schedule = every_kind()
+    page = opened(instance, [schedule])
+    names = page.evaluate("document.getElementById('gantt-0').data.map((t) => t.name)")
+    assert {"mixed steps", "paused", "invalid"} <= set(names)
+    assert "restarts" not in names
+    assert "invalid tokens after prefill stage 0: 0.000000026 s to" in told_at(page, 0, 32)
+    assert "paused after prefill stage 2" in told_at(page, 2, 44.5)
+    assert "mixed, client 1" in told_at(page, 3, 50)
+    shares = page.evaluate("document.getElementById('bubbles').data.map((t) => t.x[0])")
+    assert len(shares) == 6
+    assert shares[-1] == pytest.approx(100 * 12 / (4 * 59))
+
+
+def test_a_restart_is_marked_and_told(opened):
+    instance, schedule = by_hand()
+    page = opened(instance, [schedule])
+    assert "request 1 on big, client 0restart 1 at 0.000000024 s" in told_at(page, 0, 24)
 
 
 def test_the_table_agrees_with_the_schedules(page, sample):

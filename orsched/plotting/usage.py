@@ -1,0 +1,173 @@
+"""What clients and memory do over time, drawn with matplotlib."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.plotting import style
+from orsched.plotting.curves import Curve, block_curves, client_curves, means, sum_of
+from orsched.timeline import Timeline
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+COLUMNS = 1200
+"""Moments at most; more changes, and each shows the mean of its time."""
+
+MAX_WORKERS = 8
+"""With more workers their blocks are added up."""
+
+
+def usage(
+    instance: Instance,
+    schedule: Schedule,
+    figure: Figure | None = None,
+    *,
+    title: str | None = None,
+) -> list[Axes]:
+    """Draw the clients by use, stacked, and below them the KV blocks of each worker, over time.
+
+    The upper axes show busy clients (prefill, decode), clients with invalid tokens, and those
+    whose request is paused, up to the number of clients; the lower ones, where a worker has a
+    memory model, the blocks held (one line a worker, or their sum above ``MAX_WORKERS``) and the
+    blocks that there are. Areas carry the ``gid`` of their use, lines that of their worker.
+
+    Args:
+        instance: the problem.
+        schedule: a schedule for it.
+        figure: where to draw; None: a new figure.
+        title: first line; None: instance, method and information.
+
+    Returns:
+        One or two axes.
+
+    Raises:
+        MissingDependencyError: matplotlib is missing.
+    """
+    from orsched.plotting.gantt import require_matplotlib
+
+    require_matplotlib()
+    if figure is None:
+        from matplotlib import pyplot
+
+        figure = pyplot.figure(figsize=(12, 5), layout="constrained")
+    line = Timeline(schedule)
+    blocks = named_blocks(instance, line)
+    rows = 2 if blocks else 1
+    axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])
+    _draw_clients(axes[0], instance, schedule, line)
+    if blocks:
+        _draw_blocks(axes[1], schedule, blocks)
+    if title is None:
+        title = f"{instance.name}, {schedule.method} (information: {schedule.information})"
+    axes[0].set_title(
+        style.one_line(title)[:100], loc="left", fontweight="bold", pad=20,
+        parse_math=False,
+    )  # fmt: skip
+    axes[-1].set_xlabel("time (s)", loc="right")
+    axes[-1].set_xlim(0, schedule.makespan_ns / NS_PER_S or 1)
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.set_ylim(bottom=0)
+    return axes
+
+
+def save_usage(
+    instance: Instance,
+    schedule: Schedule,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+) -> None:
+    """Write the picture of ``usage`` as PNG, SVG or PDF, by suffix; equal input, equal bytes.
+
+    Raises:
+        InputError: the suffix is none of these, or the file cannot be written.
+        MissingDependencyError: matplotlib is missing.
+    """
+    from orsched.plotting.gantt import save_picture
+
+    def draw(figure: Figure) -> None:
+        figure.set_size_inches(12, 5)
+        figure.set_layout_engine("constrained")
+        usage(instance, schedule, figure, title=title)
+
+    save_picture(draw, path)
+
+
+def named_blocks(instance: Instance, line: Timeline) -> list[tuple[str, Curve, int]]:
+    """Return name, blocks held and blocks there are of each worker, or of all if there are many.
+
+    Empty when no worker has a memory model.
+    """
+    known = [
+        (worker.name, curve, worker.memory.blocks)
+        for worker, curve in zip(instance.workers, block_curves(instance, line), strict=True)
+        if curve is not None and worker.memory is not None
+    ]
+    if len(known) <= MAX_WORKERS:
+        return known
+    total = sum_of([curve for _, curve, _ in known])
+    return [(f"{len(known)} workers", total, sum(blocks for *_, blocks in known))]
+
+
+def borders_of(curves: Sequence[Curve], end_ns: int, columns: int) -> NDArray[np.float64]:
+    """Return the moments at which any curve changes; equal stretches if there are too many."""
+    moments = np.unique(np.concatenate([[0, end_ns], *(curve.time_ns for curve in curves)]))
+    if len(moments) - 1 > columns or len(moments) < 2:
+        return np.linspace(0, max(end_ns, 1), columns + 1)
+    return moments.astype(np.float64)
+
+
+def _draw_clients(ax: Axes, instance: Instance, schedule: Schedule, line: Timeline) -> None:
+    curves = client_curves(line)
+    borders = borders_of(list(curves.values()), schedule.makespan_ns, COLUMNS)
+    floor = np.zeros(len(borders) - 1)
+    for name, (word, colour) in style.USES.items():
+        if len(curves[name].time_ns) == 0:
+            continue
+        top = floor + means(curves[name], borders)
+        ax.stairs(
+            top, borders / NS_PER_S, baseline=floor, fill=True, color=colour, label=word,
+            gid=name, linewidth=0,
+        )  # fmt: skip
+        floor = top
+    clients = sum(worker.clients for worker in instance.workers)
+    ax.axhline(clients, color="black", lw=1, ls=":", label="clients", gid="clients")
+    ax.set_ylabel("clients")
+    _legend(ax)
+
+
+def _draw_blocks(ax: Axes, schedule: Schedule, blocks: Sequence[tuple[str, Curve, int]]) -> None:
+    borders = borders_of([curve for _, curve, _ in blocks], schedule.makespan_ns, COLUMNS)
+    for k, (name, curve, limit) in enumerate(blocks):
+        colour = style.WORKER_COLOURS[k % len(style.WORKER_COLOURS)]
+        word = style.one_line(name)[:24].replace("$", r"\$")
+        ax.stairs(
+            means(curve, borders), borders / NS_PER_S, baseline=None, color=colour, lw=1.2,
+            label=word, gid=f"blocks-{k}",
+        )  # fmt: skip
+        highest = max(int(curve.value.max(initial=0)) for _, curve, _ in blocks)
+        # A limit that is far away would flatten the lines.
+        if limit <= 3 * highest:
+            ax.axhline(limit, color=colour, lw=1, ls=":", gid=f"limit-{k}")
+    ax.set_ylabel("KV blocks")
+    _legend(ax)
+
+
+def _legend(ax: Axes) -> None:
+    ax.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=6, frameon=False, fontsize=8,
+        handlelength=1.4, borderaxespad=0.2,
+    )  # fmt: skip
