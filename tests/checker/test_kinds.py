@@ -7,19 +7,15 @@ import json
 import pytest
 
 from orsched.checker import Violation, ViolationKind, check
-from orsched.costs import AffineCost, LevelsCost
+from orsched.costs import LevelsCost
 from orsched.errors import InputError
-from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.metrics import summarise
 from orsched.models.bounds import makespan_bound
-from orsched.requests import Requests
-from orsched.schedule import Schedule, Steps, Work
-from orsched.workers import Worker
+from orsched.schedule import Steps, Work
+from tests.checker.by_hand import built, edited, kinds, problem
 from tests.checker.valid import leaves, two_workers, valid_schedules, with_leaf, with_step
 from tests.simulator.instances import ContextCost
-
-COST = AffineCost(30, 2, 17, 5)
 
 # Three requests on two clients: worker, phase, idle time before, duration, rounds.
 STEPS = (
@@ -43,11 +39,20 @@ RESULTS = {
     "busy_client_ns": 322,  # (48 + 54) + (48 + 54 + 27) + (42 + 27 + 22)
     "slot_utilization": 322 / 386,
     # Request 1 sits through the second prefill; client 1 is done 22 ns before the end.
-    "bubble_ns": {"waiting_for_prefill": 0, "other_prefill": 42, "no_request": 0, "tail": 22},
+    "bubble_ns": {
+        "waiting_for_prefill": 0, "other_prefill": 42, "no_request": 0, "tail": 22, "invalid": 0,
+    },
     "prefill_stages": 2,
+    "mixed_steps": 0,
     "decode_rounds": 4,
     "prompt_tokens": 15,
     "output_tokens": 7,
+    "invalid_tokens": 0,
+    "pad_tokens": 0,
+    "restarts": 0,
+    "batch_size": {"prefill": 3 / 2, "decode": 7 / 4},  # rounds of 2, 2, 2 and 1
+    "worker_end_ns": {"min": 193, "max": 193, "std": 0.0},
+    "kv_blocks": None,
     "tokens_per_s": 7 * 10**9 / 193,
     "ttft_ns": {"mean": 321 / 3, "p50": 75, "p90": 171, "p95": 171, "p99": 171, "max": 171},
     "jct_ns": {"mean": 466 / 3, "p50": 171, "p90": 193, "p95": 193, "p99": 193, "max": 193},
@@ -55,45 +60,13 @@ RESULTS = {
     "slo": {"ttft_ns": 100, "tpot_ns": 27, "attained": 1, "attainment": 1 / 3},
     "bound_ns": None,
     "gap": None,
-}
-
-
-def problem(prompts=(4, 5, 6), outputs=(2, 3, 2), *, arrivals=None, rule="decode", **worker):
-    requests = Requests(list(prompts), list(outputs), arrivals and list(arrivals))
-    return Instance(requests, Worker(**{"clients": 2, "cost": COST, **worker}), first_token=rule)
-
-
-def built(instance, steps=STEPS, work=WORK, **fields):
-    rows, now = [], 0
-    for worker, phase, idle, duration, rounds in steps:
-        now += idle
-        rows.append((worker, phase, now, now + duration, rounds))
-        now += duration
-    columns = zip(*rows, strict=True) if rows else [[]] * 5
-    work_columns = zip(*work, strict=True) if work else [[]] * 6
-    fields = {"method": "by hand", "information": "none", **fields}
-    return Schedule(
-        instance.sha256,
-        Steps(*(list(c) for c in columns)),
-        Work(*(list(c) for c in work_columns)),
-        **fields,
-    )
-
-
-def edited(rows, **changes):
-    """Rows with some of them replaced: ``r2=(...)``; None leaves a row out."""
-    result = [changes.get(f"r{i}", row) for i, row in enumerate(rows)]
-    return tuple(row for row in result if row is not None) + tuple(changes.get("more", ()))
-
-
-def kinds(violations):
-    return {violation.kind.value for violation in violations}
+}  # fmt: skip
 
 
 def test_the_schedule_by_hand_is_valid():
     """INV-15: and its numbers are those worked out by hand."""
     instance = problem()
-    schedule = built(instance, results=RESULTS)
+    schedule = built(instance, STEPS, WORK, results=RESULTS)
     assert check(instance, schedule) == []
     assert RESULTS["busy_client_ns"] + sum(RESULTS["bubble_ns"].values()) == 2 * 193
 
@@ -107,12 +80,12 @@ BROKEN = {
         {"completeness", "time", "empty_stage"}, problem((4, 5), (2, 3)), STEPS, WORK,
     ),
     "a request is prefilled twice": (
-        {"completeness"},
+        {"completeness", "contiguity"},
         problem(clients=3),
         edited(STEPS, r2=(0, 0, 0, 50, 1)),
         (*WORK[:2], (0, 2, 0, 2, 2, 4), *WORK[2:]),
     ),
-    "decoding is interrupted": (
+    "too few rounds in two rows": (
         {"completeness"},
         problem(),
         edited(STEPS, r1=(0, 1, 0, 27, 1), more=()),
@@ -123,7 +96,7 @@ BROKEN = {
     "the first token comes from the prefill": ({"completeness"}, problem(rule="prefill"),
                                                STEPS, WORK),
     "a part of the prompt": (
-        {"completeness"}, problem(), STEPS, edited(WORK, r0=(0, 0, 0, 0, 0, 3)),
+        {"completeness", "time"}, problem(), STEPS, edited(WORK, r0=(0, 0, 0, 0, 0, 3)),
     ),
     "two tokens a round": (
         {"completeness"}, problem(), STEPS, edited(WORK, r1=(0, 0, 1, 1, 1, 2)),
@@ -158,6 +131,12 @@ BROKEN = {
     "a prefill stage for nobody": (
         {"empty_stage"}, problem(), (*STEPS, (0, 0, 0, 30, 1)), WORK,
     ),
+    "a prefill stage for nobody amid decoding": (
+        {"empty_stage"},
+        problem(),
+        (*STEPS[:2], (0, 0, 0, 5, 1), *STEPS[2:]),
+        ((*WORK[0],), WORK[1], WORK[2], (1, 1, 1, 1, 4, 1), (2, 0, 0, 3, 3, 6), (2, 0, 1, 4, 5, 1)),
+    ),
     "a decode stage for nobody": (
         {"empty_stage"}, problem(), (*STEPS, (0, 1, 0, 17, 1)), WORK,
     ),
@@ -171,13 +150,13 @@ BROKEN = {
         edited(WORK, r5=(2, 0, 1, 2, 4, 1)),
     ),
     "a prefill over several steps": (
-        {"phase", "time"}, problem(), STEPS, edited(WORK, r0=(0, 0, 0, 0, 2, 4)),
+        {"phase", "time", "contiguity"}, problem(), STEPS, edited(WORK, r0=(0, 0, 0, 0, 2, 4)),
     ),
-    "a pause before decoding": (
-        {"contiguity"},
+    "a stay without a prefill": (
+        {"contiguity", "completeness", "empty_stage"},
         problem(),
-        edited(STEPS, r3=(0, 1, 0, 22, 1), r4=(0, 1, 0, 44, 2)),
-        edited(WORK, r5=(2, 0, 1, 4, 4, 1)),
+        STEPS,
+        edited(WORK, r4=None, r5=(2, 0, 1, 3, 4, 1)),
     ),
     "another client for decoding": (
         {"contiguity"}, problem(clients=3), STEPS, edited(WORK, r5=(2, 2, 1, 3, 4, 1)),
@@ -224,18 +203,18 @@ def test_limits_that_are_just_met_are_kept(instance):
     steps = STEPS
     if isinstance(instance.worker.cost, LevelsCost):
         steps = edited(STEPS, r4=(0, 1, 0, 27, 1))
-    assert check(instance, built(instance, steps)) == []
+    assert check(instance, built(instance, steps, WORK)) == []
 
 
 def test_an_idle_worker_is_no_violation():
     """Time in which no step runs is allowed, and told apart among the bubbles."""
     instance = problem()
-    schedule = built(instance, edited(STEPS, r2=(0, 0, 100, 42, 1), r4=(0, 1, 10, 22, 1)))
+    schedule = built(instance, edited(STEPS, r2=(0, 0, 100, 42, 1), r4=(0, 1, 10, 22, 1)), WORK)
     results = summarise(instance, schedule)
     assert check(instance, schedule.replace(results=results)) == []
     # Client 0 is free for 100 ns and holds request 2 for 10; client 1 holds request 1 for 100.
     assert results["bubble_ns"] == {
-        "waiting_for_prefill": 0, "other_prefill": 42, "no_request": 210, "tail": 32,
+        "waiting_for_prefill": 0, "other_prefill": 42, "no_request": 210, "tail": 32, "invalid": 0,
     }  # fmt: skip
 
 
@@ -271,7 +250,7 @@ def test_a_request_stays_on_its_worker():
 
 def test_another_instance():
     instance = problem()
-    schedule = built(instance).replace(instance_sha256="0" * 64)
+    schedule = built(instance, STEPS, WORK).replace(instance_sha256="0" * 64)
     (violation,) = check(instance, schedule)
     assert violation.to_dict() == {
         "kind": "instance",
@@ -289,7 +268,7 @@ def test_a_method_that_knows_more_than_it_declares():
         ("fcfs", "clairvoyant", {"information"}),
         ("somebody's policy", "clairvoyant", set()),
     ]:
-        schedule = built(instance, method=method, information=information)
+        schedule = built(instance, STEPS, WORK, method=method, information=information)
         assert kinds(check(instance, schedule)) == expected
 
 
@@ -298,7 +277,7 @@ def test_every_reported_number():
     instance = problem()
     for path, value in leaves(RESULTS):
         wrong = with_leaf(RESULTS, path, 7 if value is None else value + 1)
-        violations = check(instance, built(instance, results=wrong))
+        violations = check(instance, built(instance, STEPS, WORK, results=wrong))
         if path[0] == "slo" and path[1].endswith("_ns"):
             continue  # another objective, under which the same requests may attain
         (violation,) = violations
@@ -311,10 +290,10 @@ def test_results_are_whole_or_absent():
     instance = problem()
     for name in RESULTS:
         part = {key: value for key, value in RESULTS.items() if key != name}
-        (violation,) = check(instance, built(instance, results=part))
+        (violation,) = check(instance, built(instance, STEPS, WORK, results=part))
         assert (violation.kind, violation.field) == (ViolationKind.RESULT, f"results.{name}")
-    assert check(instance, built(instance, results={})) == []
-    more = check(instance, built(instance, results={**RESULTS, "speed": 1}))
+    assert check(instance, built(instance, STEPS, WORK, results={})) == []
+    more = check(instance, built(instance, STEPS, WORK, results={**RESULTS, "speed": 1}))
     assert [v.field for v in more] == ["results.speed"]
 
 
@@ -323,7 +302,8 @@ def test_objectives_decide_what_is_attained():
     instance = problem()
     for ttft, tpot, attained in [(75, 27, 1), (74, 99, 0), (75, 48, 2), (171, 48, 3), (171, 21, 0)]:
         slo = {"ttft_ns": ttft, "tpot_ns": tpot, "attained": attained, "attainment": attained / 3}
-        assert check(instance, built(instance, results={**RESULTS, "slo": slo})) == []
+        results = {**RESULTS, "slo": slo}
+        assert check(instance, built(instance, STEPS, WORK, results=results)) == []
 
 
 def test_bounds():
@@ -333,7 +313,7 @@ def test_bounds():
     value = bound["value_ns"]
     assert 0 < value <= 193
     results = {**RESULTS, "bound_ns": value, "gap": (193 - value) / value}
-    good = built(instance, results=results, bound=bound)
+    good = built(instance, STEPS, WORK, results=results, bound=bound)
     assert check(instance, good) == []
     for wrong in (
         {**bound, "value_ns": value + 1},
@@ -352,14 +332,14 @@ def test_bounds():
 def test_a_bound_above_the_makespan():
     instance = problem()
     bound = {"name": "too much", "value_ns": 194, "certificate": {}}
-    found = check(instance, built(instance, bound=bound))
+    found = check(instance, built(instance, STEPS, WORK, bound=bound))
     assert next(v for v in found if v.field == "bound.value_ns").expected == 193
 
 
 def test_measured_times_are_taken_as_they_are():
     """The first token of a measured decode stage comes after an equal share of its time."""
     instance = problem()
-    schedule = built(instance, edited(STEPS, r1=(0, 1, 3, 61, 2)))
+    schedule = built(instance, edited(STEPS, r1=(0, 1, 3, 61, 2)), WORK)
     assert kinds(check(instance, schedule)) == {"time"}
     assert check(instance, schedule, times="measured") == []
     results = summarise(instance, schedule)
@@ -372,7 +352,8 @@ def test_measured_times_are_taken_as_they_are():
 def test_a_measured_makespan_may_be_below_the_bound_of_the_model():
     instance = problem()
     bound = makespan_bound(instance).to_dict()
-    fast = built(instance, [(w, p, 0, 2 * r, r) for w, p, _, _, r in STEPS], bound=bound)
+    steps = [(w, p, 0, 2 * r, r) for w, p, _, _, r in STEPS]
+    fast = built(instance, steps, WORK, bound=bound)
     assert check(instance, fast, times="measured") == []
     assert "bound" in kinds(check(instance, fast))
 
@@ -380,7 +361,7 @@ def test_a_measured_makespan_may_be_below_the_bound_of_the_model():
 def test_unknown_times_are_refused():
     instance = problem()
     with pytest.raises(InputError, match="model or measured"):
-        check(instance, built(instance), times="guessed")
+        check(instance, built(instance, STEPS, WORK), times="guessed")
 
 
 def test_rounds_are_priced_one_by_one_by_their_contexts():

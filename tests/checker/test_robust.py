@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from orsched.checker import check
 from orsched.costs import AffineCost
+from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
-from tests.checker.valid import valid_schedules
+from tests.checker.any_mode import random_schedule
+from tests.checker.valid import valid_schedules, with_step, with_work
 from tests.simulator.instances import ContextCost
 
 VALID = valid_schedules()
@@ -24,6 +26,9 @@ VALID = valid_schedules()
 
 class PickyCost(ContextCost):
     """Raises for everything."""
+
+    def mixed_ns(self, prompts, active, context_sum, context_max):
+        raise RuntimeError
 
     def prefill_ns(self, prompts):
         raise ZeroDivisionError("no")
@@ -65,6 +70,16 @@ INSTANCES = [
     for cost in (AffineCost(1, 1, 1, 1), ContextCost(), PickyCost(), HugeCost(), SmallAtFirst())
 ]
 INSTANCES.append(Instance(Requests([], []), (Worker(1), Worker(2, ContextCost(), name="b"))))
+INSTANCES.append(
+    Instance(
+        Requests([3, 4, 5, 2], [2, 1, 3, 4], [0, 5, 0, 9]),
+        (
+            Worker(2, ContextCost(), 9, BlockMemory(9, 2, "paged"), padding=True),
+            Worker(1, AffineCost(1, 1, 1, 1), None, BlockMemory(40, 3, "paged"), "b"),
+        ),
+        first_token="prefill",
+    )
+)
 BIG = (2**31, 2**40, 2**62)
 
 
@@ -108,13 +123,19 @@ def schedules(draw):
         return draw(st.lists(numbers(high, low), min_size=size, max_size=size))
 
     steps = Steps(
-        column(n, 2**31), column(n, 1), column(n, 2**62), column(n, 2**62), column(n, 2**62, 1)
+        column(n, 2**31), column(n, 2), column(n, 2**62), column(n, 2**62), column(n, 2**62, 1)
     )
     places = st.lists(st.integers(0, max(n - 1, 0)), min_size=m if n else 0, max_size=m if n else 0)
     first, last = draw(places), draw(places)
     m = len(first)
     work = Work(
-        column(m, 2**31), column(m, 2**31), column(m, 1), first, last, column(m, 2**31 - 1, 1)
+        column(m, 2**31),
+        column(m, 2**31),
+        column(m, 2),
+        first,
+        last,
+        column(m, 2**31 - 1, 1),
+        column(m, 2**31),
     )
     return Schedule(
         "0" * 64,
@@ -177,6 +198,25 @@ def test_things_that_are_no_json(thing):
         found = check(instance, schedule.replace(**changed))
         assert found
         json.dumps([violation.to_dict() for violation in found], allow_nan=False)
+
+
+@given(seed=st.integers(0, 300), other=st.integers(0, 5), data=st.data())
+def test_broken_schedules_of_all_modes_get_an_answer(seed, other, data):
+    """Some values of a valid schedule are replaced by any others."""
+    instance, schedule = random_schedule(seed, 4)
+    for _ in range(data.draw(st.integers(1, 4))):
+        table, change = data.draw(st.sampled_from([("steps", with_step), ("work", with_work)]))
+        columns = vars(getattr(schedule, table))
+        name = data.draw(st.sampled_from(sorted(columns)))
+        row = data.draw(st.integers(0, len(columns[name]) - 1))
+        try:
+            schedule = change(schedule, name, row, data.draw(numbers(2**62)))
+        except InputError:
+            continue
+    schedule = schedule.replace(results={"makespan_ns": 0})
+    for judge in (instance, INSTANCES[other], INSTANCES[-1]):
+        for times in ("model", "measured"):
+            assert check(judge, schedule, times=times)  # the results are no more than a part
 
 
 def test_what_a_cost_model_refuses_is_a_wrong_time():

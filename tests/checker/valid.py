@@ -17,10 +17,13 @@ from orsched.requests import Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.checker.any_mode import random_schedule
 from tests.simulator.instances import ContextCost
 
 COST = AffineCost(30, 2, 17, 5)
 SLOW = SLO(10**6, 10**3)
+DICE = (201, 232)
+"""Seeds of small schedules that are in all modes between them."""
 
 
 def random_requests(n=10, seed=0, latest=0):
@@ -73,7 +76,7 @@ COLUMNS = ("prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens")
 
 
 def valid_schedules():
-    """Name -> (instance, valid schedule): rules, arrivals, limits, contexts, workers."""
+    """Name -> (instance, valid schedule): rules, arrivals, limits, contexts, workers, modes."""
     instances = {
         "plain": Instance(random_requests(), Worker(3, COST)),
         "first-token-prefill": Instance(
@@ -84,7 +87,14 @@ def valid_schedules():
         "contexts": Instance(random_requests(seed=5, latest=400), Worker(3, ContextCost())),
     }
     made = {name: (instance, run(instance)) for name, instance in instances.items()}
-    return {**made, "two-workers": two_workers()}
+    made |= {"two-workers": two_workers()}
+    return made | {f"dice-{seed}": reported(*random_schedule(seed, 4)) for seed in DICE}
+
+
+def reported(instance, schedule):
+    """Return a schedule with everything in it that can be reported but a bound."""
+    schedule = schedule.replace(parameters={"window": 3}, run={"runtime_s": 0.5})
+    return instance, schedule.replace(results=summarise(instance, schedule, SLOW))
 
 
 def with_step(schedule, column, row, value):

@@ -1,0 +1,322 @@
+"""The rules for schedules, read literally: one request, one step and one round at a time.
+
+Slow, meant to be read, and without a line of the checker: the two must agree on every schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+
+from orsched.costs import mixed_ns
+
+PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2
+
+
+class Wrong(Exception):
+    """A rule is broken."""
+
+
+def require(condition, rule):
+    if not condition:
+        raise Wrong(rule)
+
+
+@dataclass
+class Stay:
+    """A stay; ``does`` says by step what is done for it: phase of the row, tokens, cache after."""
+
+    request: int
+    worker: int
+    client: int
+    first: int
+    last: int
+    does: dict = field(default_factory=dict)
+
+    def cache_in(self, step):
+        """Tokens in the cache after a step of its worker."""
+        return self.does[max(s for s in self.does if s <= step)][2]
+
+
+class Book:
+    """A schedule, gone through by the rules; ``Wrong`` at the first rule that is broken."""
+
+    def __init__(self, instance, schedule):
+        self.instance, self.requests = instance, instance.requests
+        self.steps = table(schedule.steps)
+        self.work = table(schedule.work)
+        self.by_prefill = instance.first_token == "prefill"
+        self.stays = []
+        self.first_token, self.finish = {}, {}
+        self.check_steps()
+        self.check_rows()
+        for request in range(len(instance)):
+            self.follow(request)
+        for number in range(len(self.steps)):
+            self.check_step(number)
+        self.check_clients()
+
+    # -- steps and rows -------------------------------------------------------------------
+
+    def check_steps(self):
+        now = [0] * len(self.instance.workers)
+        keys = [(step.start_ns, step.worker) for step in self.steps]
+        require(keys == sorted(keys), "order of steps")
+        for step in self.steps:
+            require(step.worker < len(now), "worker")
+            require(now[step.worker] <= step.start_ns <= step.end_ns, "one step at a time")
+            require(step.rounds == 1 or step.phase == DECODE, "rounds")
+            now[step.worker] = step.end_ns
+
+    def check_rows(self):
+        keys = [(row.request, row.first_step) for row in self.work]
+        require(all(a < b for a, b in pairwise(keys)), "order of rows")
+        for row in self.work:
+            require(row.request < len(self.instance), "request")
+            require(row.first_step <= row.last_step, "row")
+            first, last = self.steps[row.first_step], self.steps[row.last_step]
+            require(first.worker == last.worker, "worker of a row")
+            require(row.client < self.instance.workers[first.worker].clients, "client")
+            if row.phase == PREFILL:
+                require(row.first_step == row.last_step, "prefill in one step")
+                require(first.phase != DECODE, "prefill in a decode step")
+            else:
+                require(row.tokens == 1, "one token a round")
+                require(first.phase != PREFILL and last.phase != PREFILL, "decode in a prefill")
+
+    def steps_of(self, row):
+        worker = self.steps[row.first_step].worker
+        for number in range(row.first_step, row.last_step + 1):
+            step = self.steps[number]
+            if step.worker == worker and (row.phase == PREFILL or step.phase != PREFILL):
+                yield number, step
+
+    # -- requests -------------------------------------------------------------------------
+
+    def follow(self, request):
+        """Go through the stays of a request and count its tokens."""
+        rows = [row for row in self.work if row.request == request]
+        numbers = sorted({row.stay for row in rows})
+        require(numbers == list(range(len(numbers))) and numbers, "numbers of stays")
+        output, yielded, free_at, before = int(self.requests.output_tokens[request]), 0, 0, None
+        for number in numbers:
+            require(yielded < output, "no stay after the last token")
+            stay, yielded = self.follow_stay([row for row in rows if row.stay == number], yielded)
+            begin = self.steps[stay.first].start_ns
+            require(begin >= self.requests.arrival_ns[request], "arrival")
+            require(begin >= free_at, "one stay at a time")
+            if before is not None and before.worker == stay.worker:
+                require(before.last < stay.first, "one stay at a time")
+            before, free_at = stay, self.steps[stay.last].end_ns
+            self.stays.append(stay)
+        require(yielded == output, "all tokens")
+        self.finish[request] = free_at
+
+    def follow_stay(self, rows, yielded):
+        request = rows[0].request
+        output = int(self.requests.output_tokens[request])
+        due = int(self.requests.prompt_tokens[request]) + yielded
+        worker = self.steps[rows[0].first_step].worker
+        stay = Stay(request, worker, rows[0].client, rows[0].first_step, rows[-1].last_step)
+        cache, prefilled, end = 0, 0, -1
+        for row in rows:
+            require(self.steps[row.first_step].worker == worker, "one worker a stay")
+            require(row.client == stay.client, "one client a stay")
+            for number, step in self.steps_of(row):
+                require(number > end, "one row after the other")
+                end = number
+                if row.phase == PREFILL:
+                    prefilled += row.tokens
+                    cache += row.tokens
+                    require(cache == prefilled <= due, "no more prefill than is due")
+                    if prefilled == due and self.by_prefill:
+                        yielded += 1
+                        self.first_token.setdefault(request, step.end_ns)
+                else:
+                    require(prefilled == due, "prefill first")
+                    cache += step.rounds
+                    if row.phase == INVALID:
+                        require(yielded == output, "invalid tokens come last")
+                    else:
+                        yielded += step.rounds
+                        self.first_token.setdefault(request, (number,))
+                require(yielded <= output, "no more tokens than the answer has")
+                stay.does[number] = (row.phase, row.tokens, cache)
+        return stay, yielded
+
+    # -- steps with what they do ----------------------------------------------------------
+
+    def check_step(self, number):
+        step = self.steps[number]
+        worker = self.instance.workers[step.worker]
+        here = [s for s in self.stays if s.worker == step.worker and number in s.does]
+        does = [stay.does[number] for stay in here]
+        chunks = [tokens for phase, tokens, _ in does if phase == PREFILL]
+        contexts = [cache - step.rounds + 1 for phase, _, cache in does if phase != PREFILL]
+        require(bool(chunks) == (step.phase != DECODE), "prefill in prefill and mixed steps")
+        decoding = any(phase == DECODE for phase, _, _ in does)
+        require(decoding == (step.phase != PREFILL), "tokens in decode and mixed steps")
+        if worker.padding:
+            chunks = [max(chunks)] * len(chunks) if chunks else []
+            contexts = [max(contexts)] * len(contexts) if contexts else []
+        require(worker.prefill_limit is None or sum(chunks) <= worker.prefill_limit, "cap")
+        took = 0
+        for later in range(step.rounds):
+            longest = max(contexts, default=0)
+            took += mixed_ns(worker.cost, chunks, len(contexts), sum(contexts), longest)
+            if later == 0 and step.phase == DECODE:
+                self.reach_first_token(number, step.start_ns + took)
+            contexts = [context + 1 for context in contexts]
+        if step.phase == MIXED:
+            self.reach_first_token(number, step.end_ns)
+        require(step.end_ns - step.start_ns == took, "time of the cost model")
+        require(worker.memory is None or self.blocks(number) <= worker.memory.blocks, "memory")
+
+    def reach_first_token(self, number, moment):
+        for request, value in self.first_token.items():
+            if value == (number,):
+                self.first_token[request] = moment
+
+    def present(self, number):
+        worker = self.steps[number].worker
+        return [s for s in self.stays if s.worker == worker and s.first <= number <= s.last]
+
+    def blocks(self, number):
+        """Memory blocks held in a step."""
+        worker = self.instance.workers[self.steps[number].worker]
+        stays = self.present(number)
+        if worker.memory.allocation == "whole":
+            sizes = [int(self.requests.prompt_tokens[s.request]) for s in stays]
+            answers = [int(self.requests.output_tokens[s.request]) for s in stays]
+            held = [a + b for a, b in zip(sizes, answers, strict=True)]
+        else:
+            held = [stay.cache_in(number) for stay in stays]
+            if worker.padding:
+                held = [max(held)] * len(held) if held else []
+        return sum(math.ceil(tokens / worker.memory.block_tokens) for tokens in held)
+
+    def check_clients(self):
+        for number in range(len(self.steps)):
+            clients = [stay.client for stay in self.present(number)]
+            require(len(set(clients)) == len(clients), "one request a client")
+
+    # -- figures --------------------------------------------------------------------------
+
+    def figures(self):
+        """The reported numbers that are not distributions, bounds or objectives."""
+        makespan = max((step.end_ns for step in self.steps), default=0)
+        times = self.client_time(makespan)
+        clients = sum(worker.clients for worker in self.instance.workers)
+        rounds = [step.rounds for step in self.steps if step.phase != PREFILL]
+        shares = [(n, *share) for stay in self.stays for n, share in stay.does.items()]
+        chunks = {n: [s[2] for s in shares if s[:2] == (n, 0)] for n in range(len(self.steps))}
+        chunks = {number: tokens for number, tokens in chunks.items() if tokens}
+        active = [self.steps[n].rounds for n, phase, *_ in shares if phase != PREFILL]
+        pads = [self.instance.workers[self.steps[n].worker].padding for n in chunks]
+        lengths = zip(pads, chunks.values(), strict=True)
+        return {
+            "makespan_ns": makespan,
+            "busy_client_ns": times.pop("busy"),
+            "bubble_ns": times,
+            "slot_utilization": None
+            if makespan == 0
+            else (clients * makespan - sum(times.values())) / (clients * makespan),
+            "prefill_stages": sum(step.phase == PREFILL for step in self.steps),
+            "mixed_steps": sum(step.phase == MIXED for step in self.steps),
+            "decode_rounds": sum(rounds),
+            "invalid_tokens": sum(self.steps[n].rounds for n, phase, *_ in shares if phase == 2),
+            "pad_tokens": sum(max(x) * len(x) - sum(x) for padded, x in lengths if padded),
+            "restarts": sum(row.stay > 0 for row in self.work if self.begins(row)),
+            "batch_size": {
+                "prefill": ratio(sum(map(len, chunks.values())), len(chunks)),
+                "decode": ratio(sum(active), sum(rounds)),
+            },
+            "worker_end_ns": self.worker_ends(),
+            "kv_blocks": self.kv_blocks(makespan),
+        }
+
+    def begins(self, row):
+        return any((s.request, s.first) == (row.request, row.first_step) for s in self.stays)
+
+    def client_time(self, makespan):
+        """What every client does at every moment, in nanoseconds by kind."""
+        names = ("busy", "waiting_for_prefill", "other_prefill", "no_request", "tail", "invalid")
+        times = dict.fromkeys(names, 0)
+        for index, worker in enumerate(self.instance.workers):
+            mine = [n for n, step in enumerate(self.steps) if step.worker == index]
+            now = 0
+            for number in [*mine, None]:
+                start = makespan if number is None else self.steps[number].start_ns
+                for client in range(worker.clients):
+                    times[self.between(index, client, number)] += start - now
+                    if number is not None:
+                        step = self.steps[number]
+                        times[self.during(client, number)] += step.end_ns - step.start_ns
+                now = start if number is None else self.steps[number].end_ns
+        return times
+
+    def during(self, client, number):
+        for stay in self.present(number):
+            if stay.client == client:
+                if number not in stay.does:
+                    return "other_prefill"
+                return "invalid" if stay.does[number][0] == INVALID else "busy"
+        worker = self.steps[number].worker
+        later = [s for s in self.on(worker, client) if s.first > number]
+        return "waiting_for_prefill" if later else "tail"
+
+    def between(self, worker, client, number):
+        """Before a step, or after all of them, while the worker does nothing."""
+        later = number is not None and any(s.last >= number for s in self.on(worker, client))
+        return "no_request" if later else "tail"
+
+    def on(self, worker, client):
+        return [s for s in self.stays if (s.worker, s.client) == (worker, client)]
+
+    def worker_ends(self):
+        ends = [
+            max((step.end_ns for step in self.steps if step.worker == index), default=0)
+            for index in range(len(self.instance.workers))
+        ]
+        spread = len(ends) * sum(end * end for end in ends) - sum(ends) ** 2
+        return {"min": min(ends), "max": max(ends), "std": math.sqrt(spread) / len(ends)}
+
+    def kv_blocks(self, makespan):
+        limited = [w for w, worker in enumerate(self.instance.workers) if worker.memory is not None]
+        if not limited:
+            return None
+        steps = [n for n, step in enumerate(self.steps) if step.worker in limited]
+        held = {number: self.blocks(number) for number in steps}
+        area = sum(held[n] * (self.steps[n].end_ns - self.steps[n].start_ns) for n in steps)
+        return {
+            "peak": max(held.values(), default=0),
+            "mean": ratio(area, len(limited) * makespan),
+            "block_ns": area,
+        }
+
+
+def ratio(a, b):
+    return a / b if b else None
+
+
+class Row:
+    """A row of steps or of work."""
+
+    def __init__(self, names, values):
+        self.__dict__.update(zip(names, values, strict=True))
+
+
+def table(columns):
+    names = [f.name for f in fields(columns)]
+    rows = zip(*(getattr(columns, name).tolist() for name in names), strict=True)
+    return [Row(names, values) for values in rows]
+
+
+def rule_broken_by(instance, schedule):
+    """Return the rule that a schedule breaks, or None."""
+    try:
+        Book(instance, schedule)
+    except Wrong as wrong:
+        return str(wrong)
+    return None
