@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
-COLUMNS = 1200
-"""Moments at most; more changes, and each shows the mean of its time."""
+COLUMNS = 240
+"""Stretches of time at most; with more changes each stretch shows its mean."""
 
 MAX_WORKERS = 8
 """With more workers their blocks are added up."""

@@ -220,7 +220,9 @@ def _charts(instance: Instance, rows: list[Row]) -> str:
             f'<div role="tabpanel" id="panel-{k}" aria-labelledby="tab-{k}"'
             f'{"" if chosen else " hidden"}><p class="part" hidden></p>'
             f'<div class="gantt" id="gantt-{k}" role="group" aria-label="Gantt chart of '
-            f'{text(row.label)}"></div></div>'
+            f'{text(row.label)}"></div>'
+            f'<div class="usage" id="usage-{k}" role="img" aria-label="Clients by use'
+            f' and KV blocks over time of {text(row.label)}"></div></div>'
         )
     return (
         "<section><h2>Gantt charts</h2>\n"

@@ -193,6 +193,37 @@
     };
   }
 
+  // Clients by use, stacked, and KV blocks below them; each point is the mean until the next one.
+  function usage(index) {
+    const { borders, uses, blocks } = data.methods[index].usage;
+    const x = borders.map(seconds);
+    const held = (values) => [...values, values.at(-1) ?? 0];
+    const line = (name, values, colour, more) => ({
+      type: "scatter", mode: "lines", name: plain(name), x, y: held(values),
+      line: { shape: "hv", color: colour, width: 1.5 }, hoverinfo: "x+y+name", ...more,
+    });
+    const areas = data.instance.usage
+      .map(([word, colour], u) => line(word, uses[u], colour, {
+        stackgroup: "clients", fillcolor: colour, line: { shape: "hv", color: colour, width: 0 },
+      }))
+      .filter((area) => area.y.some((value) => value > 0));
+    const lines = blocks.map((worker, k) => line(`${worker.name}: blocks`, worker.values,
+      data.instance.colours[k % data.instance.colours.length], { yaxis: "y2" }));
+    const axis = { zeroline: false, rangemode: "tozero", fixedrange: true, showgrid: false };
+    const two = blocks.length > 0;
+    Plotly.newPlot(`usage-${index}`, [...areas, ...lines], {
+      height: two ? 330 : 210, font: FONT, margin: { l: several ? 110 : 64, r: 16, t: 40, b: 46 },
+      hovermode: "closest", hoverlabel: HOVER, showlegend: true,
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal" },
+      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: lanes, y1: lanes,
+        line: { color: "#000", width: 1, dash: "dot" } }],
+      xaxis: { title: { text: "time (s)" }, range: [0, 1.01 * x.at(-1) || 1], zeroline: false,
+        fixedrange: true, anchor: two ? "y2" : "y" },
+      yaxis: { ...axis, title: { text: "clients" }, domain: [two ? 0.55 : 0, 1] },
+      yaxis2: { ...axis, title: { text: "KV blocks" }, domain: [0, 0.45] },
+    }, { ...CONFIG, displayModeBar: false });
+  }
+
   function draw(index) {
     const panel = document.getElementById(`panel-${index}`);
     if (panel.dataset.drawn) return;
@@ -205,7 +236,7 @@
       part.hidden = false;
     }
     Plotly.newPlot(`gantt-${index}`, traces(method), layout(method), CONFIG)
-      .then(() => { panel.dataset.drawn = "done"; });
+      .then(() => { usage(index); panel.dataset.drawn = "done"; });
   }
 
   function choose(index) {
@@ -216,6 +247,7 @@
     });
     draw(index);
     Plotly.Plots.resize(`gantt-${index}`);
+    if (document.getElementById(`usage-${index}`).data) Plotly.Plots.resize(`usage-${index}`);
   }
 
   function tabs() {

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.plotting.curves import client_curves, means
 from orsched.plotting.spans import client_use, lane_offsets, rank_in_lane
+from orsched.plotting.style import USES, WORKER_COLOURS
+from orsched.plotting.usage import COLUMNS, borders_of, named_blocks
 from orsched.report.stages import bins, stage_columns
-from orsched.timeline import request_times
+from orsched.timeline import Timeline, request_times
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+    from orsched.plotting.curves import Curve
     from orsched.plotting.spans import Spans
     from orsched.schedule import Schedule
 
@@ -29,6 +33,8 @@ def instance_data(instance: Instance) -> dict[str, Any]:
     return {
         "offsets": lane_offsets(instance).tolist(),
         "workers": [worker.name for worker in instance.workers],
+        "usage": [list(use) for use in USES.values()],
+        "colours": list(WORKER_COLOURS),
     }
 
 
@@ -60,6 +66,30 @@ def chart_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
             "stay": again.stay.tolist(),
         },
         "stages": {name: column[part].tolist() for name, column in stages.items()},
+        "usage": usage_data(instance, schedule),
+    }
+
+
+def usage_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
+    """Return clients by use and KV blocks over time, as means of stretches of time.
+
+    ``borders`` are the stretches' ends in nanoseconds, ``uses`` the clients of each use in the
+    order of ``style.USES``, ``blocks`` name, limit and values of each worker with memory.
+    """
+    line = Timeline(schedule)
+    curves, blocks = client_curves(line), named_blocks(instance, line)
+    every = [*curves.values(), *(curve for _, curve, _ in blocks)]
+    borders = borders_of(every, schedule.makespan_ns, COLUMNS)
+
+    def values(curve: Curve) -> list[float]:
+        return [round(mean, 3) for mean in means(curve, borders).tolist()]
+
+    return {
+        "borders": [round(border) for border in borders.tolist()],
+        "uses": [values(curves[name]) for name in USES],
+        "blocks": [
+            {"name": name, "limit": limit, "values": values(curve)} for name, curve, limit in blocks
+        ],
     }
 
 

@@ -179,6 +179,9 @@ def test_pauses_invalid_rounds_and_mixed_steps_are_drawn_and_told(opened):
     assert "invalid tokens after prefill stage 0: 0.000000026 s to" in told_at(page, 0, 32)
     assert "paused after prefill stage 2" in told_at(page, 2, 44.5)
     assert "mixed, client 1" in told_at(page, 3, 50)
+    drawn = page.evaluate("document.getElementById('usage-0').data.map((t) => t.name)")
+    assert drawn == ["decode", "prefill", "invalid tokens", "paused for others",
+                     "worker-0: blocks", "mixed: blocks"]  # fmt: skip
     shares = page.evaluate("document.getElementById('bubbles').data.map((t) => t.x[0])")
     assert len(shares) == 6
     assert shares[-1] == pytest.approx(100 * 12 / (4 * 59))

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import pytest
 
@@ -136,6 +137,23 @@ def test_charts_hold_pauses_invalid_rounds_restarts_and_mixed_steps(tmp_path):
     assert chart["restarts"] == {"start": [24], "lane": [0], "request": [1], "stay": [1]}
     assert "restart" in again.texts
     assert "mixed step" not in again.texts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_usage_adds_up_to_the_client_time(seed):
+    instance, schedule = any_schedule(seed, requests=6)
+    found, results = page_data.usage_data(instance, schedule), summarise(instance, schedule)
+    widths = [b - a for a, b in pairwise(found["borders"])]
+    areas = [sum(w * v for w, v in zip(widths, use, strict=True)) for use in found["uses"]]
+    decode, prefill, invalid, _ = areas
+    assert decode + prefill == pytest.approx(results["busy_client_ns"], abs=1)
+    assert invalid == pytest.approx(results["bubble_ns"]["invalid"], abs=1)
+    blocks = [max(worker["values"]) for worker in found["blocks"]]
+    if results["kv_blocks"] is None:
+        assert blocks == []
+    else:
+        assert max(blocks) <= results["kv_blocks"]["peak"]
+        assert len(blocks) == sum(worker.memory is not None for worker in instance.workers)
 
 
 def test_facts_name_padding_and_paged_memory(tmp_path):
