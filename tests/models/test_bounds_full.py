@@ -13,9 +13,13 @@ import pytest
 import orsched
 from orsched.checker import check
 from orsched.checker.certificates import certificate_violations
+from orsched.costs import AffineCost, LevelsCost
+from orsched.instance import Instance
 from orsched.metrics import summarise
-from orsched.models.bounds import makespan_bound, ordering_cannot_help
+from orsched.models.bounds import improving_bounds, makespan_bound, ordering_cannot_help
+from orsched.requests import Requests
 from orsched.simulator import simulate_policy
+from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.oracle import oracle
 from tests.random_instances import random_instance
@@ -177,3 +181,22 @@ def _depth_first(instance):
 
     search(0, [-1] * len(prompts))
     return best
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_long_requests_leave_no_more_than_the_optimum(seed):
+    """INV-10 where most requests are equally long: the joint bound with a ``long`` length."""
+    rng, used = random.Random(500 + seed), 0
+    costs = (AffineCost(9, 0, 10, 1), AffineCost(1, 0, 100, 0), LevelsCost(((6, 3), (12, 5)), 4))
+    for _ in range(60):
+        long, n = rng.randint(4, 9), rng.randint(3, 6)
+        outputs = [long if rng.random() < 0.55 else rng.randint(1, long + 2) for _ in range(n)]
+        arrivals = [rng.randint(0, rng.choice((0, 0, 40))) for _ in range(n)]
+        requests = Requests([rng.randint(1, 4) for _ in range(n)], outputs, arrivals)
+        instance = Instance(requests, Worker(rng.randint(1, 3), rng.choice(costs)))
+        optimum = optimum_ns(instance)
+        for bound in improving_bounds(instance, lambda: False):
+            assert bound.value_ns <= optimum
+            assert certificate_violations(instance, bound.to_dict()) == []
+            used += "long" in bound.certificate
+    assert used

@@ -268,3 +268,22 @@ def test_sums_beyond_64_bits_are_exact():
         bound = orsched.bound(instance, objective)
         assert bound_violations(instance, bound.to_dict(), objective) == []
     assert makespan_bound(instance).value_ns == (2**31 - 1) * 2**29
+
+
+@pytest.mark.full
+@settings(max_examples=3_000)
+@given(divisible())
+def test_every_bound_of_a_long_sweep(instance):
+    """INV: as above, further: all bounds on all objectives, and all of their certificates."""
+    optimum = least_over_divisions(instance, optimum_ns, max)
+    assume(optimum is not None)
+    for bound in improving_bounds(instance, lambda: False):
+        assert bound.value_ns <= optimum
+        assert certificate_violations(instance, bound.to_dict()) == []
+    for objective in OBJECTIVES:
+        least = least_over_divisions(
+            instance, lambda part, of=objective: least_sum_ns(part, of), sum
+        )
+        bound = orsched.bound(instance, objective)
+        assert bound.certificate["sum_ns"] <= least
+        assert bound_violations(instance, bound.to_dict(), objective) == []
