@@ -142,24 +142,31 @@ def check_rows(reading: Reading, findings: Findings) -> None:
 
 
 def check_order(reading: Reading, findings: Findings) -> None:
-    """Rows of work are in order of request, then step."""
+    """Rows of work are in order of request, then stay, then step.
+
+    Stays follow one another in time, so that this is also the order of request and step, unless
+    steps take no time.
+    """
     work = reading.schedule.work
     findings.add_rows(
         Kind.ORDER,
-        _not_ascending(work.request, work.first_step, strictly=True),
+        _not_ascending(work.request, work.stay, work.first_step, strictly=True),
         lambda row: {
-            "message": f"work row {row} is out of the order of request and step",
+            "message": f"work row {row} is out of the order of request, stay and step",
             "request": int(work.request[row]),
             "step": int(work.first_step[row]),
         },
     )
 
 
-def _not_ascending(major: Ints, minor: Ints, strictly: bool) -> Bools:
-    """Rows that do not follow the row before them in the order of (major, minor)."""
-    wrong = np.zeros(len(major), bool)
-    behind = minor[1:] <= minor[:-1] if strictly else minor[1:] < minor[:-1]
-    wrong[1:] = (major[1:] < major[:-1]) | ((major[1:] == major[:-1]) & behind)
+def _not_ascending(*columns: Ints, strictly: bool) -> Bools:
+    """Rows that do not follow the row before them in the order of the columns."""
+    wrong = np.zeros(len(columns[0]), bool)
+    behind = wrong[1:]
+    behind[:] = strictly
+    for column in reversed(columns):
+        behind &= column[1:] == column[:-1]
+        behind |= column[1:] < column[:-1]
     return wrong
 
 

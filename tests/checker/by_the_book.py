@@ -70,7 +70,7 @@ class Book:
             now[step.worker] = step.end_ns
 
     def check_rows(self):
-        keys = [(row.request, row.first_step) for row in self.work]
+        keys = [(row.request, row.stay, row.first_step) for row in self.work]
         require(all(a < b for a, b in pairwise(keys)), "order of rows")
         for row in self.work:
             require(row.request < len(self.instance), "request")
