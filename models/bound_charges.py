@@ -76,16 +76,19 @@ class Charges:
         return [stage + u * d + grown * (d * (d + 1) // 2) for stage, u, d in columns]
 
 
-def charges_of(worker: Worker, jobs: Jobs, rows: list[int]) -> Charges:
+def charges_of(worker: Worker, jobs: Jobs, rows: list[int], mixed: bool = False) -> Charges:
     """Divide a worker's steps: by the clients, or by cap or memory where that charges more.
 
     ``jobs`` are the requests that fit onto the worker, at least one. The cost model has a floor.
+    ``mixed``: under the affine cost, stages charge tokens only, as a mixed step has one fixed part.
     """
     clients, prompts = jobs.clients, jobs.prompts.tolist()
     by_stage, by_round = _shared_by(worker, jobs)
     choices: dict[str, Any] = {"stage_share": by_stage, "round_share": by_round}
     if isinstance(worker.cost, AffineCost | LevelsCost):
         choices["line"] = list(_best_line(worker, jobs, by_stage))
+    if mixed and isinstance(worker.cost, AffineCost):
+        choices["line"] = [0, worker.cost.prefill_token_ns, 1]
     terms = terms_of(worker.cost, jobs, choices.get("line"))
     stage_parts, stage_whole = [1] * len(jobs), clients
     if by_stage == "cap":
@@ -268,9 +271,11 @@ class OneWorker:
         return found
 
 
-def on_worker(worker: Worker, jobs: Jobs, rows: list[int], rounds: IntColumn) -> OneWorker:
+def on_worker(
+    worker: Worker, jobs: Jobs, rows: list[int], rounds: IntColumn, mixed: bool = False
+) -> OneWorker:
     """Return a worker's charges for these many rounds of the requests that fit onto it."""
-    charges, cost = charges_of(worker, jobs, rows), worker.cost
+    charges, cost = charges_of(worker, jobs, rows, mixed), worker.cost
     least, clients = int(jobs.prompts.min()), jobs.clients
     known: dict[tuple[int, int], tuple[int, int, int]] = {}
     pairs = list(zip(jobs.prompts.tolist(), rounds.tolist(), strict=True))

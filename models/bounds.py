@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.costs import AffineCost, LevelsCost
 from orsched.errors import InfeasibleError, InputError
 from orsched.models.charged_bound import charged_certificates
 from orsched.models.counts import (
@@ -108,6 +109,26 @@ def improving_bounds(
         InfeasibleError: no schedule exists.
     """
     return _improving(instance, _Limits(out_of_time, seconds_left, True))
+
+
+def mixed_steps_bound(instance: Instance) -> Bound:
+    """Return a makespan bound that holds for mixed steps as well (``orsched.costs.mixed_ns``).
+
+    By charges, where under the affine cost a stage is charged its tokens only: whatever a step
+    holds, it takes the tokens' time and a round's. Requests may be prefilled in chunks, once.
+    The certificate is of the kind ``charged``, or ``last_arrival`` for pooling costs.
+
+    Raises:
+        InfeasibleError: no schedule exists.
+    """
+    require_servable(instance)
+    if len(instance) == 0:
+        return Bound("empty", 0, {"bound": "empty"}, {})
+    best, costs = _last_arrival(instance), [worker.cost for worker in instance.workers]
+    if all(isinstance(cost, AffineCost | LevelsCost) for cost in costs):
+        for found in charged_certificates(instance, lambda: False, mixed=True):
+            best = _larger(best, found)
+    return Bound(best["bound"], best["value_ns"], best, {})
 
 
 class _Limits(NamedTuple):

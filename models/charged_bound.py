@@ -52,14 +52,14 @@ class Workers:
     parts: list[OneWorker]
 
     @classmethod
-    def of(cls, instance: Instance) -> Workers:
+    def of(cls, instance: Instance, mixed: bool = False) -> Workers:
         """Return the workers onto which at least one request fits."""
         numbers, parts = [], []
         for number, worker in enumerate(instance.workers):
             rows, jobs = jobs_on(instance, worker)
             if rows:
                 numbers.append(number)
-                parts.append(on_worker(worker, jobs, rows, jobs.rounds))
+                parts.append(on_worker(worker, jobs, rows, jobs.rounds, mixed))
         return cls(numbers, parts)
 
     @cached_property
@@ -137,10 +137,10 @@ def _ascend(times: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def charged_certificates(
-    instance: Instance, out_of_time: Callable[[], bool]
+    instance: Instance, out_of_time: Callable[[], bool], mixed: bool = False
 ) -> Iterator[dict[str, Any]]:
     """Yield certificates of bounds by charges, at several moments and for several weights."""
-    workers = Workers.of(instance)
+    workers = Workers.of(instance, mixed)
     weights = balanced_weights(workers, instance, None)
     bounds = ChargedBound(instance, workers, weights)
     best: dict[str, Any] | None = None

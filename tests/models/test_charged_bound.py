@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import random
 from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,12 +15,12 @@ from hypothesis import assume, given, settings
 import orsched
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
-from orsched.costs import AffineCost, BilinearCost
+from orsched.costs import AffineCost, BilinearCost, mixed_ns
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.models.bound_charges import on_worker
-from orsched.models.bounds import improving_bounds, makespan_bound
+from orsched.models.bounds import improving_bounds, makespan_bound, mixed_steps_bound
 from orsched.models.charged_bound import Workers, balanced_weights, charged_certificates
 from orsched.models.counts import jobs_on
 from orsched.models.latency_bounds import OBJECTIVES
@@ -127,6 +129,69 @@ def test_no_step_charges_more_than_it_takes(instance):
             assert min(parts) >= 0
             assert charges.clients * (taken - sum(parts)) >= wasted
             assert max(parts) <= charges.round_most or charges.round_fixed == 0
+
+
+def least_with_mixed_steps(instance):
+    """Return the least makespan if a round may have whole prompts beside it (one worker)."""
+    worker, req = instance.worker, instance.requests
+    prompts, arrivals = req.prompt_tokens.tolist(), req.arrival_ns.tolist()
+    needed = instance.rounds_needed.tolist()
+    start = (tuple(range(len(prompts))), ())
+    heap, best = [(0, start)], {start: 0}
+    while heap:
+        now, (waiting, running) = heappop(heap)
+        if not waiting and not running:
+            return now
+        moments = {now, *(arrivals[i] for i in waiting if arrivals[i] > now)}
+        for moment in moments:
+            here = [i for i in waiting if arrivals[i] <= moment]
+            for size in range(min(len(here), worker.clients - len(running)) + 1):
+                for stage in combinations(here, size):
+                    tokens = [prompts[i] for i in stage]
+                    if worker.prefill_limit is not None and sum(tokens) > worker.prefill_limit:
+                        continue
+                    for decoding in {(), running}:
+                        if not stage and not decoding:
+                            continue
+                        contexts = [prompts[i] + needed[i] - left + 1 for i, left in decoding]
+                        took = mixed_ns(
+                            worker.cost,
+                            tokens,
+                            len(decoding),
+                            sum(contexts),
+                            max(contexts, default=0),
+                        )
+                        left = running
+                        if decoding:
+                            left = tuple((i, more - 1) for i, more in running if more > 1)
+                        begun = tuple((i, needed[i]) for i in stage if needed[i])
+                        state = (
+                            tuple(i for i in waiting if i not in stage),
+                            tuple(sorted(left + begun)),
+                        )
+                        if moment + took < best.get(state, 2**63):
+                            best[state] = moment + took
+                            heappush(heap, (moment + took, state))
+    raise AssertionError("no schedule")
+
+
+@settings(max_examples=80)
+@given(divisible(workers=1))
+def test_a_bound_that_holds_for_mixed_steps(instance):
+    worker = replace(instance.worker, memory=None)
+    instance = instance.replace(workers=worker)
+    assume(jobs_on(instance, worker)[0] == list(range(len(instance))))
+    bound = mixed_steps_bound(instance)
+    assert bound.value_ns <= least_with_mixed_steps(instance)
+    assert certificate_violations(instance, bound.to_dict()) == []
+
+
+def test_mixed_steps_can_beat_the_other_bounds():
+    """One fixed part for a stage and a round together: below what separate steps can reach."""
+    worker = Worker(3, AffineCost(50, 0, 50, 0), prefill_cap_tokens=1)
+    instance = Instance(Requests([1] * 6, [8, 1, 1, 1, 1, 1]), worker)
+    assert mixed_steps_bound(instance).value_ns <= least_with_mixed_steps(instance)
+    assert least_with_mixed_steps(instance) < makespan_bound(instance).value_ns
 
 
 def poisson(requests, per_s, seed=0):
