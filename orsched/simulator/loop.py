@@ -190,6 +190,8 @@ class _Loop:
             if not worker.complete():
                 self._expect(index, worker.until_ns)
                 return
+            if not ledger.left:
+                return
         else:
             worker.state.now_ns = now
         self.to_ask.add(index)

@@ -117,7 +117,7 @@ def timeline(steps: list[StepRecorder], work: WorkRecorder) -> tuple[Steps, Work
         for name in ("first_step", "last_step"):
             rows[name] = place[offsets[worker] + rows[name]]
     if work.others or len(steps) > 1:
-        order = np.lexsort((rows["phase"], rows["stay"], rows["first_step"], rows["request"]))
+        order = np.lexsort((rows["phase"], rows["first_step"], rows["stay"], rows["request"]))
         rows = {name: column[order] for name, column in rows.items()}
     return Steps(**columns), Work(**rows)
 
