@@ -37,7 +37,7 @@ _SEEDINGS = 3
 _SMOOTHING = 0.5
 _SMOOTHING_OF_MANY = 0.85  # with many jobs a client the program is more degenerate
 _ROUNDS_TO_END = 200
-_ARTIFICIAL = (1.0, 4.0, 20.0, 100.0)
+_ARTIFICIAL = (4.0, 20.0, 100.0)
 _ARTIFICIAL_IN_DIVES = (4.0,)
 
 

@@ -101,7 +101,7 @@ class Master:
         """Solve, from the last basis; what a limit cuts short is no solution, but does no harm."""
         if seconds is not None:
             self._lp.setRealParam(_TIME_LIMIT, max(seconds, 1e-3))
-        value = float(self._lp.solve())
+        value = float(self._lp.solve(dual=False))
         primal = np.array(self._lp.getPrimal())
         duals = np.maximum(np.array(self._lp.getDual()), 0.0)
         artificial = float(primal[: self._rows].sum())

@@ -69,7 +69,8 @@ class Search:
         """Raise the bound to the linear program's, then dive at it and above it."""
         if self.finished() or not self.columns.fits(self.makespan - 1):
             return
-        self.decimate_at(self.bound, effort)
+        if self.certificate["bound"] == "volume":  # other formulas are seldom met
+            self.decimate_at(self.bound, effort)
         if self.finished():
             return
         self._learn(self.groups)
@@ -81,9 +82,7 @@ class Search:
             if number in _EXHAUST_BEFORE:
                 self.exhaust()
             if not self.finished():
-                self.decimate_at(self._capacity(number), effort)
-            if not self.finished():
-                self.dive_at(self._capacity(number), number, effort)
+                self.attempt(self._capacity(number), number, effort)
 
     def exhaust(self) -> None:
         """Decide the capacity at the bound by exhaustive search, if few patterns are left."""
@@ -118,6 +117,8 @@ class Search:
         capacity = self.bound
         while self.bound < top and not self.clock.out():
             verdict = self.columns.solve(self.problem, capacity, rounds)
+            if verdict.duals is None and not verdict.feasible:  # perhaps it was close
+                verdict = self.columns.solve(self.problem, capacity, rounds)
             if verdict.duals is not None:
                 self._prove(capacity, verdict.duals)
                 step *= 2
@@ -138,17 +139,18 @@ class Search:
                 row[self._row[size]] += 1
         self.columns.master.add(patterns)
 
-    def dive_at(self, capacity: int, number: int, effort: Effort) -> None:
-        """Dive at a capacity; what is left over goes to the other clients by local search."""
+    def attempt(self, capacity: int, number: int, effort: Effort) -> None:
+        """Look for a packing at a capacity by decimation and a dive, unless a proof turns up."""
         verdict = self.columns.solve(self.problem, capacity, 4 * effort.rounds)
         if verdict.duals is not None:
             self._prove(capacity, verdict.duals)
-            return
-        if verdict.solution is None:
-            return
-        spread = 1 if number == 0 else 2 + number % 3
-        dive = Dive(self.columns, capacity, self.rng, spread)
-        self._complete(*dive.run(verdict.solution, effort.undos), capacity, effort)
+            self.raise_bound(effort.rounds)
+        elif verdict.solution is not None:
+            self.decimate_at(capacity, effort)
+            if self.makespan > capacity and not self.clock.out():
+                spread = 1 if number == 0 else 2 + number % 3
+                dive = Dive(self.columns, capacity, self.rng, spread)
+                self._complete(*dive.run(verdict.solution, effort.undos), capacity, effort)
 
     def decimate_at(self, capacity: int, effort: Effort) -> None:
         """Fix patterns by belief propagation at a capacity."""

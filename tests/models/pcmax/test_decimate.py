@@ -1,0 +1,105 @@
+"""Decimation and rooms: what they fix is part of a packing, and what they prove is so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched.checker.packing import packing_violations
+from orsched.models.packing import pack
+from orsched.models.pcmax import decimate, rooms
+from orsched.models.pcmax.decimate import Decimation
+from orsched.models.pcmax.entropy import Entropy
+from orsched.models.pcmax.knapsack import Pricer
+from orsched.models.pcmax.problem import Clock, Problem
+from tests.benchmarks.packing_families import FAMILIES, gsm8k_like, triplets
+
+
+def decimated(problem, capacity, seed=0):
+    """Decimation at a capacity, checked: what it fixed and what is left is the problem."""
+    decimation = Decimation(Pricer(), capacity, np.random.default_rng(seed), Clock(None))
+    chosen, left = decimation.run(problem)
+    taken = sum(chosen, np.zeros(len(problem.sizes), dtype=np.int64))
+    assert (taken + left.counts == problem.counts).all()
+    assert (left.counts >= 0).all()
+    assert len(chosen) + left.clients == problem.clients
+    assert all(pattern @ problem.sizes <= capacity for pattern in chosen)
+    return chosen, left
+
+
+@pytest.mark.parametrize("seed", [3, 5, 7, 12])
+def test_planted_triplets_are_covered_to_the_last(seed):
+    packing = triplets(seed)
+    problem = Problem.of(packing.jobs, packing.clients)
+    chosen, left = decimated(problem, packing.optimum)
+    assert not left.counts.any()
+    assert all(pattern @ problem.sizes == packing.optimum for pattern in chosen)
+
+
+def test_a_sample_stands_in_for_too_many_patterns(monkeypatch):
+    packing = triplets(7)
+    problem = Problem.of(packing.jobs, packing.clients)
+    monkeypatch.setattr(decimate, "PATTERNS", 1_500)
+    _, left = decimated(problem, packing.optimum)
+    assert left.clients < problem.clients // 2
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=12), st.integers(1, 5), st.integers(0, 9))
+def test_decimation_never_breaks_a_packing(jobs, clients, more):
+    capacity = max(-(-sum(jobs) // clients), max(jobs)) + more
+    decimated(Problem.of(jobs, clients), capacity, more)
+
+
+def test_jobs_are_drawn_as_often_as_they_must_be():
+    packing = FAMILIES["L6"](2)
+    problem = Problem.of(packing.jobs, packing.clients)
+    capacity = pack(packing.jobs, packing.clients).makespan + 5
+    entropy = Entropy(problem, capacity)
+    assert entropy.fit(40)
+    patterns = entropy.draw(4_000, np.random.default_rng(1))
+    loads = patterns @ problem.sizes
+    window = problem.window(capacity)
+    assert loads.max() <= capacity
+    assert loads.min() >= window.low
+    assert (patterns <= problem.counts).all()
+    assert len(np.unique(patterns, axis=0)) == len(patterns)
+    shares = patterns.mean(axis=0) * problem.clients / problem.counts
+    assert 0.5 < shares.mean() < 1.5
+    assert shares.min() > 0
+
+
+def test_no_pattern_for_a_job_is_noticed():
+    problem = Problem.of([10, 10, 10, 3], 3)  # 3 fits beside no 10 in 11, nor alone
+    assert not Entropy(problem, 11).fit()
+    assert len(decimated(problem, 11)[0]) <= 3
+
+
+def test_a_room_that_nothing_fills_proves_more_than_the_volume():
+    packing = gsm8k_like(2035)
+    problem = Problem.of(packing.jobs, packing.clients)
+    volume = -(-problem.total // problem.clients)
+    duals = rooms.prove(problem, volume)
+    assert duals is not None
+    assert rooms.prove(problem, volume + 1) is None
+    result = pack(packing.jobs, packing.clients)
+    assert (result.optimal, result.makespan) == (True, volume + 1)
+    assert packing_violations(packing.jobs, packing.clients, result) == []
+
+
+@settings(max_examples=100)
+@given(
+    st.integers(5, 20),
+    st.integers(2, 9),
+    st.lists(st.integers(1, 9), max_size=8),
+    st.integers(2, 4),
+    st.integers(-2, 2),
+)
+def test_rooms_never_rule_out_a_packing(size, count, others, clients, more):
+    jobs = [size] * count + others
+    optimum = pack(jobs, clients).makespan
+    capacity = max(optimum + more, max(jobs))
+    if rooms.prove(Problem.of(jobs, clients), capacity) is not None:
+        assert capacity < optimum
