@@ -6,6 +6,8 @@ import math
 from fractions import Fraction
 from itertools import pairwise
 
+from orsched.checker import check
+from orsched.metrics import summarise
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 
 
@@ -204,3 +206,14 @@ class Naive:
                     if target[0] == target[1] and self.instance.first_token == "prefill":
                         tokens[row[0]] += 1
         return tokens
+
+
+def require_reported(instance, schedule):
+    """Definitions, stretch by stretch and token by token, give the same numbers."""
+    results, naive = summarise(instance, schedule), Naive(instance, schedule)
+    uses = naive.client_time()
+    assert results["busy_client_ns"] == uses.pop("busy")
+    expected = {**naive.counts(), "kv_blocks": naive.kv_blocks(), "bubble_ns": uses}
+    assert {name: results[name] for name in expected} == expected
+    assert list(naive.yielded().values()) == instance.requests.output_tokens.tolist()
+    assert check(instance, schedule.replace(results=results)) == []
