@@ -32,6 +32,14 @@ class FirstComeFirstServed(Policy):
         """Append the request to the queue."""
         self.queue.append(request)
 
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.queue)
+
+    def surrender(self) -> int:
+        """Give up the request that came last."""
+        return self.queue.pop()
+
     def decide(self, view: View) -> Step | None:
         """Return a prefill stage if one is possible, else decode until something happens."""
         if self.queue and view.free_clients:

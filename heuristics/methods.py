@@ -6,13 +6,13 @@ Where the paper is vague the choices are those that reproduce its makespans best
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.planning import as_known, in_time, pack_known, plan
+from orsched.heuristics.policy_method import PolicyMethod, read_params
 from orsched.methods import Outcome, Progress, Run
 from orsched.policy import Information, Policy
 from orsched.result import Termination
@@ -30,13 +30,8 @@ _NONE, _PREDICTED, _CLAIRVOYANT = (
 
 def _read(defaults: GatedParams, parameters: dict[str, Any]) -> GatedParams:
     """Return the defaults with some parameters replaced."""
-    known = [item.name for item in fields(GatedParams)]
-    for name in parameters:
-        if name not in known:
-            raise InputError(
-                f"there is no parameter {name!r}", field="parameters", remedy=", ".join(known)
-            )
-    return GatedParams(**{**defaults.to_dict(), **parameters})
+    params: GatedParams = read_params(GatedParams, {**defaults.to_dict(), **parameters})
+    return params
 
 
 def simulate_once(
@@ -46,21 +41,6 @@ def simulate_once(
     done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
     run.report(Progress(policy.name, 1, done.schedule.makespan_ns, True))
     return Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters)
-
-
-@dataclass(frozen=True)
-class FirstComeFirstServedMethod:
-    """First come first served, prefill first."""
-
-    name: str = "fcfs"
-    information: tuple[Information, ...] = (_NONE,)
-    summary: str = "first come first served, prefill first (vLLM V0, Pang's baseline)"
-
-    def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Simulate the policy; it has no parameters."""
-        if run.parameters:
-            raise InputError("fcfs has no parameters", field="parameters")
-        return simulate_once(instance, FirstComeFirstServed(), run, {})
 
 
 @dataclass(frozen=True)
@@ -92,7 +72,12 @@ class PlannedMethod(GatedMethod):
         return plan(instance, self.name, params, frozenset(run.parameters), run)
 
 
-FCFS = FirstComeFirstServedMethod()
+FCFS = PolicyMethod(
+    "fcfs",
+    (_NONE,),
+    "first come first served, prefill first (vLLM V0, Pang's baseline)",
+    lambda instance, params, information, seed: FirstComeFirstServed(),
+)
 
 OFFLINE = GatedMethod(
     "offline",

@@ -1,0 +1,83 @@
+"""One policy a worker, below a dispatcher."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.policy import Information, Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.heuristics.dispatching.dispatchers import Dispatcher
+    from orsched.policy import View
+    from orsched.step import Step, Wait
+
+
+class Dispatched(Policy):
+    """Give each arriving request to a worker, whose own policy does the rest.
+
+    With ``steal``, a worker whose policy has nothing to do takes a waiting request from the
+    policy of the worker with the most requests waiting. A policy that can be stolen from has
+    ``waiting() -> int`` and ``surrender() -> int``, which gives up the request it would serve
+    last.
+    """
+
+    many_workers = True
+
+    def __init__(
+        self, make: Callable[[], Policy], dispatcher: Dispatcher, *, steal: bool = False
+    ) -> None:
+        self.make = make
+        self.dispatcher = dispatcher
+        self.steal = steal
+        first = make()
+        self.name = first.name
+        self.information = Information(first.information)
+        self.policies = [first]
+
+    def start(self, view: View) -> None:
+        """Make one policy for each worker."""
+        self.policies += [self.make() for _ in view.workers[1:]]
+        self.dispatcher.start(view)
+        for policy, own in zip(self.policies, view.workers, strict=True):
+            policy.start(own)
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Let the dispatcher choose."""
+        chosen = self.dispatcher.choose(view, request)
+        self.policies[chosen].on_arrival(view.workers[chosen], request)
+
+    def on_first_token(self, view: View, request: int) -> None:
+        """Tell the worker's policy."""
+        self.policies[view.index].on_first_token(view, request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Tell the worker's policy, and the dispatcher."""
+        self.dispatcher.on_finish(view, request)
+        self.policies[view.index].on_finish(view, request, client)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Tell the worker's policy."""
+        self.policies[view.index].on_preempt(view, request)
+
+    def decide(self, view: View) -> Step | Wait | None:
+        """Ask the worker's policy; let it steal if it has nothing to do."""
+        policy = self.policies[view.index]
+        step = policy.decide(view)
+        if step is None and self.steal and self._steal(view):
+            step = policy.decide(view)
+        return step
+
+    def _steal(self, view: View) -> bool:
+        source, most = -1, 0
+        for index, policy in enumerate(self.policies):
+            waiting = getattr(policy, "waiting", None)
+            if index != view.index and waiting is not None and waiting() > most:
+                source, most = index, waiting()
+        if source < 0:
+            return False
+        request: int = self.policies[source].surrender()  # type: ignore[attr-defined]
+        self.dispatcher.moved(view, request, source, view.index)
+        self.policies[view.index].on_arrival(view, request)
+        return True
