@@ -169,15 +169,15 @@ class Oracle:
 
     def take(self, index, step):
         self.evict(index, step)
-        chunks = self.admit(index, step)
-        decoders = self.decoders(index, step, chunks)
-        if chunks or decoders:
-            self.doing[index] = (step, in_runs(self.play(index, step, chunks, decoders)))
-        elif step.preempt:
+        if step.preempt and not step.prefill and step.decode is not None and not len(step.decode):
             self.first = index
             self.to_ask.add(index)
-        else:
+            return
+        chunks = self.admit(index, step) if step.prefill else []
+        decoders = self.decoders(index, step, chunks)
+        if not chunks and not decoders:
             raise PolicyError("a step for nobody")
+        self.doing[index] = (step, in_runs(self.play(index, step, chunks, decoders)))
 
     def evict(self, index, step):
         if len(set(step.preempt)) < len(step.preempt):
@@ -239,7 +239,8 @@ class Oracle:
             raise PolicyError("a step with prefill has one round")
         if step.hold and (chunks or step.decode is not None):
             raise PolicyError("a static batch decodes all, and nothing else")
-        ready = [job for job in self.on(index) if job.ready]
+        begun = [job for job, _ in chunks]
+        ready = [job for job in self.on(index) if job.ready and job not in begun]
         if step.decode is None:
             return ready
         jobs = [self.job(row) for row in step.decode]
@@ -418,7 +419,8 @@ class Oracle:
             row = [job.row, share.client, share.phase, number, number, tokens, share.stay]
             open_row[worker] = (key, row)
             rows.append(row)
-        return rows
+        # Steps that take no time leave open which stay was first: the number says it.
+        return sorted(rows, key=lambda row: (row[6], row[3]))
 
 
 def in_runs(iterations):

@@ -60,12 +60,62 @@ def _instance(rng, n, longest):
     )
 
 
+def random_batching_instance(rng, most=8, longest=6):
+    """Return a feasible instance with 1 to 4 workers of every kind: padding, pages, tight memory.
+
+    Every worker can hold every request, the largest of them perhaps only alone.
+    """
+    n = rng.randint(1, most)
+    prompts = _column(rng, n, rng.choice((1, 3, 9, 30)))
+    outputs = _column(rng, n, rng.choice((1, longest, longest, 3 * longest)))
+    limit = max(outputs) + rng.choice((0, 0, rng.randint(0, 10)))
+    prompt = max(prompts)
+    workers = [
+        _batching_worker(rng, n, prompt, prompt + limit, f"worker-{index}")
+        for index in range(rng.choice((1, 1, 1, 2, 2, 3, 4)))
+    ]
+    if rng.random() < 0.3:
+        workers = workers[:1] * len(workers)
+    units = [1 + w.cost.prefill_ns([1]) + w.cost.round_ns(1, 2, 2) for w in workers]
+    arrivals = [0] * n
+    if rng.random() < 0.7:
+        unit = rng.choice(units)
+        moments = [rng.randint(0, rng.choice((1, 3, 20)) * unit) for _ in range(rng.randint(1, 4))]
+        arrivals = [rng.choice((0, *moments)) for _ in range(n)]
+    return Instance(
+        Requests(prompts, outputs, arrivals, _column(rng, n, 3 * longest)),
+        tuple(workers),
+        first_token=rng.choice(("decode", "prefill")),
+        output_limit_tokens=limit,
+    )
+
+
+def _batching_worker(rng, n, prompt, most, name):
+    mixtures = _MIXTURES[:-1]  # evictions make schedules long: the largest times would not fit
+    memory = None
+    allocation = rng.choice((None, "whole", "paged", "paged"))
+    if allocation is not None:
+        tokens = rng.choice((1, 2, 5, 16))
+        least = -(-most // tokens)
+        memory = BlockMemory(
+            least + rng.choice((0, 0, 1, rng.randint(0, 2 * least))), tokens, allocation
+        )
+    return Worker(
+        rng.choice((1, 2, 3, 3, 5, n + 1)),
+        _cost(rng, prompt, mixtures),
+        rng.choice((None, prompt, rng.randint(prompt, 3 * prompt))),
+        memory,
+        name,
+        padding=rng.random() < 0.4,
+    )
+
+
 def _column(rng, n, most):
     return [rng.randint(1, most) for _ in range(n)]
 
 
-def _cost(rng, longest_prompt):
-    mixture = rng.choice(_MIXTURES)
+def _cost(rng, longest_prompt, mixtures=_MIXTURES):
+    mixture = rng.choice(mixtures)
 
     def draw(count):
         return [rng.randint(0, _SIZES[rng.choice(mixture)]) for _ in range(count)]
