@@ -74,6 +74,9 @@ class Steps:
     __hash__ = None  # type: ignore[assignment]
 
 
+_NO_STAYS: IntColumn = np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Work:
     """Who does what: one row for each unbroken run of steps that serves a request in one phase.
@@ -102,11 +105,11 @@ class Work:
     first_step: IntColumn
     last_step: IntColumn
     tokens: IntColumn
-    stay: IntColumn = None  # type: ignore[assignment]
+    stay: IntColumn = field(default_factory=lambda: _NO_STAYS)
 
     def __post_init__(self) -> None:
         n = len(int_column(self.request, "work.request"))
-        if self.stay is None:
+        if self.stay is _NO_STAYS:
             object.__setattr__(self, "stay", np.zeros(n, np.int64))
         limits = {
             "request": 2**31,
