@@ -109,7 +109,7 @@ class GatedPolicy(Policy):
             )
         from orsched.models.packing import pack
 
-        return pack(list(self.lengths), view.worker.clients).assignment
+        return pack(list(self.lengths), view.worker.clients).uninterrupted().assignment
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request."""

@@ -97,7 +97,8 @@ def pack_known(known: Instance, run: Run) -> Sequence[int]:
     in_time(run)
     left = run.stop.seconds_left
     limit = left / 4 if left < math.inf else None
-    return pack(known.requests.output_tokens.tolist(), known.worker.clients, limit).assignment
+    packed = pack(known.requests.output_tokens.tolist(), known.worker.clients, limit)
+    return packed.uninterrupted().assignment
 
 
 def as_known(instance: Instance, information: Information) -> Instance:

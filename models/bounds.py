@@ -223,7 +223,8 @@ def _by_packing(
     total = sum(released.rounds.tolist())
     if seconds <= 0 or len(released) > _LARGEST_PACKING or not 0 < total < _LARGEST_TOTAL:
         return
-    packed = pack(released.rounds.tolist(), released.clients, time_limit=seconds).certificate
+    result = pack(released.rounds.tolist(), released.clients, time_limit=seconds)
+    packed = result.uninterrupted().certificate
     if packed["value"] > round_bound(released, one.worker)["value"] and "duals" in packed:
         rounds = {"value": packed["value"], "reason": packed["bound"], "duals": packed["duals"]}
         plain = _stages_and_rounds(one.worker, released, moment, rounds)

@@ -42,6 +42,7 @@ class PackingResult:
             the bound; ``orsched.checker.packing`` verifies it. Kinds: ``volume``, ``longest``,
             ``lifted`` (k, l) and ``dual`` (an integer for each size).
         runtime: seconds spent.
+        interrupted: whether Ctrl-C ended it; the rest holds nevertheless.
     """
 
     makespan: int
@@ -50,6 +51,17 @@ class PackingResult:
     assignment: list[int] = field(repr=False)
     certificate: dict[str, Any]
     runtime: float = field(compare=False)
+    interrupted: bool = False
+
+    def uninterrupted(self) -> PackingResult:
+        """Return the result, for callers that have more to do than to pack.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C ended the packing.
+        """
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
 
 
 def pack(
@@ -60,6 +72,8 @@ def pack(
     moves: int = MAX_MOVES,
 ) -> PackingResult:
     """Assign jobs to clients so that the largest load is least, and prove it.
+
+    Ctrl-C ends it like a time limit: the result is the best so far, marked ``interrupted``.
 
     Args:
         processing_times: whole numbers, at least 0.
@@ -85,13 +99,17 @@ def pack(
     clock = Clock(_deadline(begin, time_limit))
     certificate = packing_bound(jobs, clients)
     groups = longest_first([job for job in jobs if job], min(clients, max(1, len(jobs))))
-    if total:
-        groups, certificate = _search(groups, clients, certificate, clock, seed, moves)
-    makespan = max(map(sum, groups))
-    bound = certificate["value"]
-    assignment = _assign(jobs, groups)
+    best, interrupted = _Best(groups, certificate), False
+    try:
+        if total:
+            _search(best, clients, clock, random.Random(seed), moves)
+    except KeyboardInterrupt:
+        interrupted = True
+    groups, certificate = best.found(jobs)
+    makespan, bound = max(map(sum, groups)), certificate["value"]
+    assignment, runtime = _assign(jobs, groups), perf_counter() - begin
     return PackingResult(
-        makespan, bound, makespan == bound, assignment, certificate, perf_counter() - begin
+        makespan, bound, makespan == bound, assignment, certificate, runtime, interrupted
     )
 
 
@@ -131,39 +149,52 @@ def _deadline(begin: float, time_limit: float | None) -> float | None:
     return begin + time_limit
 
 
-def _search(
-    groups: Groups,
-    clients: int,
-    certificate: dict[str, Any],
-    clock: Clock,
-    seed: int,
-    moves: int,
-) -> tuple[Groups, dict[str, Any]]:
+@dataclass
+class _Best:
+    """The packing and the bound so far; an interrupt finds here what there is.
+
+    Attributes:
+        groups: lengths of the jobs of each client, worked on in place.
+        certificate: of the bound.
+        search: what goes on from there, with groups and certificate of its own.
+    """
+
+    groups: Groups
+    certificate: dict[str, Any]
+    search: Search | None = None
+
+    def found(self, jobs: Sequence[int]) -> tuple[Groups, dict[str, Any]]:
+        """Return groups and certificate; groups amid a change are dealt out anew."""
+        best = self.search or self
+        groups = best.groups
+        if sorted(job for group in groups for job in group) != sorted(job for job in jobs if job):
+            groups = longest_first([job for job in jobs if job], len(groups))
+        return groups, best.certificate
+
+
+def _search(best: _Best, clients: int, clock: Clock, rng: random.Random, moves: int) -> None:
     """Local search; then, unless the bound is met, what proves more."""
-    jobs = [job for group in groups for job in group]
-    problem = Problem.of(jobs, len(groups))
-    bound, rng = certificate["value"], random.Random(seed)
+    jobs = [job for group in best.groups for job in group]
+    problem, bound = Problem.of(jobs, len(best.groups)), best.certificate["value"]
     few = len(jobs) < 4 * clients  # pairs have few splits: column generation is worth more
     steps = min(moves, (10 if few else 100) * len(jobs))
-    other = best_fit(jobs, len(groups), bound, max(map(sum, groups))) if few else None
-    makespan = repartition(groups, bound, rng, min(steps, FIRST_MOVES), clock)
+    other = best_fit(jobs, problem.clients, bound, max(map(sum, best.groups))) if few else None
+    makespan = repartition(best.groups, bound, rng, min(steps, FIRST_MOVES), clock)
     if makespan > bound and moves and not few:
-        certificate = _by_rooms(problem, certificate, makespan)
-        bound = certificate["value"]
-    makespan = repartition(groups, bound, rng, steps - FIRST_MOVES, clock)
-    if other and makespan > bound:
-        makespan_of_other = repartition(other, bound, rng, steps, clock)
-        if makespan_of_other < makespan:
-            groups, makespan = other, makespan_of_other
-    if makespan > bound and moves and not clock.out():
-        if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:
-            more = 4 * moves if clock.deadline is None else 10**12
-            repartition(groups, bound, rng, more, clock)
-            return groups, certificate
-        search = Search(problem, groups, certificate, clock, seed)
-        search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
-        groups, certificate = search.groups, search.certificate
-    return groups, certificate
+        best.certificate = _by_rooms(problem, best.certificate, makespan)
+        bound = best.certificate["value"]
+    makespan = repartition(best.groups, bound, rng, steps - FIRST_MOVES, clock)
+    if other and makespan > bound and repartition(other, bound, rng, steps, clock) < makespan:
+        best.groups = other
+    makespan = max(map(sum, best.groups))
+    if makespan == bound or not moves or clock.out():
+        return
+    if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:
+        more = 4 * moves if clock.deadline is None else 10**12
+        repartition(best.groups, bound, rng, more, clock)
+        return
+    best.search = Search(problem, best.groups, best.certificate, clock, rng)
+    best.search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
 
 
 def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> dict[str, Any]:

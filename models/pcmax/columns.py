@@ -80,13 +80,13 @@ class Columns:
         result: Flags = inside & (patterns <= problem.counts).all(axis=1)
         return result
 
-    def seed(self, capacity: int, seed: int) -> None:
+    def seed(self, capacity: int, rng: np.random.Generator) -> None:
         """Add patterns without much waste: those worth most when length alone counts.
 
         Where little may be wasted, the duals end near the lengths; starting there saves most
         of the rounds.
         """
-        problem, rng = self.problem, np.random.default_rng(seed)
+        problem = self.problem
         items, window = items_of(problem.sizes, problem.counts, capacity), problem.window(capacity)
         kinds = len(problem.sizes)
         for _ in range(_SEEDINGS):

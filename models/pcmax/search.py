@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,8 @@ from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.local import Groups, longest_first, repartition
 
 if TYPE_CHECKING:
+    import random
+
     from orsched.models.pcmax.knapsack import Ints
     from orsched.models.pcmax.problem import Clock, Problem
 
@@ -43,16 +44,20 @@ class Search:
     """
 
     def __init__(
-        self, problem: Problem, groups: Groups, certificate: dict[str, Any], clock: Clock, seed: int
+        self,
+        problem: Problem,
+        groups: Groups,
+        certificate: dict[str, Any],
+        clock: Clock,
+        rng: random.Random,
     ) -> None:
         self.problem = problem
         self.groups = groups
         self.makespan = max(map(sum, groups))
         self.certificate = certificate
         self.clock = clock
-        self.seed = seed
-        self.rng = random.Random(seed)
-        self.numbers = np.random.default_rng(seed)
+        self.rng = rng
+        self.numbers = np.random.default_rng(rng.randrange(2**32))
         self.columns = Columns(problem, clock)
         self._row = {size: k for k, size in enumerate(problem.sizes.tolist())}
 
@@ -74,7 +79,7 @@ class Search:
         if self.finished():
             return
         self._learn(self.groups)
-        self.columns.seed(self.bound, self.seed)
+        self.columns.seed(self.bound, self.numbers)
         self.raise_bound(effort.rounds)
         for number in range(effort.dives):
             if self.finished():

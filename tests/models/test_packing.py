@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.checker.packing import packing_violations
 from orsched.errors import InputError
 from orsched.instances.gsm8k import output_tokens
 from orsched.models.packing import pack, packing_bound
@@ -58,6 +59,22 @@ def test_trivial_packings():
     assert pack([2**52, 2**52], 1).makespan == 2**53
 
 
+def test_more_clients_than_requests_and_empty_requests():
+    for jobs, clients in (([3, 2], 10**6), ([0, 0, 7], 2**40), ([0] * 5, 3), ([], 1), ([0], 9)):
+        result = pack(jobs, clients)
+        assert (result.makespan, result.optimal) == (max(jobs, default=0), True)
+        assert packing_violations(jobs, clients, result) == []
+    assert len(set(pack([3, 2, 1], 5).assignment)) == 3
+
+
+@pytest.mark.parametrize("limit", [None, 1.0])
+def test_sums_near_the_edge_of_the_numbers(limit):
+    for jobs, clients in (([2**53] * 512, 7), ([2**53 - k * k for k in range(9)], 4)):
+        result = pack(jobs, clients, time_limit=limit)
+        assert result.makespan >= result.bound >= -(-sum(jobs) // clients)
+        assert packing_violations(jobs, clients, result) == []
+
+
 @pytest.mark.parametrize(
     ("jobs", "clients", "field"),
     [
@@ -67,6 +84,20 @@ def test_trivial_packings():
         ([1], 0, "clients"),
         ([1], -3, "clients"),
         (["a"], 2, "processing_times"),
+        ([1, None], 2, "processing_times"),
+        ([float("inf")], 2, "processing_times"),
+        ([True], 2, "processing_times"),
+        ([2**53 + 1], 2, "processing_times"),
+        ([2**70], 2, "processing_times"),
+        ([2**53] * 513, 2, "processing_times"),
+        ([[1, 2], [3, 4]], 2, "processing_times"),
+        (7, 2, "processing_times"),
+        ("12", 2, "processing_times"),
+        ([1], True, "clients"),
+        ([1], None, "clients"),
+        ([1], 1.5, "clients"),
+        ([1], float("nan"), "clients"),
+        ([1], 2**70, "clients"),
     ],
 )
 def test_bad_packing_input_is_refused(jobs, clients, field):
