@@ -50,7 +50,7 @@ def precedence_graph(instance: Instance, schedule: Schedule) -> nx.DiGraph[int]:
     for row, values in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
         node = dict(zip(names, values, strict=True))
         graph.add_node(row, **{**node, "phase": PHASES[node["phase"]]})
-    for before, after, reason in _arcs(schedule):
+    for before, after, reason in _arcs(instance, schedule):
         if before >= after or steps.end_ns[before] > steps.start_ns[after]:
             raise InputError(
                 f"step {after} starts before step {before} has ended ({reason})",
@@ -64,7 +64,7 @@ def precedence_graph(instance: Instance, schedule: Schedule) -> nx.DiGraph[int]:
     return graph
 
 
-def _arcs(schedule: Schedule) -> Iterator[tuple[int, int, str]]:
+def _arcs(instance: Instance, schedule: Schedule) -> Iterator[tuple[int, int, str]]:
     """Yield pairs of steps with the reason for their order, without repetition."""
     steps, work = schedule.steps, schedule.work
     order = np.lexsort((np.arange(len(steps)), steps.start_ns, steps.worker)).tolist()
@@ -72,7 +72,7 @@ def _arcs(schedule: Schedule) -> Iterator[tuple[int, int, str]]:
     for before, after in pairwise(order):
         if worker[before] == worker[after]:
             yield before, after, "worker"
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     follows = np.flatnonzero(work.request[1:] == work.request[:-1])
     # Work rows are in order of request, then step.
     pairs = np.stack([work.last_step[follows], work.first_step[follows + 1]], axis=1)
@@ -151,7 +151,7 @@ def critical_path_summary(instance: Instance, schedule: Schedule) -> dict[str, A
 
 def _longest_client(instance: Instance, schedule: Schedule) -> dict[str, Any] | None:
     """Return the client whose own prefills and rounds take longest, the first of equals."""
-    line, work = Timeline(schedule), schedule.work
+    line, work = Timeline(instance, schedule), schedule.work
     if len(work) == 0:
         return None
     busy: dict[tuple[int, int], int] = {}

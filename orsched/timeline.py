@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.errors import InputError
 from orsched.intervals import before, covered_max, covered_sum
 from orsched.schedule import DECODE, PREFILL
 
@@ -24,6 +25,9 @@ class Timeline:
     The *place* of a step is its number when the steps of worker 0 are counted first, then those of
     worker 1, and so on: the steps between two places of a worker are that worker's.
 
+    Raises ``InputError`` where work names requests, workers, clients or steps that cannot be; all
+    other faults are for the checker to find.
+
     Attributes:
         order: row of ``Steps`` at each place.
         worker, phase, start_ns, end_ns, rounds: columns of ``Steps`` by place.
@@ -38,8 +42,9 @@ class Timeline:
         cached: tokens in the request's cache before each row of ``Work``.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, instance: Instance, schedule: Schedule) -> None:
         steps, work = schedule.steps, schedule.work
+        _require_references(instance, schedule)
         self.steps, self.work = steps, work
         self.order = np.argsort(steps.worker, kind="stable")
         place = np.empty(len(steps), np.int64)
@@ -121,6 +126,36 @@ class Timeline:
         return active, total, covered_max(n, first, last, base)[places] + now
 
 
+def _require_references(instance: Instance, schedule: Schedule) -> None:
+    """Raise ``InputError`` unless all rows point to something."""
+    steps, work = schedule.steps, schedule.work
+    first, last = work.first_step, work.last_step
+    clients = np.array([worker.clients for worker in instance.workers])
+    stray = steps.worker >= len(clients)
+    _refuse(stray, "steps.worker", "the worker does not exist")
+    worker, prefills = steps.worker[first], work.phase == PREFILL
+    _refuse(work.request >= len(instance), "work.request", "the request does not exist")
+    _refuse(work.client >= clients[worker], "work.client", "the worker has fewer clients")
+    _refuse(last < first, "work.last_step", "the row ends before it begins")
+    _refuse(steps.worker[last] != worker, "work.last_step", "the row changes workers")
+    _refuse(prefills & (last != first), "work.last_step", "a prefill row has one step")
+    wrong = np.where(prefills, DECODE, PREFILL)
+    fits = (steps.phase[first] != wrong) & (steps.phase[last] != wrong)
+    _refuse(~fits, "work.phase", "the step does not do that")
+    stays = np.zeros(len(work), bool)
+    stays[1:] = (work.request[1:] == work.request[:-1]) & (work.stay[1:] == work.stay[:-1])
+    before = np.arange(len(work)) - stays
+    _refuse(stays & (worker != worker[before]), "work.first_step", "the stay changes workers")
+    _refuse(stays & (first <= last[before]), "work.first_step", "the rows overlap")
+
+
+def _refuse(wrong: Mask, field: str, problem: str) -> None:
+    if wrong.any():
+        raise InputError(
+            problem, row=int(np.argmax(wrong)), field=field, remedy="check the schedule"
+        )
+
+
 def request_times(
     instance: Instance, schedule: Schedule, timeline: Timeline | None = None
 ) -> dict[str, IntColumn]:
@@ -131,7 +166,7 @@ def request_times(
     the first stay; the prefill ends with the first one that is complete; the finish is the end of
     the last row, invalid tokens included. ``timeline`` is the schedule's, if it is at hand.
     """
-    line = Timeline(schedule) if timeline is None else timeline
+    line = Timeline(instance, schedule) if timeline is None else timeline
     n, work = len(instance), schedule.work
     times = {
         name: np.full(n, -1, np.int64)

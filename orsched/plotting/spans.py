@@ -82,7 +82,7 @@ class ClientUse:
 
 def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
     """Return the spans of all requests."""
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     work, steps = schedule.work, schedule.steps
     lane = lane_offsets(instance)[line.row_worker] + work.client
     start, end = line.start_ns[line.first], line.end_ns[line.last]

@@ -62,7 +62,7 @@ def usage(
         from matplotlib import pyplot
 
         figure = pyplot.figure(figsize=(12, 5), layout="constrained")
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     blocks = named_blocks(instance, line)
     rows = 2 if blocks else 1
     axes = list(figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0])

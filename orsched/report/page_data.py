@@ -44,14 +44,14 @@ def chart_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     ``shown_ns`` is the end of the part that is shown: the makespan unless the schedule has more
     than ``MAX_BARS`` bars or stages.
     """
-    use, stages = client_use(instance, schedule), stage_columns(schedule)
+    use, stages = client_use(instance, schedule), stage_columns(instance, schedule)
     bars = {name: getattr(use, name) for name in BARS}
     shown = _shown_ns(schedule, bars, stages)
     shade = (rank_in_lane(use.decode) % 2)[use.decode.start_ns < shown]
     again = use.stays.take((use.stays.stay > 0) & (use.stays.start_ns < shown))
     bars = {name: spans.take(spans.start_ns < shown) for name, spans in bars.items()}
     requests = np.unique(np.concatenate([spans.request for spans in bars.values()]))
-    bin_of = bins(schedule)
+    bin_of = bins(instance, schedule)
     part = stages["start"] < shown
     columns = {name: _bar_columns(spans, requests, bin_of) for name, spans in bars.items()}
     columns["decode"]["shade"] = shade.tolist()
@@ -76,7 +76,7 @@ def usage_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     ``borders`` are the stretches' ends in nanoseconds, ``uses`` the clients of each use in the
     order of ``style.USES``, ``blocks`` name, limit and values of each worker with memory.
     """
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     curves, blocks = client_curves(line), named_blocks(instance, line)
     every = [*curves.values(), *(curve for _, curve, _ in blocks)]
     borders = borders_of(every, schedule.makespan_ns, COLUMNS)

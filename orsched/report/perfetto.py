@@ -134,7 +134,7 @@ def _names(instance: Instance) -> Iterator[str]:
 
 
 def _stages(instance: Instance, schedule: Schedule) -> Iterator[str]:
-    columns = stage_columns(schedule)
+    columns = stage_columns(instance, schedule)
     tracks = [_stage_track(instance, w) for w in range(len(instance.workers))]
     for row in _rows(*columns.values()):
         worker, phase, number, start, end, rounds, requests, prefilled, tokens = row
@@ -177,7 +177,7 @@ def counters(instance: Instance, schedule: Schedule) -> list[Counter]:
 
     A request waits from its arrival to its prefill, and again while it is evicted.
     """
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     start, end = line.start_ns[line.stay_first], line.end_ns[line.stay_last]
     result = []
     for index, blocks in enumerate(block_curves(instance, line)):

@@ -50,7 +50,7 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
     and ``output_length`` N^d for requests that the schedule serves, else 0. The workers of prefill
     and decode, where they are one value, are those of the last stay.
     """
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     table, times = instance.requests, request_times(instance, schedule, line)
     first, finish, arrival = times["first_token_ns"], times["finish_ns"], table.arrival_ns
     served = finish >= 0
@@ -112,7 +112,7 @@ class StayWorkers(NamedTuple):
 
 def stay_workers(instance: Instance, schedule: Schedule) -> StayWorkers:
     """Return the worker of each stay of each request, in order."""
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     count = np.bincount(line.stay_request, minlength=len(instance))
     return StayWorkers(line.stay_worker, before(count))
 

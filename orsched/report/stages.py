@@ -12,17 +12,18 @@ from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
+    from orsched.instance import Instance
     from orsched.schedule import Schedule
 
 COLUMNS = ("worker", "phase", "bin", "start", "end", "rounds", "requests", "prefilled", "tokens")
 
 
-def bins(schedule: Schedule, timeline: Timeline | None = None) -> IntColumn:
+def bins(instance: Instance, schedule: Schedule) -> IntColumn:
     """Return the bin of each step: the number, from 0, of its worker's latest step that prefills.
 
     -1 for steps before the first one.
     """
-    line = Timeline(schedule) if timeline is None else timeline
+    line = Timeline(instance, schedule)
     result = np.empty(len(line.order), np.int64)
     result[line.order] = _bins(line)
     return result
@@ -37,13 +38,13 @@ def _bins(line: Timeline) -> IntColumn:
     return found
 
 
-def stage_columns(schedule: Schedule, timeline: Timeline | None = None) -> dict[str, IntColumn]:
+def stage_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColumn]:
     """Return the stages in order of worker, then start; a decode stage joins its runs of rounds.
 
     Columns ``worker, phase, bin, start, end, rounds, requests`` (the most that are served at a
     time), ``prefilled`` (those of them that are prefilled) and ``tokens`` (tokens prefilled).
     """
-    line = Timeline(schedule) if timeline is None else timeline
+    line = Timeline(instance, schedule)
     n = len(line.order)
     head = np.ones(n, bool)
     # A step that prefills stands alone; runs of rounds join across no change and no pause.

@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orsched.checker import check
+from orsched.errors import InputError
 from orsched.metrics import SLO, summarise
 from orsched.schedule import INVALID, MIXED
 from orsched.timeline import Timeline, request_times
+from tests.checker.valid import with_step, with_work
 from tests.metrics.any_schedule import any_schedule
 from tests.metrics.naive import Naive, require_reported
+from tests.plotting.samples import every_kind
 
 cases = st.integers(0, 10**6).map(any_schedule)
 several = settings(max_examples=60)
@@ -82,7 +85,7 @@ def test_times_are_those_of_each_round(case):
 @several
 @given(cases)
 def test_caches_are_those_of_each_round(case):
-    line, naive = Timeline(case[1]), Naive(*case)
+    line, naive = Timeline(*case), Naive(*case)
     caches = naive.caches()
     for row, (request, _, _, first, last, _, stay) in enumerate(naive.rows):
         earlier = [r for r in naive.rows[:row] if (r[0], r[6]) == (request, stay)]
@@ -100,7 +103,7 @@ def test_a_measured_schedule_has_equal_rounds_in_a_step():
         if instance.first_token == "prefill":
             assert times["first_token_ns"].tolist() == times["prefill_end_ns"].tolist()
             continue
-        line = Timeline(measured)
+        line = Timeline(instance, measured)
         rows = [
             np.flatnonzero((schedule.work.request == r) & (schedule.work.phase == 1))[0]
             for r in range(6)
@@ -124,3 +127,30 @@ def test_the_checker_agrees(case):
 def test_many_more_schedules():
     for seed in range(10**6, 10**6 + 3000):
         require_reported(*any_schedule(seed))
+
+
+CHANGES = {
+    "steps.worker": ("worker", 0, 7, "the worker does not exist"),
+    "work.request": ("request", 0, 99, "the request does not exist"),
+    "work.client": ("client", 0, 2, "the worker has fewer clients"),
+    "an end before the start": ("last_step", 2, 3, "the row ends before it begins"),
+    "another worker's step": ("last_step", 1, 5, "the row changes workers"),
+    "a long prefill": ("last_step", 0, 3, "a prefill row has one step"),
+    "a prefill in a round": ("phase", 4, 0, "a prefill row has one step"),
+    "a round in a prefill": ("phase", 5, 1, "the step does not do that"),
+    "a stay on two workers": ("first_step", 2, 5, "the stay changes workers"),
+    "twice in one step": ("first_step", 7, 5, "the rows overlap"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_work_that_cannot_be_is_named(change):
+    column, row, value, problem = CHANGES[change]
+    instance, schedule = every_kind()
+    changed = with_step if column == "worker" else with_work
+    broken = changed(schedule, column, row, value)
+    if change == "a stay on two workers":
+        broken = with_work(broken, "last_step", row, value)
+    with pytest.raises(InputError, match=problem) as caught:
+        summarise(instance, broken)
+    assert caught.value.row == row

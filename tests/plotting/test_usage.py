@@ -48,7 +48,7 @@ def test_means_are_areas_by_width():
 
 
 def test_clients_by_hand():
-    found = {name: pairs(curve) for name, curve in client_curves(Timeline(every_kind()[1])).items()}
+    found = {name: pairs(curve) for name, curve in client_curves(Timeline(*every_kind())).items()}
     assert found == {
         "prefill": [(0, 3), (20, 1), (42, 0)],
         "decode": [(14, 1), (20, 3), (26, 2), (38, 1), (47, 2), (59, 0)],
@@ -60,7 +60,7 @@ def test_clients_by_hand():
 @pytest.mark.parametrize("seed", range(30))
 def test_areas_are_the_reported_client_times(seed):
     instance, schedule = any_schedule(seed)
-    curves, results = client_curves(Timeline(schedule)), summarise(instance, schedule)
+    curves, results = client_curves(Timeline(instance, schedule)), summarise(instance, schedule)
     assert tuple(curves) == USES
     total = {name: area(curve, schedule.makespan_ns) for name, curve in curves.items()}
     assert total["prefill"] + total["decode"] == results["busy_client_ns"]
@@ -75,7 +75,7 @@ def test_areas_are_the_reported_client_times(seed):
 def test_blocks_are_those_of_the_steps(seed):
     instance, schedule = any_schedule(seed)
     results = summarise(instance, schedule)["kv_blocks"]
-    curves = [c for c in block_curves(instance, Timeline(schedule)) if c is not None]
+    curves = [c for c in block_curves(instance, Timeline(instance, schedule)) if c is not None]
     if results is None:
         assert curves == []
         return
@@ -110,7 +110,7 @@ def test_many_changes_are_drawn_as_means(monkeypatch):
     schedule = served(instance)
     area = next(a for a in usage.usage(instance, schedule)[0].patches if a.get_gid() == "decode")
     assert len(area.get_data().values) == 20
-    curve = client_curves(Timeline(schedule))["decode"]
+    curve = client_curves(Timeline(instance, schedule))["decode"]
     exact = borders_of([curve], schedule.makespan_ns, 10**6)
     assert len(exact) == len(np.unique([0, schedule.makespan_ns, *curve.time_ns]))
     now = np.searchsorted(curve.time_ns, exact[:-1], side="right") - 1
@@ -120,7 +120,7 @@ def test_many_changes_are_drawn_as_means(monkeypatch):
 
 def test_the_blocks_of_many_workers_are_added_up(monkeypatch):
     instance, schedule = every_kind()
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     single = named_blocks(instance, line)
     monkeypatch.setattr(usage, "MAX_WORKERS", 1)
     ((name, curve, limit),) = named_blocks(instance, line)

@@ -127,7 +127,7 @@ def test_paged_blocks_follow_the_rounds():
 @pytest.mark.parametrize("seed", range(20))
 def test_paged_blocks_are_those_of_every_step(seed):
     instance, schedule = any_schedule(seed, requests=7)
-    line = Timeline(schedule)
+    line = Timeline(instance, schedule)
     expected = blocks_held(instance, line)
     series = {c.process - 1: c for c in counters(instance, schedule) if c.name == "kv_blocks"}
     for worker, counter in series.items():

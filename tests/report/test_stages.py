@@ -11,7 +11,7 @@ from tests.plotting.samples import by_hand, empty, every_kind, random_instance, 
 
 
 def test_stages_by_hand():
-    columns = stage_columns(by_hand()[1])
+    columns = stage_columns(*by_hand())
     assert tuple(columns) == COLUMNS
     rows = list(zip(*(columns[name].tolist() for name in COLUMNS), strict=True))
     assert rows == [
@@ -23,11 +23,11 @@ def test_stages_by_hand():
         (1, 0, 0, 5, 9, 1, 1, 1, 4),
         (1, 1, 0, 9, 12, 1, 1, 0, 0),
     ]
-    assert bins(by_hand()[1]).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    assert bins(*by_hand()).tolist() == [0, 0, 0, 1, 1, 2, 2]
 
 
 def test_a_mixed_step_stands_alone():
-    columns = stage_columns(every_kind()[1])
+    columns = stage_columns(*every_kind())
     rows = list(zip(*(columns[name].tolist() for name in COLUMNS), strict=True))
     assert rows == [
         (0, 0, 0, 0, 20, 1, 2, 2, 8),
@@ -37,14 +37,14 @@ def test_a_mixed_step_stands_alone():
         (1, 2, 2, 29, 42, 1, 2, 1, 2),
         (1, 1, 2, 42, 59, 3, 2, 0, 0),
     ]
-    assert bins(every_kind()[1]).tolist() == [0, 0, 1, 0, 0, 2, 2, 2]
+    assert bins(*every_kind()).tolist() == [0, 0, 1, 0, 0, 2, 2, 2]
 
 
 @pytest.mark.parametrize("latest_ns", [0, 60 * 10**9])
 def test_stages_hold_all_time_rounds_and_tokens(latest_ns):
     instance = random_instance(latest_ns=latest_ns)
     schedule = served(instance)
-    steps, columns = schedule.steps, stage_columns(schedule)
+    steps, columns = schedule.steps, stage_columns(instance, schedule)
     for phase in (PREFILL, DECODE):
         mine, own = columns["phase"] == phase, steps.phase == phase
         duration = (columns["end"] - columns["start"])[mine].sum()
@@ -63,4 +63,4 @@ def test_stages_hold_all_time_rounds_and_tokens(latest_ns):
 
 
 def test_nothing_has_no_stages():
-    assert all(len(column) == 0 for column in stage_columns(empty()[1]).values())
+    assert all(len(column) == 0 for column in stage_columns(*empty()).values())
