@@ -24,8 +24,19 @@ DRAWS = 5
 index = int
 """Makes an index; the compiled moves put an unsigned type here, which loops over in vectors."""
 
-EXCHANGE, START, RELOCATE = 0.50, 0.78, 0.88
-"""Cumulative shares of exchange, start and relocation moves; the rest shifts stages."""
+MANY_WINDOWS = (0.60, 0.85, 0.92, 0.98, 0.995)
+FEW_WINDOWS = (0.50, 0.70, 0.80, 0.91, 0.99)
+"""Cumulative shares of the moves: exchange, start, relocation, stage, chain; the rest are levels.
+
+With few windows a stage the times of stages matter more, and to move them costs less.
+"""
+FEW = 10
+
+
+def shares_of(tables: Tables) -> tuple[float, float, float, float, float]:
+    """Return the shares of the moves, by the number of windows a stage."""
+    few = len(tables.start) < FEW * len(tables.counts)
+    return FEW_WINDOWS if few else MANY_WINDOWS
 
 
 def run_moves(
@@ -33,19 +44,24 @@ def run_moves(
 ) -> tuple[int, int]:
     """Make a move for each threshold, until V = 0; return the moves made and V."""
     made, stages = 0, len(tables.counts)
+    exchange, start, relocation, stage, chain = shares_of(tables)
     while made < len(thresholds) and missing > 0:
         at = made * DRAWS
         kind, threshold = draws[at], thresholds[made]
         one, two, three = draws[at + 1], draws[at + 2], draws[at + 3]
         made += 1
-        if kind < EXCHANGE:
+        if kind < exchange:
             missing += exchange_tails(tables, one, two, three, threshold)
-        elif kind < START:
+        elif kind < start:
             missing += shift_start(tables, one, two, threshold)
-        elif kind < RELOCATE:
+        elif kind < relocation:
             missing += relocate(tables, one, two, three, threshold)
-        elif stages > 1:
+        elif stages > 1 and kind < stage:
             missing += shift_stage(tables, one, two, three, threshold)
+        elif stages > 1 and kind < chain:
+            missing += shift_chain(tables, one, two, three, threshold)
+        elif len(tables.room) > 1:
+            exchange_levels(tables, one, two)
     return made, missing
 
 
@@ -209,17 +225,24 @@ def _relink(tables: Tables, window: int, before: int, host: int) -> None:
     _link(tables, window, host_after)
 
 
+def exchange_levels(tables: Tables, one_: float, two_: float) -> None:
+    """Let two stages exchange their levels where their starts have room then; V stays."""
+    level, counts, room = tables.level, tables.counts, tables.room
+    one, two = int(one_ * len(counts)), int(two_ * len(counts))
+    if counts[one] <= room[level[two]] and counts[two] <= room[level[one]]:
+        kept = level[one]
+        level[one] = level[two]
+        level[two] = kept
+
+
 def shift_stage(
     tables: Tables, stage_: float, step_: float, direction: float, threshold: int
 ) -> int:
     """Let a whole stage take place some rounds earlier or later."""
-    times, stages = tables.times, len(tables.counts)
-    stage = 1 + int(stage_ * (stages - 1))
-    step = 1
-    if step_ >= SHORT_SHIFTS:
-        step = 2 + int((step_ - SHORT_SHIFTS) / (1 - SHORT_SHIFTS) * (LONG_SHIFT - 1))
+    times = tables.times
+    stage = 1 + int(stage_ * (len(tables.counts) - 1))
     old = times[stage]
-    new = old + step if direction < 0.5 else old - step
+    new = old + _shift(step_, direction)
     if not times[stage - 1] <= new <= times[stage + 1]:
         return 0
     change = _move_stage(tables, stage, old, new)
@@ -227,6 +250,51 @@ def shift_stage(
         _move_stage(tables, stage, new, old)
         return 0
     times[stage] = new
+    return change
+
+
+def _shift(step: float, direction: float) -> int:
+    """Return a small number of rounds, not 0."""
+    rounds = 1
+    if step >= SHORT_SHIFTS:
+        rounds = 2 + int((step - SHORT_SHIFTS) / (1 - SHORT_SHIFTS) * (LONG_SHIFT - 1))
+    return rounds if direction < 0.5 else -rounds
+
+
+def shift_chain(
+    tables: Tables, stage_: float, step_: float, direction: float, threshold: int
+) -> int:
+    """Shift a stage and those that are whole longest requests away from it, all or later ones.
+
+    Where many requests are of the longest length, stages one such length apart belong together.
+    """
+    times, mark, stages = tables.times, tables.mark, len(tables.counts)
+    stage = 1 + int(stage_ * (stages - 1))
+    shift = _shift(step_, direction)
+    whole = direction < 0.25 or direction >= 0.75
+    longest = len(tables.surplus) - 1
+    before = 0
+    for k in range(stages):
+        among = k > 0 and (whole or k >= stage) and (times[k] - times[stage]) % longest == 0
+        mark[k] = 1 if among else 0
+        now = times[k] + shift * mark[k]
+        if now < before or now > times[stages]:
+            return 0
+        before = now
+    change = _move_marked(tables, shift)
+    if change > threshold:
+        _move_marked(tables, -shift)
+        return 0
+    return change
+
+
+def _move_marked(tables: Tables, shift: int) -> int:
+    """Shift all marked stages; return the change of V."""
+    times, change = tables.times, 0
+    for stage in range(len(tables.counts)):
+        if tables.mark[stage]:
+            change += _move_stage(tables, stage, times[stage], times[stage] + shift)
+            times[stage] += shift
     return change
 
 

@@ -17,6 +17,7 @@ import math
 import random
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -51,10 +52,15 @@ LONGEST_PART = 6
 """Under a time limit no run takes more than one part in this many of what is left."""
 PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 """Shares of the excess that pilots spend on stages."""
-SLACK = 0.03
-"""Starts that a first state has room for beyond the requests."""
-FIRST_AIM, LATER_AIM = 0.3, 0.1
-"""Excess of the first target as a share of the incumbent's; what is added after a failure."""
+SLACKS = (0.03, 0.1, 0.2, 0.4)
+"""Shares of starts that the levels of a first state have room for beyond the requests."""
+FIRST_AIM, LATER_AIM = 0.25, 0.2
+"""Excess of the first target as a share of the incumbent's; share of the rest added on failure."""
+FRESH_AIMS = (0.6, 0.95)
+"""The same shares for new first states later on."""
+PILOT_PART = 8
+"""A pilot makes one part in this many of the moves of a run."""
+MOST_WAITING = 4
 LEAST_GAIN = 20_000
 """The makespan over this is the least gain that squeezes ask for."""
 
@@ -76,6 +82,7 @@ class Task:
         moves: at most so many.
         hot: first temperature.
         arms: the squeeze and the warmth that were drawn to make it.
+        tries: how often rounds have been added.
         made: moves made.
         seconds: time taken.
     """
@@ -85,8 +92,14 @@ class Task:
     moves: int
     hot: float
     arms: tuple[str, str] | None = None
+    tries: int = 0
     made: int = 0
     seconds: float = 0.0
+
+    @property
+    def kind(self) -> tuple[int, ...]:
+        """End and levels of a first state."""
+        return self.state.end, *self.state.tables.level
 
 
 class Search:
@@ -106,8 +119,10 @@ class Search:
         self.rounds = run.stop.seconds_left == math.inf
         self.lengths = instance.rounds_needed
         self.rng = random.Random(seed)
+        self.waiting: list[Task] = []
         self.made, self.rate, self.ended = 0, 0.0, False
         self.effort = 1.0
+        self.slacks = SLACKS if len(terms.levels) > 1 else (0.0,)
         self.best: Windows | None = None
         self.best_ns = 0
         self.squeezes = Promise(SQUEEZES)
@@ -180,36 +195,64 @@ class Search:
         return moves
 
     def _first_schedule(self, pool: ThreadPoolExecutor) -> Iterator[Attempt]:
-        """Yield attempts until one is a schedule: the best of some pilots, then with more time."""
-        excess, share = self.best_ns - self.terms.least, FIRST_AIM
-        while not self._over() and self.best is None:
-            aim = self.best_ns - max(1, int(excess * (1 - share)))
+        """Yield attempts until one is a schedule: the best of some pilots, then more rounds."""
+        aim = self._aim(FIRST_AIM)
+        while not self._over() and self.best is None and self.effort < MOST_EFFORT:
             done = list(self._run(pool, self._pilots(aim)))
             if done:
-                first = min(done, key=lambda task: task.state.missing)
-                copies = [self._again(first) for _ in range(self.threads)]
-                for task in self._run(pool, iter(copies)):
+                base = min(done, key=lambda task: task.state.missing)
+                self.waiting = [self._longer(base) for _ in range(self.threads)]
+                for task in self._run(pool, self._relaxed()):
                     yield self._learn(task)
-            elif share >= 1:
-                return
-            share = min(1.0, share + LATER_AIM)
-            self.effort = min(MOST_EFFORT, self.effort * 2)
+            if aim == self.best_ns - 1:
+                if not done:
+                    return
+                self.effort *= 2
+            aim = min(self.best_ns - 1, aim + int((self.best_ns - aim) * LATER_AIM))
+        self.waiting = []
+
+    def _aim(self, share: float) -> int:
+        """Return a makespan above the lower bound by a share of the incumbent's excess."""
+        return min(
+            self.best_ns - 1, self.terms.least + int((self.best_ns - self.terms.least) * share)
+        )
+
+    def _relaxed(self) -> Iterator[Task]:
+        """Yield what waits to be annealed on with rounds added, until there is a schedule."""
+        while self.waiting and self.best is None:
+            yield self.waiting.pop(0)
 
     def _pilots(self, aim_ns: int) -> Iterator[Task]:
         """Yield first states for a makespan."""
-        for share in PILOT_SHARES:
-            task = self._fresh(aim_ns, share)
-            if task is not None:
+        tried = set()
+        for slack, share in product(self.slacks, PILOT_SHARES):
+            task = self._fresh(aim_ns, share, slack)
+            if task is not None and task.kind not in tried:
+                tried.add(task.kind)
                 yield task
 
-    def _again(self, task: Task) -> Task:
-        return Task(task.state.copy(), task.aim_ns, self._moves(self.effort * 4), HOT)
+    def _longer(self, task: Task) -> Task:
+        """Return a pilot to be annealed with more moves."""
+        return Task(task.state.copy(), task.aim_ns, self._moves(PILOT_PART), HOT)
 
-    def _fresh(self, aim_ns: int, share: float) -> Task | None:
+    def _relax(self, task: Task) -> None:
+        """Let a state that falls short wait for another run, with the rounds that it lacks.
+
+        More of them with each try; dropped where that is no gain.
+        """
+        short = -(-task.state.missing // self.instance.worker.clients) * (1 + task.tries)
+        state = with_end(task.state, task.state.end + short)
+        aim = self.terms.makespan(state.tables.level, state.end)
+        if aim < self.best_ns and len(self.waiting) < MOST_WAITING:
+            moves = self._moves(PILOT_PART if self.best is None else 2)
+            again = Task(state, aim, moves, WARMTHS[-1], task.arms, task.tries + 1)
+            self.waiting.append(again)
+
+    def _fresh(self, aim_ns: int, share: float, slack: float) -> Task | None:
         """Return a first state for a makespan, with a share of its excess in stages."""
         terms, clients = self.terms, self.instance.worker.clients
         excess = aim_ns - terms.least
-        levels = terms.most_stages(terms.stages_ns + int(excess * share), SLACK)
+        levels = terms.most_stages(terms.stages_ns + int(excess * share), slack)
         if levels is None:
             return None
         end = terms.end(levels, aim_ns)
@@ -223,6 +266,9 @@ class Search:
     def _squeezed(self) -> Iterator[Task]:
         """Yield the best state asked for a little less, in the ways that promise most."""
         while True:
+            if self.waiting:
+                yield self.waiting.pop(0)
+                continue
             task = self._next_squeeze() or next(self._pilots(self.best_ns - 1), None)
             if task is None:
                 return
@@ -243,7 +289,9 @@ class Search:
         """Return a squeezed state, or None where a lower bound excludes it."""
         assert self.best is not None
         if squeeze is None:
-            return self._fresh(self.best_ns - self.gain, self.rng.random())
+            aim = self._aim(self.rng.uniform(*FRESH_AIMS))
+            fresh = self._fresh(aim, self.rng.random(), self.rng.choice(self.slacks))
+            return None if fresh is None else self._longer(fresh)
         changed = squeeze(self.best, self.rng)
         if changed is None:
             return None
@@ -272,7 +320,9 @@ class Search:
         if success:
             self.best, self.best_ns = task.state, task.aim_ns
             self.effort = max(1.0, self.effort / MORE_EFFORT**2)
-        elif task.made >= task.moves and task.arms:
+        elif task.made >= task.moves:
+            self._relax(task)
+        if not success and task.made >= task.moves and task.arms:
             self.gain = max(self.least_gain, int(self.gain * 0.7))
             if self.gain <= 4 * self.least_gain:
                 self.effort = min(MOST_EFFORT, self.effort * MORE_EFFORT)

@@ -48,7 +48,7 @@ class Windows:
         width = max(max(room), *counts)
         self.tables = Tables(
             width, [*times, end], start, [END] * n, [END] * n, [0] * (stages * width), [0] * stages,
-            [0] * n, [], [0] * n, list(levels), list(room), [],
+            [0] * n, [], [0] * n, list(levels), list(room), [0] * stages, [],
         )  # fmt: skip
         window = 0
         for path in paths:

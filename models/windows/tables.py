@@ -26,6 +26,7 @@ class Tables(NamedTuple):
         last_place: the place of such a window in ``last``.
         level: level of each stage.
         room: most starts in a stage of each level.
+        mark: which stages a move shifts together.
         surplus: G[L] for L = 0 .. longest request.
     """
 
@@ -41,4 +42,5 @@ class Tables(NamedTuple):
     last_place: Ints
     level: Ints
     room: Ints
+    mark: Ints
     surplus: Ints
