@@ -208,7 +208,7 @@ class _Loop:
         heappush(self.events, (moment_ns, index, number))
 
     def _ask_all(self) -> None:
-        while self.to_ask:
+        while self.to_ask and self.ledger.left:
             self._ask(min(self.to_ask))
 
     def _ask(self, index: int) -> None:

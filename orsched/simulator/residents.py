@@ -261,15 +261,19 @@ class Residents:
         """Whether a request had no token before the run of rounds that is the last step."""
         return self.state.origin[request] == self.state.rounds - self.steps.rounds[index]
 
-    def take_finishes(self, hold: bool) -> bool:
-        """Let the requests go, or be held, that have all their tokens; say if there were any."""
+    def take_finishes(self, hold: bool, done: Sequence[int] = ()) -> bool:
+        """Let the requests go, or be held, that have all their tokens; say if there were any.
+
+        Those that a prefill has just completed are ``done`` otherwise: what is left of them in the
+        queue is from an earlier stay.
+        """
         state, finishes, stale = self.state, self.finishes, self.stale
         border = (state.rounds + 1) << _REQUEST_BITS
         any_finished = False
         while finishes and finishes[0] < border:
             key = heappop(finishes)
             request = key & _REQUEST_MASK
-            if stale and self._is_stale(key):
+            if stale and (request in done or self._is_stale(key)):
                 self.stale = stale = stale - 1
                 continue
             any_finished = True

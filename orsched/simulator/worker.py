@@ -79,8 +79,8 @@ class WorkerRun:
         if step.decode is None or len(step.decode):
             self.residents.choose(step.decode)
             mixed = bool(self.state.origin)
-            if mixed and step.rounds != 1:
-                raise PolicyError(f"a mixed step of {step.rounds} rounds instead of one")
+        if step.rounds != 1:
+            raise PolicyError(f"{step.rounds} rounds of a step that prefills: it has one")
         chunks, self.completed = self.residents.admit(step, len(self.steps))
         if self.worker.padding:
             chunks = [max(chunks)] * len(chunks)
@@ -184,7 +184,7 @@ class WorkerRun:
             self._pass_round()
         done = residents.activate(completed)
         if self.count:
-            residents.take_finishes(hold=False)
+            residents.take_finishes(False, done)
         for request in done:
             residents.finish(request)
 

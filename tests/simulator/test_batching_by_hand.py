@@ -99,19 +99,7 @@ def test_a_restart_under_the_prefill_rule_yields_a_token(execute):
     assert work(schedule) == [(0, 0, 0, 0, 4, 0), (0, 1, 1, 1, 1, 0), (0, 0, 2, 2, 6, 1)]
 
 
-@pytest.mark.parametrize(
-    "execute",
-    [
-        pytest.param(
-            simulated,
-            id="simulator",
-            marks=pytest.mark.xfail(
-                raises=KeyError, strict=True, reason="a finish from before the eviction counts"
-            ),
-        ),
-        pytest.param(oracle, id="oracle"),
-    ],
-)
+@executors
 def test_a_last_token_by_a_mixed_step_is_told_once(execute):
     """The eviction leaves request 1 to finish where it would have finished without it."""
     instance = one_worker([1, 1], [3, 2], rule="prefill")

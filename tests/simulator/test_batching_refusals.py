@@ -92,15 +92,7 @@ IMPOSSIBLE = {
 }
 
 
-NOT_YET = {
-    case: pytest.mark.xfail(strict=True, reason="rounds of a prefill stage are not looked at")
-    for case in ("a prefill of several rounds", "a prefill for ever")
-}
-
-
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=NOT_YET.get(case, ())) for case in IMPOSSIBLE]
-)
+@pytest.mark.parametrize("case", IMPOSSIBLE)
 def test_impossible_steps_are_refused_by_name(case):
     steps, words, worker = IMPOSSIBLE[case]
     instance = small(**{k: v for k, v in worker.items() if k != "clients"})
@@ -133,10 +125,7 @@ def test_a_worker_is_not_asked_for_another_s_requests(case):
         oracle(small(2), Script(prefill_stage([0]), others=[steps]))
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [1, pytest.param(2, marks=pytest.mark.xfail(strict=True, reason="each worker is asked once"))],
-)
+@pytest.mark.parametrize("workers", [1, 2])
 def test_nobody_is_asked_for_an_instance_without_requests(workers):
     class Unasked(Script):
         def decide(self, view):

@@ -19,7 +19,7 @@ from orsched.metrics import summarise
 from orsched.policy import Information, Policy
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
-from orsched.step import ARRIVAL, FINISH, Step, batch_rounds, decode_rounds, prefill_stage
+from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
 from orsched.workers import Worker
 from tests.simulator.instances import ContextCost, instances
 from tests.simulator.policies import POLICIES
