@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from orsched.errors import OrschedError
 from orsched.models.windows.structure import Windows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.models.windows.terms import Terms
+    from orsched.schedule import Schedule
 
 
 def even_times(stages: int, first: int, end: int) -> list[int]:
@@ -67,6 +72,27 @@ def construct(
             taken += 1
     _place_rest(len(waiting) - taken, paths, left)
     return Windows(lengths, times, end, [path for path in paths if path], levels, room)
+
+
+def state_of(instance: Instance, schedule: Schedule, terms: Terms) -> Windows | None:
+    """Return the state of a schedule, with V = 0, or None where it is not made of whole stages."""
+    from orsched.models.full_mip.plan import plan_of
+
+    try:
+        plan = plan_of(instance, schedule)
+    except OrschedError:
+        return None
+    assert plan.client is not None
+    times = [0, *accumulate(plan.rounds)]
+    paths: dict[int, list[int]] = {}
+    tokens = [0] * len(plan.rounds)
+    prompts = instance.requests.prompt_tokens.tolist()
+    for stage, client, prompt in sorted(zip(plan.stage, plan.client, prompts, strict=True)):
+        paths.setdefault(client, []).append(stage)
+        tokens[stage] += prompt
+    levels = [terms.level_of(count) for count in tokens]
+    lengths = instance.rounds_needed
+    return Windows(lengths, times[:-1], times[-1], list(paths.values()), levels, terms.room)
 
 
 def _place_rest(count: int, paths: list[list[int]], left: list[int]) -> None:

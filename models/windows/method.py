@@ -55,7 +55,7 @@ class WindowsMethod:
         termination, iteration = Termination.FINISHED, 0
         search = Search(instance, terms_of(instance), run.seed, run, threads, fast)
         try:
-            for attempt in search.attempts(best.schedule.makespan_ns):
+            for attempt in search.attempts(best.schedule):
                 better = None if attempt.plan is None else self._follow(instance, attempt.plan)
                 improved = better is not None and (
                     better.schedule.makespan_ns < best.schedule.makespan_ns

@@ -1,10 +1,11 @@
-"""The search over numbers of stages and ends: anneal to a schedule, then squeeze it.
+"""The search over numbers of stages and ends: a schedule is squeezed.
 
-Short pilot runs find how much of a makespan above the bound should go into stages (more window
-lengths) and how much into rounds (slack). The best pilot is annealed until it is a schedule.
-Then a squeeze asks for a little less: other stages, and the end so much earlier that there is a
-gain; the same state is annealed on, cooler, since only a few dozen client-rounds are missing.
-Squeezes and temperatures that succeed are tried more often; what fails gets more moves.
+The first state is that of a heuristic's schedule. Short pilot runs at a shorter makespan find how
+much of its excess should go into stages (more window lengths) and how much into rounds (slack);
+the best pilot is annealed on, with rounds added until it is a schedule. A squeeze asks for a
+little less: other stages, and the end so much earlier that there is a gain; the best state is
+annealed on, cooler, since only a few dozen client-rounds are missing. Squeezes and temperatures
+that succeed are tried more often; what fails gets more moves.
 
 Attempts run in threads (the compiled moves hold no lock) and end when another has done better.
 Without a time limit they run in rounds of as many as there are threads and are joined in order,
@@ -25,7 +26,7 @@ import numpy as np
 
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import assign
-from orsched.models.windows.construction import construct, even_times, spread
+from orsched.models.windows.construction import construct, even_times, spread, state_of
 from orsched.models.windows.plan import plan_of
 from orsched.models.windows.promise import Promise
 from orsched.models.windows.squeezing import SQUEEZES, with_end
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from orsched.models.windows.squeezing import Squeeze
     from orsched.models.windows.structure import Windows
     from orsched.models.windows.terms import Terms
+    from orsched.schedule import Schedule
 
 HOT, COLD = 3.0, 0.15
 WARMTHS = (0.5, 1.0, 2.0)
@@ -54,8 +56,8 @@ PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 """Shares of the excess that pilots spend on stages."""
 SLACKS = (0.03, 0.1, 0.2, 0.4)
 """Shares of starts that the levels of a first state have room for beyond the requests."""
-FIRST_AIM, LATER_AIM = 0.25, 0.2
-"""Excess of the first target as a share of the incumbent's; share of the rest added on failure."""
+FIRST_AIM, FIRST_GAINS = 0.25, 10
+"""Excess of the pilots as a share of the incumbent's; how many first gains make up all of it."""
 FRESH_AIMS = (0.6, 0.95)
 """The same shares for new first states later on."""
 PILOT_PART = 8
@@ -128,16 +130,18 @@ class Search:
         self.squeezes = Promise(SQUEEZES)
         self.warmths = Promise({str(hot): hot for hot in WARMTHS})
 
-    def attempts(self, best_ns: int) -> Iterator[Attempt]:
-        """Yield attempts to get below a makespan until time is out or nothing is left to gain."""
-        self.best_ns = best_ns
+    def attempts(self, schedule: Schedule) -> Iterator[Attempt]:
+        """Yield attempts to get below a schedule until time is out or nothing is left to gain."""
+        self.best_ns = schedule.makespan_ns
+        self.best = state_of(self.instance, schedule, self.terms)
+        self.gain = max(self.least_gain, (self.best_ns - self.terms.least) // FIRST_GAINS)
         with ThreadPoolExecutor(self.threads) as pool:
             try:
-                yield from self._first_schedule(pool)
-                if self.best is None:
-                    return
-                self.gain = max(self.least_gain, (self.best_ns - self.terms.least) // 10)
-                for task in self._run(pool, self._squeezed()):
+                pilots = list(self._run(pool, self._pilots(self._aim(FIRST_AIM))))
+                if pilots:
+                    base = min(pilots, key=lambda task: task.state.missing)
+                    self.waiting = [self._longer(base)]
+                for task in self._run(pool, self._tasks()):
                     yield self._learn(task)
             finally:
                 self.ended = True
@@ -194,33 +198,11 @@ class Search:
             moves = min(moves, max(least, int(part)))
         return moves
 
-    def _first_schedule(self, pool: ThreadPoolExecutor) -> Iterator[Attempt]:
-        """Yield attempts until one is a schedule: the best of some pilots, then more rounds."""
-        aim = self._aim(FIRST_AIM)
-        while not self._over() and self.best is None and self.effort < MOST_EFFORT:
-            done = list(self._run(pool, self._pilots(aim)))
-            if done:
-                base = min(done, key=lambda task: task.state.missing)
-                self.waiting = [self._longer(base) for _ in range(self.threads)]
-                for task in self._run(pool, self._relaxed()):
-                    yield self._learn(task)
-            if aim == self.best_ns - 1:
-                if not done:
-                    return
-                self.effort *= 2
-            aim = min(self.best_ns - 1, aim + int((self.best_ns - aim) * LATER_AIM))
-        self.waiting = []
-
     def _aim(self, share: float) -> int:
         """Return a makespan above the lower bound by a share of the incumbent's excess."""
         return min(
             self.best_ns - 1, self.terms.least + int((self.best_ns - self.terms.least) * share)
         )
-
-    def _relaxed(self) -> Iterator[Task]:
-        """Yield what waits to be annealed on with rounds added, until there is a schedule."""
-        while self.waiting and self.best is None:
-            yield self.waiting.pop(0)
 
     def _pilots(self, aim_ns: int) -> Iterator[Task]:
         """Yield first states for a makespan."""
@@ -244,8 +226,7 @@ class Search:
         state = with_end(task.state, task.state.end + short)
         aim = self.terms.makespan(state.tables.level, state.end)
         if aim < self.best_ns and len(self.waiting) < MOST_WAITING:
-            moves = self._moves(PILOT_PART if self.best is None else 2)
-            again = Task(state, aim, moves, WARMTHS[-1], task.arms, task.tries + 1)
+            again = Task(state, aim, self._moves(2), WARMTHS[-1], task.arms, task.tries + 1)
             self.waiting.append(again)
 
     def _fresh(self, aim_ns: int, share: float, slack: float) -> Task | None:
@@ -263,18 +244,18 @@ class Search:
         state = construct(self.lengths, clients, times, end, levels, terms.room)
         return Task(state, terms.makespan(levels, end), self._moves(self.effort), HOT)
 
-    def _squeezed(self) -> Iterator[Task]:
-        """Yield the best state asked for a little less, in the ways that promise most."""
+    def _tasks(self) -> Iterator[Task]:
+        """Yield what waits, then the best state asked for less, in the ways that promise most."""
         while True:
-            if self.waiting:
-                yield self.waiting.pop(0)
-                continue
-            task = self._next_squeeze() or next(self._pilots(self.best_ns - 1), None)
+            task = self.waiting.pop(0) if self.waiting else self._next_squeeze()
+            if task is None:
+                task = next(self._pilots(self.best_ns - 1), None)
             if task is None:
                 return
             yield task
 
     def _next_squeeze(self) -> Task | None:
+        """Return a task of one of the squeezes, or None where lower bounds exclude all tried."""
         for _ in range(30):
             name, squeeze = self.squeezes.draw(self.rng)
             warmth, hot = self.warmths.draw(self.rng)
@@ -287,8 +268,7 @@ class Search:
 
     def _squeeze(self, squeeze: Squeeze | None, hot: float) -> Task | None:
         """Return a squeezed state, or None where a lower bound excludes it."""
-        assert self.best is not None
-        if squeeze is None:
+        if squeeze is None or self.best is None:
             aim = self._aim(self.rng.uniform(*FRESH_AIMS))
             fresh = self._fresh(aim, self.rng.random(), self.rng.choice(self.slacks))
             return None if fresh is None else self._longer(fresh)
@@ -307,7 +287,7 @@ class Search:
         plan = None
         if task.made and task.seconds > 0.02:
             self.rate = task.made / task.seconds
-        if task.state.missing == 0 and (task.aim_ns < self.best_ns or self.best is None):
+        if task.state.missing == 0 and task.aim_ns < self.best_ns:
             limits = [self.terms.levels[level].tokens for level in task.state.tables.level]
             prompts = self.instance.requests.prompt_tokens
             assigned = assign(task.state, self.lengths, prompts, limits)

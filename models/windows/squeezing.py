@@ -91,8 +91,11 @@ def with_end(state: Windows, end: int) -> Windows:
     return _like(state, times, end, state.paths_of_stages(), state.tables.level)
 
 
-def without_stage(state: Windows, stage: int) -> Windows:
-    """Return the state without a stage; its starts move to the stages beside it."""
+def without_stage(state: Windows, stage: int) -> Windows | None:
+    """Return the state without a stage; its starts move to the stages beside it.
+
+    None where a client starts requests in all of these.
+    """
     tables = state.tables
     counts, before, after = tables.counts, stage - 1, stage + 1
     later = before < 0 or (after < state.stages and counts[after] < counts[before])
@@ -101,7 +104,9 @@ def without_stage(state: Windows, stage: int) -> Windows:
     for path in state.paths_of_stages():
         if stage in path:
             free = [k for k in order if k not in path]
-            path[path.index(stage)] = free[0] if free else order[0]
+            if not free:
+                return None
+            path[path.index(stage)] = free[0]
         paths.append(sorted(k - (k > stage) for k in path))
     keep = [k for k in range(state.stages) if k != stage]
     times = [tables.times[k] for k in keep]

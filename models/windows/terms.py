@@ -58,6 +58,13 @@ class Terms:
         """Most starts by level."""
         return [level.room for level in self.levels]
 
+    def level_of(self, tokens: int) -> int:
+        """Return the smallest level that holds these tokens."""
+        fits = (
+            k for k, kind in enumerate(self.levels) if kind.tokens is None or tokens <= kind.tokens
+        )
+        return next(fits, len(self.levels) - 1)
+
     def makespan(self, levels: Sequence[int], end: int) -> int:
         """Return the makespan of stages at these levels and an end after so many rounds."""
         stages = sum(self.levels[level].time_ns for level in levels)
