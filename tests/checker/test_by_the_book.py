@@ -119,7 +119,7 @@ def test_changed_schedules_are_judged_alike():
 @pytest.mark.full
 def test_many_changed_schedules_are_judged_alike():
     counts = mutations_agree(range(37, 200), 14)
-    assert counts[False] > 50_000
+    assert counts[False] > 20_000
     assert counts[True] > 50
 
 
