@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.costs import AffineCost, LevelsCost
-from orsched.errors import InfeasibleError, InputError
+from orsched.errors import InputError
 from orsched.models.charged_bound import charged_certificates
 from orsched.models.counts import (
     Jobs,
     all_jobs,
-    jobs_on,
     released_after,
     round_bound,
     stage_bound,
@@ -121,7 +120,7 @@ def mixed_steps_bound(instance: Instance) -> Bound:
     Raises:
         InfeasibleError: no schedule exists.
     """
-    require_servable(instance)
+    instance.require_feasible()
     if len(instance) == 0:
         return Bound("empty", 0, {"bound": "empty"}, {})
     best, costs = _last_arrival(instance), [worker.cost for worker in instance.workers]
@@ -145,7 +144,7 @@ class _Limits(NamedTuple):
 
 
 def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
-    require_servable(instance)
+    instance.require_feasible()
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
@@ -242,33 +241,6 @@ def equal_workers(instance: Instance) -> bool:
     return all(replace(worker, name=first.name) == first for worker in others)
 
 
-def require_servable(instance: Instance) -> None:
-    """Raise ``InfeasibleError`` that names a request that fits onto no worker, if there is one."""
-    if equal_workers(instance):
-        instance.require_feasible()
-        return
-    served = {row for worker in instance.workers for row in jobs_on(instance, worker)[0]}
-    for row in range(len(instance)):
-        if row not in served:
-            reasons = [_misfit(instance, worker, row) for worker in instance.workers]
-            raise InfeasibleError(
-                f"request {instance.requests.id_of(row)} (row {row}) fits onto no worker: "
-                + "; ".join(reasons)
-            )
-
-
-def _misfit(instance: Instance, worker: Worker, row: int) -> str:
-    """Say why a request does not fit onto a worker."""
-    prompt = int(instance.requests.prompt_tokens[row])
-    tokens = prompt + int(instance.requests.output_tokens[row])
-    limit, memory = worker.prefill_limit, worker.memory
-    if limit is not None and prompt > limit:
-        return f"{worker.name} prefills at most {limit} tokens, not {prompt}"
-    assert memory is not None
-    room = memory.blocks * memory.block_tokens
-    return f"{worker.name} has room for {room} tokens in whole blocks, not for {tokens}"
-
-
 def _shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:
     """Return the certificate for several workers, from that for one of them."""
     if workers == 1:
@@ -349,7 +321,7 @@ class Clock:
 def _improving_latency_bounds(
     instance: Instance, objective: str, limits: _Limits
 ) -> Iterator[Bound]:
-    require_servable(instance)
+    instance.require_feasible()
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return

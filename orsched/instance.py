@@ -19,6 +19,8 @@ from orsched.workers import Worker
 if TYPE_CHECKING:
     import pandas as pd
 
+    from orsched.memory import BlockMemory
+
 FIRST_TOKEN_RULES = ("decode", "prefill")
 
 
@@ -154,34 +156,56 @@ class Instance:
             digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
         return digest.hexdigest()
 
-    def require_feasible(self) -> None:
-        """Raise ``InfeasibleError`` that names the request and the limit if no schedule exists."""
-        for worker in self.workers:
-            reason = self._misfit(worker)
-            if reason is None:
-                return
-        raise InfeasibleError(reason)
+    def require_feasible(self, chunks: bool = False) -> None:
+        """Raise ``InfeasibleError`` unless each request fits onto some worker.
 
-    def _misfit(self, worker: Worker) -> str | None:
-        req = self.requests
-        limit = worker.prefill_limit
-        if limit is not None and (req.prompt_tokens > limit).any():
-            row = int(np.argmax(req.prompt_tokens > limit))
+        A request fits if its prompt is within the worker's limit for a prefill step and its cache,
+        when largest, in the whole memory. ``chunks``: prompts may be prefilled in chunks, to which
+        the limit does not apply. The error names the first request without a worker, and what
+        each worker lacks.
+        """
+        fits = np.zeros(len(self), bool)
+        for worker in self.workers:
+            fits |= self._fits(worker, chunks)
+        if fits.all():
+            return
+        row = int(np.argmin(fits))
+        reasons = [self._misfit(worker, row, chunks) for worker in self.workers]
+        named = f"request {self.requests.id_of(row)} (row {row})"
+        if len(reasons) == 1:
+            raise InfeasibleError(f"{named} {reasons[0]}, or leave the request out")
+        raise InfeasibleError(f"{named} fits onto no worker: it " + "; it ".join(reasons))
+
+    def _fits(self, worker: Worker, chunks: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which requests the worker could serve if it had nothing else to do."""
+        fits = np.ones(len(self), bool)
+        if worker.prefill_limit is not None and not chunks:
+            fits &= self.requests.prompt_tokens <= worker.prefill_limit
+        if worker.memory is not None:
+            fits &= self._most_blocks(worker.memory) <= worker.memory.blocks
+        return fits
+
+    def _most_blocks(self, memory: BlockMemory) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Blocks that each request holds at its end; the prefill's own token is never cached."""
+        cached = self.requests.output_tokens if memory.allocation == "whole" else self.rounds_needed
+        blocks: np.ndarray[Any, np.dtype[np.int64]] = -(
+            -(self.requests.prompt_tokens + cached) // memory.block_tokens
+        )
+        return blocks
+
+    def _misfit(self, worker: Worker, row: int, chunks: bool) -> str:
+        """Say why a request does not fit onto a worker."""
+        limit, prompt = worker.prefill_limit, int(self.requests.prompt_tokens[row])
+        if limit is not None and prompt > limit and not chunks:
             return (
-                f"request {req.id_of(row)} (row {row}) has {req.prompt_tokens[row]} prompt tokens, "
-                f"more than the {limit} that a prefill stage of {worker.name} can hold: raise "
-                "prefill_cap_tokens or leave the request out"
+                f"has {prompt} prompt tokens, more than the {limit} that a prefill stage "
+                f"of {worker.name} can hold: raise prefill_cap_tokens"
             )
-        if worker.memory is None:
-            return None
-        held = -(-(req.prompt_tokens + req.output_tokens) // worker.memory.block_tokens)
-        if (held > worker.memory.blocks).any():
-            row = int(np.argmax(held > worker.memory.blocks))
-            return (
-                f"request {req.id_of(row)} (row {row}) needs {held[row]} memory blocks, more than "
-                f"the {worker.memory.blocks} of {worker.name}: raise blocks or leave it out"
-            )
-        return None
+        assert worker.memory is not None
+        return (
+            f"needs {self._most_blocks(worker.memory)[row]} memory blocks, more than the "
+            f"{worker.memory.blocks} of {worker.name}: raise blocks"
+        )
 
     def replace(self, **changes: Any) -> Instance:
         """Return a copy with some fields replaced and everything validated again."""

@@ -18,9 +18,17 @@ from orsched.cli.output import print_facts, table
     default="makespan",
     show_default=True,
 )
+@click.option(
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="Return the best bound found in this time; the first one is always computed.",
+)
 @click.option("--certificate", is_flag=True, help="Print the certificate, as JSON.")
 @FORMAT
-def bound_command(instance: str, objective: str, certificate: bool, style: str) -> None:
+def bound_command(
+    instance: str, objective: str, time_limit: float | None, certificate: bool, style: str
+) -> None:
     """Print a proven lower bound for INSTANCE, with the certificate that proves it."""
     from orsched.checker.latency_certificates import bound_violations
     from orsched.errors import InvalidScheduleError
@@ -28,7 +36,7 @@ def bound_command(instance: str, objective: str, certificate: bool, style: str) 
     from orsched.units import NS_PER_S
 
     problem = load_instance(instance)
-    found = bound(problem, objective)
+    found = bound(problem, objective, time_limit)
     faults = bound_violations(problem, found.to_dict(), objective)
     if faults:
         raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)

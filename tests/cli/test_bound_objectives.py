@@ -19,3 +19,12 @@ def test_bound_takes_an_objective(capsys, objective):
     assert facts["bound_ns"] == found.value_ns
     assert facts["bound"] == found.name
     assert facts["certificate"] == "verified"
+
+
+def test_bound_takes_a_time_limit(capsys):
+    """Two small requests are bounded within any limit."""
+    command = ["bound", "two-by-two", "--format", "json", "--time-limit"]
+    assert run([*command, "5"]) == 0
+    assert json.loads(capsys.readouterr().out)["bound_ns"] > 0
+    assert run([*command, "-1"]) != 0
+    assert "time_limit" in capsys.readouterr().err
