@@ -29,6 +29,7 @@ class Cover:
 
     def __init__(self, patterns: Ints, worth: Ints, most: int, clock: Clock) -> None:
         self.patterns = patterns
+        self.holds = patterns > 0
         self.worth = worth
         self.most = most
         self.clock = clock
@@ -38,11 +39,12 @@ class Cover:
 
     def run(self, counts: Ints, clients: int, nodes: int = NODES) -> bool:
         """Search; return whether every possibility was tried (or a packing found)."""
-        stack: list[tuple[Ints, int, list[Ints]]] = [(counts, clients, [])]
+        every = np.flatnonzero((self.patterns <= counts).all(axis=1))
+        stack: list[tuple[Ints, int, list[int], Ints]] = [(counts, clients, [], every)]
         while stack:
-            left, free, chosen = stack.pop()
+            left, free, chosen, usable = stack.pop()
             if not left.any():
-                self.found = chosen
+                self.found = [self.patterns[index] for index in chosen]
                 return True
             key = left.tobytes()
             if key in self._seen or int(self.worth @ left) > free * self.most:
@@ -51,13 +53,19 @@ class Cover:
             self.nodes += 1
             if self.nodes > nodes or self.clock.out():
                 return False
-            options = self._options(left)
-            stack += [(left - p, free - 1, [*chosen, p]) for p in options]
+            if chosen:  # what the parent could use, less what the last choice took
+                took = np.flatnonzero(self.holds[chosen[-1]])
+                fits = (self.patterns[usable[:, None], took] <= left[took]).all(axis=1)
+                usable = usable[fits]
+            stack += [
+                (left - self.patterns[index], free - 1, [*chosen, index], usable)
+                for index in self._options(left, usable).tolist()
+            ]
         return True
 
-    def _options(self, left: Ints) -> Ints:
-        """Return the patterns that fit and hold the size that fewest of them hold."""
-        fitting = self.patterns[(self.patterns <= left).all(axis=1)]
-        holding = (fitting > 0).sum(axis=0)
+    def _options(self, left: Ints, usable: Ints) -> Ints:
+        """Return the usable patterns that hold the size that fewest of them hold."""
+        holding = self.holds[usable].sum(axis=0)
         size = int(np.where(left > 0, holding, len(self.patterns) + 1).argmin())
-        return fitting[fitting[:, size] > 0]
+        options: Ints = usable[self.holds[usable, size]]
+        return options

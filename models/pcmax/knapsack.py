@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-LARGEST_TABLE = 25_000_000
+LARGEST_TABLE = 30_000_000
 """Most cells of a table with one row per item; beyond it, patterns are not priced."""
 
 _NEVER = -(2**29)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _EXHAUST_BEFORE = (3, 12, 40)
 _ROUNDS_AGAIN = 60
+_MISSES = 3
+"""Decimations that left more than a quarter of the clients, after which there are no more."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Search:
         self.rng = rng
         self.numbers = np.random.default_rng(rng.randrange(2**32))
         self.columns = Columns(problem, clock)
+        self.misses = 0
         self._row = {size: k for k, size in enumerate(problem.sizes.tolist())}
 
     @property
@@ -158,12 +161,15 @@ class Search:
                 self._complete(*dive.run(verdict.solution, effort.undos), capacity, effort)
 
     def decimate_at(self, capacity: int, effort: Effort) -> None:
-        """Fix patterns by belief propagation at a capacity."""
-        jobs = int(self.problem.counts.sum())
+        """Fix patterns by belief propagation at a capacity, unless that has led nowhere."""
+        jobs, clients = int(self.problem.counts.sum()), self.problem.clients
         few_alike = 2 * len(self.problem.sizes) > jobs  # else the linear program is small
-        if few_alike and jobs < 4 * self.problem.clients and Entropy.fits(self.problem, capacity):
+        if not (few_alike and jobs < 4 * clients and Entropy.fits(self.problem, capacity)):
+            return
+        if self.misses < _MISSES:
             decimation = Decimation(self.columns.pricer, capacity, self.numbers, self.clock)
             chosen, left = decimation.run(self.problem)
+            self.misses += 4 * left.clients > clients
             self._complete(chosen, left.counts, capacity, effort)
 
     def _complete(self, chosen: list[Ints], left: Ints, capacity: int, effort: Effort) -> None:
