@@ -84,8 +84,9 @@ class Work:
     A decode row gives the request ``tokens`` tokens (1) in each round of the decode and mixed steps
     of its worker from ``first_step`` to ``last_step``; prefill steps in between do not serve it. A
     prefill row processes ``tokens`` tokens in its one step. An invalid row is like a decode row
-    after the last token: the request is held, and what it yields is discarded. Rows are in order of
-    request, then step. Chunks are further prefill rows, slices and restarts further decode rows.
+    after the last token: the request is held, and what it yields is discarded. Rows are in order
+    of request, stay, then step. Chunks are further prefill rows, slices and restarts further decode
+    rows.
 
     A *stay* is an unbroken time of a request on a client, with one cache: an eviction ends it, and
     the next begins with the prefill of the prompt and of all tokens yielded so far.
