@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.models.pcmax.cover import Cover
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.knapsack import items_of, patterns_worth
 
@@ -30,6 +31,7 @@ _NOISE = 0.3
 _TRIES = 3
 _TRIES_OF_FEW = 30
 _FEW = 2_000
+_NODES = 1_000
 
 
 class Partial(NamedTuple):
@@ -53,7 +55,7 @@ class Decimation:
         With too many patterns for a table, it goes on from a sample to half of the clients, and
         from there with a new sample.
         """
-        best = Partial([], problem)
+        best, half = Partial([], problem), problem.clients // 2
         patterns, whole = self._patterns(problem)
         if patterns is None or not len(patterns):
             return best
@@ -62,15 +64,28 @@ class Decimation:
                 break
             noise = _NOISE * self.rng.standard_normal(len(patterns)) * (attempt > 0)
             messages = Messages(problem, self.capacity, patterns, noise)
-            done = messages.fix(0 if whole else problem.clients // 2, self.clock)
-            if not whole and done.left.counts.any() and done.left.clients <= problem.clients // 2:
+            done = self._to_the_end(messages) if whole else messages.fix(half, self.clock)
+            if not whole and done.left.counts.any() and done.left.clients <= half:
                 rest = self.run(done.left)
                 done = Partial(done.chosen + rest.chosen, rest.left)
             if done.left.clients < best.left.clients:
                 best = done
-            if not best.left.counts.any() or best.left.clients > problem.clients // 2:
+            if not best.left.counts.any() or best.left.clients > half:
                 break  # done; or too far from it for this way to lead there
         return best
+
+    def _to_the_end(self, messages: Messages) -> Partial:
+        """Fix patterns to a third of the clients, then search; go on fixing if that fails."""
+        done = messages.fix(messages.problem.clients // 3, self.clock)
+        patterns = messages.patterns[messages.alive].astype(np.int64)
+        sizes = messages.problem.sizes
+        cover = Cover(patterns, sizes, self.capacity, self.clock)
+        if cover.run(done.left.counts, done.left.clients, _NODES) and cover.found is not None:
+            left = done.left.counts - sum(cover.found, np.zeros_like(sizes))
+            clients = done.left.clients - len(cover.found)
+            return Partial(done.chosen + cover.found, type(done.left)(sizes, left, clients))
+        rest = messages.fix(0, self.clock)
+        return Partial(done.chosen + rest.chosen, rest.left)
 
     def _patterns(self, problem: Problem) -> tuple[Patterns | None, bool]:
         """Return all patterns of the problem, or a sample; and whether it is all."""
