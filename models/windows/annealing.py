@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 CHUNK = 4096
 """Moves between two looks at the clock, at one temperature."""
 
+_ENOUGH = 2**40
+"""More than can be missing: all moves are made, and kept."""
+
 
 def anneal(
     state: Windows,
@@ -27,13 +30,18 @@ def anneal(
     rng: np.random.Generator,
     give_up: Callable[[], bool],
     fast: Any = None,
+    shake: int = 0,
 ) -> int:
     """Search until V = 0, the moves are used up or ``give_up`` says so; return the moves made.
 
     Geometric cooling from ``hot`` to ``cold`` over the moves, threshold form: a change of V is
     kept when it is at most ``-T log u``. ``fast`` has ``run_moves`` compiled, or None there as long
-    as it is not ready; the moves are the same either way.
+    as it is not ready; the moves are the same either way. The first ``shake`` moves are all kept.
     """
+    if shake:
+        draws = rng.random(shake * plain.DRAWS).tolist()
+        _, missing = plain.run_moves(state.tables, _ENOUGH, draws, [_ENOUGH] * shake)
+        state.missing += missing - _ENOUGH
     cooling = math.log(cold / hot)
     made, arrays = 0, None
     while state.missing > 0 and made < moves and not give_up():

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from orsched.models.windows.structure import Windows
 
 MAX_SWAPS = 5_000
+FEW_REQUESTS, MAX_STEPS = 30, 5_000
+"""Up to this many requests every assignment is tried, in so many steps."""
 
 
 class Assigned(NamedTuple):
@@ -46,9 +48,55 @@ def assign(
         return None
     total = int(prompts.sum())
     most = np.array([total if limit is None else limit for limit in limits], np.int64)
-    if not _level_prompts(request, stage, spans, lengths, prompts, most):
+    if _level_prompts(request, stage, spans, lengths, prompts, most):
+        return Assigned(request, stage)
+    if len(request) > FEW_REQUESTS:
         return None
-    return Assigned(request, stage)
+    found = _Exhaustive(stage, spans, lengths, prompts, most).found
+    return None if found is None else Assigned(np.array(found, np.int64), stage)
+
+
+class _Exhaustive:
+    """Every way to assign few requests, the longest to be placed first, up to a number of steps."""
+
+    def __init__(
+        self,
+        stage: IntColumn,
+        spans: IntColumn,
+        lengths: IntColumn,
+        prompts: IntColumn,
+        limit: IntColumn,
+    ) -> None:
+        self.stage, self.spans = stage.tolist(), spans.tolist()
+        self.lengths, self.prompts = lengths.tolist(), prompts.tolist()
+        self.free = limit.tolist()
+        self.order = np.lexsort((-prompts, -lengths)).tolist()
+        self.request = [-1] * len(self.stage)
+        self.steps = MAX_STEPS
+        self.found = self.request if self._place(0) else None
+
+    def _place(self, position: int) -> bool:
+        """Place the requests from a position of the order on."""
+        if position == len(self.order):
+            return True
+        self.steps -= 1
+        mine = self.order[position]
+        tried = set()
+        for window, stage in enumerate(self.stage):
+            same = (stage, self.spans[window])
+            fits = (
+                self.lengths[mine] <= self.spans[window] and self.prompts[mine] <= self.free[stage]
+            )
+            if self.request[window] >= 0 or not fits or same in tried or self.steps < 0:
+                continue
+            tried.add(same)
+            self.request[window] = mine
+            self.free[stage] -= self.prompts[mine]
+            if self._place(position + 1):
+                return True
+            self.request[window] = -1
+            self.free[stage] += self.prompts[mine]
+        return False
 
 
 def _level_prompts(

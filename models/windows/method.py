@@ -52,25 +52,22 @@ class WindowsMethod:
             return best._replace(termination=Termination.FINISHED)
         if run.stop.seconds_left == math.inf:
             fast.wait()
-        termination, iteration = Termination.FINISHED, 0
-        search = Search(instance, terms_of(instance), run.seed, run, threads, fast)
+        follower = _Follower(instance, best, self.name)
+        search = Search(
+            instance, terms_of(instance), run.seed, run, threads, fast, follower.makespan
+        )
+        iteration = 0
         try:
             for attempt in search.attempts(best.schedule):
-                better = None if attempt.plan is None else self._follow(instance, attempt.plan)
-                improved = better is not None and (
-                    better.schedule.makespan_ns < best.schedule.makespan_ns
-                )
-                if better is not None and improved:
-                    best = better._replace(parameters={"threads": threads})
                 iteration += 1
-                makespan = best.schedule.makespan_ns
-                run.report(Progress(self.name, iteration, makespan, improved))
+                makespan = follower.best.schedule.makespan_ns
+                run.report(Progress(self.name, iteration, makespan, attempt.success))
                 if makespan <= lower or run.stop(iteration, makespan):
                     break
-            termination = self._why(run, best.schedule.makespan_ns <= lower)
+            termination = self._why(run, follower.best.schedule.makespan_ns <= lower)
         except KeyboardInterrupt:
             termination = Termination.INTERRUPTED
-        return best._replace(termination=termination)
+        return follower.best._replace(termination=termination, parameters={"threads": threads})
 
     def _warm_start(self, instance: Instance, run: Run) -> Outcome:
         hybrid = resolve("methods", "hybrid")
@@ -81,19 +78,28 @@ class WindowsMethod:
         schedule = outcome.schedule.replace(method=self.name)
         return outcome._replace(schedule=schedule)
 
-    def _follow(self, instance: Instance, plan: list[PlannedStage]) -> Outcome | None:
-        """Return the schedule of a plan, or None where memory does not hold it."""
-        try:
-            done = simulate_policy(instance, FollowPlan(plan, self.name))
-        except PolicyError:
-            return None
-        return Outcome(done.schedule, Termination.ITERATIONS, done.decision_ns, {})
-
     @staticmethod
     def _why(run: Run, optimal: bool) -> Termination:
         if optimal:
             return Termination.FINISHED
         return Termination.TIME_LIMIT if run.out_of_time() else Termination.ITERATIONS
+
+
+class _Follower:
+    """Carries out plans and keeps the best schedule."""
+
+    def __init__(self, instance: Instance, best: Outcome, name: str) -> None:
+        self.instance, self.best, self.name = instance, best, name
+
+    def makespan(self, plan: list[PlannedStage]) -> int | None:
+        """Return the makespan of a plan, or None where memory does not hold it."""
+        try:
+            done = simulate_policy(self.instance, FollowPlan(plan, self.name))
+        except PolicyError:
+            return None
+        if done.schedule.makespan_ns < self.best.schedule.makespan_ns:
+            self.best = Outcome(done.schedule, Termination.ITERATIONS, done.decision_ns, {})
+        return done.schedule.makespan_ns
 
 
 def _threads(parameters: dict[str, Any]) -> int:

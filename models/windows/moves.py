@@ -165,17 +165,18 @@ def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> 
     start, times, surplus = tables.start, tables.times, tables.surplus
     window = int(window_ * len(start))
     before = tables.previous[window]
-    if before == END:
-        return 0
-    stage, first, last = start[window], start[before], end_stage(tables, window)
+    first = -1 if before == END else start[before]
+    stage, last = start[window], end_stage(tables, window)
     target = stage + int(near * (2 * NEAR + 1)) - NEAR
     if target == stage or not first < target < last or _is_full(tables, target):
         return 0
-    begin, end = times[first], times[last]
-    old, new = times[stage], times[target]
-    change = resize(surplus, old - begin, new - begin) + resize(surplus, end - old, end - new)
+    old, new, end = times[stage], times[target], times[last]
+    change = resize(surplus, end - old, end - new)
+    if before != END:
+        change += resize(surplus, old - times[first], new - times[first])
     if change > threshold:
-        resize(surplus, new - begin, old - begin)
+        if before != END:
+            resize(surplus, new - times[first], old - times[first])
         resize(surplus, end - new, end - old)
         return 0
     move_start(tables, window, target)

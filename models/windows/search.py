@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.models.windows.annealing import anneal
-from orsched.models.windows.assignment import assign
+from orsched.models.windows.assignment import FEW_REQUESTS, assign
 from orsched.models.windows.construction import construct, even_times, spread, state_of
 from orsched.models.windows.plan import plan_of
 from orsched.models.windows.promise import Promise
 from orsched.models.windows.squeezing import SQUEEZES, with_end
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from orsched.instance import Instance
     from orsched.methods import Run
@@ -63,15 +63,17 @@ FRESH_AIMS = (0.6, 0.95)
 PILOT_PART = 8
 """A pilot makes one part in this many of the moves of a run."""
 MOST_WAITING = 4
+SHAKE = 4
+"""Moves a request that are all kept at first, where the same state would come out again."""
 LEAST_GAIN = 20_000
 """The makespan over this is the least gain that squeezes ask for."""
 
 
 class Attempt(NamedTuple):
-    """One annealing: the makespan it aimed at and, if it succeeded, the plan."""
+    """One annealing: the makespan it aimed at, and whether that is a schedule's now."""
 
     aim_ns: int
-    plan: list[PlannedStage] | None
+    success: bool
 
 
 @dataclass
@@ -115,7 +117,10 @@ class Search:
         run: Run,
         threads: int,
         fast: Compiled | None,
+        follow: Callable[[list[PlannedStage]], int | None],
     ) -> None:
+        """Take ``follow``: the makespan of a plan, or None where it cannot be carried out."""
+        self.follow = follow
         self.instance, self.terms, self.seed = instance, terms, seed
         self.run, self.threads, self.fast = run, threads, fast
         self.rounds = run.stop.seconds_left == math.inf
@@ -182,8 +187,10 @@ class Search:
         def give_up() -> bool:
             return self._over() or (not self.rounds and task.aim_ns >= self.best_ns)
 
+        few = len(self.lengths) <= FEW_REQUESTS
+        shake = SHAKE * len(self.lengths) if few or task.state.missing == 0 else 0
         begin = perf_counter()
-        task.made = anneal(task.state, task.moves, task.hot, COLD, rng, give_up, self.fast)
+        task.made = anneal(task.state, task.moves, task.hot, COLD, rng, give_up, self.fast, shake)
         task.seconds = perf_counter() - begin
         return task
 
@@ -283,27 +290,30 @@ class Search:
         return Task(state, terms.makespan(levels, end), self._moves(self.effort), hot)
 
     def _learn(self, task: Task) -> Attempt:
-        """Assign requests where nothing is missing; keep the state if that is an improvement."""
-        plan = None
+        """Keep what is a better schedule; let what is none wait for more rounds; weigh the arms."""
         if task.made and task.seconds > 0.02:
             self.rate = task.made / task.seconds
-        if task.state.missing == 0 and task.aim_ns < self.best_ns:
-            limits = [self.terms.levels[level].tokens for level in task.state.tables.level]
-            prompts = self.instance.requests.prompt_tokens
-            assigned = assign(task.state, self.lengths, prompts, limits)
-            plan = None if assigned is None else plan_of(task.state, assigned)
-        success = plan is not None
+        makespan = self._makespan(task) if task.aim_ns < self.best_ns else None
+        success = makespan is not None and makespan < self.best_ns
         if task.arms:
             squeeze, warmth = task.arms
             self.squeezes.learn(squeeze, success)
             self.warmths.learn(warmth, success)
-        if success:
-            self.best, self.best_ns = task.state, task.aim_ns
+        if makespan is not None and success:
+            self.best, self.best_ns = task.state, makespan
             self.effort = max(1.0, self.effort / MORE_EFFORT**2)
         elif task.made >= task.moves:
             self._relax(task)
-        if not success and task.made >= task.moves and task.arms:
             self.gain = max(self.least_gain, int(self.gain * 0.7))
             if self.gain <= 4 * self.least_gain:
                 self.effort = min(MOST_EFFORT, self.effort * MORE_EFFORT)
-        return Attempt(task.aim_ns, plan)
+        return Attempt(task.aim_ns, success)
+
+    def _makespan(self, task: Task) -> int | None:
+        """Return the makespan of a state, or None where it is no schedule."""
+        if task.state.missing:
+            return None
+        limits = [self.terms.levels[level].tokens for level in task.state.tables.level]
+        prompts = self.instance.requests.prompt_tokens
+        assigned = assign(task.state, self.lengths, prompts, limits)
+        return None if assigned is None else self.follow(plan_of(task.state, assigned))

@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from orsched.costs import LevelsCost
 from orsched.models.counts import all_jobs, round_bound, stage_bound
 from orsched.models.floors import level_floor
+from orsched.models.windows.assignment import FEW_REQUESTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.columns import IntColumn
     from orsched.instance import Instance
 
 ROUNDING = 0.2
@@ -129,7 +133,10 @@ def terms_of(instance: Instance) -> Terms:
         constant = token_ns * tokens + client_ns * int(jobs.rounds.sum())
         kinds, least = [(limit, stage_ns)], stages * stage_ns
     constant += int(instance.requests.arrival_ns.min())
-    levels = tuple(Level(cap, time, _room(cap, tokens, n, worker.clients)) for cap, time in kinds)
+    rooms = [_room(cap, prompts, worker.clients) for cap, _ in kinds]
+    levels = tuple(
+        Level(cap, time, room) for (cap, time), room in zip(kinds, rooms, strict=True) if room
+    )
     return Terms(constant, levels, max(1, round_ns), least, rounds, n)
 
 
@@ -145,7 +152,11 @@ def _useful(levels: Sequence[tuple[int, int]], limit: int | None) -> list[tuple[
     return found
 
 
-def _room(cap: int | None, tokens: int, n: int, clients: int) -> int:
+def _room(cap: int | None, prompts: IntColumn, clients: int) -> int:
+    """Return the starts that prompts of mean length leave room for; for a few, of the shortest."""
     if cap is None:
         return clients
-    return max(1, min(clients, int(cap * n / tokens + ROUNDING)))
+    most = int((np.cumsum(np.sort(prompts)) <= cap).sum())
+    if len(prompts) > FEW_REQUESTS:
+        most = min(most, max(1, int(cap * len(prompts) / int(prompts.sum()) + ROUNDING)))
+    return min(clients, most)

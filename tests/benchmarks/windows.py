@@ -63,7 +63,7 @@ def measure(
                 rows.append({"size": size, "cost": cost, "seed": seed} | _row(instance, seconds))
                 print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
             section.rows += rows
-            worst = max(row["gap_%"] for row in rows)
+            worst = max(row["gap_percent"] for row in rows)
             section.targets.append(Target(f"{size}, {cost}: largest gap", worst, reach, "%"))
             section.targets.append(Target(f"{size}, {cost}: goal", worst, goal, "%"))
     section.notes = [
@@ -99,13 +99,13 @@ def _row(instance: Instance, seconds: float) -> dict[str, Any]:
         "R": figures["decode_rounds"],
         "makespan_s": result.makespan,
         "bound_s": result.bound,
-        "gap_%": 100 * result.gap,
+        "gap_percent": 100 * result.gap,
         "load": load,
         "scip_seconds": mip.runtimes.get("total"),
         "scip": str(mip.termination),
         "scip_makespan_s": mip.makespan,
         "scip_bound_s": mip.bound,
-        "scip_gap_%": None if mip.gap is None else 100 * mip.gap,
+        "scip_gap_percent": None if mip.gap is None else 100 * mip.gap,
     }
 
 
