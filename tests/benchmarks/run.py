@@ -25,6 +25,7 @@ from tests.benchmarks import (
     pang,
     startup,
     ten_thousand,
+    windows,
 )
 from tests.benchmarks.section import Options, Section
 
@@ -44,6 +45,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
         packing,
         limits,
         full_mip,
+        windows,
     )
 }
 
