@@ -1,0 +1,24 @@
+"""Batching modes as policies: continuous, static, dynamic batching, and none."""
+
+from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
+from orsched.heuristics.continuous.engine_steps import EngineStep, engine_steps
+from orsched.heuristics.continuous.params import (
+    ContinuousParams,
+    DynamicParams,
+    Ordering,
+    StaticParams,
+)
+from orsched.heuristics.continuous.static_batching import StaticBatching
+from orsched.heuristics.continuous.waiting import make_queue
+
+__all__ = [
+    "ContinuousBatching",
+    "ContinuousParams",
+    "DynamicParams",
+    "EngineStep",
+    "Ordering",
+    "StaticBatching",
+    "StaticParams",
+    "engine_steps",
+    "make_queue",
+]

@@ -1,0 +1,146 @@
+"""Continuous batching: requests join and leave at every step, as in vLLM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.errors import InputError, PolicyError
+from orsched.heuristics.continuous.running import UNLIMITED, Plan, Running
+from orsched.policy import Information, Policy, View
+from orsched.step import FINISH, Step, decode_rounds, evict
+
+if TYPE_CHECKING:
+    from orsched.heuristics.continuous.params import ContinuousParams
+    from orsched.heuristics.continuous.waiting import Queue
+
+_UNTIL_EVENT = decode_rounds()
+_UNTIL_FINISH = decode_rounds(until=FINISH)
+
+
+class ContinuousBatching(Policy):
+    """Steps under a token budget: running requests first, then waiting ones (vLLM V1).
+
+    A running request gets one token, or the rest of its prefill, within the threshold and what is
+    left of the budget, and the KV blocks for its new tokens. Where none is free, requests are
+    preempted: their caches are lost and recomputed. Waiting requests follow, unless somebody was
+    preempted, until the first that finds no client, token or block.
+
+    Where nobody can be admitted before somebody finishes, all rounds until then are one step.
+    """
+
+    name = "vllm"
+
+    def __init__(self, params: ContinuousParams, information: Information, queue: Queue) -> None:
+        self.params = params
+        self.information = information
+        self.queue = queue
+        self.prefill_first = params.mode == "prefill_first"
+        self.chunked = params.chunked_prefill and not self.prefill_first
+        self.watermark = params.watermark_blocks
+
+    def start(self, view: View) -> None:
+        """Know the worker; raises ``InputError`` for one that pads."""
+        if view.worker.padding:
+            raise InputError(
+                "continuous batching does not pad", field="padding", remedy="use static batching"
+            )
+        self.own = Running(view, self.params, self.queue)
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Queue the request."""
+        self.queue.put(view, request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Forget the request."""
+        self.own.leave(request)
+        self.queue.forget(request)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Queue the request again."""
+        self.own.leave(request)
+        self.queue.put_back(request)
+
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.queue)
+
+    def surrender(self) -> int:
+        """Give up the request that is last."""
+        return self.queue.surrender()
+
+    def decide(self, view: View) -> Step | None:
+        """Return the next step, or rounds until something can change."""
+        if self.prefill_first and self.queue and view.free_clients:
+            stage = self._prefill_stage(view)
+            if stage is not None:
+                return stage
+        plan = self.own.plan(view)
+        if self.queue and not plan.victims and not self.prefill_first:
+            self._admit(view, plan)
+        if plan.chunks:
+            return self._prefill(view, plan)
+        if plan.decoding:
+            return self._rounds(view, plan)
+        if plan.victims:
+            return evict(plan.victims)
+        if self.queue and not view.running:
+            raise PolicyError(
+                f"request {self.queue.first()} can never be admitted: its prefill exceeds the "
+                "token budget (chunked_prefill=false), the prefill cap or the worker's memory"
+            )
+        return None
+
+    def _admit(self, view: View, plan: Plan) -> None:
+        """Let waiting requests join, in order, until the first that does not fit."""
+        queue, chunks = self.queue, plan.chunks
+        params, size = self.params, self.own.block_tokens
+        threshold = params.long_prefill_token_threshold or UNLIMITED
+        clients, running = view.free_clients, bool(view.running)
+        while queue and clients and plan.tokens > 0 and plan.prompt_tokens > 0:
+            request = queue.first()
+            left = view.to_prefill(request)
+            chunk = min(left, threshold)
+            if not self.chunked and chunk > min(plan.tokens, plan.prompt_tokens):
+                return
+            chunk = min(chunk, plan.tokens, plan.prompt_tokens)
+            if size:
+                new = -(-chunk // size)
+                needed = -(-left // size) if params.reserve_full_prompt else new
+            else:
+                new = needed = view.blocks_of(request)
+            if needed + (self.watermark if running else 0) > plan.blocks:
+                return
+            chunks[queue.pop()] = chunk
+            plan.tokens -= chunk
+            plan.prompt_tokens -= chunk
+            plan.blocks -= new
+            clients -= 1
+            running = True
+
+    def _prefill_stage(self, view: View) -> Step | None:
+        """Return a prefill stage over whole prompts if the first waiting request fits."""
+        blocks = view.blocks_unused
+        free = UNLIMITED if blocks is None else blocks
+        budget = self.params.max_num_batched_tokens
+        plan = Plan(0, budget, self.own.prefill_limit, free)
+        self._admit(view, plan)
+        if not plan.chunks:
+            return None
+        self.own.take(view, plan)
+        return Step(prefill=list(plan.chunks), decode=())
+
+    def _prefill(self, view: View, plan: Plan) -> Step:
+        """Return a step with prompt tokens in it."""
+        whole = self.own.take(view, plan)
+        requests = list(plan.chunks)
+        tokens = None if whole else list(plan.chunks.values())
+        return Step(requests, tokens, None, plan.decode, preempt=plan.victims)
+
+    def _rounds(self, view: View, plan: Plan) -> Step:
+        """Return rounds: one if the next may differ, else until something happens."""
+        if plan.victims or plan.decode is not None:
+            self.own.take(view, plan)
+            return Step(decode=plan.decode, preempt=plan.victims)
+        if not self.queue or (self.queue.arrival_may_lead and view.free_clients):
+            return _UNTIL_EVENT
+        return _UNTIL_FINISH

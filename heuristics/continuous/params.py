@@ -1,0 +1,124 @@
+"""Parameters of the batching modes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.units import MAX_TOKENS, seconds_to_ns
+
+POLICIES = ("fcfs", "priority")
+PRIORITIES = ("arrival", "service_class", "length")
+MODES = ("mixed", "decode_first", "prefill_first")
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """Which waiting request is next.
+
+    Attributes:
+        policy: ``fcfs`` or ``priority``.
+        priority: what the smallest value of goes first under ``priority``: ``arrival``,
+            ``service_class`` (interactive before batch) or ``length`` (shortest first; needs
+            information on lengths). Ties go by arrival, then row.
+        aging_s: a wait of so many seconds counts as much as one level of the priority (a service
+            class, a token); None: no aging, so that a request may wait for ever.
+    """
+
+    policy: str = "fcfs"
+    priority: str = "arrival"
+    aging_s: float | None = None
+
+    def __post_init__(self) -> None:
+        require_choice(self.policy, "policy", POLICIES)
+        require_choice(self.priority, "priority", PRIORITIES)
+        if self.aging_s is not None:
+            seconds_to_ns(self.aging_s, "aging_s")
+
+    @property
+    def aging_ns(self) -> int | None:
+        """The wait that counts as much as one level."""
+        return None if self.aging_s is None else seconds_to_ns(self.aging_s, "aging_s")
+
+
+@dataclass(frozen=True)
+class ContinuousParams(Ordering):
+    """Parameters of ``vllm``: those of vLLM under the names that they have there.
+
+    The worker's clients are vLLM's ``max_num_seqs``; its paged memory has the KV blocks.
+
+    Attributes:
+        max_num_batched_tokens: the token budget, most tokens of a step: one for each request that
+            decodes, and the prompt tokens.
+        long_prefill_token_threshold: most prompt tokens of one request in a step; 0: no limit.
+        chunked_prefill: whether a prompt may be split over steps.
+        mode: ``mixed``: running requests in the order of admission, then waiting ones (vLLM V1);
+            ``decode_first``: what decodes, then begun prefills, then waiting requests
+            (Sarathi-Serve); ``prefill_first``: stages of whole prompts whenever some fit, else
+            rounds (vLLM V0).
+        reserve_full_prompt: admit a request only when its whole prefill fits into the free blocks,
+            not its first chunk alone (vLLM: scheduler_reserve_full_isl).
+        watermark_blocks: blocks that stay free at an admission beside running requests.
+    """
+
+    max_num_batched_tokens: int = 2048
+    long_prefill_token_threshold: int = 0
+    chunked_prefill: bool = True
+    mode: str = "mixed"
+    reserve_full_prompt: bool = True
+    watermark_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice(self.mode, "mode", MODES)
+        for name in ("chunked_prefill", "reserve_full_prompt"):
+            if type(getattr(self, name)) is not bool:
+                raise InputError("must be true or false", field=name)
+        for name, least in (
+            ("max_num_batched_tokens", 1),
+            ("long_prefill_token_threshold", 0),
+            ("watermark_blocks", 0),
+        ):
+            whole_number(getattr(self, name), name, minimum=least, maximum=MAX_TOKENS)
+
+
+@dataclass(frozen=True)
+class StaticParams(Ordering):
+    """Parameters of ``static``.
+
+    Attributes:
+        batch_size: most requests of a batch; None: the worker's clients.
+    """
+
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batch_size is not None:
+            whole_number(self.batch_size, "batch_size", minimum=1, maximum=MAX_TOKENS)
+
+
+@dataclass(frozen=True)
+class DynamicParams(Ordering):
+    """Parameters of ``dynamic``.
+
+    Attributes:
+        max_batch_size: most requests of a batch; None: the worker's clients.
+        batch_wait_timeout_s: how long the oldest waiting request waits for the batch to fill.
+    """
+
+    max_batch_size: int | None = None
+    batch_wait_timeout_s: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_batch_size is not None:
+            whole_number(self.max_batch_size, "max_batch_size", minimum=1, maximum=MAX_TOKENS)
+        seconds_to_ns(self.batch_wait_timeout_s, "batch_wait_timeout_s")
+
+
+def require_choice(value: str, field: str, choices: tuple[str, ...]) -> None:
+    """Raise ``InputError`` unless a value is one of the choices."""
+    if value not in choices:
+        raise InputError(f"{value!r} is unknown", field=field, remedy=", ".join(choices))

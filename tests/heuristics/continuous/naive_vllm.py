@@ -1,0 +1,152 @@
+"""vLLM V1's rules read literally: one engine iteration at a time, every request looked at in each.
+
+Slow and simple: what the policy is compared with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Live:
+    row: int
+    prompt: int
+    output: int
+    arrival: int
+    key: tuple
+    yielded: int = 0
+    computed: int = 0
+
+    @property
+    def known(self):
+        """Tokens that exist: prompt and yielded."""
+        return self.prompt + self.yielded
+
+
+@dataclass
+class Naive:
+    """The scheduler's state, and what it did: (request -> tokens, preempted) per iteration."""
+
+    instance: object
+    params: object
+    key: object
+    running: list = field(default_factory=list)
+    waiting: list = field(default_factory=list)
+    log: list = field(default_factory=list)
+
+    def __post_init__(self):
+        worker = self.instance.worker
+        self.clients = worker.clients
+        paged = worker.memory is not None and worker.memory.is_paged
+        self.size = worker.memory.block_tokens if paged else 1
+        self.blocks = worker.memory.blocks if paged else 10**9
+
+    def held(self):
+        return sum(-(-r.allocated // self.size) for r in self.running)
+
+    def run(self, starts):
+        """Run until all is done; ``starts`` are the start times of the iterations to expect."""
+        req = self.instance.requests
+        columns = (req.prompt_tokens, req.output_tokens, req.arrival_ns)
+        rows = zip(*(c.tolist() for c in columns), strict=True)
+        live = [Live(i, *values, self.key(i)) for i, values in enumerate(rows)]
+        todo = sorted(live, key=lambda r: (r.arrival, r.row))
+        for start in starts:
+            while True:
+                while todo and todo[0].arrival <= start:
+                    self.waiting.append(todo.pop(0))
+                tokens, preempted = self.schedule()
+                self.log.append((tokens, preempted))
+                if tokens:
+                    break
+                if not preempted:
+                    return
+            self.update(tokens)
+        assert not (todo or self.running or self.waiting)
+
+    def schedule(self):
+        params, budget = self.params, self.params.max_num_batched_tokens
+        tokens, preempted, place = {}, [], 0
+        self.allocated = {r.row: r.computed for r in self.running}
+        while place < len(self.running) and budget > 0:
+            request = self.running[place]
+            new = self.wanted(request, budget)
+            while not self.allocate(request, new):
+                victim = self.running[-1]
+                if params.policy == "priority":
+                    victim = max(self.running, key=lambda r: r.key)
+                if victim.row in tokens:
+                    budget += tokens.pop(victim.row)
+                    place -= 1
+                self.running.remove(victim)
+                del self.allocated[victim.row]
+                victim.computed = 0
+                self.waiting.insert(0, victim)
+                preempted.append(victim.row)
+                if victim is request:
+                    return tokens, preempted
+            tokens[request.row] = new
+            budget -= new
+            place += 1
+        if not preempted:
+            self.admit(tokens, budget)
+        return tokens, preempted
+
+    def admit(self, tokens, budget):
+        params = self.params
+        while self.waiting and budget > 0 and len(self.running) < self.clients:
+            if params.policy == "priority":
+                self.waiting.sort(key=lambda r: r.key)
+            request = self.waiting[0]
+            threshold = params.long_prefill_token_threshold
+            new = request.known
+            if 0 < threshold < new:
+                new = threshold
+            if not params.chunked_prefill and new > budget:
+                break
+            new = min(new, budget)
+            water = params.watermark_blocks if self.running else 0
+            if params.reserve_full_prompt and not self.fits(request, request.known, water):
+                break
+            if not self.fits(request, new, water):
+                break
+            self.allocated[request.row] = new
+            self.running.append(self.waiting.pop(0))
+            tokens[request.row] = new
+            budget -= new
+
+    def wanted(self, request, budget):
+        # prefill: what is not computed; decoding: the token of the round
+        new = max(request.known - request.computed, 1)
+        threshold = self.params.long_prefill_token_threshold
+        if 0 < threshold < new:
+            new = threshold
+        return min(new, budget)
+
+    def fits(self, request, tokens, water=0):
+        others = sum(-(-t // self.size) for row, t in self.allocated.items() if row != request.row)
+        return others + -(-tokens // self.size) + water <= self.blocks
+
+    def allocate(self, request, new):
+        if not self.fits(request, request.computed + new):
+            return False
+        self.allocated[request.row] = request.computed + new
+        return True
+
+    def update(self, tokens):
+        rule = self.instance.first_token
+        by_row = {r.row: r for r in self.running}
+        for row, new in tokens.items():
+            request = by_row[row]
+            decoding = self.decodes(request)
+            request.computed += new
+            if decoding or (rule == "prefill" and request.computed == request.known):
+                request.yielded += 1
+        self.running = [r for r in self.running if r.yielded < r.output]
+
+    def decodes(self, request):
+        """Whether the cache holds all that a round needs: the last token itself is not in it."""
+        if self.instance.first_token == "decode":
+            return request.computed >= request.known
+        return request.yielded > 0 and request.computed == request.known - 1

@@ -1,0 +1,95 @@
+"""The policy does, step for step, what vLLM's rules read literally do."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import orsched
+from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams, engine_steps
+from orsched.heuristics.continuous.waiting import make_queue
+from orsched.policy import Information
+from orsched.simulator import simulate_policy
+from tests.heuristics.continuous.naive_vllm import Naive
+from tests.random_instances import random_batching_instance
+
+
+def random_params(rng, instance):
+    """Parameters under which every request can be served."""
+    req = instance.requests
+    longest = int(req.prompt_tokens.max()) + instance.output_limit_tokens
+    chunked = rng.random() < 0.8
+    budget = rng.choice((1, 2, 3, 5, 8, 20, 100)) if chunked else longest + rng.randint(0, 20)
+    policy = rng.choice(("fcfs", "priority"))
+    return ContinuousParams(
+        policy=policy,
+        priority=rng.choice(("arrival", "service_class", "length")),
+        aging_s=rng.choice((None, 0.0, 1e-9, 1e-8)),
+        max_num_batched_tokens=budget,
+        long_prefill_token_threshold=rng.choice((0, 0, 1, 2, 7)) if chunked else 0,
+        chunked_prefill=chunked,
+        reserve_full_prompt=rng.random() < 0.5,
+        watermark_blocks=rng.choice((0, 0, 1)),
+    )
+
+
+def random_case(seed):
+    """One worker without padding, without a prefill cap: what vLLM knows."""
+    rng = random.Random(seed)
+    while True:
+        instance = random_batching_instance(rng, most=rng.choice((4, 8, 12)))
+        worker = instance.workers[0]
+        if worker.memory is not None and not worker.memory.is_paged:
+            continue
+        worker = orsched.Worker(worker.clients, worker.cost, None, worker.memory)
+        if worker.cost.prefill_limit is None:
+            return rng, instance.replace(workers=(worker,))
+
+
+def key_of(instance, params):
+    req = instance.requests
+
+    def key(row):
+        level = {
+            "arrival": 0,
+            "service_class": int(req.service_class[row]),
+            "length": int(req.output_tokens[row]),
+        }[params.priority]
+        arrival = int(req.arrival_ns[row])
+        if params.aging_ns is not None:
+            level = level * params.aging_ns + arrival
+        return level, arrival, row
+
+    return key
+
+
+def compare(seed):
+    rng, instance = random_case(seed)
+    params = random_params(rng, instance)
+    information = Information.CLAIRVOYANT
+    policy = ContinuousBatching(params, information, make_queue(instance, params, information))
+    schedule = simulate_policy(instance, policy).schedule
+    assert orsched.check(instance, schedule) == []
+    ours = list(engine_steps(schedule))
+    naive = Naive(instance, params, key_of(instance, params))
+    naive.run([step.start_ns for step in ours])
+    theirs, lost = [], []
+    for tokens, preempted in naive.log:
+        lost += preempted
+        if tokens:
+            theirs.append((tokens, sorted(lost)))
+            lost = []
+    assert [(step.tokens, step.preempted) for step in ours] == theirs, (seed, params)
+    return sum(len(step.preempted) for step in ours)
+
+
+def test_step_for_step():
+    preemptions = [compare(seed) for seed in range(200)]
+    assert sum(preemptions) > 20
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(20))
+def test_step_for_step_at_length(block):
+    assert sum(compare(1_000 + 500 * block + seed) for seed in range(500)) > 100
