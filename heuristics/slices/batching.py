@@ -1,0 +1,87 @@
+"""The batcher: waiting requests into batches, by the DP of Algorithm 1 or in the order given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from orsched.models.batch import batch
+from orsched.models.batch.result import serving_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from orsched.costs import BilinearCost
+    from orsched.heuristics.slices.memory import SliceMemory
+
+
+class SlicedBatch(NamedTuple):
+    """Requests that are served together for a slice.
+
+    Attributes:
+        requests: their rows.
+        longest: the tokens that all are padded to.
+        serving_ns: estimated serving time, by the cost that the batcher was given.
+    """
+
+    requests: list[int]
+    longest: int
+    serving_ns: int
+
+
+class Batcher:
+    """Cuts a pool of requests into batches that fit into memory.
+
+    Attributes:
+        batch_size: most requests in a batch, or None.
+    """
+
+    def __init__(
+        self, cost: BilinearCost, memory: SliceMemory, batch_size: int | None, adaptive: bool
+    ) -> None:
+        self.cost = cost
+        self.memory = memory
+        self.batch_size = batch_size
+        self.slice_tokens = memory.slice_tokens
+        self.adaptive = adaptive
+
+    def cut(self, requests: Sequence[int], lengths: Sequence[int]) -> list[SlicedBatch]:
+        """Return the batches of requests with these lengths (prompt and yielded tokens)."""
+        return (self._least_time if self.adaptive else self._in_order)(requests, lengths)
+
+    def _least_time(self, requests: Sequence[int], lengths: Sequence[int]) -> list[SlicedBatch]:
+        """Cut for the least total serving time (Algorithm 1); by growing length."""
+        column = np.array(lengths, dtype=np.int64)
+        found = batch(column, self.cost, self.slice_tokens, self.memory, self.batch_size)
+        ordered = np.array(requests, dtype=np.int64)[found.order].tolist()
+        cuts = found.boundaries.tolist()
+        times = found.serving_ns.tolist()
+        return [
+            SlicedBatch(ordered[cuts[i] : cuts[i + 1]], longest, times[i])
+            for i, longest in enumerate(found.longest.tolist())
+        ]
+
+    def _in_order(self, requests: Sequence[int], lengths: Sequence[int]) -> list[SlicedBatch]:
+        """Cut by count, in the order given."""
+        batches, start = [], 0
+        while start < len(requests):
+            count, longest = self.front(lengths[start:])
+            batches.append(self.price(requests[start : start + count], longest))
+            start += count
+        return batches
+
+    def front(self, lengths: Iterable[int]) -> tuple[int, int]:
+        """Return how many requests from the front make a batch, and the longest of them."""
+        count = longest = 0
+        for length in lengths:
+            padded = max(longest, length)
+            if count and (count == self.batch_size or count >= self.memory.most_of(padded)):
+                break
+            count, longest = count + 1, padded
+        return count, longest
+
+    def price(self, requests: Sequence[int], longest: int) -> SlicedBatch:
+        """Return the batch of these requests with its estimated time (eq. 1-4)."""
+        time_ns = serving_ns(self.cost, len(requests), longest, self.slice_tokens)
+        return SlicedBatch(list(requests), longest, time_ns)

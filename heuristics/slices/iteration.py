@@ -1,0 +1,94 @@
+"""Iteration-level scheduling with a conservative limit: the continuous baseline of SCLS."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.heuristics.stages import take_stage
+from orsched.policy import Information, Policy
+from orsched.step import FINISH, UNTIL_EVENT, Step, decode_rounds, prefill_stage
+
+if TYPE_CHECKING:
+    from orsched.policy import View
+
+
+@dataclass(frozen=True)
+class IterationParams:
+    """Parameters of the iteration-level baseline.
+
+    Attributes:
+        parallel: most requests that a worker serves at once; None: its clients.
+    """
+
+    parallel: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.parallel is not None:
+            value = whole_number(self.parallel, "parallel", minimum=1)
+            object.__setattr__(self, "parallel", value)
+
+
+class IterationLevel(Policy):
+    """Requests join and leave between rounds, in order of arrival (SCLS's ILS: Orca, FastGen).
+
+    What joins is prefilled beside a round of those that decode. Memory is set aside for the output
+    limit of each request, under paged memory as well: nobody is ever evicted.
+    """
+
+    name = "ils"
+    information = Information.NONE
+
+    def __init__(self, params: IterationParams | None = None) -> None:
+        self.parallel = (IterationParams() if params is None else params).parallel
+        self.queue: deque[int] = deque()
+
+    def start(self, view: View) -> None:
+        """Refuse a worker that pads."""
+        require_no_padding(view)
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Append the request to the queue."""
+        self.queue.append(request)
+
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.queue)
+
+    def surrender(self) -> int:
+        """Give up the request that came last."""
+        return self.queue.pop()
+
+    def decide(self, view: View) -> Step | None:
+        """Let requests join if there is room, else decode until there may be."""
+        stage = self._joining(view) if self.queue else []
+        if stage:
+            return Step(prefill=stage) if view.running else prefill_stage(stage)
+        if view.running:
+            return decode_rounds(until=FINISH if self.queue else UNTIL_EVENT)
+        return None
+
+    def _joining(self, view: View) -> list[int]:
+        room = view.free_clients
+        if self.parallel is not None:
+            room = min(room, self.parallel - len(view.running))
+        stage = take_stage(view, deque(islice(self.queue, max(0, room))))
+        if not stage and not view.running:
+            stage = [self.queue[0]]  # alone, it may use all that there is
+        for _ in stage:
+            self.queue.popleft()
+        return stage
+
+
+def require_no_padding(view: View) -> None:
+    """Raise ``InputError`` for a worker whose engine pads: it is one for static batches."""
+    if view.worker.padding:
+        raise InputError(
+            f"{view.worker.name} pads its batches",
+            field="padding",
+            remedy="take static batches (sls, scls), or a worker with padding=False",
+        )

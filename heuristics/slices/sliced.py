@@ -1,0 +1,239 @@
+"""Static batches served slice by slice: SCLS, its ablation, and sequence-level scheduling."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import deque
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.heuristics.slices.batching import Batcher
+from orsched.heuristics.slices.clock import Clock
+from orsched.heuristics.slices.estimate import bilinear_of
+from orsched.heuristics.slices.memory import RULES, SliceMemory
+from orsched.heuristics.slices.offloading import Offloader
+from orsched.policy import Information, Policy
+from orsched.step import Step, Wait, batch_rounds, evict, prefill_stage
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from orsched.heuristics.slices.batching import SlicedBatch
+    from orsched.policy import View
+
+_CHOICES = {
+    "batching": ("adaptive", "arrival"),
+    "interval": ("adaptive", "fixed", "none"),
+    "offloading": ("max_min", "round_robin"),
+    "memory": RULES,
+}
+
+
+@dataclass(frozen=True)
+class SliceParams:
+    """The parts of SCLS, each of which can be replaced; the defaults are SCLS for transformers.
+
+    Attributes:
+        slice_tokens: S, most tokens that a request yields in one stay; None: the output limit,
+            which makes it sequence-level scheduling.
+        batching: adaptive (Algorithm 1) or arrival (in order of arrival).
+        batch_size: most requests in a batch; None: as many as memory holds.
+        interval: adaptive (eq. 12), fixed (every ``interval_s``) or none: requests go to the
+            workers one by one, and each worker takes a batch whenever it is free.
+        interval_s: Gamma, the (least) interval in seconds.
+        interval_share: lambda, the share of the least load that is waited for.
+        offloading: max_min (eq. 11) or round_robin.
+        memory: worker (eq. 5-8 with the worker's memory model) or deepspeed (Algorithm 2, and
+            never more than the worker holds).
+        memory_share: zeta of eq. (9).
+
+    Raises:
+        InputError: a value is out of range, or the values do not go together.
+    """
+
+    slice_tokens: int | None = 128
+    batching: str = "adaptive"
+    batch_size: int | None = None
+    interval: str = "adaptive"
+    interval_s: float = 6.0
+    interval_share: float = 0.5
+    offloading: str = "max_min"
+    memory: str = "worker"
+    memory_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("slice_tokens", "batch_size"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, whole_number(value, name, minimum=1))
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                text = f"{getattr(self, name)!r} is unknown"
+                raise InputError(text, field=name, remedy=", ".join(choices))
+        for name, most in (("interval_s", 1e9), ("interval_share", 1), ("memory_share", 1)):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not 1e-6 <= value <= most or math.isnan(value):
+                raise InputError(f"{value!r} is not in 1e-6..{most:g}", field=name)
+        if self.interval == "none" and (self.batching, self.offloading) != (
+            "arrival",
+            "round_robin",
+        ):
+            raise InputError(
+                "without an interval nothing is batched before it is offloaded",
+                field="interval",
+                remedy="take batching=arrival and offloading=round_robin, or another interval",
+            )
+
+
+class SlicedPolicy(Policy):
+    """Serve static batches for a slice each; who is unfinished goes back and is prefilled anew.
+
+    The pool is fetched at the moments of the clock, also while all workers are busy: a fetch that
+    lies before the present event is made up for with the requests and loads of its time.
+
+    Attributes:
+        batches: batches that were served.
+        early_returns: those of them whose requests were all done before the slice was over.
+    """
+
+    information = Information.NONE
+    many_workers = True
+
+    def __init__(self, params: SliceParams | None = None, name: str = "scls") -> None:
+        self.params = SliceParams() if params is None else params
+        self.name = name
+        self.batches = 0
+        self.early_returns = 0
+
+    def start(self, view: View) -> None:
+        """Set the parts up for the workers at hand."""
+        params, views = self.params, view.workers
+        limit = view.output_limit_tokens
+        tokens = limit if params.slice_tokens is None else min(params.slice_tokens, limit)
+        self.rounds = tokens - (view.first_token == "prefill")
+        costs = [bilinear_of(each.worker) for each in views]
+        memory = SliceMemory(
+            [each.worker for each in views], tokens, limit, params.memory, params.memory_share
+        )
+        self.batcher = Batcher(costs[0], memory, params.batch_size, params.batching == "adaptive")
+        self.offloader = Offloader(views, costs, tokens, params.offloading == "max_min")
+        self.clock = Clock(
+            round(params.interval_s * NS_PER_S),
+            params.interval_share,
+            params.interval == "adaptive",
+        )
+        self.fetches = params.interval != "none"
+        self.pool: list[int] = []
+        self.lengths: list[int] = []
+        self.times: list[int] = []
+        self.lines: list[deque[tuple[int, int]]] = [deque() for _ in views]
+        self.queues: list[deque[SlicedBatch]] = [deque() for _ in views]
+        self.serving: list[SlicedBatch | None] = [None for _ in views]
+        self.began: list[int | None] = [None for _ in views]  # rounds when the slice began
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Put the request into the pool."""
+        self._add(view, request, view.arrival_ns[request])
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Put the unfinished request back, longer by what it has yielded."""
+        self._add(view, request, view.now_ns)
+
+    def _add(self, view: View, request: int, moment_ns: int) -> None:
+        length = view.to_prefill(request)
+        if self.fetches:
+            self.pool.append(request)
+            self.lengths.append(length)
+            self.times.append(moment_ns)
+        else:
+            self.lines[self.offloader.in_turn([request])].append((request, length))
+
+    def decide(self, view: View) -> Step | Wait | None:
+        """Go on with the batch on the worker, or take the next one, or wait for a fetch."""
+        now = view.now_ns
+        if self.fetches:
+            self._fetch_before(now)
+        if view.running:
+            return self._go_on(view)
+        self._complete(view)
+        if self.fetches:
+            self._fetch_before(now + 1)
+        batch = self._next_batch(view.index)
+        if batch is None:
+            return Wait(self.clock.next_ns) if self.pool else None
+        self.serving[view.index] = batch
+        return self._prefill(view, batch)
+
+    # -- serving --------------------------------------------------------------------------
+
+    def _prefill(self, view: View, batch: SlicedBatch) -> Step:
+        """Return the prefill stage of a batch; one request alone may be longer than a stage."""
+        limit = view.worker.prefill_limit
+        if limit is None or len(batch.requests) > 1:
+            return prefill_stage(batch.requests)
+        left = view.to_prefill(batch.requests[0])
+        return Step(prefill=batch.requests, tokens=[min(limit, left)], decode=())
+
+    def _go_on(self, view: View) -> Step:
+        """Return the rounds of a slice after the prefill, the eviction after the rounds."""
+        index = view.index
+        batch = self.serving[index]
+        assert batch is not None  # somebody is running
+        if self.began[index] is None:
+            if len(batch.requests) == 1 and view.to_prefill(batch.requests[0]):
+                return self._prefill(view, batch)
+            self.began[index] = view.rounds
+            if self.rounds:
+                return batch_rounds(self.rounds)
+        return evict(list(view.running))
+
+    def _complete(self, view: View) -> None:
+        """Take note that the batch of a worker has left it."""
+        index = view.index
+        batch, began = self.serving[index], self.began[index]
+        if batch is None:
+            return
+        self.serving[index] = self.began[index] = None
+        self.batches += 1
+        if began is None or view.rounds - began < self.rounds:
+            self.early_returns += 1
+        self.offloader.done(index, batch)
+
+    def _next_batch(self, index: int) -> SlicedBatch | None:
+        if self.fetches:
+            return self.queues[index].popleft() if self.queues[index] else None
+        line = self.lines[index]
+        if not line:
+            return None
+        count, longest = self.batcher.front(length for _, length in line)
+        requests = [request for request, _ in islice(line, count)]
+        for _ in range(count):
+            line.popleft()
+        batch = self.batcher.price(requests, longest)
+        self.offloader.loads_ns[index] += batch.serving_ns
+        return batch
+
+    # -- fetching -------------------------------------------------------------------------
+
+    def _fetch_before(self, moment_ns: int) -> None:
+        """Make all fetches that are due before a moment."""
+        clock, times = self.clock, self.times
+        while clock.next_ns < moment_ns:
+            count = bisect_right(times, clock.next_ns)
+            if count:
+                self._fetch(count)
+                clock.advance(self.offloader.loads_ns)
+            else:
+                clock.skip_to(min(times[0], moment_ns) if times else moment_ns)
+
+    def _fetch(self, count: int) -> None:
+        """Batch the first requests of the pool, and offload the batches."""
+        batches = self.batcher.cut(self.pool[:count], self.lengths[:count])
+        for column in (self.pool, self.lengths, self.times):
+            del column[:count]
+        for worker, batch in self.offloader.offload(batches):
+            self.queues[worker].append(batch)
