@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.schedule import DECODE, PREFILL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from orsched.schedule import Schedule
-
 
 
 class EngineStep(NamedTuple):
@@ -35,41 +34,59 @@ def engine_steps(schedule: Schedule, worker: int = 0) -> Iterator[EngineStep]:
     was preempted counts as preempted in the first iteration without it.
     """
     steps = schedule.steps
-    indices = [i for i, w in enumerate(steps.worker.tolist()) if w == worker]
-    place = {index: i for i, index in enumerate(indices)}
-    prefills, begins, ends = defaultdict(list), defaultdict(list), defaultdict(list)
-    preempted = defaultdict(list)
-    for kind, (request, first, last, tokens), lost in _rows(schedule, place):
-        if kind == PREFILL:
-            prefills[first].append((request, tokens))
-        elif kind == DECODE:
-            begins[first].append(request)
-            ends[last].append(request)
-        if lost:
-            preempted[last + 1].append(request)
+    indices = [i for i, each in enumerate(steps.worker.tolist()) if each == worker]
+    prefills, begins, ends, lost = _by_step(schedule, {i: n for n, i in enumerate(indices)})
     active: dict[int, None] = {}
-    for i, index in enumerate(indices):
-        active |= dict.fromkeys(begins[i])
-        tokens = dict(prefills[i])
+    for place, index in enumerate(indices):
+        active |= dict.fromkeys(begins[place])
+        tokens = dict(prefills[place])
         if steps.phase[index] != PREFILL:
             tokens |= dict.fromkeys(active, 1)
-        lost = sorted(preempted[i])
-        for round_ in range(int(steps.rounds[index])):
-            start = int(steps.start_ns[index])
-            yield EngineStep(start, dict(tokens), [] if round_ else lost)
-        for request in ends[i]:
-            active.pop(request)
+        start, preempted = int(steps.start_ns[index]), sorted(lost[place])
+        for _ in range(int(steps.rounds[index])):
+            yield EngineStep(start, dict(tokens), preempted)
+            preempted = []
+        for request in ends[place]:
+            del active[request]
 
 
-def _rows(
-    schedule: Schedule, place: dict[int, int]
-) -> Iterator[tuple[int, tuple[int, int, int, int], bool]]:
-    """Yield the worker's rows of work, and whether the request lost its cache after each."""
+def _by_step(schedule: Schedule, place: dict[int, int]) -> tuple[dict[int, Any], ...]:
+    """Return, by place on the worker: chunks, decode rows that begin, that end, caches lost."""
+    prefills, begins, ends, lost = (defaultdict[int, Any](list) for _ in range(4))
     work = schedule.work
     columns = (work.request, work.stay, work.phase, work.first_step, work.last_step, work.tokens)
     rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    for i, (request, stay, phase, first, last, tokens) in enumerate(rows):
-        if first in place:
-            after = rows[i + 1][:2] if i + 1 < len(rows) else (-1, 0)
-            lost = after[0] == request and after[1] > stay
-            yield phase, (request, place[first], place[last], tokens), lost
+    for row, after in zip(rows, [*rows[1:], (-1, 0)], strict=True):
+        request, stay, phase, first, last, tokens = row
+        if first not in place:
+            continue
+        if phase == PREFILL:
+            prefills[place[first]].append((request, tokens))
+        elif phase == DECODE:
+            begins[place[first]].append(request)
+            ends[place[last]].append(request)
+        if after[0] == request and after[1] > stay:
+            lost[place[last] + 1].append(request)
+    return prefills, begins, ends, lost
+
+
+def as_scheduled(
+    iterations: Iterable[tuple[Mapping[int, int], Iterable[int]]],
+) -> list[tuple[dict[int, int], list[int]]]:
+    """Return what a schedule can show of an engine's own record, to compare it with that.
+
+    The record has request -> tokens and the preempted requests of each iteration. Iterations
+    without tokens are left out, and a preemption is put where ``engine_steps`` has it.
+    """
+    shown: list[tuple[dict[int, int], list[int]]] = []
+    served: dict[int, int] = {}
+    losses = []
+    for tokens, preempted in iterations:
+        losses += [(served[request] + 1, request) for request in preempted]
+        if tokens:
+            served |= dict.fromkeys(tokens, len(shown))
+            shown.append((dict(tokens), []))
+    for place, request in sorted(losses):
+        if place < len(shown):
+            shown[place][1].append(request)
+    return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
@@ -43,7 +44,8 @@ class Running:
     """The running requests of a worker, by what they need next.
 
     Pure rounds cost nothing here: a cache that decodes needs a new block in the round before which
-    it fills its blocks, so those that do are counted by their residue modulo the block size.
+    it fills its blocks, so they are kept by the residue of their size less the rounds, modulo the
+    block size.
 
     Attributes:
         partial: request -> tokens left to prefill, in order of admission.
@@ -55,7 +57,7 @@ class Running:
         self.queue = queue
         self.partial: dict[int, int] = {}
         self.block_tokens = memory.block_tokens if memory is not None and memory.is_paged else 0
-        self.counts = [0] * self.block_tokens
+        self.buckets: list[set[int]] = [set() for _ in range(self.block_tokens)]
         self.residues: dict[int, int] = {}
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
 
@@ -89,11 +91,11 @@ class Running:
 
     def _count(self, request: int, residue: int) -> None:
         self.residues[request] = residue
-        self.counts[residue] += 1
+        self.buckets[residue].add(request)
 
     def _uncount(self, request: int) -> int:
         residue = self.residues.pop(request)
-        self.counts[residue] -= 1
+        self.buckets[residue].remove(request)
         return residue
 
     def blocks_for(self, view: View, request: int, tokens: int) -> int:
@@ -116,13 +118,11 @@ class Running:
         blocks = UNLIMITED if unused is None else unused
         plan = Plan(decoding, budget - decoding, self.prefill_limit, blocks)
         if size and decoding:
-            plan.blocks -= self.counts[-view.rounds % size]
+            plan.blocks -= len(self.buckets[-view.rounds % size])
         if plan.tokens < 0 or (self.partial and not self._continue_prefills(view, plan)):
             return self._one_by_one(view, blocks)
         if plan.blocks < 0:
-            if self.params.policy == "priority":
-                return self._one_by_one(view, blocks)
-            self._preempt_last(view, plan)
+            self._preempt(view, plan, blocks)
         return plan
 
     def _continue_prefills(self, view: View, plan: Plan) -> bool:
@@ -132,8 +132,7 @@ class Running:
             room = min(plan.tokens, plan.prompt_tokens)
             chunk = min(left, threshold)
             if chunk > room:
-                last = self.params.mode == "decode_first" or self._is_last(view, request)
-                if not last:
+                if not self._is_settled(view, request):
                     return False
                 chunk = room
             if chunk:
@@ -143,27 +142,63 @@ class Running:
                 plan.blocks -= self.blocks_for(view, request, chunk)
         return True
 
-    def _is_last(self, view: View, request: int) -> bool:
-        return next(reversed(view.running)) == request  # type: ignore[call-overload, no-any-return]
+    def _is_settled(self, view: View, request: int) -> bool:
+        """Whether a prefill gets what is left of the budget, whoever is preempted."""
+        if self.params.mode == "decode_first":
+            return True
+        last: bool = next(reversed(view.running)) == request
+        return last and (not self.block_tokens or self.params.policy == "fcfs")
 
-    def _preempt_last(self, view: View, plan: Plan) -> None:
-        """Preempt those admitted last until the others find their blocks.
+    def _preempt(self, view: View, plan: Plan, blocks: int) -> None:
+        """Preempt requests until the others find their blocks; all chunks are settled.
 
-        The same as going through all one by one: whoever finds none takes those of the last, and
-        nobody before has to give any back.
+        In order of admission, whoever finds no block takes those of the next victim. A request that
+        is its own victim ends the step: those behind it are not served in it (as in vLLM).
         """
-        for request in reversed(view.running):  # type: ignore[call-overload]
-            if plan.blocks >= 0:
-                return
-            self._require_others(view, request, plan.victims)
-            tokens = plan.chunks.pop(request, 0)
-            if request not in self.partial:
-                tokens = 1
-                plan.decoding -= 1
-            if tokens:
-                plan.blocks += self.blocks_for(view, request, tokens)
-            plan.blocks += -(-view.cached(request) // self.block_tokens)
-            plan.victims.append(request)
+        alive, partial, size = list(view.running), self.partial, self.block_tokens
+        needy = self.buckets[-view.rounds % size].union(plan.chunks)
+        given: dict[int, int] = {}
+        plan.blocks = blocks
+        for request in [each for each in alive if each in needy]:
+            if request in plan.victims:
+                continue
+            new = self.blocks_for(view, request, plan.chunks.get(request, 1))
+            while new > plan.blocks:
+                victim = self._evict_next(view, plan, alive)
+                plan.blocks += given.pop(victim, 0)
+                if victim == request:
+                    self._cut(view, plan, alive, request)
+                    return
+            given[request] = new
+            plan.blocks -= new
+        plan.decoding = sum(each not in partial for each in alive)
+
+    def _evict_next(self, view: View, plan: Plan, alive: list[int]) -> int:
+        """Choose the next victim and free its blocks."""
+        victim = self.queue.victim(alive)
+        if len(alive) == 1:  # it would be admitted again, and so on without end
+            raise PolicyError(
+                f"request {victim} does not fit into the worker's memory, even alone: give it more "
+                "blocks, or the request to another worker"
+            )
+        alive.remove(victim)
+        plan.victims.append(victim)
+        plan.chunks.pop(victim, None)
+        plan.blocks -= -view.cached(victim) // self.block_tokens
+        return victim
+
+    def _cut(self, view: View, plan: Plan, alive: list[int], request: int) -> None:
+        """Serve only those that were admitted before a request."""
+        served = set(takewhile(lambda each: each != request, view.running)).intersection(alive)
+        plan.chunks = {each: chunk for each, chunk in plan.chunks.items() if each in served}
+        decode = [each for each in alive if each in served and each not in self.partial]
+        self._choose(plan, alive, decode)
+
+    def _choose(self, plan: Plan, alive: list[int], decode: list[int]) -> None:
+        """Let these requests decode, of those that are not preempted."""
+        plan.decoding = len(decode)
+        can = sum(each not in self.partial for each in alive)
+        plan.decode = decode if len(decode) < can else None
 
     def _one_by_one(self, view: View, blocks: int) -> Plan:
         """Go through the running requests in order, preempting where blocks are missing."""
@@ -182,13 +217,8 @@ class Running:
             if tokens and not self._find_blocks(view, plan, taken, order, request, tokens):
                 break
             place = order.index(request) + 1
-        for request, (tokens, _) in taken.items():
-            if request in partial:
-                plan.chunks[request] = tokens
-        decode = [request for request in taken if request not in partial]
-        plan.decoding = len(decode)
-        if len(decode) < sum(request not in partial for request in order):
-            plan.decode = decode
+        plan.chunks = {each: tokens for each, (tokens, _) in taken.items() if each in partial}
+        self._choose(plan, order, [each for each in taken if each not in partial])
         return plan
 
     def _find_blocks(
@@ -206,15 +236,11 @@ class Running:
         """
         new = self.blocks_for(view, request, tokens)
         while new > plan.blocks:
-            last = next(each for each in reversed(view.running) if each not in plan.victims)  # type: ignore[call-overload]
-            victim = self.queue.victim(order, last)
-            self._require_others(view, victim, plan.victims)
-            order.remove(victim)
-            plan.victims.append(victim)
+            victim = self._evict_next(view, plan, order)
             back, own = taken.pop(victim, (0, 0))
             plan.tokens += back
             plan.prompt_tokens += back if victim in self.partial else 0
-            plan.blocks += own - (-view.cached(victim) // self.block_tokens)
+            plan.blocks += own
             if victim == request:
                 return False
         taken[request] = (tokens, new)
@@ -222,11 +248,3 @@ class Running:
         plan.tokens -= tokens
         plan.prompt_tokens -= tokens if request in self.partial else 0
         return True
-
-    def _require_others(self, view: View, request: int, victims: list[int]) -> None:
-        """Raise if a request is preempted that has the worker for itself: that would never end."""
-        if len(victims) + 1 == len(view.running):
-            raise PolicyError(
-                f"request {request} does not fit into the worker's memory, even alone: give it "
-                "more blocks, or the request to another worker"
-            )

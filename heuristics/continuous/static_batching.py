@@ -17,7 +17,7 @@ _ROUNDS = batch_rounds()
 class StaticBatching(Policy):
     """Sequence-level batches: nobody joins, nobody leaves before the longest request is done.
 
-    A worker that is free forms a batch of the next requests once ``batch_size`` wait, or once the
+    A worker that is free forms a batch of the next requests once ``size`` wait, or once the
     oldest has waited for ``wait_ns`` (0: at once, with what is there). The batch ends at the first
     request that does not fit: clients, prefill cap (padded on a worker that pads), and the blocks
     that the batch fills if every request yields as many tokens as the longest (blind: as the
@@ -25,18 +25,23 @@ class StaticBatching(Policy):
     """
 
     def __init__(
-        self, name: str, information: Information, queue: Queue, batch_size: int | None, wait_ns: int
+        self,
+        name: str,
+        information: Information,
+        queue: Queue,
+        size: int | None,
+        wait_ns: int,
     ) -> None:
         self.name = name
         self.information = information
         self.queue = queue
-        self.batch_size = batch_size
+        self.most = size
         self.wait_ns = wait_ns
 
     def start(self, view: View) -> None:
         """Know the worker."""
         clients = view.worker.clients
-        self.size = clients if self.batch_size is None else min(self.batch_size, clients)
+        self.size = clients if self.most is None else min(self.most, clients)
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request."""

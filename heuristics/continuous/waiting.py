@@ -10,7 +10,7 @@ from orsched.errors import InputError
 from orsched.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from orsched.heuristics.continuous.params import Ordering
     from orsched.instance import Instance
@@ -49,8 +49,8 @@ class Queue(Protocol):
     def oldest(self) -> int:
         """Return the waiting request that arrived first."""
 
-    def victim(self, running: Iterable[int], last: int) -> int:
-        """Return the one to preempt of those running, of which ``last`` was admitted last."""
+    def victim(self, running: Sequence[int]) -> int:
+        """Return the one to preempt of those running, who are in order of admission."""
 
     def forget(self, request: int) -> None:
         """Take note that a request is done."""
@@ -91,9 +91,9 @@ class ArrivalQueue:
         """Return the first request."""
         return self.requests[0]
 
-    def victim(self, running: Iterable[int], last: int) -> int:
+    def victim(self, running: Sequence[int]) -> int:
         """Return the request that was admitted last."""
-        return last
+        return running[-1]
 
     def forget(self, request: int) -> None:
         """Nothing is kept of requests that do not wait."""
@@ -165,7 +165,7 @@ class PriorityQueue:
         """Return the waiting request that arrived first, of those that never were preempted."""
         return self.arrivals[0]
 
-    def victim(self, running: Iterable[int], last: int) -> int:
+    def victim(self, running: Sequence[int]) -> int:
         """Return the request of the largest key."""
         return max(running, key=self.keys.__getitem__)
 

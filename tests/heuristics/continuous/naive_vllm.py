@@ -63,7 +63,7 @@ class Naive:
                 if not preempted:
                     return
             self.update(tokens)
-        assert not (todo or self.running or self.waiting)
+        assert not [*todo, *self.running, *self.waiting]
 
     def schedule(self):
         params, budget = self.params, self.params.max_num_batched_tokens
