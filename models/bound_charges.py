@@ -14,9 +14,10 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.costs.exact import FS_PER_NS
+from orsched.costs.exact import FS_PER_NS, round_half_up
+from orsched.models.bound_scope import PLAIN, Scope, equal_workers
 from orsched.models.counts import Jobs, sum_of_products, whole_memory
-from orsched.models.floors import lost_by_rounding, pooled_rounds_ns
+from orsched.models.floors import lost_by_rounding, pooled_rounds_ns, whole_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,31 +77,38 @@ class Charges:
         return [stage + u * d + grown * (d * (d + 1) // 2) for stage, u, d in columns]
 
 
-def charges_of(worker: Worker, jobs: Jobs, rows: list[int], mixed: bool = False) -> Charges:
+def charges_of(worker: Worker, jobs: Jobs, rows: list[int], scope: Scope = PLAIN) -> Charges:
     """Divide a worker's steps: by the clients, or by cap or memory where that charges more.
 
     ``jobs`` are the requests that fit onto the worker, at least one. The cost model has a floor.
-    ``mixed``: under the affine cost, stages charge tokens only, as a mixed step has one fixed part.
+    With mixed steps under the affine cost, stages charge tokens only, as such a step has one fixed
+    part. Where a repeated prefill yields tokens, none is charged more than that takes.
     """
     clients, prompts = jobs.clients, jobs.prompts.tolist()
     by_stage, by_round = _shared_by(worker, jobs)
     choices: dict[str, Any] = {"stage_share": by_stage, "round_share": by_round}
     if isinstance(worker.cost, AffineCost | LevelsCost):
         choices["line"] = list(_best_line(worker, jobs, by_stage))
-    if mixed and isinstance(worker.cost, AffineCost):
+    if scope.mixed and isinstance(worker.cost, AffineCost):
         choices["line"] = [0, worker.cost.prefill_token_ns, 1]
-    terms = terms_of(worker.cost, jobs, choices.get("line"))
-    stage_parts, stage_whole = [1] * len(jobs), clients
-    if by_stage == "cap":
-        stage_parts, stage_whole = prompts, worker.prefill_limit or 1
+    line = choices.get("line")
+    terms = terms_of(worker.cost, prompts, clients, line)
+    stage_whole = (worker.prefill_limit or 1) if by_stage == "cap" else clients
     round_parts, round_whole = [1] * len(jobs), clients
     if by_round == "memory" and (memory := whole_memory(worker)):
         round_parts, round_whole = jobs.blocks.tolist(), memory.blocks
     both = stage_whole * round_whole
-    stages = [
-        terms.stage_fixed * part * round_whole + own * both
-        for part, own in zip(stage_parts, terms.stage_own, strict=True)
-    ]
+
+    def stages(more: int) -> list[int]:
+        """Charges of stages that prefill the prompts and so many tokens more."""
+        if isinstance(worker.cost, PoolingCost) and (scope.chunks or scope.mixed):
+            return [0] * len(prompts)
+        tokens = [p + more for p in prompts]
+        parts = tokens if by_stage == "cap" else [1] * len(tokens)
+        own = terms_of(worker.cost, tokens, clients, line).stage_own
+        pairs = zip(parts, own, strict=True)
+        return [terms.stage_fixed * part * round_whole + each * both for part, each in pairs]
+
     first = [
         terms.round_fixed * part * stage_whole + (terms.round_own + terms.context_own * p) * both
         for part, p in zip(round_parts, prompts, strict=True)
@@ -109,9 +117,24 @@ def charges_of(worker: Worker, jobs: Jobs, rows: list[int], mixed: bool = False)
     if by_round == "clients":
         fixed = terms.round_fixed * both
         most = max(u + growth * d for u, d in zip(first, jobs.rounds.tolist(), strict=True))
+    if scope.yielding:
+        first, growth = _or_again(first, growth, stages(1), stages(2))
     return Charges(
-        choices, clients, rows, terms.unit * both, stages, first, growth, fixed, max(1, most)
+        choices, clients, rows, terms.unit * both, stages(0), first, growth, fixed, max(1, most)
     )
+
+
+def _or_again(
+    first: list[int], growth: int, again: list[int], later: list[int]
+) -> tuple[list[int], int]:
+    """Charges of tokens that rounds yield or repeated prefills: the least of both.
+
+    What a stage charges is convex in its tokens, so that it grows at least as from the first
+    repetition to the second.
+    """
+    grown = min([growth, *(two - one for one, two in zip(again, later, strict=True))])
+    pairs = zip(first, again, strict=True)
+    return [min(u + growth, one) - grown for u, one in pairs], grown
 
 
 def _shared_by(worker: Worker, jobs: Jobs) -> tuple[str, str]:
@@ -164,13 +187,14 @@ def _lines(worker: Worker) -> list[tuple[int, int, int]]:
     return lines
 
 
-def terms_of(cost: CostModel, jobs: Jobs, line: Sequence[int] | None) -> Terms:
+def terms_of(
+    cost: CostModel, prompts: list[int], clients: int, line: Sequence[int] | None
+) -> Terms:
     """Return the unavoidable parts of a stage and a round; what rounding takes off is given away.
 
     Bilinear: N L is at least the sum of the prompts, and L at least a J-th of it. Pooling: as the
     longest and the mean context, each at least a J-th of the contexts' sum.
     """
-    prompts, clients = jobs.prompts.tolist(), jobs.clients
     if isinstance(cost, AffineCost | LevelsCost):
         assert line is not None
         fixed, token, unit = line
@@ -248,11 +272,14 @@ class OneWorker:
     stage_ns: list[int]
     round_ns: list[int]
     alone_ns: list[int]
+    scope: Scope = PLAIN
 
     def after_ns(self, times: list[int]) -> list[int]:
         """Return the least distance of an end from the mean time of its charges, rounded down.
 
-        The rounds take ``round_ns`` each at least, one after the other, after the stage.
+        The rounds take ``round_ns`` each at least, one after the other, after the stage. Of chunks
+        it is known only that they are before all rounds; and of a token's repeated prefill, that
+        it is before the next token.
         """
         charges, found = self.charges, []
         columns = (
@@ -266,38 +293,124 @@ class OneWorker:
         )
         for time, stage, u, d, stage_ns, round_ns, alone in zip(*columns, strict=True):
             grown = charges.growth * (d * (d + 1) * (2 * d + 1) // 6)
-            twice = (u * d * d + grown) * round_ns + stage * (2 * d * round_ns + stage_ns)
+            half = 0 if self.scope.chunks else stage_ns
+            twice = (u * d * d + grown) * round_ns + stage * (2 * d * round_ns + half)
+            if self.scope.yielding:
+                twice -= (u * d + charges.growth * (d * (d + 1) // 2)) * round_ns
             found.append(twice // (2 * time) if time else alone)
         return found
 
 
 def on_worker(
-    worker: Worker, jobs: Jobs, rows: list[int], rounds: IntColumn, mixed: bool = False
+    worker: Worker, jobs: Jobs, rows: list[int], rounds: IntColumn, scope: Scope = PLAIN
 ) -> OneWorker:
     """Return a worker's charges for these many rounds of the requests that fit onto it."""
-    charges, cost = charges_of(worker, jobs, rows, mixed), worker.cost
-    least, clients = int(jobs.prompts.min()), jobs.clients
-    known: dict[tuple[int, int], tuple[int, int, int]] = {}
+    charges = charges_of(worker, jobs, rows, scope)
+    alone = _Alone(worker, jobs, scope)
     pairs = list(zip(jobs.prompts.tolist(), rounds.tolist(), strict=True))
-    for p, d in set(pairs):
-        stage = cost.prefill_ns([p])
-        if isinstance(cost, PoolingCost):
-            a_round = pooled_rounds_ns(cost, clients, least, p, 1)
-            decode = pooled_rounds_ns(cost, clients, least, p, d)
-        else:
-            a_round = cost.round_ns(1, p + 1, p + 1)
-            decode = cost.rounds_ns(d, 1, p + 1, p + 1) if d else 0
-        known[p, d] = (stage, a_round, stage + decode)
+    known = {pair: alone.times(*pair) for pair in set(pairs)}
     stage_ns, round_ns, alone_ns = ([known[pair][k] for pair in pairs] for k in range(3))
-    return OneWorker(charges, rounds.tolist(), stage_ns, round_ns, alone_ns)
+    return OneWorker(charges, rounds.tolist(), stage_ns, round_ns, alone_ns, scope)
+
+
+class _Alone:
+    """Least times of requests with nobody else in their steps."""
+
+    def __init__(self, worker: Worker, jobs: Jobs, scope: Scope) -> None:
+        self.worker, self.cost, self.scope = worker, worker.cost, scope
+        self.least, self.clients = int(jobs.prompts.min()), jobs.clients
+
+    def times(self, prompt: int, rounds: int) -> tuple[int, int, int]:
+        """Return a request's stage, the least of its rounds, and all of both."""
+        stage = self.prefill(prompt, self.scope.chunks)
+        a_round, decode = self.rounds(prompt, 1), self.rounds(prompt, rounds)
+        if self.scope.yielding:
+            # Levels may be too small for a repeated prefill, but a line below them is not.
+            levels = isinstance(self.cost, LevelsCost)
+            again = self.prefill(prompt + 1, self.scope.chunks or levels)
+            if rounds and again < self.rounds(prompt + rounds - 1, 1):
+                decode = rounds * min(a_round, again)
+            a_round = min(a_round, again)
+        return stage, a_round, stage + decode
+
+    def rounds(self, prompt: int, rounds: int) -> int:
+        """Return the time of the first rounds after a prompt."""
+        cost = self.cost
+        if isinstance(cost, PoolingCost):
+            return pooled_rounds_ns(cost, self.clients, self.least, prompt, rounds)
+        return cost.rounds_ns(rounds, 1, prompt + 1, prompt + 1) if rounds else 0
+
+    def prefill(self, tokens: int, chunks: bool) -> int:
+        """Return the least time of the steps that prefill so many tokens, perhaps in chunks."""
+        cost = self.cost
+        if not chunks or isinstance(cost, AffineCost):
+            return cost.prefill_ns([tokens])
+        if isinstance(cost, LevelsCost):
+            return max(cost.levels[0][1], _at_best_rate(self.worker, tokens))
+        if isinstance(cost, BilinearCost):
+            lost = lost_by_rounding(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
+            fixed = cost.p2_fs + cost.p4_fs - lost
+            exact = 0 if fixed < 0 else fixed + (cost.p1_fs + cost.p3_fs) * tokens
+            return whole_ns(exact) * cost.time_scale
+        assert isinstance(cost, PoolingCost)
+        return round_half_up(cost.c_fs, FS_PER_NS) * cost.time_scale
+
+
+def _at_best_rate(worker: Worker, tokens: int) -> int:
+    """Return the least time of tokens on any levels, in full use."""
+    cost, limit = worker.cost, worker.prefill_limit
+    assert isinstance(cost, LevelsCost)
+    assert limit is not None
+    return min(-(-tokens * time // min(cap, limit)) for cap, time in cost.levels)
+
+
+def joined(instance: Instance, workers: list[OneWorker], weights: Sequence[int]) -> OneWorker:
+    """Return all workers as one for requests that may change between them.
+
+    Of each part of a request's time, prefill or round, the least on any worker, charged at that
+    worker's speed; so the scale is that of the machine with a speed of 1.
+    """
+    common = lcm(*(worker.charges.scale for worker in workers))
+    n, equal = len(instance), equal_workers(instance)
+    columns: list[list[int | None]] = [[None] * n for _ in range(5)]
+    rounds, growth = [0] * n, None
+    for worker, weight in zip(workers, weights, strict=True):
+        charges, factor = worker.charges, weight * (common // worker.charges.scale)
+        growth = _least(growth, factor * charges.growth)
+        for at, row in enumerate(charges.rows):
+            rounds[row] = worker.rounds[at]
+            for column, value in zip(
+                columns,
+                (
+                    factor * charges.stages[at],
+                    factor * (charges.first[at] + charges.growth),
+                    worker.stage_ns[at],
+                    worker.round_ns[at],
+                    worker.alone_ns[at],
+                ),
+                strict=True,
+            ):
+                column[row] = _least(column[row], value)
+    stages, tokens, stage_ns, round_ns, alone_ns = map(_whole, columns)
+    grown = growth or 0
+    if not equal:
+        times = zip(stage_ns, rounds, round_ns, strict=True)
+        alone_ns = [stage + d * a_round for stage, d, a_round in times]
+    first = [token - grown for token in tokens]
+    charges = Charges({}, n, list(range(n)), common, stages, first, grown, 0, 1)
+    return OneWorker(charges, rounds, stage_ns, round_ns, alone_ns, workers[0].scope)
 
 
 def machine_of(instance: Instance, workers: list[OneWorker], weights: Sequence[int]) -> Machine:
     """Return all workers as one machine, worker w with the speed ``weights[w]``.
 
-    A request's time is the least of its times on the workers, each at that worker's speed.
+    A request's time is the least of its times on the workers, each at that worker's speed; with
+    restarts that of each part of it.
     """
     common = lcm(*(worker.charges.scale for worker in workers))
+    speed = common * sum(weights)
+    if workers[0].scope.restarts and len(workers) > 1:
+        workers, weights = [joined(instance, workers, weights)], [1]
     n = len(instance)
     times: list[int | None] = [None] * n
     after: list[int | None] = [None] * n
@@ -311,7 +424,7 @@ def machine_of(instance: Instance, workers: list[OneWorker], weights: Sequence[i
             after[row] = _least(after[row], later)
             alone[row] = _least(alone[row], by_itself)
     arrivals = instance.requests.arrival_ns.tolist()
-    return Machine(common * sum(weights), arrivals, _whole(times), _whole(after), _whole(alone))
+    return Machine(speed, arrivals, _whole(times), _whole(after), _whole(alone))
 
 
 def _least(one: int | None, other: int) -> int:

@@ -7,14 +7,15 @@ the number R of rounds. Each is bounded alone, over the requests released at or 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.costs import AffineCost, LevelsCost
+from orsched.costs import AffineCost, PoolingCost
 from orsched.errors import InputError
+from orsched.models.bound_scope import ALLOWANCES, PLAIN, Scope, allowances_of, equal_workers
 from orsched.models.charged_bound import charged_certificates
 from orsched.models.counts import (
     Jobs,
@@ -23,19 +24,20 @@ from orsched.models.counts import (
     round_bound,
     stage_bound,
 )
-from orsched.models.floors import decode_floor, has_floor, longest_chain, prefill_floor
+from orsched.models.floors import decode_floor, longest_chain, prefill_floor
 from orsched.models.joint_bound import joint_certificate
 from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
 from orsched.models.packing import pack, packing_bound
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+    from orsched.schedule import Schedule
     from orsched.workers import Worker
 
 SEARCH_SECONDS = 5.0
@@ -43,6 +45,7 @@ _CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
 _CHARGED_SECONDS_A_ROW, _MEAN_SECONDS_A_ROW = 3e-5, 6e-5
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
 _LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
+_MOST_KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,14 @@ class Bound:
     value_ns: int
     certificate: dict[str, Any]
     reference: dict[str, int]
+
+    @property
+    def allows(self) -> frozenset[str]:
+        """What schedules may do for which the bound holds; see ``bound``."""
+        if self.name in ("empty", "last_arrival", "arrivals"):
+            return frozenset(ALLOWANCES)
+        certificate = self.certificate.get("one_worker", self.certificate)
+        return frozenset(certificate.get("allows", ()))
 
     @property
     def value_s(self) -> float:
@@ -111,23 +122,12 @@ def improving_bounds(
 
 
 def mixed_steps_bound(instance: Instance) -> Bound:
-    """Return a makespan bound that holds for mixed steps as well (``orsched.costs.mixed_ns``).
-
-    By charges, where under the affine cost a stage is charged its tokens only: whatever a step
-    holds, it takes the tokens' time and a round's. Requests may be prefilled in chunks, once.
-    The certificate is of the kind ``charged``, or ``last_arrival`` for pooling costs.
+    """Return a makespan bound that holds for mixed steps and prefills in chunks as well.
 
     Raises:
         InfeasibleError: no schedule exists.
     """
-    instance.require_feasible()
-    if len(instance) == 0:
-        return Bound("empty", 0, {"bound": "empty"}, {})
-    best, costs = _last_arrival(instance), [worker.cost for worker in instance.workers]
-    if all(isinstance(cost, AffineCost | LevelsCost) for cost in costs):
-        for found in charged_certificates(instance, lambda: False, mixed=True):
-            best = _larger(best, found)
-    return Bound(best["bound"], best["value_ns"], best, {})
+    return bound(instance, allows=("chunks", "mixed"))
 
 
 class _Limits(NamedTuple):
@@ -136,6 +136,7 @@ class _Limits(NamedTuple):
     out_of_time: Callable[[], bool]
     seconds_left: Callable[[], float]
     search: bool
+    scope: Scope = PLAIN
 
     def allow(self, instance: Instance, seconds_a_row: float) -> bool:
         """Whether work on every request on every worker can be done in time."""
@@ -144,13 +145,14 @@ class _Limits(NamedTuple):
 
 
 def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
-    instance.require_feasible()
+    instance.require_feasible(limits.scope.chunks)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
-    reference = pang_reference(instance) if len(instance.workers) == 1 else {}
+    one, plain = len(instance.workers) == 1, limits.scope.is_plain
+    reference = pang_reference(instance) if one and plain else {}
     best = -1
-    for found in _certificates(instance, limits):
+    for found in (_certificates if plain else _scoped_certificates)(instance, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield Bound(found["bound"], best, found, reference)
@@ -159,7 +161,7 @@ def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
 def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
     """Yield certificates of makespan bounds, not all of them larger than those before."""
     last = _last_arrival(instance)
-    if not all(has_floor(worker.cost) for worker in instance.workers):
+    if not all(PLAIN.has_floor(worker) for worker in instance.workers):
         yield last
         return
     equal, best = equal_workers(instance), last
@@ -174,6 +176,24 @@ def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any
         yield from charged_certificates(instance, limits.out_of_time)
     if equal and limits.search and not limits.out_of_time():
         yield from _by_packing(instance, best, limits.seconds_left)
+
+
+def _scoped_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
+    """Yield certificates of makespan bounds for schedules that do more than plain ones."""
+    scope = limits.scope
+    yield _last_arrival(instance)
+    if not all(scope.has_floor(worker) for worker in instance.workers):
+        return
+    if equal_workers(instance) and not scope.yielding:
+        one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
+        jobs = all_jobs(one)
+        for moment in _release_moments(one, jobs):
+            released = released_after(one, jobs, moment)
+            yield _shared(_stages_and_rounds(one.worker, released, moment, None, scope), workers)
+            if limits.out_of_time():
+                return
+    if limits.allow(instance, _CHARGED_SECONDS_A_ROW):
+        yield from charged_certificates(instance, limits.out_of_time, scope)
 
 
 def _by_counts(
@@ -235,12 +255,6 @@ def _last_arrival(instance: Instance) -> dict[str, Any]:
     return {"bound": "last_arrival", "value_ns": int(instance.requests.arrival_ns.max())}
 
 
-def equal_workers(instance: Instance) -> bool:
-    """Say if all workers are equal but for their names."""
-    first, *others = instance.workers
-    return all(replace(worker, name=first.name) == first for worker in others)
-
-
 def _shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:
     """Return the certificate for several workers, from that for one of them."""
     if workers == 1:
@@ -260,7 +274,10 @@ def _larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def bound(
-    instance: Instance, objective: str = "makespan", time_limit: float | None = None
+    instance: Instance,
+    objective: str = "makespan",
+    time_limit: float | None = None,
+    allows: Iterable[str] = (),
 ) -> Bound:
     """Return a proven lower bound on an objective; its ``name`` says which one it is.
 
@@ -272,18 +289,21 @@ def bound(
         time_limit: seconds from the call. The cheap bounds come first, and the first is always
             computed; the best one found in time is returned. None: all of them; the search
             for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
+        allows: what the schedules may do for which it holds, beside whole prefills between the
+            rounds, with pauses, static batches and padding: ``chunks``, ``mixed``, ``restarts``.
 
     Raises:
-        InputError: another objective, or a time limit that is no positive, finite number.
+        InputError: another objective or allowance, or a time limit that is no positive, finite
+            number.
         InfeasibleError: no schedule exists.
     """
     clock = Clock(time_limit)
+    scope = Scope.allowing(allows, instance)
+    limits = _Limits(clock.out_of_time, clock.seconds_left, True, scope)
     if objective == "makespan":
-        found = improving_bounds(instance, clock.out_of_time, clock.seconds_left)
+        found = _improving(instance, limits)
     elif objective in OBJECTIVES:
-        found = _improving_latency_bounds(
-            instance, objective, _Limits(clock.out_of_time, clock.seconds_left, True)
-        )
+        found = _improving_latency_bounds(instance, objective, limits)
     else:
         raise InputError(
             f"no bound on {objective!r}",
@@ -292,6 +312,45 @@ def bound(
         )
     *_, best = found
     return best
+
+
+def bound_for(
+    instance: Instance,
+    schedule: Schedule,
+    lower: Bound | None,
+    time_limit: float | None = None,
+    objective: str = "makespan",
+) -> Bound | None:
+    """Return the best bound known to hold for schedules that do what this one does.
+
+    ``lower`` where it holds as it is; else one that allows what the schedule does
+    (``allowances_of``), which is kept for the next schedule of the same instance. None only where
+    ``lower`` is: under any cost model nothing ends before the last arrival.
+
+    Raises:
+        InputError: another objective, or a time limit that is no positive, finite number.
+        InfeasibleError: the schedule cannot be valid.
+    """
+    if lower is None:
+        return None
+    needed = allowances_of(instance, schedule)
+    if lower.allows >= needed:
+        return lower
+    key = (instance.sha256, objective, needed)
+    seconds = float("inf") if time_limit is None else time_limit
+    known = _KEPT.get(key)
+    if known is None or known[0] < seconds:
+        clock = Clock(time_limit)
+        found = bound(instance, objective, time_limit, needed)
+        known = (seconds if clock.out_of_time() else float("inf"), found)
+        _KEPT[key] = known
+        if len(_KEPT) > _MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+    return known[1]
+
+
+_KEPT: dict[tuple[str, str, frozenset[str]], tuple[float, Bound]] = {}
+"""The bounds of ``bound_for``, and for how many seconds each was improved (inf: it cannot be)."""
 
 
 class Clock:
@@ -321,29 +380,36 @@ class Clock:
 def _improving_latency_bounds(
     instance: Instance, objective: str, limits: _Limits
 ) -> Iterator[Bound]:
-    instance.require_feasible()
+    instance.require_feasible(limits.scope.chunks)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
     rows = len(instance) * len(instance.workers)
     enough = rows * _MEAN_SECONDS_A_ROW <= max(_ALWAYS_SECONDS, limits.seconds_left())
-    for found in latency_certificates(instance, objective, limits.out_of_time, enough):
+    for found in latency_certificates(
+        instance, objective, limits.out_of_time, enough, limits.scope
+    ):
         yield Bound(found["bound"], found["value_ns"], found, {})
 
 
 def _stages_and_rounds(
-    worker: Worker, jobs: Jobs, released: int, rounds: dict[str, Any] | None = None
+    worker: Worker,
+    jobs: Jobs,
+    released: int,
+    rounds: dict[str, Any] | None = None,
+    scope: Scope = PLAIN,
 ) -> dict[str, Any]:
     """Return the certificate of the bound by the jobs released at or after a moment.
 
     ``rounds``: a bound on them with its reason, in place of the best by formula.
     """
-    stages = stage_bound(jobs, worker)
-    rounds = round_bound(jobs, worker) if rounds is None else rounds
-    prefill_ns = prefill_floor(worker.cost, jobs, stages["value"])
+    stages = stage_bound(jobs, worker, scope.chunks)
+    rounds = round_bound(jobs, worker, scope.restarts) if rounds is None else rounds
+    prefill_ns = prefill_floor(worker.cost, jobs, stages["value"], scope.chunks)
     decode_ns = decode_floor(worker.cost, jobs, rounds["value"])
-    return {
+    found = {
         "bound": "stages_and_rounds",
+        **scope.stated(),
         "released_ns": released,
         **jobs.totals(),
         "prefill_stages": stages,
@@ -352,6 +418,21 @@ def _stages_and_rounds(
         "decode_ns": decode_ns,
         "value_ns": released + prefill_ns + decode_ns,
     }
+    if scope.mixed:
+        saved = _saved(worker, stages["value"], rounds["value"], min(prefill_ns, decode_ns))
+        found |= {"saved_ns": saved, "value_ns": found["value_ns"] - saved}
+    return found
+
+
+def _saved(worker: Worker, stages: int, rounds: int, smaller_ns: int) -> int:
+    """Return the most that mixed steps take less than their parts one after the other.
+
+    Affine: the smaller fixed part, once a step. Pooling: the smaller of both parts of each step.
+    """
+    cost = worker.cost
+    if isinstance(cost, AffineCost):
+        return min(cost.prefill_fixed_ns, cost.round_fixed_ns) * min(stages, rounds)
+    return smaller_ns if isinstance(cost, PoolingCost) else 0
 
 
 def _release_moments(instance: Instance, jobs: Jobs) -> list[int]:
@@ -411,7 +492,7 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     """
     if len(instance.workers) > 1:
         return None
-    if not _fit_at_once(instance) or not has_floor(instance.worker.cost):
+    if not _fit_at_once(instance) or not PLAIN.has_floor(instance.worker):
         return None
     lower = makespan_bound(instance) if lower is None else lower
     if _served_at_once(instance) != lower.value_ns:

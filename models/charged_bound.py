@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.models.bound_charges import OneWorker, on_worker
+from orsched.models.bound_charges import OneWorker, joined, on_worker
+from orsched.models.bound_scope import PLAIN, Scope
 from orsched.models.counts import jobs_on
 
 if TYPE_CHECKING:
@@ -50,17 +51,18 @@ class Workers:
 
     numbers: list[int]
     parts: list[OneWorker]
+    scope: Scope = PLAIN
 
     @classmethod
-    def of(cls, instance: Instance, mixed: bool = False) -> Workers:
+    def of(cls, instance: Instance, scope: Scope = PLAIN) -> Workers:
         """Return the workers onto which at least one request fits."""
         numbers, parts = [], []
         for number, worker in enumerate(instance.workers):
-            rows, jobs = jobs_on(instance, worker)
+            rows, jobs = jobs_on(instance, worker, scope.chunks)
             if rows:
                 numbers.append(number)
-                parts.append(on_worker(worker, jobs, rows, jobs.rounds, mixed))
-        return cls(numbers, parts)
+                parts.append(on_worker(worker, jobs, rows, jobs.rounds, scope))
+        return cls(numbers, parts, scope)
 
     @cached_property
     def times(self) -> list[list[int]]:
@@ -137,10 +139,10 @@ def _ascend(times: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def charged_certificates(
-    instance: Instance, out_of_time: Callable[[], bool], mixed: bool = False
+    instance: Instance, out_of_time: Callable[[], bool], scope: Scope = PLAIN
 ) -> Iterator[dict[str, Any]]:
     """Yield certificates of bounds by charges, at several moments and for several weights."""
-    workers = Workers.of(instance, mixed)
+    workers = Workers.of(instance, scope)
     weights = balanced_weights(workers, instance, None)
     bounds = ChargedBound(instance, workers, weights)
     best: dict[str, Any] | None = None
@@ -151,7 +153,7 @@ def charged_certificates(
         if best is None or found["value_ns"] > best["value_ns"]:
             best = found
             yield found
-    if best is not None and len(weights) > 1 and not out_of_time():
+    if best is not None and bounds.late_are_elsewhere and not out_of_time():
         weights = balanced_weights(workers, instance, best["value_ns"])
         yield ChargedBound(instance, workers, weights).certificate(best["released_ns"])
 
@@ -162,12 +164,17 @@ class ChargedBound:
     def __init__(self, instance: Instance, workers: Workers, weights: list[int]) -> None:
         self.workers, self.weights = workers, weights
         arrivals = instance.requests.arrival_ns.tolist()
+        restarts = workers.scope.restarts
+        self.late_are_elsewhere = len(weights) > 1 and not restarts
+        parts, factors = workers.parts, workers.factors(weights)
+        if restarts and len(weights) > 1:
+            parts, factors = [joined(instance, parts, weights)], [1]
         options: list[list[Option]] = [[] for _ in arrivals]
-        for part, times, factor in zip(
-            workers.parts, workers.times, workers.factors(weights), strict=True
-        ):
-            charges = part.charges
-            columns = zip(charges.rows, part.alone_ns, times, charges.stages, strict=True)
+        for part, factor in zip(parts, factors, strict=True):
+            charges, times = part.charges, part.charges.machine_times(part.rounds)
+            # Where prefills yield tokens, all of a request may be charged in stages.
+            stages = times if workers.scope.yielding else charges.stages
+            columns = zip(charges.rows, part.alone_ns, times, stages, strict=True)
             for row, alone, time, stage in columns:
                 options[row].append(Option(arrivals[row] + alone, factor * time, factor * stage))
         order = sorted(range(len(arrivals)), key=arrivals.__getitem__)
@@ -185,10 +192,11 @@ class ChargedBound:
         lost = self.lost(first)
         value = moment + -(-(lost + self.needed_from[first]) // self.speed)
         value = max(value, self.last_end_from[first])
-        if len(self.weights) > 1:
+        if self.late_are_elsewhere:
             value = self._without_late(moment, lost, self.options[first:], value)
         return {
             "bound": "charged",
+            **self.workers.scope.stated(),
             "released_ns": moment,
             "workers": self.workers.choices(self.weights),
             "value_ns": value,

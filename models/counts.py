@@ -71,11 +71,14 @@ def whole_memory(worker: Worker) -> BlockMemory | None:
     return None if memory is None or memory.is_paged else memory
 
 
-def jobs_on(instance: Instance, worker: Worker) -> tuple[list[int], Jobs]:
-    """Return the rows of the requests that a worker can serve, and these requests."""
+def jobs_on(instance: Instance, worker: Worker, chunks: bool = False) -> tuple[list[int], Jobs]:
+    """Return the rows of the requests that a worker can serve, and these requests.
+
+    ``chunks``: prompts above the worker's limit can be prefilled in chunks.
+    """
     req = instance.requests
     fits = np.ones(len(req), bool)
-    if worker.prefill_limit is not None:
+    if worker.prefill_limit is not None and not chunks:
         fits &= req.prompt_tokens <= worker.prefill_limit
     if memory := whole_memory(worker):
         fits &= _blocks(instance, worker) <= memory.blocks
@@ -117,20 +120,21 @@ def sum_of_products(a: IntColumn, b: IntColumn) -> int:
     return int((a.astype(object) * b.astype(object)).sum())
 
 
-def stage_bound(jobs: Jobs, worker: Worker) -> dict[str, Any]:
+def stage_bound(jobs: Jobs, worker: Worker, chunks: bool = False) -> dict[str, Any]:
     """Return a lower bound on K, the number of prefill stages, and why.
 
     A stage holds at most as many requests as there are clients, the cap's tokens and the memory's
     blocks; and at most k prompts of more than the (k + 1)-th part of the cap, or requests of more
-    than that part of the memory.
+    than that part of the memory. ``chunks``: large prompts may be divided.
     """
     found = {"value": -(-len(jobs) // jobs.clients), "reason": "clients"}
     ones = np.ones(len(jobs), np.int64)
     if worker.prefill_limit is not None:
         limit = worker.prefill_limit
         found = _larger(found, -(-int(jobs.prompts.sum()) // limit), "cap")
-        value, k = _by_size(jobs.prompts, limit, ones, jobs.clients)
-        found = _larger(found, value, "large_prompts", k=k)
+        if not chunks:
+            value, k = _by_size(jobs.prompts, limit, ones, jobs.clients)
+            found = _larger(found, value, "large_prompts", k=k)
     if memory := whole_memory(worker):
         limit = memory.blocks
         found = _larger(found, -(-int(jobs.blocks.sum()) // limit), "memory")
@@ -139,14 +143,15 @@ def stage_bound(jobs: Jobs, worker: Worker) -> dict[str, Any]:
     return found
 
 
-def round_bound(jobs: Jobs, worker: Worker) -> dict[str, Any]:
+def round_bound(jobs: Jobs, worker: Worker, restarts: bool = False) -> dict[str, Any]:
     """Return a lower bound on R, the number of decode rounds, and why.
 
     Makespan packing (Pang (26)-(30)) of the rounds onto the clients: volume, longest request, or
     lifted; and the block-rounds that the requests need over the memory, or the rounds of those of
-    more than its (k + 1)-th part over k.
+    more than its (k + 1)-th part over k. ``restarts``: a request's rounds may be on several
+    clients, one after the other, so that only volume and longest request remain of the packing.
     """
-    packing = packing_bound(jobs.rounds.tolist(), jobs.clients)
+    packing = _divided(jobs) if restarts else packing_bound(jobs.rounds.tolist(), jobs.clients)
     found = {"value": packing["value"], "reason": packing["bound"]}
     found |= {key: packing[key] for key in ("k", "l") if key in packing}
     if memory := whole_memory(worker):
@@ -156,6 +161,14 @@ def round_bound(jobs: Jobs, worker: Worker) -> dict[str, Any]:
         value, k = _by_size(jobs.blocks, limit, jobs.rounds, jobs.clients)
         found = _larger(found, value, "large_requests", k=k)
     return found
+
+
+def _divided(jobs: Jobs) -> dict[str, Any]:
+    """Bounds on packing jobs that may change clients (McNaughton's are exact)."""
+    volume, longest = -(-int(jobs.rounds.sum()) // jobs.clients), int(jobs.rounds.max(initial=0))
+    if longest > volume:
+        return {"bound": "longest", "value": longest}
+    return {"bound": "volume", "value": volume}
 
 
 def _by_size(sizes: IntColumn, limit: int, weights: IntColumn, most: int) -> tuple[int, int]:

@@ -25,21 +25,13 @@ MAX_COVER_UNITS = 200_000
 _CANDIDATES = 64
 
 
-def has_floor(cost: CostModel) -> bool:
-    """Say if a step is known to take no less time with more in it (a pool's mean apart)."""
-    if isinstance(cost, BilinearCost):
-        return not cost.warnings()
-    if isinstance(cost, PoolingCost):  # max(alpha l^2 + beta l, c) with c >= 0 is never negative
-        return min(cost.gamma_fs, cost.delta_fs) >= 0
-    return isinstance(cost, AffineCost | LevelsCost)
-
-
-def prefill_floor(cost: CostModel, jobs: Jobs, stages: int) -> int:
+def prefill_floor(cost: CostModel, jobs: Jobs, stages: int, chunks: bool = False) -> int:
     """Return the least time of all prefill stages, at least ``stages`` of them.
 
     Affine: the tokens' time and K fixed times. Levels: see ``level_floor``. Bilinear: N L is at
     least the sum of the prompts, the L add up as in ``_padded_tokens``. Pooling: the sum of the
-    prompts' own times.
+    prompts' own times. ``chunks``: L is at least a J-th of a stage's tokens, and nothing is known
+    of a pool, nor where rounding may take off more than a stage's fixed part.
     """
     tokens = int(jobs.prompts.sum())
     if isinstance(cost, AffineCost):
@@ -48,16 +40,20 @@ def prefill_floor(cost: CostModel, jobs: Jobs, stages: int) -> int:
         return level_floor(cost.levels, tokens, stages)
     if isinstance(cost, BilinearCost):
         fixed = cost.p4_fs - lost_by_rounding(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
-        exact = cost.p1_fs * tokens + cost.p2_fs * len(jobs)
-        exact += cost.p3_fs * _padded_tokens(jobs, stages)
+        if chunks and fixed < 0:
+            return 0
+        longest = -(-tokens // jobs.clients) if chunks else _padded_tokens(jobs, stages)
+        exact = cost.p1_fs * tokens + cost.p2_fs * len(jobs) + cost.p3_fs * longest
         exact += fixed * (stages if fixed >= 0 else len(jobs))
-        return _whole_ns(exact) * cost.time_scale
+        return whole_ns(exact) * cost.time_scale
     if isinstance(cost, PoolingCost):
+        if chunks:
+            return 0
         alpha, beta, least = cost.alpha_fs, cost.beta_fs, cost.c_fs
         lengths, counts = np.unique(jobs.prompts, return_counts=True)
         pairs = zip(lengths.tolist(), counts.tolist(), strict=True)
         exact = sum(max((alpha * p + beta) * p, least) * count for p, count in pairs)
-        return _whole_ns(exact - lost_by_rounding(alpha, beta, least) * len(jobs)) * cost.time_scale
+        return whole_ns(exact - lost_by_rounding(alpha, beta, least) * len(jobs)) * cost.time_scale
     raise TypeError(f"no floor for {cost!r}")
 
 
@@ -78,10 +74,10 @@ def decode_floor(cost: CostModel, jobs: Jobs, rounds: int) -> int:
         fixed = cost.d4_fs - lost_by_rounding(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
         exact = cost.d1_fs * contexts + cost.d2_fs * needed + cost.d3_fs * longest
         exact += fixed * (rounds if fixed >= 0 else needed)
-        return _whole_ns(exact) * cost.time_scale
+        return whole_ns(exact) * cost.time_scale
     if isinstance(cost, PoolingCost):
         exact = cost.gamma_fs * longest + cost.delta_fs * contexts // jobs.clients
-        return _whole_ns(exact - FS_PER_NS // 2 * needed) * cost.time_scale
+        return whole_ns(exact - FS_PER_NS // 2 * needed) * cost.time_scale
     raise TypeError(f"no floor for {cost!r}")
 
 
@@ -91,7 +87,7 @@ def lost_by_rounding(*coefficients: int) -> int:
     return (FS_PER_NS // 2 - 1) // unit * unit
 
 
-def _whole_ns(exact_fs: int) -> int:
+def whole_ns(exact_fs: int) -> int:
     """Least whole number of nanoseconds that is not below an exact time."""
     return max(0, -(-exact_fs // FS_PER_NS))
 

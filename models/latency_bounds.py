@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.models.bound_charges import Machine, machine_of, on_worker
+from orsched.models.bound_scope import PLAIN, Scope
 from orsched.models.charged_bound import Workers, balanced_weights
 from orsched.models.counts import jobs_on
-from orsched.models.floors import has_floor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,11 @@ OBJECTIVES = ("mean_jct", "mean_ttft")
 
 
 def latency_certificates(
-    instance: Instance, objective: str, out_of_time: Callable[[], bool], enough: bool = True
+    instance: Instance,
+    objective: str,
+    out_of_time: Callable[[], bool],
+    enough: bool = True,
+    scope: Scope = PLAIN,
 ) -> Iterator[dict[str, Any]]:
     """Yield certificates of lower bounds on the mean JCT or the mean TTFT, each above the last.
 
@@ -37,37 +41,42 @@ def latency_certificates(
     first), ``mean_busy`` (mean busy times on the machine, and what must lie after them) and, for
     TTFT, ``queue`` (the k-th start waits for k - J ends) and ``queue_busy`` (these ends by mean
     busy times). Cost models without a known floor get ``arrivals``, and so do
-    instances for which there is not time enough. The instance is not empty, and
-    each request fits onto a worker.
+    instances for which there is not time enough. With restarts a request may start before the ends
+    that it would have to wait for, and there are no queues. The instance is not empty, and each
+    request fits onto a worker.
     """
     best = -1
-    for found in _candidates(instance, objective, out_of_time, enough):
+    for found in _candidates(instance, objective, out_of_time, enough, scope):
         if found["sum_ns"] > best:
             best = found["sum_ns"]
             yield found
 
 
 def _candidates(
-    instance: Instance, objective: str, out_of_time: Callable[[], bool], enough: bool = True
+    instance: Instance,
+    objective: str,
+    out_of_time: Callable[[], bool],
+    enough: bool = True,
+    scope: Scope = PLAIN,
 ) -> Iterator[dict[str, Any]]:
-    if not (enough and all(has_floor(worker.cost) for worker in instance.workers)):
+    if not (enough and all(scope.has_floor(worker) for worker in instance.workers)):
         yield _certificate(instance, objective, "arrivals", 0, {})
         return
-    workers = Workers.of(instance)
-    first = _until_first(instance) if objective == "mean_ttft" else workers
+    workers = Workers.of(instance, scope)
+    first = _until_first(instance, scope) if objective == "mean_ttft" else workers
     ones = [1] * len(workers.parts)
     alone = machine_of(instance, first.parts, ones).alone_ns
-    yield _certificate(instance, objective, "alone", sum(alone), {})
+    yield _certificate(instance, objective, "alone", sum(alone), scope.stated())
     balanced = balanced_weights(workers, instance, None)
     for weights in [ones] if balanced == ones else [balanced, ones]:
         if out_of_time():
             return
-        choices = {"workers": workers.choices(weights)}
+        choices = {**scope.stated(), "workers": workers.choices(weights)}
         machine = machine_of(instance, first.parts, weights)
         for name, ends in (("ranked", _ranked), ("mean_busy", _mean_busy)):
             total = ends(machine) - sum(machine.arrivals)
             yield _certificate(instance, objective, name, total, choices)
-        if objective == "mean_ttft" and not out_of_time():
+        if objective == "mean_ttft" and not scope.restarts and not out_of_time():
             whole = machine_of(instance, workers.parts, weights)
             clients = sum(part.charges.clients for part in workers.parts)
             for name, starts in (("queue", _queue), ("queue_busy", _queue_busy)):
@@ -82,16 +91,16 @@ def _certificate(
     return {"bound": name, "objective": objective, **choices, "sum_ns": total, "value_ns": value}
 
 
-def _until_first(instance: Instance) -> Workers:
+def _until_first(instance: Instance, scope: Scope) -> Workers:
     """Return the workers with the rounds until the first token: one, or none."""
     first = int(instance.first_token == "decode")
     numbers, parts = [], []
     for number, worker in enumerate(instance.workers):
-        rows, jobs = jobs_on(instance, worker)
+        rows, jobs = jobs_on(instance, worker, scope.chunks)
         if rows:
             numbers.append(number)
-            parts.append(on_worker(worker, jobs, rows, np.full(len(rows), first)))
-    return Workers(numbers, parts)
+            parts.append(on_worker(worker, jobs, rows, np.full(len(rows), first), scope))
+    return Workers(numbers, parts, scope)
 
 
 def _ranked(machine: Machine) -> int:

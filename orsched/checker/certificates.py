@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.checker.charged_certificates import charged
-from orsched.checker.charges import blocks_of, held_blocks
+from orsched.checker.charges import (
+    PLAIN,
+    allowed,
+    blocks_of,
+    held_blocks,
+    require_growth,
+    same_workers,
+)
 from orsched.checker.packing import _proven
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from orsched.checker.reading import Reading
     from orsched.costs import CostModel
     from orsched.instance import Instance
     from orsched.workers import Worker
@@ -55,8 +63,7 @@ def certificate_violations(instance: Instance, bound: dict[str, Any]) -> list[st
 
 def _several_workers(instance: Instance, bound: dict[str, Any]) -> list[str]:
     """Equal workers: no request is faster for more of them, and they share the busy time."""
-    first, *others = (worker.to_dict() for worker in instance.workers)
-    if any({**worker, "name": first["name"]} != first for worker in others):
+    if not same_workers(instance):
         return ["the workers are not equal"]
     one, claim = instance.replace(workers=instance.workers[0]), bound["certificate"]
     if claim["bound"] == "longest_request":
@@ -110,18 +117,6 @@ def _clients(instance: Instance) -> int:
     return together
 
 
-def require_growth(cost: CostModel) -> None:
-    """Refuse cost models of which nothing is known, or whose steps may shrink as they fill."""
-    if isinstance(cost, BilinearCost):
-        grows = all(value >= 0 for value in cost.to_dict().values())
-    elif isinstance(cost, PoolingCost):
-        grows = cost.gamma_fs >= 0 and cost.delta_fs >= 0
-    else:
-        grows = isinstance(cost, AffineCost | LevelsCost)
-    if not grows:
-        raise ValueError("the cost model has no floor")
-
-
 def _empty(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     if len(instance):
         raise ValueError("the instance has requests")
@@ -135,7 +130,7 @@ def _last_arrival(instance: Instance, certificate: dict[str, Any]) -> dict[str, 
 
 def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     cost, request = instance.worker.cost, certificate["request"]
-    require_growth(cost)
+    require_growth(instance.worker, PLAIN)
     if not 0 <= request < len(instance):
         raise ValueError(f"there is no request {request}")
     rows = _rows(instance, 0)
@@ -156,7 +151,10 @@ def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[st
 
 def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     worker, released = instance.worker, certificate["released_ns"]
-    require_growth(worker.cost)
+    may = allowed(instance, certificate)
+    require_growth(worker, may)
+    if may.again:
+        raise ValueError("prefills that yield tokens stand for rounds")
     clients, rows = _clients(instance), _rows(instance, released)
     if not rows:
         raise ValueError(f"no request arrives at {released} or later")
@@ -171,22 +169,42 @@ def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[
     }
     stages = _stages(worker, rows, totals, certificate["prefill_stages"])
     rounds = _rounds(worker, rows, totals, certificate["decode_rounds"])
-    prefill_ns = _prefill_ns(worker.cost, rows, clients, stages["value"])
+    if may.chunks and stages["reason"] == "large_prompts":
+        raise ValueError("a large prompt may be prefilled in chunks")
+    if may.restarts and rounds["reason"] in ("lifted", "dual", "cover"):
+        raise ValueError("a request may change clients")
+    prefill_ns = _prefill_ns(worker.cost, rows, clients, stages["value"], may.chunks)
     decode_ns = _decode_ns(worker.cost, rows, totals, rounds["value"])
+    saved: dict[str, int] = {}
+    if may.mixed:
+        most = _saved_by_mixing(worker.cost, stages["value"], rounds["value"])
+        saved = {"saved_ns": min(prefill_ns, decode_ns) if most is None else most}
     return {
         "bound": "stages_and_rounds",
+        **may.stated(),
         "released_ns": released,
         **totals,
         "prefill_stages": stages,
         "decode_rounds": rounds,
         "prefill_ns": prefill_ns,
         "decode_ns": decode_ns,
-        "value_ns": released + prefill_ns + decode_ns,
+        **saved,
+        "value_ns": released + prefill_ns + decode_ns - sum(saved.values()),
     }
+
+
+def _saved_by_mixing(cost: CostModel, stages: int, rounds: int) -> int | None:
+    """What mixed steps save at most: one fixed part each; None if the smaller of both parts."""
+    if isinstance(cost, AffineCost):
+        mixed = min(stages, rounds)
+        return min(mixed * cost.prefill_fixed_ns, mixed * cost.round_fixed_ns)
+    return None if isinstance(cost, PoolingCost) else 0
 
 
 def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     """K stages end requests at few moments: each K listed has its price, the rest have none."""
+    if "allows" in certificate:
+        raise ValueError("windows are of plain schedules")
     claims = _stages_and_rounds(instance, certificate)
     del claims["prefill_ns"], claims["decode_ns"]
     cost, prices = instance.worker.cost, certificate["prices"]
@@ -324,7 +342,9 @@ def _lifted(rows: list[Row], clients: int, claim: dict[str, Any]) -> dict[str, A
     return {"value": value, "reason": claim["reason"], "k": k, "l": fullest}
 
 
-def _prefill_ns(cost: CostModel, rows: list[Row], clients: int, stages: int) -> int:
+def _prefill_ns(
+    cost: CostModel, rows: list[Row], clients: int, stages: int, chunks: bool = False
+) -> int:
     prompts = sorted((p for p, _, _, _ in rows), reverse=True)
     tokens, n = sum(prompts), len(prompts)
     if isinstance(cost, AffineCost):
@@ -335,11 +355,17 @@ def _prefill_ns(cost: CostModel, rows: list[Row], clients: int, stages: int) -> 
         # The longest prompts of the stages add up to least with the prompts sorted.
         firsts = [prompts[i] for i in range(0, n, clients)]
         firsts += [prompts[-1]] * (stages - len(firsts))
+        if chunks:  # a step's longest chunk is at least the mean over the clients
+            firsts = [_ceil(tokens, clients)]
         total = tokens * cost.p1_fs + n * cost.p2_fs + sum(firsts) * cost.p3_fs
         lost = _rounded_off([cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs])
+        if chunks and cost.p4_fs < lost:
+            return 0
         total += (cost.p4_fs - lost) * (stages if cost.p4_fs >= lost else n)
         return _ns(total) * cost.time_scale
     if isinstance(cost, PoolingCost):
+        if chunks:
+            return 0
         total = sum(max(cost.alpha_fs * p * p + cost.beta_fs * p, cost.c_fs) for p in prompts)
         lost = _rounded_off([cost.alpha_fs, cost.beta_fs, cost.c_fs])
         return _ns(total - n * lost) * cost.time_scale
@@ -422,3 +448,26 @@ _KINDS: dict[str, Callable[[Instance, dict[str, Any]], dict[str, Any]]] = {
     "longest_request": _longest_request,
     "stages_and_rounds": _stages_and_rounds,
 }
+
+
+def inapplicable(reading: Reading, bound: dict[str, Any]) -> list[str]:
+    """Return what a schedule does that its bound does not allow; each is a fault of the bound."""
+    certificate = bound["certificate"]
+    if certificate["bound"] in ("empty", "last_arrival", "arrivals"):
+        return []
+    may = allowed(reading.instance, certificate.get("one_worker", certificate))
+    work, requests = reading.schedule.work, reading.instance.requests
+    prefills = (work.phase == 0) & (work.request < len(requests))
+    stays = np.stack([work.request[prefills], work.stay[prefills]])
+    short = work.tokens[prefills] < requests.prompt_tokens[stays[0]]
+    in_parts = stays.shape[1] > np.unique(stays, axis=1).shape[1]
+    faults = {
+        "prefills in chunks": not may.chunks and (in_parts or bool(short.any())),
+        "mixed steps": not may.mixed and bool((reading.schedule.steps.phase == 2).any()),
+        "restarts": not may.restarts and bool((work.stay > 0).any()),
+    }
+    return [
+        f"the schedule has {what}, for which the bound is not proven"
+        for what, faulty in faults.items()
+        if faulty
+    ]

@@ -7,10 +7,18 @@ from itertools import pairwise
 from math import lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.checker.charges import alone_ns, charged_workers, requests_of, rounds_of
+from orsched.checker.charges import (
+    allowed,
+    alone_ns,
+    charged_workers,
+    joined,
+    least_alone,
+    requests_of,
+    rounds_of,
+)
 
 if TYPE_CHECKING:
-    from orsched.checker.charges import WorkerCharges
+    from orsched.checker.charges import Allowed, WorkerCharges
     from orsched.instance import Instance
 
 
@@ -29,15 +37,13 @@ def charged(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     worker, and all that is released at or after the moment must be charged in what is left.
     """
     released, value = certificate["released_ns"], certificate["value_ns"]
-    workers = charged_workers(instance, certificate["workers"])
+    may = allowed(instance, certificate)
+    workers = charged_workers(instance, certificate["workers"], may)
     scale = lcm(*[worker.scale for worker in workers])
     speed = scale * sum(worker.weight for worker in workers)
-    alone = [alone_ns(instance, worker.worker, list(worker.rows), False) for worker in workers]
-    served = {
-        row: _options(instance, workers, alone, scale, row)
-        for row, (_, _, arrival) in enumerate(requests_of(instance))
-        if arrival >= released
-    }
+    known = (_changing if may.restarts else _staying)(instance, workers, scale, may)
+    arrivals = enumerate(requests_of(instance))
+    served = {row: known[row] for row, (_, _, arrival) in arrivals if arrival >= released}
     if not served or type(value) is not int:
         raise ValueError(f"no request arrives at {released} or later")
     in_time = [[o for o in options if o.end < value] for options in served.values()]
@@ -47,28 +53,42 @@ def charged(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
         value = min(value, released + (total + speed - 1) // speed)
     return {
         "bound": "charged",
+        **may.stated(),
         "released_ns": released,
         "workers": certificate["workers"],
         "value_ns": value,
     }
 
 
-def _options(
-    instance: Instance,
-    workers: list[WorkerCharges],
-    alone: list[dict[int, int]],
-    scale: int,
-    row: int,
-) -> list[_Served]:
-    _, output, arrival = requests_of_row(instance, row)
-    rounds, found = rounds_of(instance, output), []
-    for worker, times in zip(workers, alone, strict=True):
-        if row in worker.rows:
-            factor, charge = worker.weight * (scale // worker.scale), worker.rows[row]
-            end = arrival + times[row]
-            found.append(_Served(end, factor * charge.until(rounds), factor * charge.stage))
-    if not found:
-        raise ValueError(f"no worker serves request {row}")
+def _staying(
+    instance: Instance, workers: list[WorkerCharges], scale: int, may: Allowed
+) -> list[list[_Served]]:
+    """The workers for each request, one of which serves it from its prefill to its end."""
+    alone = [alone_ns(instance, w.worker, list(w.rows), False, may) for w in workers]
+    found = []
+    for row, (_, output, arrival) in enumerate(requests_of(instance)):
+        rounds, options = rounds_of(instance, output), []
+        for worker, times in zip(workers, alone, strict=True):
+            if row in worker.rows:
+                factor, charge = worker.weight * (scale // worker.scale), worker.rows[row]
+                time, stage = factor * charge.until(rounds), factor * charge.stage
+                options.append(_Served(arrival + times[row], time, stage))
+        if not options:
+            raise ValueError(f"no worker serves request {row}")
+        found.append(options)
+    return found
+
+
+def _changing(
+    instance: Instance, workers: list[WorkerCharges], scale: int, may: Allowed
+) -> list[list[_Served]]:
+    """All workers as one; where prefills may be repeated for tokens, all charges may be theirs."""
+    alone, charges = least_alone(instance, False, may), joined(instance, workers, scale)
+    found = []
+    for row, (_, output, arrival) in enumerate(requests_of(instance)):
+        time = charges[row].until(rounds_of(instance, output))
+        stage = time if may.again else charges[row].stage
+        found.append([_Served(arrival + alone[row], time, stage)])
     return found
 
 

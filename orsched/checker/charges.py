@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orsched.costs import CostModel
     from orsched.instance import Instance
     from orsched.workers import Worker
@@ -21,14 +23,68 @@ if TYPE_CHECKING:
 _FS = 1_000_000  # femtoseconds a nanosecond
 
 
+class Allowed(NamedTuple):
+    """What the schedules of a bound may do, as its certificate says in this order.
+
+    ``again``: a prefill that is done again yields a token.
+    """
+
+    chunks: bool = False
+    mixed: bool = False
+    restarts: bool = False
+    again: bool = False
+
+    def stated(self) -> dict[str, Any]:
+        """The field of a certificate, which is there only if anything is allowed."""
+        names = [name for name in Allowed._fields[:3] if getattr(self, name)]
+        return {"allows": names} if names else {}
+
+
+PLAIN = Allowed()
+
+
+def allowed(instance: Instance, claim: dict[str, Any]) -> Allowed:
+    """What a certificate allows, once known that this is stated in the one way there is."""
+    if "allows" not in claim:
+        return Allowed()
+    names = claim["allows"]
+    restarts = "restarts" in names
+    again = restarts and instance.first_token == "prefill"
+    found = Allowed("chunks" in names, "mixed" in names, restarts, again)
+    if type(names) is not list or found.stated() != {"allows": names}:
+        raise ValueError(f"the allowances are {names!r}")
+    return found
+
+
+def require_growth(worker: Worker, may: Allowed) -> None:
+    """Refuse cost models of which nothing is known, or whose steps may shrink as they fill."""
+    cost = worker.cost
+    if isinstance(cost, BilinearCost):
+        grows = all(value >= 0 for value in cost.to_dict().values())
+    elif isinstance(cost, PoolingCost):
+        grows = cost.gamma_fs >= 0 and cost.delta_fs >= 0
+        if worker.padding or may.again:
+            grows = grows and cost.alpha_fs >= 0 and cost.beta_fs >= 0
+        if may.mixed:
+            grows = grows and cost.lambda_ppm >= 1_000_000
+    else:
+        grows = isinstance(cost, AffineCost | LevelsCost)
+    if not grows:
+        raise ValueError("the cost model has no floor")
+
+
 class Charge(NamedTuple):
-    """A request's charges on a worker: of its stage, of round k: ``base + k * growth``; alone."""
+    """A request's charges on a worker: of its stage, of round k: ``base + k * growth``; alone.
+
+    ``lost_half``: a token is only known to be charged before the next, not in a step of its own.
+    """
 
     stage: int
     base: int
     growth: int
     own_stage_ns: int
     own_round_ns: int
+    lost_half: bool = False
 
     def until(self, rounds: int) -> int:
         """Charges until so many rounds are done."""
@@ -64,7 +120,9 @@ class WorkerCharges:
         return empty, empty + self.fullest * self.clients * there
 
 
-def alone_ns(instance: Instance, worker: Worker, rows: list[int], first: bool) -> dict[int, int]:
+def alone_ns(
+    instance: Instance, worker: Worker, rows: list[int], first: bool, may: Allowed = PLAIN
+) -> dict[int, int]:
     """Least time of each request's own stage and rounds, until its end or its first token."""
     requests, cost = requests_of(instance), worker.cost
     held = sorted(held_blocks(worker, *requests[row][:2]) for row in rows)
@@ -78,11 +136,40 @@ def alone_ns(instance: Instance, worker: Worker, rows: list[int], first: bool) -
         rounds = rounds_of(instance, 1 if first else output)
         if cost.context_matters:
             contexts = range(prompt + 1, prompt + rounds + 1)
-            decode = sum(cost.round_ns(active, c + beside, c) for c in contexts)
+            each = [cost.round_ns(active, c + beside, c) for c in contexts]
         else:
-            decode = rounds * cost.round_ns(1, 0, 0)
-        found[row] = cost.prefill_ns([prompt]) + decode
+            each = [cost.round_ns(1, 0, 0)] * min(rounds, 1)
+        decode = sum(each) if cost.context_matters else rounds * sum(each)
+        if may.again and rounds:
+            again = _prefilled_again(worker, prompt, may)
+            if again < each[-1]:
+                decode = rounds * min(again, each[0])
+        found[row] = _own_prefill(worker, prompt, may.chunks) + decode
     return found
+
+
+def _prefilled_again(worker: Worker, prompt: int, may: Allowed) -> int:
+    """Least time of a prefill after the first, which no level need be large enough for."""
+    levels = isinstance(worker.cost, LevelsCost)
+    return _own_prefill(worker, prompt + 1, may.chunks or levels)
+
+
+def _own_prefill(worker: Worker, tokens: int, parted: bool) -> int:
+    """Least time of the steps that prefill so many tokens of a request."""
+    cost = worker.cost
+    if not parted or isinstance(cost, AffineCost):
+        return cost.prefill_ns([tokens])
+    if isinstance(cost, LevelsCost):
+        cap = cost.prefill_limit if worker.prefill_limit is None else worker.prefill_limit
+        rates = [(tokens * time + min(c, cap) - 1) // min(c, cap) for c, time in cost.levels]
+        return max(min(rates), min(time for _, time in cost.levels))
+    if isinstance(cost, BilinearCost):
+        fixed = cost.p2_fs + cost.p4_fs
+        fixed -= _given_away(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
+        exact = fixed + tokens * (cost.p1_fs + cost.p3_fs)
+        return (exact + _FS - 1) // _FS * cost.time_scale if fixed >= 0 else 0
+    assert isinstance(cost, PoolingCost)
+    return (2 * cost.c_fs + _FS) // (2 * _FS) * cost.time_scale
 
 
 def _company(cost: CostModel, clients: int, least_prompt: int) -> tuple[int, int]:
@@ -118,11 +205,12 @@ def rounds_of(instance: Instance, output: int) -> int:
     return output if instance.first_token == "decode" else output - 1
 
 
-def fitting(instance: Instance, worker: Worker) -> list[int]:
-    """Requests that fit onto a worker: under its cap, and into its memory."""
+def fitting(instance: Instance, worker: Worker, chunks: bool = False) -> list[int]:
+    """Requests that fit onto a worker: under its cap unless in chunks, and into its memory."""
     found = []
     for row, (prompt, output, _) in enumerate(requests_of(instance)):
-        capped = worker.prefill_limit is not None and prompt > worker.prefill_limit
+        limit = None if chunks else worker.prefill_limit
+        capped = limit is not None and prompt > limit
         memory = blocks_of(worker)
         room = memory is None or held_blocks(worker, prompt, output) <= memory[0]
         if room and not capped:
@@ -130,50 +218,153 @@ def fitting(instance: Instance, worker: Worker) -> list[int]:
     return found
 
 
-def charged_workers(instance: Instance, choices: list[dict[str, Any]]) -> list[WorkerCharges]:
+def charged_workers(
+    instance: Instance, choices: list[dict[str, Any]], may: Allowed = PLAIN
+) -> list[WorkerCharges]:
     """Return the charges of the workers listed, once every worker that can serve is among them."""
     named = [choice["worker"] for choice in choices]
     if type(choices) is not list or any(type(number) is not int for number in named):
         raise ValueError("the workers are not listed by number")
-    useful = [k for k, worker in enumerate(instance.workers) if fitting(instance, worker)]
+    workers = instance.workers
+    useful = [k for k, worker in enumerate(workers) if fitting(instance, worker, may.chunks)]
     if named != useful:
         raise ValueError(f"the workers listed are {named}, not {useful}")
-    return [_charged(instance, instance.workers[c["worker"]], c) for c in choices]
+    return [_charged(instance, workers[choice["worker"]], choice, may) for choice in choices]
 
 
-def _charged(instance: Instance, worker: Worker, choice: dict[str, Any]) -> WorkerCharges:
-    requests, rows = requests_of(instance), fitting(instance, worker)
+def _charged(
+    instance: Instance, worker: Worker, choice: dict[str, Any], may: Allowed
+) -> WorkerCharges:
+    requests, rows = requests_of(instance), fitting(instance, worker, may.chunks)
     weight, cost = choice["weight"], worker.cost
-    if type(weight) is not int or weight < 1:
-        raise ValueError(f"{weight!r} is no weight")
-    fields = {"worker", "weight", "stage_share", "round_share"}
-    if isinstance(cost, AffineCost | LevelsCost):
-        fields.add("line")
-    if set(choice) != fields:
-        raise ValueError(f"the choices are {sorted(choice)}, not {sorted(fields)}")
+    require_growth(worker, may)
+    _check_choice(worker, choice)
     held = {row: held_blocks(worker, *requests[row][:2]) for row in rows}
     clients = _most_at_once(worker, sorted(held.values()))
     whole_stage, whole_round = _wholes(worker, clients, choice)
-    parts = _parts(worker, clients, choice.get("line"), [requests[row][0] for row in rows])
+    parts = _parts(worker, clients, choice.get("line"), [requests[row][0] for row in rows], may)
     both = whole_stage * whole_round
     least = min(requests[row][0] for row in rows)
+
+    def of_stage(tokens: int) -> int:
+        share = tokens if choice["stage_share"] == "cap" else 1
+        return parts.stage_fixed * share * whole_round + parts.stage_own(tokens) * both
+
     charges, fullest = {}, 0
     for row in rows:
         prompt, output, _ = requests[row]
-        in_stage = prompt if choice["stage_share"] == "cap" else 1
         in_round = held[row] if choice["round_share"] == "memory" else 1
+        own_round = _own_round(cost, clients, least, prompt)
         charge = Charge(
-            parts.stage_fixed * in_stage * whole_round + parts.stage_own(prompt) * both,
+            of_stage(prompt),
             parts.round_fixed * in_round * whole_stage
             + (parts.round_each + parts.round_context * prompt) * both,
             parts.round_context * both,
-            cost.prefill_ns([prompt]),
-            _own_round(cost, clients, least, prompt),
+            0 if may.chunks else cost.prefill_ns([prompt]),
+            min(own_round, _prefilled_again(worker, prompt, may)) if may.again else own_round,
+            may.again,
         )
         charges[row] = charge
         fullest = max(fullest, charge.base + charge.growth * rounds_of(instance, output))
+    if may.again:
+        charges = _or_again(charges, {row: requests[row][0] for row in rows}, of_stage)
     spare = parts.round_fixed * both if choice["round_share"] == "clients" else 0
     return WorkerCharges(worker, weight, clients, parts.unit * both, charges, spare, fullest)
+
+
+def _check_choice(worker: Worker, choice: dict[str, Any]) -> None:
+    weight = choice["weight"]
+    if type(weight) is not int or weight < 1:
+        raise ValueError(f"{weight!r} is no weight")
+    fields = {"worker", "weight", "stage_share", "round_share"}
+    if isinstance(worker.cost, AffineCost | LevelsCost):
+        fields.add("line")
+    if set(choice) != fields:
+        raise ValueError(f"the choices are {sorted(choice)}, not {sorted(fields)}")
+
+
+def _or_again(
+    charges: dict[int, Charge], prompts: dict[int, int], of_stage: Callable[[int], int]
+) -> dict[int, Charge]:
+    """Charge no token more than a prefill of the prompt and all tokens before it does.
+
+    That grows by more and more with the tokens, so by no less than from the first to the second.
+    """
+    steps = [of_stage(p + 2) - of_stage(p + 1) for p in prompts.values()]
+    found = {}
+    for row, charge in charges.items():
+        growth = min(charge.growth, *steps)
+        token = min(charge.base + charge.growth, of_stage(prompts[row] + 1))
+        found[row] = charge._replace(base=token - growth, growth=growth)
+    return found
+
+
+def joined(instance: Instance, workers: list[WorkerCharges], scale: int) -> dict[int, Charge]:
+    """The charges on one machine where requests may change workers.
+
+    Of each part of a request the least on any worker: of its prefill, of a first round, of the
+    growth from round to round.
+    """
+    found: dict[int, Charge] = {}
+    factors = [worker.weight * (scale // worker.scale) for worker in workers]
+    growth = min(
+        factor * charge.growth
+        for factor, worker in zip(factors, workers, strict=True)
+        for charge in worker.rows.values()
+    )
+    for row in range(len(instance)):
+        known = [
+            (factor, worker.rows[row])
+            for factor, worker in zip(factors, workers, strict=True)
+            if row in worker.rows
+        ]
+        if not known:
+            raise ValueError(f"no worker serves request {row}")
+        found[row] = Charge(
+            min(factor * charge.stage for factor, charge in known),
+            min(factor * (charge.base + charge.growth) for factor, charge in known) - growth,
+            growth,
+            min(charge.own_stage_ns for _, charge in known),
+            min(charge.own_round_ns for _, charge in known),
+            known[0][1].lost_half,
+        )
+    return found
+
+
+def least_alone(instance: Instance, first: bool, may: Allowed) -> dict[int, int]:
+    """Least time of each request on its own, on whichever worker, or on several with restarts."""
+    whole: dict[int, int] = {}
+    prefill: dict[int, int] = {}
+    a_round: dict[int, int] = {}
+    requests = requests_of(instance)
+    for worker in instance.workers:
+        require_growth(worker, may)
+        rows = fitting(instance, worker, may.chunks)
+        if not rows:
+            continue
+        for row, time in alone_ns(instance, worker, rows, first, may).items():
+            whole[row] = min(time, whole.get(row, time))
+        clients = _most_at_once(worker, sorted(held_blocks(worker, *requests[r][:2]) for r in rows))
+        shortest = min(requests[row][0] for row in rows)
+        for row in rows:
+            prompt = requests[row][0]
+            own = _own_prefill(worker, prompt, may.chunks)
+            prefill[row] = min(own, prefill.get(row, own))
+            own = _own_round(worker.cost, clients, shortest, prompt)
+            if may.again:
+                own = min(own, _prefilled_again(worker, prompt, may))
+            a_round[row] = min(own, a_round.get(row, own))
+    if may.restarts and not same_workers(instance):
+        for row in whole:
+            rounds = rounds_of(instance, 1 if first else requests[row][1])
+            whole[row] = prefill[row] + rounds * a_round[row]
+    return whole
+
+
+def same_workers(instance: Instance) -> bool:
+    """Whether the workers are equal but for their names."""
+    first, *others = (worker.to_dict() for worker in instance.workers)
+    return all({**worker, "name": first["name"]} == first for worker in others)
 
 
 def _own_round(cost: CostModel, clients: int, least_prompt: int, prompt: int) -> int:
@@ -234,17 +425,22 @@ class _Parts(NamedTuple):
         return max(0, own + self.each)
 
 
-def _parts(worker: Worker, clients: int, line: Any, prompts: list[int]) -> _Parts:
+def _parts(worker: Worker, clients: int, line: Any, prompts: list[int], may: Allowed) -> _Parts:
     cost = worker.cost
     if isinstance(cost, AffineCost | LevelsCost):
         fixed, token, unit = _checked_line(worker, line)
+        if may.mixed and isinstance(cost, AffineCost) and fixed > 0:
+            raise ValueError("a mixed step has one fixed part, which its round charges")
         empty = cost.round_ns(0, 0, 0)
         one = cost.round_ns(1, 0, 0)
         return _Parts(unit, fixed, unit * empty, unit * (one - empty), 0, token)
     if isinstance(cost, BilinearCost):
         return _bilinear_parts(cost, clients)
     if isinstance(cost, PoolingCost) and cost.gamma_fs >= 0 and cost.delta_fs >= 0:
-        return _pooling_parts(cost, clients, min(prompts))
+        parts = _pooling_parts(cost, clients, min(prompts))
+        if may.chunks or may.mixed:  # a mixed step takes a round's time at least
+            parts = parts._replace(linear=0, each=0, quadratic=0, least=None)
+        return parts
     raise ValueError("the cost model has no charges")
 
 

@@ -10,17 +10,18 @@ from bisect import insort
 from math import lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.checker.certificates import certificate_violations, require_growth
+from orsched.checker.certificates import certificate_violations
 from orsched.checker.charges import (
-    alone_ns,
+    allowed,
     charged_workers,
-    fitting,
+    joined,
+    least_alone,
     requests_of,
     rounds_of,
 )
 
 if TYPE_CHECKING:
-    from orsched.checker.charges import Charge, WorkerCharges
+    from orsched.checker.charges import Allowed, Charge, WorkerCharges
     from orsched.instance import Instance
 
 
@@ -61,24 +62,30 @@ def bound_violations(
 
 def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[str, Any]:
     kind, first = claim["bound"], objective == "mean_ttft"
-    choices = {}
+    choices: dict[str, Any] = {}
+    may = allowed(instance, {} if kind == "arrivals" else claim)
     if kind == "arrivals":
         total = 0
     elif kind == "alone":
-        total = sum(_alone(instance, first))
+        total = sum(least_alone(instance, first, may).values())
     elif kind in ("ranked", "mean_busy", "queue", "queue_busy"):
         choices = {"workers": claim["workers"]}
-        workers = charged_workers(instance, claim["workers"])
+        workers = charged_workers(instance, claim["workers"], may)
         scale = lcm(*[worker.scale for worker in workers])
-        total = _total(instance, workers, scale, kind, first)
+        total = _total(instance, workers, scale, kind, first, may)
     else:
         raise ValueError(f"unknown bound {kind!r}")
-    head = {"bound": kind, "objective": objective, **choices}
+    head = {"bound": kind, "objective": objective, **may.stated(), **choices}
     return {**head, "sum_ns": total, "value_ns": total // len(instance)}
 
 
 def _total(
-    instance: Instance, workers: list[WorkerCharges], scale: int, kind: str, first: bool
+    instance: Instance,
+    workers: list[WorkerCharges],
+    scale: int,
+    kind: str,
+    first: bool,
+    may: Allowed,
 ) -> int:
     """Sum over the requests that a bound by charges proves."""
     speed = scale * sum(worker.weight for worker in workers)
@@ -86,46 +93,38 @@ def _total(
     queues = kind in ("queue", "queue_busy")
     if queues and not first:
         raise ValueError("queue bounds first tokens only")
-    requests = _requests(instance, workers, scale, first and not queues)
+    if queues and may.restarts:
+        raise ValueError("with restarts nobody need wait for an end")
+    requests = _requests(instance, workers, scale, first and not queues, may)
     clients = sum(worker.clients for worker in workers)
     if kind == "ranked":
         return sum(_ends(requests, speed)) - arrivals
     if kind == "mean_busy":
         return _mean_busy(requests, speed) - arrivals
-    alone = sum(_alone(instance, True))
+    alone = sum(least_alone(instance, True, may).values())
     if kind == "queue":
         return _starts(requests, _ends(requests, speed), clients) + alone - arrivals
     return _busy_starts(requests, speed, clients) + alone - arrivals
 
 
-def _alone(instance: Instance, first: bool) -> list[int]:
-    """Least time of each request on its own, on whichever worker."""
-    least: dict[int, int] = {}
-    for worker in instance.workers:
-        require_growth(worker.cost)
-        rows = fitting(instance, worker)
-        if rows:
-            for row, time in alone_ns(instance, worker, rows, first).items():
-                least[row] = min(time, least.get(row, time))
-    return [least[row] for row in range(len(instance))]
-
-
 def _requests(
-    instance: Instance, workers: list[WorkerCharges], scale: int, first: bool
+    instance: Instance, workers: list[WorkerCharges], scale: int, first: bool, may: Allowed
 ) -> list[_Request]:
     """Each request with its least machine time on any worker, and the least of what follows."""
-    fastest, listed = _alone(instance, first), []
-    alone = [alone_ns(instance, worker.worker, list(worker.rows), first) for worker in workers]
+    alone, listed = least_alone(instance, first, may), []
+    known = [(worker.weight * (scale // worker.scale), worker.rows) for worker in workers]
+    if may.restarts:
+        known = [(1, joined(instance, workers, scale))]
     for row, (_, output, arrival) in enumerate(requests_of(instance)):
         rounds = rounds_of(instance, 1 if first else output)
         times, afters = [], []
-        for worker, own in zip(workers, alone, strict=True):
-            if row in worker.rows:
-                charge = worker.rows[row]
+        for factor, charges in known:
+            if row in charges:
+                charge = charges[row]
                 time = charge.until(rounds)
-                times.append(time * worker.weight * (scale // worker.scale))
-                afters.append(_after(charge, rounds, time) if time else own[row])
-        listed.append(_Request(arrival, min(times), min(afters), fastest[row]))
+                times.append(factor * time)
+                afters.append(_after(charge, rounds, time) if time else alone[row])
+        listed.append(_Request(arrival, min(times), min(afters), alone[row]))
     return listed
 
 
@@ -133,11 +132,14 @@ def _after(charge: Charge, rounds: int, time: int) -> int:
     """Least distance from the mean time of a request's charges to its end, rounded down.
 
     Round k is charged ``base + k growth``, half a round and all later ones before the end; the
-    stage half itself and all rounds.
+    stage half itself and all rounds. A prefill in place of a round may be in chunks, of which it
+    is known only that they are before all later rounds.
     """
     squares = rounds * (rounds + 1) * (2 * rounds + 1) // 6
     halves = charge.own_round_ns * (charge.base * rounds**2 + charge.growth * squares)
     halves += charge.stage * (charge.own_stage_ns + 2 * rounds * charge.own_round_ns)
+    if charge.lost_half:
+        halves -= charge.own_round_ns * (charge.until(rounds) - charge.stage)
     return halves // (2 * time)
 
 

@@ -109,12 +109,13 @@ def check_bound(reading: Reading, findings: Findings, measured: bool) -> int | N
 
 
 def _check_certificate(reading: Reading, findings: Findings, bound: dict[str, Any]) -> None:
-    from orsched.checker.certificates import certificate_violations
+    from orsched.checker.certificates import certificate_violations, inapplicable
 
     try:
         if not _exact(bound.get("certificate")):
             raise ValueError("a certificate consists of whole numbers and texts")
         found = list(certificate_violations(reading.instance, bound))
+        found += inapplicable(reading, bound)
     except Exception as error:  # a malformed certificate certifies nothing
         message = f"the certificate cannot be checked: {type(error).__name__}: {error}"
         findings.add(Kind.BOUND, message, field="bound.certificate")

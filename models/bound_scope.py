@@ -1,0 +1,109 @@
+"""For which schedules a bound holds: what they may do beyond whole prefills in a single stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs.pooling import PPM
+from orsched.errors import InputError
+from orsched.schedule import MIXED, PREFILL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+    from orsched.workers import Worker
+
+ALLOWANCES = ("chunks", "mixed", "restarts")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the schedules of a bound may do; pauses, static batches and padding always.
+
+    Attributes:
+        chunks: prefill a stay in several steps.
+        mixed: prefill beside a round (``orsched.costs.mixed_ns``).
+        restarts: evict a request and prefill it again, here or elsewhere.
+        yielding: restarts, where a prefill that is done again yields a token.
+    """
+
+    chunks: bool = False
+    mixed: bool = False
+    restarts: bool = False
+    yielding: bool = False
+
+    @classmethod
+    def allowing(cls, names: Iterable[str], instance: Instance) -> Scope:
+        """Return the scope of these allowances; ``InputError`` for others."""
+        known = set(names)
+        for name in sorted(known.difference(ALLOWANCES)):
+            raise InputError(
+                f"{name!r} is nothing that a bound can allow",
+                field="allows",
+                remedy=f"{', '.join(ALLOWANCES)}",
+            )
+        restarts = "restarts" in known
+        again = restarts and instance.first_token == "prefill"
+        return cls("chunks" in known, "mixed" in known, restarts, again)
+
+    @property
+    def names(self) -> list[str]:
+        """The allowances as they stand in a certificate, sorted."""
+        return [name for name in ALLOWANCES if getattr(self, name)]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether requests are prefilled whole and once, between the rounds."""
+        return not self.names
+
+    def stated(self) -> dict[str, Any]:
+        """Return the field of a certificate; none for plain schedules."""
+        return {} if self.is_plain else {"allows": self.names}
+
+    def has_floor(self, worker: Worker) -> bool:
+        """Say if a step is known to take no less time with more in it (a pool's mean apart)."""
+        cost = worker.cost
+        if isinstance(cost, BilinearCost):
+            return not cost.warnings()
+        if isinstance(cost, PoolingCost):
+            # A prefill, max(alpha l^2 + beta l, c) with c >= 0, is never negative, but may fall.
+            grows = min(cost.alpha_fs, cost.beta_fs) >= 0
+            if (worker.padding or self.yielding) and not grows:
+                return False
+            if self.mixed and cost.lambda_ppm < PPM:
+                return False
+            return min(cost.gamma_fs, cost.delta_fs) >= 0
+        return isinstance(cost, AffineCost | LevelsCost)
+
+
+PLAIN = Scope()
+
+
+def allowances_of(instance: Instance, schedule: Schedule) -> frozenset[str]:
+    """Return what a schedule does beyond whole prefills, between rounds, in single stays."""
+    steps, work = schedule.steps, schedule.work
+    found = set()
+    if (steps.phase == MIXED).any():
+        found.add("mixed")
+    if (work.stay > 0).any():
+        found.add("restarts")
+    rows = work.phase == PREFILL
+    request, stay = work.request[rows], work.stay[rows]
+    order = np.lexsort((stay, request))
+    request, stay, tokens = request[order], stay[order], work.tokens[rows][order]
+    parted = (request[1:] == request[:-1]) & (stay[1:] == stay[:-1])
+    if parted.any() or (tokens < instance.requests.prompt_tokens[request]).any():
+        found.add("chunks")
+    return frozenset(found)
+
+
+def equal_workers(instance: Instance) -> bool:
+    """Say if all workers are equal but for their names."""
+    first, *others = instance.workers
+    return all(replace(worker, name=first.name) == first for worker in others)
