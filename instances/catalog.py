@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.errors import InputError
 from orsched.instances.gsm8k import gsm8k, pang_case
 from orsched.instances.small import KNOWN_OPTIMA, SMALL
+from orsched.instances.sources import sources
 from orsched.instances.synthetic import peers_workload, uniform
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ GENERATORS: dict[str, Callable[..., Instance]] = {
     "gsm8k": gsm8k,
     "pang-case": pang_case,
     "peers": peers_workload,
+    "sources": sources,
     "uniform": uniform,
 }
 """Generators of instances, by name; their arguments are those of the functions."""

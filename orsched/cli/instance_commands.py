@@ -63,7 +63,7 @@ READ_OPTIONS = (
 def generate_command(
     generator: str, seed: int, settings: tuple[str, ...], output: Path | None
 ) -> None:
-    """Make an instance with GENERATOR: gsm8k, pang-case, peers or uniform.
+    """Make an instance with GENERATOR: gsm8k, pang-case, peers, sources or uniform.
 
     Example: orsched generate gsm8k --seed 3 --set clients=100 -o case3.json
     """

@@ -1,0 +1,494 @@
+"""Mixes of sources: each with its own rates over time, burstiness and lengths.
+
+The model is that of ServeGen (Xiang et al., arXiv 2505.09999): a workload is the sum of many
+sources that differ from each other far more than each of them changes. Its published parameters
+are read by ``load_mix``; a small synthetic mix ships with orsched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.instances.streams import stream
+from orsched.units import MAX_TOKENS, NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from orsched.instance import Instance
+    from orsched.workers import Worker
+
+    Floats = NDArray[np.float64]
+
+WINDOW_S = 600
+"""Rates and gaps hold for windows of this length (ServeGen)."""
+
+MAX_REQUESTS = 20_000_000
+MAX_SPAN_S = 100 * 365 * 86400
+_SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+_QUANTILES = ("q01", "q05", *(f"q{p}" for p in range(10, 100, 10)), "q95", "q99")
+_LEAST_SHAPE = {"Gamma": 0.0025, "Weibull": 0.2}
+"""Smallest shapes that are drawn (CV 20 and 16): smaller ones are fits to a few gaps."""
+
+
+class Lengths(NamedTuple):
+    """A law of token counts: quantiles at ``_SHARES``, the largest value, and the mean.
+
+    Between quantiles it is linear, below the first constant. Above the last it is
+    ``q99 + (largest - q99) u**a``, with the a for which the mean is right, if there is one.
+    """
+
+    quantiles: tuple[float, ...]
+    largest: float
+    mean: float
+
+    def draw(self, uniform: Floats) -> NDArray[np.int64]:
+        """Return the token counts of uniform numbers in [0, 1), at least 1."""
+        shares, values = np.array((0.0, *_SHARES)), np.array((self.quantiles[0], *self.quantiles))
+        found = np.interp(uniform, shares, values)
+        last, span = values[-1], self.largest - values[-1]
+        body = float(np.sum(np.diff(shares) * (values[1:] + values[:-1]) / 2))
+        in_tail = (self.mean - body) / (1 - _SHARES[-1]) - last
+        tail = uniform >= _SHARES[-1]
+        if span > 0 and in_tail > 0:
+            power = max(0.0, span / in_tail - 1)
+            place = (uniform[tail] - _SHARES[-1]) / (1 - _SHARES[-1])
+            found[tail] = last + span * place**power
+        tokens: NDArray[np.int64] = np.clip(np.rint(found), 1, MAX_TOKENS).astype(np.int64)
+        return tokens
+
+
+class Window(NamedTuple):
+    """Requests of a source in one window: ``rate`` a second, gaps of a family and shape."""
+
+    start_s: int
+    rate: float
+    family: str
+    shape: float
+
+
+class LengthWindow(NamedTuple):
+    """Laws of prompt and output tokens of a source from ``start_s`` on."""
+
+    start_s: int
+    prompt: Lengths
+    output: Lengths
+
+
+@dataclass(frozen=True)
+class Source:
+    """One stream of requests.
+
+    Attributes:
+        name: its name.
+        windows: in the order of time; it is silent between them.
+        lengths: in the order of time, at least one; the first also holds before its start.
+    """
+
+    name: str
+    windows: tuple[Window, ...]
+    lengths: tuple[LengthWindow, ...]
+
+
+@dataclass(frozen=True)
+class SourceMix:
+    """Sources that make up a workload together.
+
+    Attributes:
+        name: its name.
+        sources: each with its own random streams.
+        source, licence: labels of the instances that are drawn from it.
+    """
+
+    name: str
+    sources: tuple[Source, ...]
+    source: str = "generated"
+    licence: str = "Apache-2.0"
+
+    @property
+    def span_s(self) -> int:
+        """End of the last window, in seconds."""
+        return max((s.windows[-1].start_s + WINDOW_S for s in self.sources if s.windows), default=0)
+
+    def expected(self, start_s: float, duration_s: float) -> float:
+        """Return how many requests are expected in a span of time."""
+        end_s = start_s + duration_s
+        return sum(
+            window.rate
+            * max(0.0, min(end_s, window.start_s + WINDOW_S) - max(start_s, window.start_s))
+            for source in self.sources
+            for window in source.windows
+        )
+
+
+def draw_sources(
+    mix: SourceMix | str,
+    workers: Worker | tuple[Worker, ...],
+    *,
+    start_s: float = 0,
+    duration_s: float = WINDOW_S,
+    rate: float | None = None,
+    seed: int = 0,
+    **fields: Any,
+) -> Instance:
+    """Return the requests that the sources of a mix send in a span of time, as an instance.
+
+    Each window of a source is a stationary renewal process of its own: the expected number of
+    requests is exactly rate x length. Prompt and output lengths are drawn independently, since
+    only their marginals are published. The requests are named ``source/number``.
+
+    Args:
+        mix: a mix, or what ``load_mix`` takes.
+        workers: one or more workers.
+        start_s, duration_s: the span; times in the instance count from its start.
+        rate: mean requests a second over the span; all sources are scaled alike. Default: the
+            mix's own rate.
+        seed: seed of the random streams, two for each source.
+        fields: fields of ``Instance`` (``first_token``, ``output_limit_tokens``, ...).
+
+    Raises:
+        InputError: an argument is wrong, or more than 20 million requests are expected.
+    """
+    chosen = load_mix(mix) if isinstance(mix, str) else mix
+    begin = _number(start_s, "start_s", 0, MAX_SPAN_S)
+    length = _number(duration_s, "duration_s", 1e-9, MAX_SPAN_S)
+    number = whole_number(seed, "seed", remedy="seeds start at 0")
+    expected = chosen.expected(begin, length)
+    scale = 1.0
+    if rate is not None:
+        if expected == 0:
+            raise InputError(
+                f"the mix {chosen.name} is silent from {begin:g} s on for {length:g} s",
+                field="start_s",
+                remedy=f"it spans {chosen.span_s} s",
+            )
+        scale = _number(rate, "rate", 1e-9, 1e9) * length / expected
+    if expected * scale > MAX_REQUESTS:
+        raise InputError(
+            f"about {expected * scale:.3g} requests are expected",
+            field="duration_s",
+            remedy=f"shorten the span or lower the rate: at most {MAX_REQUESTS}",
+        )
+    drawn = [_draw(chosen, source, begin, length, scale, number) for source in chosen.sources]
+    return _instance(chosen, drawn, workers, f"seed{number}", fields)
+
+
+class _Drawn(NamedTuple):
+    arrival_ns: NDArray[np.int64]
+    prompts: NDArray[np.int64]
+    outputs: NDArray[np.int64]
+
+
+def _instance(
+    mix: SourceMix, drawn: list[_Drawn], workers: Any, label: str, fields: dict[str, Any]
+) -> Instance:
+    """Merge the sources' requests by arrival; ties in the order of the sources."""
+    from orsched.instance import Instance
+    from orsched.requests import Requests
+
+    columns = [
+        np.concatenate([np.empty(0, np.int64), *(getattr(one, name) for one in drawn)])
+        for name in _Drawn._fields
+    ]
+    arrivals, prompts, outputs = columns
+    ids = [
+        f"{s.name}/{n}" for s, d in zip(mix.sources, drawn, strict=True) for n in range(len(d[0]))
+    ]
+    order = np.argsort(arrivals, kind="stable")
+    owners = workers if isinstance(workers, tuple) else (workers,)
+    return Instance(
+        Requests(
+            prompts[order], outputs[order], arrivals[order], ids=tuple(ids[row] for row in order)
+        ),
+        owners,
+        **{
+            "first_token": "prefill",
+            "name": f"{mix.name}-{label}",
+            "description": f"Requests drawn from the {len(mix.sources)} sources of {mix.name}.",
+            "source": mix.source,
+            "licence": mix.licence,
+            **fields,
+        },
+    )
+
+
+def _draw(
+    mix: SourceMix, source: Source, start_s: float, duration_s: float, scale: float, seed: int
+) -> _Drawn:
+    """Draw one source's requests in a span."""
+    gaps = stream(f"sources/{mix.name}/{source.name}/gaps", seed)
+    end_s = start_s + duration_s
+    times = [np.empty(0)]
+    for window in source.windows:
+        first, last = max(start_s, window.start_s), min(end_s, window.start_s + WINDOW_S)
+        rate = window.rate * scale
+        if last > first and rate > 0:
+            points = _renewals(gaps, window.family, window.shape, (last - first) * rate)
+            times.append(first - start_s + points / rate)
+    seconds = np.concatenate(times)
+    uniform = stream(f"sources/{mix.name}/{source.name}/lengths", seed).random((len(seconds), 2))
+    starts = [window.start_s for window in source.lengths]
+    which = np.maximum(0, np.searchsorted(starts, seconds + start_s, side="right") - 1)
+    prompts, outputs = np.empty(len(seconds), np.int64), np.empty(len(seconds), np.int64)
+    for index, law in enumerate(source.lengths):
+        rows = which == index
+        prompts[rows] = law.prompt.draw(uniform[rows, 0])
+        outputs[rows] = law.output.draw(uniform[rows, 1])
+    return _Drawn(np.rint(seconds * NS_PER_S).astype(np.int64), prompts, outputs)
+
+
+def _renewals(gaps: np.random.Generator, family: str, shape: float, length: float) -> Floats:
+    """Return the points in [0, length) of a stationary renewal process of rate 1.
+
+    The first point is a uniform part of a gap drawn by its length: the gap that holds a moment.
+    """
+    chunk = 16 + int(length + 2 * math.sqrt(length))
+    points = [gaps.random() * _gaps(gaps, family, shape, 1, by_length=True)]
+    while points[-1][-1] < length:
+        points.append(points[-1][-1] + np.cumsum(_gaps(gaps, family, shape, chunk)))
+    found = np.concatenate(points)
+    return found[found < length]
+
+
+def _gaps(
+    gaps: np.random.Generator, family: str, shape: float, count: int, *, by_length: bool = False
+) -> Floats:
+    """Draw gaps of mean 1, or, ``by_length``, from their law weighted by length."""
+    if family == "Gamma":
+        return gaps.standard_gamma(shape + by_length, count) / shape
+    powers = gaps.standard_gamma(1 + (1 / shape if by_length else 0), count)
+    # math.lgamma, since the mean of a Weibull law of scale 1 is Gamma(1 + 1/shape).
+    return np.exp(np.log(powers) / shape - math.lgamma(1 + 1 / shape))
+
+
+def load_mix(name: str, directory: str | PathLike[str] | None = None) -> SourceMix:
+    """Return the mix ``synthetic``, or one of ServeGen: ``m_small`` or ``deepseek_r1``.
+
+    ServeGen's tables lie in ``directory``, by default the one that ``ORSCHED_DATA`` names.
+    Sources without a table of lengths get the mean of those of the others, weighted by traffic.
+
+    Raises:
+        InputError: there is no such mix, its tables are not there, or a cell is wrong.
+    """
+    if name == "synthetic":
+        return synthetic_mix()
+    if name not in SERVEGEN:
+        known = ", ".join(("synthetic", *SERVEGEN))
+        raise InputError(f"there is no mix {name!r}", field="mix", remedy=f"known: {known}")
+    from orsched.instances.datasets import data_directory
+
+    base = data_directory(directory)
+    return _servegen(
+        name, base / f"servegen_{name}_rates.csv", base / f"servegen_{name}_lengths.csv"
+    )
+
+
+SERVEGEN = ("m_small", "deepseek_r1")
+"""Mixes of ServeGen whose tables orsched reads."""
+
+
+@lru_cache(maxsize=4)
+def _servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
+    from orsched.instances.dataset_table import DATA_SETS
+
+    windows = _windows(rates)
+    laws = _laws(lengths)
+    traffic = {client: sum(window.rate for window in rows) for client, rows in windows.items()}
+    weighted = [
+        (law, traffic.get(client, 0.0) / len(rows)) for client, rows in laws.items() for law in rows
+    ]
+    pooled = _pooled(*zip(*weighted, strict=True))
+    entry = DATA_SETS[f"servegen_{name}_rates"]
+    return SourceMix(
+        name,
+        tuple(
+            Source(client, tuple(windows[client]), tuple(laws.get(client, [pooled])))
+            for client in sorted(windows, key=int)
+        ),
+        entry.attribution,
+        entry.licence,
+    )
+
+
+def _windows(path: Path) -> dict[str, list[Window]]:
+    """Return the windows of each client, in the order of time."""
+    from orsched.instances.readers.cells import whole_numbers
+    from orsched.instances.readers.table import read_table
+
+    table = read_table(
+        path,
+        {
+            "client": whole_numbers,
+            "window_start_s": whole_numbers,
+            "rate_rps": _floats,
+            "family": _families,
+            "param1": _floats,
+        },
+    )
+    found: dict[str, list[Window]] = {}
+    columns = (
+        table.columns[n].tolist() for n in ("client", "window_start_s", "rate_rps", "param1")
+    )
+    rows = zip(*columns, table.columns["family"], strict=True)
+    for client, start, rate, shape, family in rows:
+        drawn = max(shape, _LEAST_SHAPE[family])
+        found.setdefault(str(client), []).append(Window(start, rate, family, drawn))
+    return {client: sorted(rows) for client, rows in found.items()}
+
+
+def _laws(path: Path) -> dict[str, list[LengthWindow]]:
+    """Return the laws of lengths of each client, in the order of time."""
+    from orsched.instances.readers.cells import whole_numbers
+    from orsched.instances.readers.table import read_table
+
+    numbers = dict.fromkeys(("mean", *_QUANTILES, "max"), _floats)
+    table = read_table(
+        path, {"client": whole_numbers, "window_start_s": whole_numbers, "field": _texts, **numbers}
+    )
+    values = np.column_stack([table.columns[name] for name in numbers]).tolist()
+    keys = zip(
+        table.columns["client"].tolist(), table.columns["window_start_s"].tolist(), strict=True
+    )
+    found: dict[tuple[str, int], dict[str, Lengths]] = {}
+    for (client, start), field, row in zip(keys, table.columns["field"], values, strict=True):
+        law = Lengths(tuple(row[1:-1]), row[-1], row[0])
+        found.setdefault((str(client), start), {})[field] = law
+    laws: dict[str, list[LengthWindow]] = {}
+    for (client, start), both in sorted(found.items()):
+        if {"input_tokens", "output_tokens"} <= both.keys():
+            window = LengthWindow(start, both["input_tokens"], both["output_tokens"])
+            laws.setdefault(client, []).append(window)
+    if not laws:
+        raise InputError("no client has both lengths", file=str(path), field="field")
+    return laws
+
+
+def _pooled(laws: Sequence[LengthWindow], weights: Sequence[float]) -> LengthWindow:
+    """Return the law whose quantiles and mean are the weighted means of those of others."""
+
+    def mean(which: str) -> Lengths:
+        each = [getattr(law, which) for law in laws]
+        rows = [[*law.quantiles, law.largest, law.mean] for law in each]
+        *quantiles, largest, average = np.average(rows, axis=0, weights=weights).tolist()
+        return Lengths(tuple(quantiles), largest, average)
+
+    return LengthWindow(0, mean("prompt"), mean("output"))
+
+
+def _floats(cells: Sequence[str]) -> Floats:
+    """Read numbers above 0."""
+    from orsched.instances.readers.cells import CellError
+
+    values = np.empty(len(cells))
+    for index, cell in enumerate(cells):
+        try:
+            values[index] = float(cell)
+        except ValueError:
+            raise CellError(index, f"{cell!r:.40} is not a number") from None
+        if not 0 < values[index] < math.inf:
+            raise CellError(index, f"{cell!r:.40} is not a finite number above 0")
+    return values
+
+
+def _families(cells: Sequence[str]) -> list[str]:
+    from orsched.instances.readers.cells import CellError
+
+    for index, cell in enumerate(cells):
+        if cell not in _LEAST_SHAPE:
+            raise CellError(index, f"{cell!r:.40} is no family of gaps", "Gamma or Weibull")
+    return list(cells)
+
+
+def _texts(cells: Sequence[str]) -> list[str]:
+    return list(cells)
+
+
+def lognormal_lengths(mean: float, sigma: float, largest: int) -> Lengths:
+    """Return the quantiles of a log-normal law, cut at the largest value."""
+    centre = math.log(mean) - sigma * sigma / 2
+    values = [math.exp(centre + sigma * NormalDist().inv_cdf(share)) for share in _SHARES]
+    return Lengths(tuple(min(v, float(largest)) for v in values), float(largest), mean)
+
+
+_SYNTHETIC = (
+    # name, requests a second in each window, family, shape, prompt and output (mean, sigma, most)
+    ("chat", (3.0, 3.5, 4.0, 4.0, 3.5, 3.0), "Gamma", 1.0, (220, 1.0, 4096), (300, 0.8, 2048)),
+    ("code", (0.5, 1.0, 2.0, 2.5, 1.0, 0.5), "Gamma", 0.1, (1600, 0.8, 8192), (60, 1.0, 1024)),
+    ("summaries", (0.4,) * 6, "Weibull", 0.6, (2600, 0.4, 8192), (180, 0.5, 1024)),
+    (
+        "reasoning",
+        (0.2, 0.2, 0.4, 0.4, 0.4, 0.2),
+        "Gamma",
+        0.8,
+        (400, 0.9, 4096),
+        (1400, 0.8, 8192),
+    ),
+    ("night", (0.0, 0.0, 0.0, 0.0, 2.0, 6.0), "Gamma", 0.04, (120, 0.3, 1024), (40, 0.5, 256)),
+)
+
+
+def synthetic_mix() -> SourceMix:
+    """Return the mix that ships: five invented sources over one hour, about 6.8 requests a second.
+
+    A steady chat, bursts of code completion that come and go, summaries, few but long reasoning
+    requests, and a nightly job that starts late. Its constants are made up, not fitted.
+    """
+    sources = []
+    for name, rates, family, shape, prompt, output in _SYNTHETIC:
+        windows = [
+            Window(i * WINDOW_S, rate, family, shape) for i, rate in enumerate(rates) if rate
+        ]
+        law = LengthWindow(0, lognormal_lengths(*prompt), lognormal_lengths(*output))
+        sources.append(Source(name, tuple(windows), (law,)))
+    return SourceMix("synthetic", tuple(sources))
+
+
+def sources(
+    mix: str = "synthetic",
+    clients: int = 64,
+    seed: int = 0,
+    start_s: float = 0,
+    duration_s: float = WINDOW_S,
+    rate: float | None = None,
+    prefill_cap_tokens: int | None = None,
+    first_token: str = "prefill",
+) -> Instance:
+    """Return what the sources of a mix send in a span of time, on one affine worker.
+
+    The generator of that name; the arguments are those of ``draw_sources``, ``load_mix`` and
+    ``Worker``.
+
+    Raises:
+        InputError: an argument is wrong.
+    """
+    from orsched.workers import Worker
+
+    worker = Worker(clients, prefill_cap_tokens=prefill_cap_tokens)
+    return draw_sources(
+        mix,
+        worker,
+        start_s=start_s,
+        duration_s=duration_s,
+        rate=rate,
+        seed=seed,
+        first_token=first_token,
+    )
+
+
+def _number(value: object, field: str, low: float, high: float) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not low <= value <= high:  # type: ignore[operator]
+        raise InputError(f"{value!r} is not a number from {low:g} to {high:g}", field=field)
+    return float(value)  # type: ignore[arg-type]
