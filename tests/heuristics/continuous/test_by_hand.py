@@ -1,0 +1,181 @@
+"""Schedules of every batching mode that can be followed by hand.
+
+Cost: a step takes 10 ns, and 1 ns for each prompt token and each request that decodes.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import orsched
+from orsched import registry
+from orsched.costs import AffineCost
+from orsched.heuristics.continuous import as_scheduled, engine_steps
+from orsched.memory import BlockMemory
+from orsched.policy import Information
+from orsched.simulator import simulate_policy
+
+COST = AffineCost(10, 1, 10, 1)
+
+
+def run(name, requests, clients, memory=None, information="none", padding=False, **params):
+    """Iterations and schedule of a policy on one worker; token 1 comes from the prefill."""
+    worker = orsched.Worker(clients, COST, None, memory, padding=padding)
+    instance = orsched.Instance(orsched.Requests(*requests), worker, first_token="prefill")
+    method = registry.resolve("methods", name)
+    policy, _ = method.build(instance, Information(information), params, 0)
+    schedule = simulate_policy(instance, policy).schedule
+    assert orsched.check(instance, schedule) == []
+    return [step[1:] for step in engine_steps(schedule)], schedule
+
+
+def test_chunks_fill_what_decoding_leaves_of_the_budget():
+    """Budget 4: 0 decodes with 1, so 1 gets chunks of 3, and 2 joins when a token is left."""
+    steps, _ = run("vllm", ([2, 5, 2], [4, 2, 1]), 3, max_num_batched_tokens=4)
+    assert [tokens for tokens, _ in steps] == [
+        {0: 2, 1: 2},
+        {0: 1, 1: 3},
+        {0: 1, 1: 1, 2: 2},
+        {0: 1},
+    ]
+
+
+def test_the_threshold_lets_a_short_prompt_overtake_a_long_one():
+    steps, _ = run("vllm", ([6, 2], [1, 2]), 2, max_num_batched_tokens=10,
+                   long_prefill_token_threshold=3)  # fmt: skip
+    assert [tokens for tokens, _ in steps] == [{0: 3, 1: 2}, {0: 3, 1: 1}]
+
+
+def test_without_chunks_a_prompt_waits_for_its_budget():
+    steps, _ = run("vllm", ([3, 4], [3, 1]), 2, max_num_batched_tokens=4, chunked_prefill=False)
+    assert [tokens for tokens, _ in steps] == [{0: 3}, {0: 1}, {0: 1}, {1: 4}]
+
+
+def test_the_last_admitted_is_preempted_and_recomputed():
+    """Blocks of 2, 5 of them: both fill two, and both need a third for their second token.
+
+    0 takes the fifth block, 1 finds none and goes; nobody is admitted in that step, nor before its
+    prompt and token (5 tokens, 3 blocks) fit.
+    """
+    memory = BlockMemory(5, 2, "paged")
+    steps, schedule = run("vllm", ([4, 4], [3, 3]), 2, memory)
+    assert steps == [({0: 4, 1: 4}, []), ({0: 1}, [1]), ({0: 1}, []), ({1: 5}, []), ({1: 1}, [])]
+    assert schedule.work.stay.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_priority_preempts_the_longest_wherever_it_is():
+    """Blocks of 2, 5 of them. In the third step 1 needs a block: 0 gives back its own, and goes."""
+    memory = BlockMemory(5, 2, "paged")
+    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
+    steps, _ = run("vllm", ([4, 4], [4, 3], [0, 1]), 2, memory, **params)
+    assert steps == [
+        ({0: 4}, []),
+        ({0: 1, 1: 4}, []),
+        ({1: 1}, [0]),
+        ({1: 1}, []),
+        ({0: 6}, []),
+        ({0: 1}, []),
+    ]
+
+
+def test_requests_that_decode_come_first_if_wanted():
+    """Budget 4, threshold 3: by admission the begun prefill of 0 goes before the token of 1."""
+    lengths = ([9, 1, 1], [1, 3, 3])
+    params = {"max_num_batched_tokens": 4, "long_prefill_token_threshold": 3}
+    mixed, _ = run("vllm", lengths, 3, **params)
+    first, _ = run("vllm", lengths, 3, mode="decode_first", **params)
+    assert [tokens for tokens, _ in mixed[:2]] == [{0: 3, 1: 1}, {0: 3, 1: 1}]
+    assert [tokens for tokens, _ in first[:2]] == [{0: 3, 1: 1}, {1: 1, 0: 3}]
+    assert sum(sum(tokens.values()) for tokens, _ in first) == 11 + 2 + 2
+
+
+def test_prefill_first_stops_all_that_decode():
+    steps, schedule = run("vllm", ([3, 3], [3, 1], [0, 5]), 2, mode="prefill_first")
+    assert [tokens for tokens, _ in steps] == [{0: 3}, {1: 3}, {0: 1}, {0: 1}]
+    assert 2 not in schedule.steps.phase
+
+
+def test_a_static_batch_is_returned_as_a_whole():
+    """0 holds its client, with invalid tokens, until 1 is done; 2 waits for both."""
+    steps, schedule = run("static", ([2, 2, 2], [1 + 1, 1 + 3, 1]), 2, batch_size=2)
+    assert [tokens for tokens, _ in steps] == [{0: 2, 1: 2}, {0: 1, 1: 1}, {1: 1}, {1: 1}, {2: 2}]
+    invalid = schedule.work.phase == 2
+    assert schedule.work.request[invalid].tolist() == [0]
+    rounds = schedule.steps.rounds[schedule.work.first_step[invalid][0] :]
+    assert int(rounds[0]) == 2
+    assert schedule.steps.start_ns[-1] == 14 + 3 * 12
+
+
+@pytest.mark.parametrize(("size", "start"), [(2, 30), (3, 100)])
+def test_dynamic_starts_when_full_or_when_the_oldest_waited_long_enough(size, start):
+    """Arrivals at 0 and 30, timeout 100: full with two at 30, else at 100."""
+    _, schedule = run("dynamic", ([1, 1], [1, 1], [0, 30]), 3, max_batch_size=size,
+                      batch_wait_timeout_s=100e-9)  # fmt: skip
+    assert schedule.steps.start_ns.tolist() == [start]
+
+
+def test_a_padded_batch_ends_where_its_longest_prompt_exceeds_the_cap():
+    worker = orsched.Worker(4, COST, 8, padding=True)
+    instance = orsched.Instance(orsched.Requests([2, 3, 4], [1, 1, 1]), worker)
+    schedule = orsched.solve(instance, "static").schedule
+    assert schedule.work.first_step[schedule.work.phase == 0].tolist() == [0, 0, 2]
+
+
+def test_one_at_a_time():
+    steps, _ = run("one_at_a_time", ([1, 2], [2, 1]), 5)
+    assert [tokens for tokens, _ in steps] == [{0: 1}, {0: 1}, {1: 2}]
+
+
+def test_what_a_schedule_shows_of_an_engines_record():
+    record = [({0: 3, 1: 2}, []), ({}, [1]), ({0: 1}, []), ({}, [0]), ({1: 5}, [])]
+    assert as_scheduled(record) == [
+        ({0: 3, 1: 2}, []),
+        ({0: 1}, [1]),
+        ({0: 1}, []),
+        ({1: 5}, [0]),
+    ]
+
+
+def stream(count, gap):
+    """A long request among short ones that keep one client busy for ever."""
+    long = [20] + [2] * count
+    return [1] * (count + 1), long, [0, *(gap * i for i in range(count))]
+
+
+def test_without_aging_a_long_request_waits_for_the_end_of_the_stream():
+    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
+    steps, schedule = run("vllm", stream(200, 20), 1, **params)
+    assert next(i for i, (tokens, _) in enumerate(steps) if 0 in tokens) == len(steps) - 20
+
+
+@pytest.mark.parametrize("aging_ns", [1, 10, 50])
+def test_with_aging_only_requests_that_arrive_soon_enough_go_first(aging_ns):
+    """A short request goes before the long one only if it arrives within 18 agings of it."""
+    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
+    requests = stream(200, 20)
+    _, schedule = run("vllm", requests, 1, aging_s=aging_ns / 1e9, **params)
+    starts = {}
+    work = schedule.work
+    for request, step in zip(work.request.tolist(), work.first_step.tolist(), strict=True):
+        starts.setdefault(request, step)
+    before = [request for request, step in starts.items() if step < starts[0]]
+    assert before
+    assert all(requests[2][request] < 18 * aging_ns + 40 for request in before)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "static", "one_at_a_time"])
+def test_aging_orders_batches_as_well(name):
+    params = {"policy": "priority", "priority": "length", "information": "clairvoyant"}
+    starved, _ = run(name, stream(100, 20), 1, **params)
+    aged, _ = run(name, stream(100, 20), 1, aging_s=1e-9, **params)
+    first = [next(i for i, (t, _) in enumerate(s) if 0 in t) for s in (starved, aged)]
+    assert first[1] < first[0] // 10
+
+
+def test_interactive_requests_go_before_batch_requests():
+    worker = orsched.Worker(1, COST)
+    requests = orsched.Requests([1] * 3, [1] * 3, [0] * 3, service_class=[1, 0, 1])
+    instance = orsched.Instance(requests, worker, first_token="prefill")
+    result = orsched.solve(instance, "vllm+policy=priority+priority=service_class")
+    starts = result.schedule.request_times(instance)["prefill_start_ns"].tolist()
+    assert starts == [11, 0, 22]
