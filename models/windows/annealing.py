@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from orsched.models.windows.structure import Windows
 
 CHUNK = 4096
-"""Moves between two looks at the clock, at one temperature."""
+"""Moves at one temperature, between two looks at the clock."""
+PLAIN_PARTS = 16
+"""Plain moves look at it so many times as often."""
 
 _ENOUGH = 2**40
 """More than can be missing: all moves are made, and kept."""
@@ -51,13 +53,29 @@ def anneal(
         thresholds = (-temperature * np.log1p(-draws[:, -1])).astype(np.int64)
         run = None if fast is None else fast.run_moves
         if run is None:
-            done, state.missing = plain.run_moves(
-                state.tables, state.missing, draws.ravel().tolist(), thresholds.tolist()
-            )
+            done = _run_plain(state, draws.ravel().tolist(), thresholds.tolist(), give_up)
         else:
             arrays = as_arrays(state.tables) if arrays is None else arrays
             done, state.missing = run(arrays, state.missing, draws.ravel(), thresholds)
         made += done
     if arrays is not None:
         write_back(arrays, state)
+    return made
+
+
+def _run_plain(
+    state: Windows, draws: list[float], thresholds: list[int], give_up: Callable[[], bool]
+) -> int:
+    """Make the moves of a chunk in plain Python, looking at the clock more often."""
+    made, size = 0, CHUNK // PLAIN_PARTS
+    for first in range(0, len(thresholds), size):
+        done, state.missing = plain.run_moves(
+            state.tables,
+            state.missing,
+            draws[first * plain.DRAWS : (first + size) * plain.DRAWS],
+            thresholds[first : first + size],
+        )
+        made += done
+        if state.missing == 0 or give_up():
+            break
     return made

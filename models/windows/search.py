@@ -50,8 +50,15 @@ LEAST_MOVES = 400_000
 MOVES_A_PAIR = 100
 """Moves of a run: by requests and clients, not below the least, but few for a handful."""
 MOST_EFFORT, MORE_EFFORT = 150.0, 1.15
-LONGEST_PART = 6
-"""Under a time limit no run takes more than one part in this many of what is left."""
+LONGEST_PART, PILOT_TIME, FEWEST_PART = 6, 0.25, 100
+"""Under a time limit no run takes more than one part in LONGEST_PART of what is left, a first
+state less by a factor; but a run makes one part in FEWEST_PART of the moves that it should."""
+PILOTS_PAY = 12
+"""Pilots are run once there is time for so many runs."""
+LOADING_S = 0.25
+"""A search ends so much earlier while the moves are being compiled, which slows down the rest."""
+FAST_RATE, PLAIN_RATE = 1e6, 2e4
+"""Moves a second that are expected before any are counted."""
 PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 """Shares of the excess that pilots spend on stages."""
 SLACKS = (0.03, 0.1, 0.2, 0.4)
@@ -127,7 +134,9 @@ class Search:
         self.lengths = instance.rounds_needed
         self.rng = random.Random(seed)
         self.waiting: list[Task] = []
-        self.made, self.rate, self.ended = 0, 0.0, False
+        self.made, self.ended, self.exhausted, self.piloted = 0, False, False, False
+        ready = fast is not None and fast.run_moves is not None
+        self.rate = FAST_RATE if ready else PLAIN_RATE
         self.effort = 1.0
         self.slacks = SLACKS if len(terms.levels) > 1 else (0.0,)
         self.best: Windows | None = None
@@ -142,14 +151,26 @@ class Search:
         self.gain = max(self.least_gain, (self.best_ns - self.terms.least) // FIRST_GAINS)
         with ThreadPoolExecutor(self.threads) as pool:
             try:
-                pilots = list(self._run(pool, self._pilots(self._aim(FIRST_AIM))))
-                if pilots:
-                    base = min(pilots, key=lambda task: task.state.missing)
-                    self.waiting = [self._longer(base)]
-                for task in self._run(pool, self._tasks()):
-                    yield self._learn(task)
+                while not self._over() and not self.exhausted:
+                    if self._pilots_pay():
+                        self._pilot(pool)
+                    for task in self._run(pool, self._tasks()):
+                        yield self._learn(task)
             finally:
                 self.ended = True
+
+    def _pilots_pay(self) -> bool:
+        """Say if pilots are still to be run and there is time for them."""
+        moves = self.rate * self.run.stop.seconds_left
+        return not self.piloted and (self.rounds or moves > PILOTS_PAY * self._moves_of_a_run)
+
+    def _pilot(self, pool: ThreadPoolExecutor) -> None:
+        """Run pilots; let the best one wait to be annealed longer."""
+        self.piloted = True
+        pilots = list(self._run(pool, self._pilots(self._aim(FIRST_AIM))))
+        if pilots:
+            base = min(pilots, key=lambda task: task.state.missing)
+            self.waiting.append(self._longer(base))
 
     @property
     def least_gain(self) -> int:
@@ -179,7 +200,9 @@ class Search:
                 yield future.result()
 
     def _over(self) -> bool:
-        return self.ended or self.run.out_of_time()
+        loading = self.fast is not None and self.fast.is_loading
+        kept = LOADING_S if loading else 0.0
+        return self.ended or self.run.stop.seconds_left <= kept
 
     def _anneal(self, task: Task, rng: np.random.Generator) -> Task:
         """Anneal a task, in a thread."""
@@ -194,15 +217,19 @@ class Search:
         task.seconds = perf_counter() - begin
         return task
 
-    def _moves(self, effort: float) -> int:
-        """Return the moves of a run, by the size of the instance and what can be done in time."""
+    @property
+    def _moves_of_a_run(self) -> int:
         n = len(self.instance)
-        least = max(LEAST_MOVES, MOVES_A_REQUEST * (n + 4 * self.instance.worker.clients))
-        least = min(least, MOVES_A_PAIR * n * n)
+        moves = max(LEAST_MOVES, MOVES_A_REQUEST * (n + 4 * self.instance.worker.clients))
+        return min(moves, MOVES_A_PAIR * n * n)
+
+    def _moves(self, effort: float, part: float = 1.0) -> int:
+        """Return the moves of a run: more with effort, as many as can be done in time."""
+        least = self._moves_of_a_run
         moves = int(least * effort)
-        if not self.rounds and self.rate:
-            part = self.rate * self.run.stop.seconds_left / LONGEST_PART
-            moves = min(moves, max(least, int(part)))
+        if not self.rounds:
+            in_time = part * self.rate * self.run.stop.seconds_left / LONGEST_PART
+            moves = min(moves, max(least // FEWEST_PART, int(in_time)))
         return moves
 
     def _aim(self, share: float) -> int:
@@ -249,15 +276,20 @@ class Search:
         levels, first = spread(levels, terms.room, min(clients, terms.starts))
         times = even_times(len(levels), first, end)
         state = construct(self.lengths, clients, times, end, levels, terms.room)
-        return Task(state, terms.makespan(levels, end), self._moves(self.effort), HOT)
+        moves = self._moves(self.effort, PILOT_TIME)
+        return Task(state, terms.makespan(levels, end), moves, HOT)
 
     def _tasks(self) -> Iterator[Task]:
-        """Yield what waits, then the best state asked for less, in the ways that promise most."""
-        while True:
+        """Yield what waits, then the best state asked for less, in the ways that promise most.
+
+        Until pilots pay, or there is nothing left to gain.
+        """
+        while not self._pilots_pay():
             task = self.waiting.pop(0) if self.waiting else self._next_squeeze()
             if task is None:
                 task = next(self._pilots(self.best_ns - 1), None)
             if task is None:
+                self.exhausted = True
                 return
             yield task
 
