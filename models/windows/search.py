@@ -61,7 +61,7 @@ FAST_RATE, PLAIN_RATE = 1e6, 2e4
 """Moves a second that are expected before any are counted."""
 PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 """Shares of the excess that pilots spend on stages."""
-SLACKS = (0.03, 0.1, 0.2, 0.4)
+SLACKS = (0.01, 0.03, 0.1, 0.2, 0.4)
 """Shares of starts that the levels of a first state have room for beyond the requests."""
 FIRST_AIM, FIRST_GAINS = 0.25, 10
 """Excess of the pilots as a share of the incumbent's; how many first gains make up all of it."""
