@@ -1,6 +1,6 @@
 """Measure orsched's speed and memory: a table a section on stdout, all figures in one JSON file.
 
-python -m tests.benchmarks.run [--only SECTION ...] [--out FILE] [--repeats N] [--no-peers]
+python -m tests.benchmarks.run [--only SECTION ...] [--out FILE] [--repeats N] [--no-peers] [--full]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from orsched.files.atomic import write_text
 from tests.benchmarks import (
     batcher,
     check,
+    cluster,
     decide,
     full_mip,
     limits,
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
         startup,
         ten_thousand,
         million,
+        cluster,
         decide,
         check,
         pang,
@@ -61,7 +63,12 @@ def run(names: Sequence[str], out: Path, options: Options) -> list[Section]:
         sections.append(section)
     document = {
         "machine": before | {"load_average_after": machine.load()},
-        "options": {"repeats": options.repeats, "peers": options.peers, "tiny": options.tiny},
+        "options": {
+            "repeats": options.repeats,
+            "peers": options.peers,
+            "tiny": options.tiny,
+            "full": options.full,
+        },
         "sections": [section.to_dict() for section in sections],
     }
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -78,11 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("bench-out/bench.json"), help="JSON file")
     parser.add_argument("--repeats", type=int, default=5, help="measured runs of each program")
     parser.add_argument("--no-peers", action="store_true", help="orsched alone")
+    parser.add_argument("--full", action="store_true", help="cluster: one million requests")
     given = parser.parse_args(arguments)
     if given.repeats < 1:
         parser.error("--repeats must be at least 1")
     with TemporaryDirectory(prefix="orsched-bench-") as folder:
-        options = Options(Path(folder), given.repeats, peers=not given.no_peers)
+        options = Options(Path(folder), given.repeats, peers=not given.no_peers, full=given.full)
         sections = run(given.only, given.out, options)
     missed = sum(not target.passed for section in sections for target in section.targets)
     print(f"\n{missed} targets missed; figures in {given.out}")

@@ -18,12 +18,14 @@ class Options:
         repeats: measured runs of each program.
         peers: whether to run other projects' programs beside orsched.
         tiny: sizes that show that everything runs, and measure nothing.
+        full: the largest sizes, where a section has smaller ones by default.
     """
 
     folder: Path
     repeats: int = 5
     peers: bool = True
     tiny: bool = False
+    full: bool = False
 
 
 @dataclass(frozen=True)
