@@ -51,15 +51,16 @@ class Batcher:
         return (self._least_time if self.adaptive else self._in_order)(requests, lengths)
 
     def _least_time(self, requests: Sequence[int], lengths: Sequence[int]) -> list[SlicedBatch]:
-        """Cut for the least total serving time (Algorithm 1); by growing length."""
+        """Cut for the least total serving time; as in Algorithm 1, the longest come first."""
         column = np.array(lengths, dtype=np.int64)
         found = batch(column, self.cost, self.slice_tokens, self.memory, self.batch_size)
         ordered = np.array(requests, dtype=np.int64)[found.order].tolist()
         cuts = found.boundaries.tolist()
         times = found.serving_ns.tolist()
+        longest = found.longest.tolist()
         return [
-            SlicedBatch(ordered[cuts[i] : cuts[i + 1]], longest, times[i])
-            for i, longest in enumerate(found.longest.tolist())
+            SlicedBatch(ordered[cuts[i] : cuts[i + 1]], longest[i], times[i])
+            for i in reversed(range(len(longest)))
         ]
 
     def _in_order(self, requests: Sequence[int], lengths: Sequence[int]) -> list[SlicedBatch]:

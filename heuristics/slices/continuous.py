@@ -87,8 +87,7 @@ class ContinuousSlices(Policy):
         self._free(self.lines[view.index], request)
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Choose a worker for the rest."""
-        self._free(self.lines[view.index], request)
+        """Choose a worker for the rest; what was set aside is free already."""
         self._assign(request)
 
     def _free(self, line: _Line, request: int) -> None:
@@ -166,6 +165,7 @@ class ContinuousSlices(Policy):
             _, request = heappop(line.heap)
             del line.ends[request]
             if not (self.params.renew and not line.queue and self._renew(line, request)):
+                self._free(line, request)
                 leaving.append(request)
         return leaving
 

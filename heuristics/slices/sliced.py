@@ -143,6 +143,13 @@ class SlicedPolicy(Policy):
         """Put the unfinished request back, longer by what it has yielded."""
         self._add(view, request, view.now_ns)
 
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Count the batch when the last of its requests leaves."""
+        if not view.running:
+            began = self.began[view.index]
+            self.batches += 1
+            self.early_returns += began is None or view.rounds - began < self.rounds
+
     def _add(self, view: View, request: int, moment_ns: int) -> None:
         length = view.to_prefill(request)
         if self.fetches:
@@ -189,19 +196,16 @@ class SlicedPolicy(Policy):
             self.began[index] = view.rounds
             if self.rounds:
                 return batch_rounds(self.rounds)
+        self.batches += 1
         return evict(list(view.running))
 
     def _complete(self, view: View) -> None:
-        """Take note that the batch of a worker has left it."""
+        """Take the batch that has left a worker off its load."""
         index = view.index
-        batch, began = self.serving[index], self.began[index]
-        if batch is None:
-            return
-        self.serving[index] = self.began[index] = None
-        self.batches += 1
-        if began is None or view.rounds - began < self.rounds:
-            self.early_returns += 1
-        self.offloader.done(index, batch)
+        batch = self.serving[index]
+        if batch is not None:
+            self.serving[index] = self.began[index] = None
+            self.offloader.done(index, batch)
 
     def _next_batch(self, index: int) -> SlicedBatch | None:
         if self.fetches:
