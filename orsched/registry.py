@@ -32,6 +32,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "ils": "orsched.heuristics.slices.methods:ILS",
         "scls": "orsched.heuristics.slices.methods:SCLS",
         "scls_continuous": "orsched.heuristics.slices.methods:SCLS_CONTINUOUS",
+        "mico": "orsched.heuristics.multi_cloud.methods:MICO",
         "windows": "orsched.models.windows.method:WINDOWS",
         "exact": "orsched.models.exact:EXACT",
         "auto": "orsched.models.exact:AUTO",

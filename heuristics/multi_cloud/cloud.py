@@ -1,0 +1,153 @@
+"""One cloud: its waiting requests, and the steps of its worker (section 3.4)."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from orsched.heuristics.multi_cloud.insertion import Insertion
+from orsched.heuristics.multi_cloud.room import Room
+from orsched.heuristics.multi_cloud.shares import places_of
+from orsched.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefill_stage
+
+if TYPE_CHECKING:
+    from orsched.heuristics.multi_cloud.lengths import Lengths
+    from orsched.heuristics.multi_cloud.params import MicoParams
+    from orsched.policy import View
+
+_UNTIL_EVENT = decode_rounds()
+_UNTIL_FINISH = decode_rounds(until=FINISH)
+_BATCH = batch_rounds()
+
+
+class Cloud:
+    """Serves the requests that were dealt to one worker, at iteration level or batch by batch.
+
+    Attributes:
+        queue: heap of (rank, arrival, request) of those that wait.
+        places: most requests at once.
+    """
+
+    def __init__(self, view: View, params: MicoParams, lengths: Lengths) -> None:
+        self.params = params
+        self.lengths = lengths
+        self.places = places_of(view, params.batch_size)
+        self.room = Room(view, self.places, lengths)
+        self.insertion = Insertion(view, params.insertion)
+        self.queue: list[tuple[int, int, int]] = []
+        self.middles: dict[int, int] = {}  # of those who run, for the trade-off
+        self.partial = -1  # whose prefill is longer than a step
+        self.decide = self._iterate if params.batching == "iteration" else self._serve_batch
+
+    def put(self, view: View, request: int) -> None:
+        """Let a request wait."""
+        rank, order = 0, self.params.order
+        if order == "short_prompt":
+            rank = view.prompt_tokens[request]
+        elif order == "long_answer":
+            rank = -self.lengths.bucket(request)
+        heappush(self.queue, (rank, view.arrival_ns[request], request))
+
+    def first(self) -> int:
+        """Return the request that is next."""
+        return self.queue[0][2]
+
+    def pop(self) -> int:
+        """Remove and return the request that is next."""
+        return heappop(self.queue)[2]
+
+    def leaves(self, request: int) -> None:
+        """Take note that a request has left the worker."""
+        self.room.release(request)
+        self.middles.pop(request, None)
+        if request == self.partial:
+            self.partial = -1
+
+    def open_places(self, view: View) -> int:
+        """Return how many waiting requests could start now."""
+        if self.params.batching == "batch" and view.running:
+            return 0
+        return self.places - len(view.running)
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def _iterate(self, view: View) -> Step | None:
+        """Fill the places that are free, else decode until one is, or until somebody comes."""
+        step = self._pressing(view)
+        if step is not None:
+            return step
+        free = self.places - len(view.running)
+        if free and self.queue:
+            taken = self._insertable(view, free)
+            if taken:
+                return self._insert(view, taken)
+        if not view.running:
+            return None
+        return _UNTIL_EVENT if free and not self.queue else _UNTIL_FINISH
+
+    def _serve_batch(self, view: View) -> Step | None:
+        """Let the batch run to its end, then take the next."""
+        step = self._pressing(view)
+        if step is not None:
+            return step
+        if view.running:
+            return _BATCH
+        return self._insert(view, self._take(view, self.places)) if self.queue else None
+
+    def _pressing(self, view: View) -> Step | None:
+        """Return an eviction if memory is full, or the next part of a prefill."""
+        if self.room.paged:
+            victims = self.room.overflow(view)
+            if victims:
+                return evict(victims)
+        if self.partial >= 0:
+            return self._go_on(view)
+        return None
+
+    def _insertable(self, view: View, free: int) -> list[int]:
+        """Take the requests that are inserted now, none if it is better to wait."""
+        if self.params.trade_off and view.running:
+            prompts = [view.to_prefill(self.first())] * min(free, len(self.queue))
+            if not self.insertion.pays(view, prompts, self.middles):
+                return []
+        return self._take(view, free)
+
+    def _take(self, view: View, free: int) -> list[int]:
+        """Take waiting requests as far as they fit, in order."""
+        room, queue = self.room, self.queue
+        room.begin(view)
+        taken: list[int] = []
+        while queue and len(taken) < free and room.take(view, queue[0][2]):
+            request = self.pop()
+            taken.append(request)
+            if self.params.trade_off:
+                self.middles[request] = self.lengths.middle(request)
+        return taken
+
+    def _insert(self, view: View, taken: list[int]) -> Step:
+        """Return the step that processes prompts: beside a round, or on its own."""
+        limit = self.room.limit
+        if limit is not None and view.to_prefill(taken[0]) > limit:
+            self.partial = taken[0]
+            return self._go_on(view)
+        if not view.running:
+            return prefill_stage(taken)
+        prompts = [view.to_prefill(request) for request in taken]
+        if self.insertion.is_mixed(view, prompts):
+            return Step(prefill=taken)
+        return prefill_stage(taken)
+
+    def _go_on(self, view: View) -> Step:
+        """Return the next part of a prefill that is longer than a step."""
+        request, limit = self.partial, self.room.limit
+        left = view.to_prefill(request)
+        assert limit is not None  # else no prefill is longer than a step
+        chunk = min(limit, left)
+        others = len(view.running) > (request in view.running)
+        mixed = others and self.insertion.is_mixed(view, [chunk])
+        if not self.room.holds_chunk(view, request, chunk, mixed):
+            return evict([request])
+        if chunk == left:
+            self.partial = -1
+        decode = None if mixed else ()
+        return Step(prefill=[request], tokens=[chunk], decode=decode)
