@@ -336,12 +336,15 @@ def bound_for(
     needed = allowances_of(instance, schedule)
     if lower.allows >= needed:
         return lower
-    key = (instance.sha256, objective, needed)
+    key = (instance.sha256, objective, needed, lower.name, lower.value_ns)
     seconds = float("inf") if time_limit is None else time_limit
     known = _KEPT.get(key)
     if known is None or known[0] < seconds:
         clock = Clock(time_limit)
         found = bound(instance, objective, time_limit, needed)
+        other = _by_known_rounds(instance, lower, Scope.allowing(needed, instance))
+        if other is not None and other.value_ns > found.value_ns:
+            found = other
         known = (seconds if clock.out_of_time() else float("inf"), found)
         _KEPT[key] = known
         if len(_KEPT) > _MOST_KEPT:
@@ -349,8 +352,25 @@ def bound_for(
     return known[1]
 
 
-_KEPT: dict[tuple[str, str, frozenset[str]], tuple[float, Bound]] = {}
+_KEPT: dict[tuple[str, str, frozenset[str], str, int], tuple[float, Bound]] = {}
 """The bounds of ``bound_for``, and for how many seconds each was improved (inf: it cannot be)."""
+
+
+def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | None:
+    """Return the bound by stages and rounds, the rounds as dual prices have proven them before.
+
+    Without restarts a request's rounds are on one client, whatever else a schedule does.
+    """
+    certificate = lower.certificate.get("one_worker", lower.certificate)
+    rounds = certificate.get("decode_rounds")
+    floor = all(scope.has_floor(worker) for worker in instance.workers)
+    if rounds is None or "duals" not in rounds or scope.restarts or not floor:
+        return None
+    one, moment = instance.replace(workers=instance.workers[0]), certificate["released_ns"]
+    released = released_after(one, all_jobs(one), moment)
+    counted = _stages_and_rounds(one.worker, released, moment, rounds, scope)
+    found = _shared(counted, len(instance.workers))
+    return Bound(found["bound"], found["value_ns"], found, {})
 
 
 class Clock:

@@ -11,6 +11,7 @@ from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
+from orsched.instances import catalog
 from orsched.memory import BlockMemory
 from orsched.models.bound_scope import ALLOWANCES, allowances_of
 from orsched.models.bounds import bound, bound_for, makespan_bound
@@ -20,7 +21,7 @@ from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.models.least_in_any_mode import Search
 from tests.random_instances import random_batching_instance
-from tests.simulator.batching_policies import BATCHING
+from tests.simulator.batching_policies import BATCHING, TokenBudget
 
 SETS = [tuple(a for k, a in enumerate(ALLOWANCES) if 1 << k & bits) for bits in range(8)]
 
@@ -232,6 +233,17 @@ def test_the_bound_for_a_schedule_is_computed_once(monkeypatch):
     assert bound_for(instance, schedule, lower, time_limit=1) is first
     assert bound_for(instance, schedule, first) is first
     assert bound_for(instance, schedule, None) is None
+
+
+def test_rounds_proven_by_dual_prices_are_used_again():
+    """Mixed steps save fixed parts of stages, but no rounds."""
+    instance = catalog.generate("gsm8k", seed=1, requests=60, clients=12)
+    lower, schedule = bound(instance), simulate_policy(instance, TokenBudget(0)).schedule
+    assert "duals" in lower.certificate["decode_rounds"]
+    found, allows = bound_for(instance, schedule, lower), allowances_of(instance, schedule)
+    assert bound(instance, allows=allows).value_ns < found.value_ns <= lower.value_ns
+    assert bound_violations(instance, found.to_dict()) == []
+    assert not check(instance, schedule.replace(bound=found.to_dict()))
 
 
 def test_unknown_allowances_are_refused():
