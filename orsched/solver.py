@@ -317,8 +317,11 @@ def _finish(
     runtimes: dict[str, float],
 ) -> Result:
     """Report, check and wrap a schedule: nothing leaves the library unchecked."""
-    from orsched.models.bounds import ordering_cannot_help
+    from orsched.models.bounds import bound_for, ordering_cannot_help
 
+    # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
+    holds = bound_for(instance, outcome.schedule, lower)
+    lower = lower if holds is None else holds
     schedule = outcome.schedule.replace(
         seed=seed, parameters=outcome.parameters, bound=lower.to_dict()
     )
