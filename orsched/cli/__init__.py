@@ -1,7 +1,8 @@
 """The command line ``orsched``: solve, simulate, bound, compare, check, report, generate and more.
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 a schedule is not
-valid, 2 bad input, 3 time limit without a schedule, 70 a bug in orsched, 130 interrupted.
+valid, 2 bad input, 3 time limit without a schedule, 4 cells of a study failed, 70 a bug in
+orsched, 130 interrupted.
 
 This file imports little, so that Ctrl-C is handled before the commands are imported.
 """
@@ -21,6 +22,7 @@ __all__ = ["cli", "main"]
 EXIT_INVALID = 1
 EXIT_INPUT = 2
 EXIT_TIME_LIMIT = 3
+EXIT_FAILED_CELLS = 4
 EXIT_BUG = 70
 """EX_SOFTWARE of sysexits.h."""
 EXIT_INTERRUPTED = 130

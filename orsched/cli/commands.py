@@ -20,6 +20,7 @@ from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
 from orsched.cli.report_command import report_command
 from orsched.cli.solve_commands import simulate_command, solve_command
+from orsched.cli.study_command import study_command
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError
 
 
@@ -58,7 +59,7 @@ def cli(context: click.Context, verbose: int, debug: bool) -> None:
     """Schedule LLM inference as the optimisation problem that it is.
 
     Exit codes: 0 done, 1 a schedule is not valid, 2 bad input, 3 time limit without a schedule,
-    70 a bug in orsched, 130 interrupted.
+    4 cells of a study failed, 70 a bug in orsched, 130 interrupted.
     """
     context.ensure_object(_Settings).debug = debug
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
@@ -75,6 +76,7 @@ for command in (
     generate_command,
     convert_command,
     data_group,
+    study_command,
     info_command,
 ):
     cli.add_command(command)

@@ -1,0 +1,155 @@
+"""``orsched study``: a grid of runs that survives being killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli import EXIT_FAILED_CELLS
+from orsched.cli.options import FORMAT
+from orsched.cli.output import print_rows
+from orsched.cli.policies import working_folder_first
+from orsched.cli.progress import ProgressPrinter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.study import State, StudyResult
+
+_SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_utilization", "gap")
+
+
+@click.command("study")
+@click.argument("file", metavar="FILE.toml", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of cells and tables (default: FILE-study beside the file).",
+)
+@click.option("--jobs", type=int, metavar="N", help="Processes at once (default: the CPUs).")
+@click.option(
+    "--plot", is_flag=True, help="Draw means with 95 % confidence intervals into FOLDER/plots."
+)
+@click.option(
+    "--plot-format", type=click.Choice(["svg", "png", "pdf"]), default="svg", show_default=True
+)
+@click.option(
+    "--cluster",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where cells run: processes here, or actors of a Ray cluster.",
+)
+@click.option("--ray-address", metavar="ADDRESS", help="A running Ray cluster, e.g. auto.")
+@click.option("--retry-failed", is_flag=True, help="Run cells that failed before once more.")
+@click.option(
+    "--cell-time-limit", type=float, metavar="SECONDS", help="End a cell after this time: it fails."
+)
+@click.option("--list", "listed", is_flag=True, help="Say how much there is to run, and end.")
+@FORMAT
+def study_command(
+    file: Path,
+    output: Path | None,
+    jobs: int | None,
+    plot: bool,
+    plot_format: str,
+    cluster: str,
+    ray_address: str | None,
+    retry_failed: bool,
+    cell_time_limit: float | None,
+    listed: bool,
+    style: str,
+) -> int:
+    """Run the grid in FILE.toml: instances x arrivals x workers x seeds x policies.
+
+    Each finished cell is a file in the output folder. The same command takes a study up again that
+    was interrupted or killed; no finished cell runs again. At the end table.csv and table.parquet
+    hold one row a cell; printed are the means over the seeds.
+
+    Cells that fail are recorded with their error, named on stderr, and make the exit code 4.
+    """
+    from orsched.study import read_study, run, save_plots
+
+    working_folder_first()
+    folder = output or file.with_name(f"{file.stem}-study")
+    study = read_study(file)
+    if listed:
+        _list(len(study.cells()), folder, study.cells())
+        return 0
+    with ProgressPrinter("starting") as progress:
+
+        def note(state: State) -> None:
+            failed = f", {state.failed} failed" if state.failed else ""
+            progress.say(f"{state.finished} of {state.cells} cells{failed}")
+
+        done = run(
+            study,
+            folder,
+            jobs=jobs,
+            cluster=cluster,
+            ray_address=ray_address,
+            retry_failed=retry_failed,
+            cell_time_limit=cell_time_limit,
+            callback=note,
+        )
+        if plot:
+            progress.say("drawing")
+            for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
+                click.echo(f"orsched: plot written to {path}", err=True)
+    print_rows(means_of(done.rows), style)
+    _say(done)
+    return EXIT_FAILED_CELLS if done.failed else 0
+
+
+def _list(cells: int, folder: Path, planned: Sequence[Any]) -> None:
+    there = {path.stem for path in (folder / "cells").glob("*.json")}
+    finished = sum(cell.key in there for cell in planned)
+    click.echo(f"{cells} cells, {finished} finished, {cells - finished} to run, in {folder}")
+
+
+def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one line for each combination of choices: means over the seeds."""
+    from orsched.study import over_seeds
+    from orsched.study.table import varying
+
+    names = varying(rows) or ["policy"]
+    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        choice = tuple(row[name] for name in names)
+        line = lines.setdefault(choice, {**dict(zip(names, choice, strict=True)), "seeds": 0})
+        line["seeds"] += row["status"] == "ok"
+    for value in _SHOWN:
+        if not rows or value not in rows[0]:
+            continue
+        seconds = "_ns" in value
+        shown = value.replace("_ns", "") + ("_s" if seconds else "")
+        for line in lines.values():
+            line[shown] = None
+            if value == "jct_ns_mean":
+                line["jct_ci_s"] = None
+        for group in over_seeds(rows, value, names):
+            interval, line = group.interval, lines[group.choice]
+            line[shown] = interval.mean / 1e9 if seconds else interval.mean
+            if value == "jct_ns_mean" and interval.high is not None:
+                line["jct_ci_s"] = (interval.high - interval.mean) / 1e9
+    return list(lines.values())
+
+
+def _say(done: StudyResult) -> None:
+    """Report on stderr what was run, what failed and where the table lies."""
+    before = done.cells - done.ran
+    click.echo(
+        f"orsched: {done.cells} cells ({done.ran} run now, {before} before), "
+        f"{done.folder / 'table.csv'}",
+        err=True,
+    )
+    errors: dict[str, int] = {}
+    for row in done.failed:
+        errors[row["error"]] = errors.get(row["error"], 0) + 1
+    for error, count in list(errors.items())[:5]:
+        click.echo(f"orsched: {count} cells failed: {error}", err=True)
+    if len(errors) > 5:
+        click.echo(f"orsched: and {len(errors) - 5} other errors in the table", err=True)

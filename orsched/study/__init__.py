@@ -1,0 +1,25 @@
+"""Studies: a grid of runs in parallel that survives being killed, with a tidy table at its end.
+
+``run`` does all of it; ``read_study`` reads the grid, ``over_seeds`` and ``paired`` evaluate its
+rows, ``save_plots`` draws them.
+"""
+
+from orsched.study.confidence import Interval, mean_interval
+from orsched.study.drive import State, StudyResult, run
+from orsched.study.plan import Study, read_study
+from orsched.study.plots import save_plots
+from orsched.study.table import Group, over_seeds, paired
+
+__all__ = [
+    "Group",
+    "Interval",
+    "State",
+    "Study",
+    "StudyResult",
+    "mean_interval",
+    "over_seeds",
+    "paired",
+    "read_study",
+    "run",
+    "save_plots",
+]

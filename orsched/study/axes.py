@@ -1,0 +1,264 @@
+"""The axes of a study: every choice validated when the study is read, before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.study.scenario import read_workers
+from orsched.study.toml import require_known, require_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from orsched.instance import Instance
+
+
+@dataclass(frozen=True)
+class InstanceChoice:
+    """An instance of the grid.
+
+    Attributes:
+        label: what the table says.
+        content: all that the instance follows from, beside the seed.
+        path: its file, for those that lie in one; not part of the content.
+        made: the instance itself, for those given as objects.
+    """
+
+    label: str
+    content: dict[str, Any]
+    path: str | None = None
+    made: Instance | None = None
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """A policy of the grid with its parameters.
+
+    Attributes:
+        label: its name, or the one given in the study.
+        content: name, information, parameters; of a user's policy also the hash of its source.
+    """
+
+    label: str
+    content: dict[str, Any]
+
+
+def instance_axis(value: object, base: Path) -> tuple[InstanceChoice, ...]:
+    """Read names, paths, tables and ``Instance`` objects; see the page *Studies*."""
+    found = [choice for item in _listed(value, "instances") for choice in _instances(item, base)]
+    return tuple({repr(choice.content): choice for choice in found}.values())
+
+
+def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
+    from orsched.instance import Instance
+
+    if isinstance(item, Instance):
+        content = {"sha256": item.sha256}
+        yield InstanceChoice(item.name, content, made=item)
+        return
+    if isinstance(item, str):
+        item = {"name": item}
+    table = require_table(item, "instances")
+    if ("generator" in table) == ("name" in table):
+        raise InputError(
+            "say which: a name (or path), or a generator",
+            field="instances",
+            remedy='instances = ["gsm8k-llama65b", "case.json", {generator = "uniform", ...}]',
+        )
+    if "generator" in table:
+        yield from _generated(table)
+        return
+    require_known(table, "instances", ("name", "sample", "label"))
+    yield from _named(table, base)
+
+
+def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
+    """Take a shipped instance or a file, whose content counts and not its name."""
+    from orsched.instances.catalog import names
+    from orsched.locate import load
+
+    name = table["name"]
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is no name", field="instances.name")
+    path = None if name in names() else str((base / name).resolve())
+    given: dict[str, Any] = {"name": name}
+    if path is not None:
+        if not Path(path).exists():
+            load(name)  # says what names there are, or that there is no such file
+        given = {"sha256": load(path).sha256}
+    for sample in _options(table.get("sample")):
+        content = given | _sample(sample)
+        label = str(table.get("label", Path(name).stem if path else name))
+        yield InstanceChoice(label, content, path)
+
+
+def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
+    """Take a generator with the grid of its arguments: a list is a grid."""
+    from inspect import signature
+
+    from orsched.instances.catalog import GENERATORS
+
+    name = table["generator"]
+    if not isinstance(name, str) or name not in GENERATORS:
+        raise InputError(
+            f"there is no generator {name!r}",
+            field="instances.generator",
+            remedy=f"known: {', '.join(GENERATORS)}",
+        )
+    arguments = {k: v for k, v in table.items() if k not in ("generator", "sample", "label")}
+    known = signature(GENERATORS[name]).parameters
+    require_known(arguments, "instances", [*known, "sample", "label", "generator"])
+    for parameter in known.values():
+        if parameter.default is parameter.empty and parameter.name not in arguments:
+            raise InputError(f"the generator {name} needs it", field=f"instances.{parameter.name}")
+    for values in grid(arguments):
+        for sample in _options(table.get("sample")):
+            content = {"generator": name, "arguments": values} | _sample(sample)
+            yield InstanceChoice(str(table.get("label", name)), content)
+
+
+def _sample(value: object) -> dict[str, int]:
+    return {} if value is None else {"sample": whole_number(value, "instances.sample", minimum=1)}
+
+
+def policy_axis(value: object, shared: dict[str, Any]) -> tuple[PolicyChoice, ...]:
+    """Read specifications and tables; ``shared`` parameters go to every policy."""
+    found: dict[str, PolicyChoice] = {}
+    for item in _listed(value, "policies"):
+        table = {"name": item} if isinstance(item, str) else require_table(item, "policies")
+        require_known(table, "policies", ("name", "information", "parameters", "label"))
+        for choice in _policies(table, shared):
+            found.setdefault(repr(choice.content), choice)
+    return tuple(found.values())
+
+
+def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyChoice]:
+    from orsched.solver import read_spec
+
+    name = table.get("name")
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is no policy", field="policies.name")
+    own = require_table(table.get("parameters", {}), "policies.parameters")
+    information = table.get("information")
+    source = None
+    if ":" in name.partition("+")[0]:
+        source = _source_hash(name)
+        if information is not None:
+            raise InputError(
+                "the class itself says what it must know", field="policies.information"
+            )
+    else:
+        spec = read_spec(name)
+        if (spec.information and information) or spec.parameters.keys() & own.keys():
+            raise InputError(f"{name!r} says this already", field="policies", remedy="say it once")
+        name, own = spec.name, {**own, **{k: [v] for k, v in spec.parameters.items()}}
+        information = spec.information or information
+        _require_method(name, information)
+    label = str(table.get("label", name if information is None else f"{name}@{information}"))
+    for parameters in grid({**shared, **own}):
+        content = {"name": name, "information": information, "parameters": parameters}
+        yield PolicyChoice(label, content if source is None else {**content, "source": source})
+
+
+def _require_method(name: str, information: object) -> None:
+    from orsched.registry import resolve
+
+    known = tuple(str(kind) for kind in resolve("methods", name).information)
+    if information is not None and information not in known:
+        raise InputError(
+            f"{name} does not run with information {information!r}",
+            field="policies.information",
+            remedy=f"one of: {', '.join(known)}",
+        )
+
+
+def _source_hash(target: str) -> str:
+    """Return the hash of the file that holds a policy's module: a changed policy runs anew."""
+    module = target.partition(":")[0]
+    try:
+        spec = find_spec(module)
+    except (ImportError, ValueError, AttributeError) as error:
+        raise InputError(f"cannot find {target!r}: {error}", field="policies.name") from None
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        raise InputError(
+            f"there is no module {module!r}",
+            field="policies.name",
+            remedy="give module:Class of a module that Python finds from here",
+        )
+    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+
+
+def arrivals_axis(value: object) -> tuple[str | None, ...]:
+    """Read specifications of arrivals, as texts or tables (whose lists are grids)."""
+    from orsched.instances.arrivals import read_arrivals
+
+    if value is None:
+        return (None,)
+    found: list[str | None] = []
+    for item in _listed(value, "arrivals"):
+        if item == "as_given":
+            found.append(None)
+            continue
+        tables = grid(item) if isinstance(item, dict) else [item]
+        found += [read_arrivals(table).spec() for table in tables]
+    return tuple(dict.fromkeys(found))
+
+
+def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
+    """Read numbers of copies and lists of worker files or tables."""
+    if value is None:
+        return (None,)
+    found = []
+    for item in _listed(value, "workers"):
+        workers = read_workers([item] if isinstance(item, dict) else item, base)
+        found.append(
+            workers if isinstance(workers, int) else [worker.to_dict() for worker in workers]
+        )
+    return tuple({repr(item): item for item in found}.values())
+
+
+def grid(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the combinations of a table's values; a list is a grid, all else one value.
+
+    A value that is itself a list stands in a list of its own: ``[[1, 128]]``.
+    """
+    for name, value in table.items():
+        if value == []:
+            raise InputError("an empty list has no value to run", field=name)
+        _require_plain(value, name)
+    axes = [value if isinstance(value, list) else [value] for value in table.values()]
+    return [dict(zip(table, values, strict=True)) for values in product(*axes)]
+
+
+def _require_plain(value: object, field: str) -> None:
+    """Raise ``InputError`` for what JSON cannot hold: dates of TOML, NaN and infinity."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _require_plain(item, field)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _require_plain(item, field)
+    elif isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise InputError(f"{value} is not a finite number", field=field)
+    elif not (value is None or isinstance(value, (str, int))):
+        raise InputError(f"{value!r} is no number, text or truth value", field=field)
+
+
+def _options(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _listed(value: object, field: str) -> Iterable[Any]:
+    """Return the items of an axis; one alone may stand without its list."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    if not items:
+        raise InputError("holds nothing to run", field=field, remedy="leave it out, or fill it")
+    return items

@@ -1,0 +1,204 @@
+"""One cell of a study: make its instance, run its policy, bound, check and report."""
+
+from __future__ import annotations
+
+import traceback
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.errors import InputError, InvalidScheduleError, OrschedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orsched.instance import Instance
+    from orsched.methods import Outcome
+    from orsched.models.bounds import Bound
+
+
+def execute(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a cell and return its record, plain JSON values; what goes wrong is its ``error``.
+
+    A record holds ``key``, ``cell`` (the content), ``status`` (``ok`` or ``failed``), ``error``,
+    ``traceback``, ``information``, ``parameters``, ``results``, and ``run``, which alone may differ
+    between two runs.
+    """
+    record: dict[str, Any] = {
+        "format": "orsched/cell",
+        "version": 1,
+        "key": task["key"],
+        "cell": task["content"],
+    }
+    begin = perf_counter()
+    try:
+        done = _run(task)
+    except Exception as error:
+        expected = isinstance(error, (OrschedError, MemoryError))
+        return {
+            **record,
+            "status": "failed",
+            "error": _one_line(error),
+            "traceback": None if expected else traceback.format_exc(),
+            "run": {"total_s": perf_counter() - begin},
+        }
+    done["run"] |= {"total_s": perf_counter() - begin}
+    return {**record, "status": "ok", "error": None, "traceback": None, **done}
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if isinstance(error, OrschedError) and text else f"{type(error).__name__}: {text}"
+
+
+class _Problem(NamedTuple):
+    """An instance with its bounds by objective."""
+
+    key: str
+    instance: Instance
+    bounds: dict[str, Bound]
+    bound_s: float
+
+
+_last: list[_Problem] = []
+"""The problem of the last cell: neighbouring cells share it."""
+
+
+def _run(task: Mapping[str, Any]) -> dict[str, Any]:
+    from orsched.checker import check
+    from orsched.metrics import SLO, summarise
+    from orsched.models.bounds import bound_for
+
+    content = task["content"]
+    problem = _problem(task)
+    instance = problem.instance
+    begin = perf_counter()
+    outcome = _outcome(instance, content, problem.bounds.get("makespan"))
+    solved = perf_counter()
+    valid = {
+        objective: bound_for(instance, outcome.schedule, lower, objective=objective)
+        for objective, lower in problem.bounds.items()
+    }
+    makespan = valid.pop("makespan", None)
+    bounded = perf_counter()
+    slo = None if content["slo"] is None else SLO(**content["slo"])
+    schedule = outcome.schedule.replace(
+        seed=content["seed"],
+        parameters=outcome.parameters,
+        bound=None if makespan is None else makespan.to_dict(),
+    )
+    schedule = schedule.replace(results=summarise(instance, schedule, slo))
+    violations = check(instance, schedule)
+    if violations:
+        first = "; ".join(violation.message for violation in violations[:3])
+        raise InvalidScheduleError(f"{schedule.method} made an invalid schedule: {first}")
+    means = {
+        f"{name.removeprefix('mean_')}_bound_ns": None if found is None else found.value_ns
+        for name, found in valid.items()
+    }
+    named = {"bound_name": None if makespan is None else makespan.name}
+    return {
+        "information": schedule.information,
+        "parameters": outcome.parameters,
+        "instance_sha256": instance.sha256,
+        "results": {"requests": len(instance), **schedule.results, **named, **means},
+        "run": {
+            "solve_s": solved - begin,
+            "bound_s": problem.bound_s + bounded - solved,
+            "check_s": perf_counter() - bounded,
+            "decision_ns": _decisions(outcome),
+        },
+    }
+
+
+def _decisions(outcome: Outcome) -> dict[str, Any] | None:
+    from orsched.metrics import distribution
+
+    found = distribution(outcome.decision_ns)
+    return None if found is None else {"count": len(outcome.decision_ns), **found}
+
+
+def _problem(task: Mapping[str, Any]) -> _Problem:
+    """Return the instance and bounds of a cell, kept for the next cell of the same problem.
+
+    The makespan bound is the one without a search: searches end by the clock, and tables must not
+    depend on it.
+    """
+    from orsched.models.bounds import bound, makespan_bound
+
+    if _last and _last[0].key == task["problem"]:
+        return _last[0]
+    instance = build_instance(task["content"], task["path"])
+    begin = perf_counter()
+    bounds = {
+        objective: makespan_bound(instance)
+        if objective == "makespan"
+        else bound(instance, objective)
+        for objective in task["content"]["bounds"]
+    }
+    _last[:] = [_Problem(task["problem"], instance, bounds, perf_counter() - begin)]
+    return _last[0]
+
+
+def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
+    """Return the instance of a cell: its source, sampled, on its workers, with its arrivals.
+
+    Raises:
+        InputError: the file is not the one that the study was planned with, or a step fails.
+    """
+    from orsched.instances.arrivals import sampled, with_arrivals
+    from orsched.instances.catalog import generate, load_named
+    from orsched.locate import load
+    from orsched.study.scenario import read_workers, with_workers
+
+    source, seed = content["instance"], content["seed"]
+    if "generator" in source:
+        arguments = {"seed": seed, **source["arguments"]}
+        instance = generate(source["generator"], **arguments)
+    elif path is None:
+        instance = load_named(source["name"])
+    else:
+        instance = load(path)
+        if instance.sha256 != source["sha256"]:
+            raise InputError(
+                "the file has changed since the study began", file=path, remedy="start it again"
+            )
+    if "sample" in source:
+        instance = sampled(instance, source["sample"], seed)
+    if content["workers"] is not None:
+        instance = with_workers(instance, read_workers(content["workers"]))
+    if content["arrivals"] is not None:
+        instance = with_arrivals(instance, content["arrivals"], seed)
+    return instance
+
+
+def _outcome(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:
+    """Run the policy or method of a cell."""
+    from orsched.methods import Outcome, Run
+    from orsched.policy import Information
+    from orsched.registry import resolve
+    from orsched.result import Termination
+    from orsched.simulator import simulate_policy
+    from orsched.solver import DEFAULT_ITERATIONS
+    from orsched.stop import MaxIterations
+    from orsched.study.scenario import own_policy
+
+    policy = content["policy"]
+    name, parameters = policy["name"], policy["parameters"]
+    if ":" in name:
+        done = simulate_policy(instance, own_policy(instance, name, parameters))
+        return Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters)
+    method = resolve("methods", name)
+    iterations = content["iterations"]
+    stop = MaxIterations(DEFAULT_ITERATIONS if iterations is None else iterations)
+    stop.start()
+    found: Outcome = method(
+        instance,
+        Run(
+            Information(policy["information"] or method.information[0]),
+            stop,
+            content["seed"],
+            dict(parameters),
+            bound_ns=None if lower is None else lower.value_ns,
+        ),
+    )
+    return found

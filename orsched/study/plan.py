@@ -1,0 +1,224 @@
+"""Studies as data: a grid, and its cells in a fixed order, each with a key by its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched._version import __version__
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.study.axes import (
+    InstanceChoice,
+    PolicyChoice,
+    arrivals_axis,
+    instance_axis,
+    policy_axis,
+    workers_axis,
+)
+from orsched.study.toml import read_toml, require_known, require_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_CELLS = 1_000_000
+OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
+KEYS = (
+    "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "bounds", "slo",
+    "iterations", "plots",
+)  # fmt: skip
+PLOT_KEYS = ("y", "x", "by")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A grid: instances x arrivals x workers x seeds x policies (with their parameters).
+
+    Made by ``read_study``; the attributes are the validated axes.
+
+    Attributes:
+        name: a label.
+        instances, arrivals, workers, seeds, policies: the axes; the cells run through the last one
+            fastest.
+        bounds: which bounds each cell computes.
+        slo: limits ``{"ttft_ns", "tpot_ns"}``, or None.
+        iterations: iterations of methods that search, or None.
+        plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
+    """
+
+    name: str
+    instances: tuple[InstanceChoice, ...]
+    arrivals: tuple[str | None, ...]
+    workers: tuple[Any, ...]
+    seeds: tuple[int, ...]
+    policies: tuple[PolicyChoice, ...]
+    bounds: tuple[str, ...] = ("makespan",)
+    slo: dict[str, int] | None = None
+    iterations: int | None = None
+    plots: tuple[dict[str, Any], ...] = field(default=())
+
+    def cells(self) -> list[Cell]:
+        """Return all cells in order; those that are equal stand once."""
+        found: dict[str, Cell] = {}
+        axes = (self.instances, self.arrivals, self.workers, self.seeds, self.policies)
+        for instance, arrivals, workers, seed, policy in product(*axes):
+            problem = {
+                "instance": instance.content,
+                "arrivals": arrivals,
+                "workers": workers,
+                "seed": seed,
+                "bounds": list(self.bounds),
+            }
+            content = {
+                "orsched": __version__,
+                **problem,
+                "policy": policy.content,
+                "slo": self.slo,
+                "iterations": self.iterations,
+            }
+            cell = Cell(key_of(content), key_of(problem), content, instance, policy)
+            found.setdefault(cell.key, cell)
+        return list(found.values())
+
+
+class Cell(NamedTuple):
+    """One run.
+
+    Attributes:
+        key: hash of its content: the name of its file.
+        problem: hash of what its instance and bounds follow from.
+        content: all that its results depend on, as plain JSON values.
+        instance, policy: the choices, which know where files lie.
+    """
+
+    key: str
+    problem: str
+    content: dict[str, Any]
+    instance: InstanceChoice
+    policy: PolicyChoice
+
+    def task(self) -> dict[str, Any]:
+        """Return what a worker process needs, as plain JSON values."""
+        return {
+            "key": self.key,
+            "problem": self.problem,
+            "content": self.content,
+            "path": self.instance.path,
+        }
+
+
+def key_of(content: Mapping[str, Any]) -> str:
+    """Return the hash of plain JSON values: 40 hexadecimal digits of SHA-256."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:40]
+
+
+def read_study(
+    source: Study | Mapping[str, Any] | str | os.PathLike[str], base: str | None = None
+) -> Study:
+    """Return a study from a TOML file, or from a mapping with the same keys.
+
+    The keys are those of the page *Studies*. In a mapping, ``Instance`` objects may stand among the
+    instances; relative paths count from ``base``, in a file from its folder.
+
+    Raises:
+        InputError: a key or value is wrong; the message names it.
+    """
+    if isinstance(source, Study):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        path = Path(source)
+        try:
+            return read_study({"name": path.stem, **read_toml(path)}, str(path.parent))
+        except InputError as error:
+            raise error.located(file=str(path)) from None
+    table = dict(source)
+    require_known(table, "", KEYS)
+    folder = Path(base or ".")
+    for key in ("instances", "policies"):
+        if key not in table:
+            raise InputError("is missing", field=key, remedy=f"say what to run: {key} = [...]")
+    shared = require_table(table.get("parameters", {}), "parameters")
+    study = Study(
+        _name(table.get("name", "study")),
+        instance_axis(table["instances"], folder),
+        arrivals_axis(table.get("arrivals")),
+        workers_axis(table.get("workers"), folder),
+        _seeds(table.get("seeds", [0])),
+        policy_axis(table["policies"], shared),
+        _bounds(table.get("bounds", ["makespan"])),
+        _slo(table.get("slo")),
+        None if "iterations" not in table else whole_number(table["iterations"], "iterations"),
+        _plots(table.get("plots", [])),
+    )
+    axes = (study.instances, study.arrivals, study.workers, study.seeds, study.policies)
+    cells = 1
+    for axis in axes:
+        cells *= len(axis)
+    if cells > MAX_CELLS:
+        raise InputError(f"{cells} cells", field="seeds", remedy=f"at most {MAX_CELLS}")
+    return study
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise InputError("must be a text", field="name")
+    return value
+
+
+def _seeds(value: object) -> tuple[int, ...]:
+    """Read ``"A:B"`` (A to B - 1), a number, or a list of numbers."""
+    if isinstance(value, str):
+        first, colon, last = value.partition(":")
+        if not colon or not first.isdecimal() or not last.isdecimal() or int(first) >= int(last):
+            raise InputError(f"{value!r} is not A:B", field="seeds", remedy='e.g. "0:10"')
+        if int(last) - int(first) > MAX_CELLS:
+            raise InputError(f"{value!r} are too many", field="seeds")
+        return tuple(range(int(first), int(last)))
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise InputError("holds no seed", field="seeds", remedy='e.g. "0:10"')
+    return tuple(dict.fromkeys(whole_number(item, "seeds") for item in values))
+
+
+def _bounds(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise InputError("must be a list", field="bounds", remedy=", ".join(OBJECTIVES))
+    for item in value:
+        if item not in OBJECTIVES:
+            raise InputError(
+                f"there is no bound on {item!r}", field="bounds", remedy=", ".join(OBJECTIVES)
+            )
+    return tuple(name for name in OBJECTIVES if name in value)
+
+
+def _slo(value: object) -> dict[str, int] | None:
+    from orsched.units import MAX_TIME_NS, seconds_to_ns
+
+    if value is None:
+        return None
+    table = require_table(value, "slo", ("ttft_s", "tpot_s"))
+    return {
+        f"{name}_ns": seconds_to_ns(table[f"{name}_s"], f"slo.{name}_s")
+        if f"{name}_s" in table
+        else MAX_TIME_NS
+        for name in ("ttft", "tpot")
+    }
+
+
+def _plots(value: object) -> tuple[dict[str, Any], ...]:
+    if not isinstance(value, list):
+        raise InputError("must be a list of tables", field="plots", remedy="write [[plots]]")
+    for item in value:
+        require_table(item, "plots", PLOT_KEYS)
+        for key, name in item.items():
+            if not isinstance(name, str):
+                raise InputError("must be the name of a column", field=f"plots.{key}")
+        if "y" not in item:
+            raise InputError("is missing", field="plots.y", remedy='e.g. y = "jct_ns_mean"')
+    return tuple(value)

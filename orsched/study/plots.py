@@ -1,0 +1,170 @@
+"""Plots of a study: means over the seeds with their 95 % confidence intervals."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+from orsched.plotting.style import WORKER_COLOURS
+from orsched.study.table import CHOICES, FIRST, over_seeds, require_numbers, varying
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+
+    Row = Mapping[str, Any]
+
+DEFAULT_VALUES = ("makespan_ns", "jct_ns_mean")
+_MARKERS = "osv^DPX*"
+_MOST_PANELS = 12
+
+
+def save_plots(
+    rows: Sequence[Row],
+    folder: str | os.PathLike[str],
+    plots: Sequence[Mapping[str, str]] = (),
+    suffix: str = "svg",
+) -> list[Path]:
+    """Draw the rows of a study into files, and return their paths.
+
+    Each plot has a column of results ``y``, a column of choices ``x`` and one, ``by``, that
+    distinguishes lines; whatever else differs gets a panel of its own. Default: makespan and mean
+    JCT over the first choice with several numbers, one line a policy. Points are means over the
+    seeds, bars the 95 % confidence intervals of them (``over_seeds``).
+
+    Raises:
+        InputError: a column is not there, or there are more than 12 panels.
+    """
+    target = Path(folder)
+    chosen = list(plots) or [{"y": value} for value in DEFAULT_VALUES]
+    done = [row for row in rows if row["status"] == "ok"]
+    if not done:
+        raise InputError("no cell is there to draw", field="plots", remedy="see the errors")
+    target.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for plot in chosen:
+        x, by = _axes(done, plot)
+        name = re.sub(r"[^\w.-]", "_", f"{plot['y']}-over-{x}-by-{by}")
+        path = target / f"{name}.{suffix}"
+        _draw(done, plot["y"], x, by, path)
+        paths.append(path)
+    return paths
+
+
+def _axes(rows: Sequence[Row], plot: Mapping[str, str]) -> tuple[str, str]:
+    """Return the columns of a plot, by default the first that vary."""
+    require_numbers(rows, plot["y"])
+    names = varying(rows)
+    numeric = [n for n in names if n not in ("arrivals", "instance") and _numbers(rows, n)]
+    by = plot.get("by", "policy")
+    x = plot.get("x") or next((n for n in numeric if n != by), "policy")
+    for key, name in (("x", x), ("by", by)):
+        if name not in rows[0] or not (name in FIRST or name.startswith(CHOICES)):
+            raise InputError(
+                f"{name!r} is no column of choices", field=f"plots.{key}", remedy="e.g. policy"
+            )
+    return x, by
+
+
+def _numbers(rows: Sequence[Row], name: str) -> bool:
+    values = [row[name] for row in rows if row[name] is not None]
+    return bool(values) and all(
+        isinstance(v, (int, float)) and not isinstance(v, bool) for v in values
+    )
+
+
+def _draw(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    panels = _panels(rows, x, by)
+    if len(panels) > _MOST_PANELS:
+        raise InputError(
+            f"{len(panels)} panels",
+            field="plots",
+            remedy=f"at most {_MOST_PANELS}: let x and by be what differs most, or split the study",
+        )
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(5.2 * across, 3.8 * down), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
+    for ax, (title, part) in zip(axes, panels.items(), strict=False):
+        _panel(ax, part, y, x, by)
+        ax.set_title(", ".join(title), fontsize=9)
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    if by != x:
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    # Without salt and date two runs of one study draw the same bytes.
+    with rc_context({"svg.hashsalt": "orsched"}):
+        svg = path.suffix == ".svg"
+        figure.savefig(path, dpi=120, metadata={"Date": None} if svg else None)
+
+
+def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[Row]]:
+    """Split rows by all choices that differ, beside those of the axes and what they fix."""
+    others = [n for n in varying(rows) if n not in (x, by) and not _follows(rows, n, (x, by))]
+    panels: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        title = tuple(f"{name} {row[name]}" for name in others if row[name] is not None)
+        panels.setdefault(title, []).append(row)
+    return panels
+
+
+def _follows(rows: Sequence[Row], name: str, given: Sequence[str]) -> bool:
+    """Whether the values of some columns fix that of another one."""
+    pairs = {(*(row[n] for n in given), row[name]) for row in rows}
+    return len(pairs) == len({pair[:-1] for pair in pairs})
+
+
+def _panel(ax: Any, rows: Sequence[Row], y: str, x: str, by: str) -> None:
+    """Draw one line with bars for each value of ``by``; times in seconds."""
+    scale = 1e9 if re.search(r"_ns(_|$)", y) else 1.0
+    places = _places(rows, x)
+    numeric = _numbers(rows, x)
+    for index, (name, part) in enumerate(_split(rows, by).items()):
+        found = over_seeds(part, y, (x,))
+        found.sort(key=lambda group: places[group.choice[0]])
+        means = [group.interval.mean / scale for group in found]
+        low = [m - (g.interval.mean if g.interval.low is None else g.interval.low) / scale
+               for m, g in zip(means, found, strict=True)]  # fmt: skip
+        high = [(g.interval.mean if g.interval.high is None else g.interval.high) / scale - m
+                for m, g in zip(means, found, strict=True)]  # fmt: skip
+        ax.errorbar(
+            [places[group.choice[0]] for group in found],
+            means,
+            yerr=[low, high],
+            label=str(name),
+            marker=_MARKERS[index % len(_MARKERS)],
+            color=WORKER_COLOURS[index % len(WORKER_COLOURS)],
+            linestyle="-" if numeric else "none",
+            capsize=3,
+            markersize=4,
+        )
+    if not numeric:
+        ax.set_xticks(
+            list(places.values()), [str(name) for name in places], rotation=20, ha="right"
+        )
+        ax.margins(x=0.15)
+    ax.set_xlabel(x)
+    ax.set_ylabel(re.sub(r"_ns(?=_|$)", "", y).replace("_", " ") + (" (s)" if scale > 1 else ""))
+    ax.grid(alpha=0.3)
+
+
+def _places(rows: Sequence[Row], x: str) -> dict[Any, float]:
+    """Return where each value of the x column stands."""
+    values = list(dict.fromkeys(row[x] for row in rows if row[x] is not None))
+    if _numbers(rows, x):
+        return {value: float(value) for value in values} | {None: float("nan")}
+    return {value: float(i) for i, value in enumerate([*values, None])}
+
+
+def _split(rows: Sequence[Row], by: str) -> dict[Any, list[Row]]:
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[by], []).append(row)
+    return found

@@ -1,0 +1,124 @@
+"""Scenarios: an instance on other workers, and policies of users on several of them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.workers import Worker
+
+if TYPE_CHECKING:
+    import os
+
+    from orsched.instance import Instance
+    from orsched.policy import Policy
+
+MAX_WORKERS = 100_000
+
+Workers = int | tuple[Worker, ...]
+"""How many copies of an instance's worker, or other workers."""
+
+
+def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
+    """Return the workers that a specification names.
+
+    Args:
+        spec: a number of copies (``4`` or ``"4"``), the path of a worker file, several of them
+            with commas or in a list, or a list of tables. A worker file is JSON or TOML with the
+            fields of an entry of ``workers`` in an instance file.
+        base: the folder that relative paths start from.
+
+    Raises:
+        InputError: the specification or a file is wrong.
+    """
+    if isinstance(spec, str):
+        parts = [part.strip() for part in spec.split(",") if part.strip()]
+        if len(parts) == 1 and parts[0].lstrip("+-").isdigit():
+            return read_workers(int(parts[0]), base)
+        spec = parts
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        return whole_number(spec, "workers", minimum=1, maximum=MAX_WORKERS)
+    if not isinstance(spec, (list, tuple)) or not spec:
+        raise InputError(
+            f"{spec!r} are no workers", field="workers", remedy="give a number, or worker files"
+        )
+    return tuple(_worker(item, Path(base)) for item in spec)
+
+
+def _worker(item: object, base: Path) -> Worker:
+    from orsched.registry import cost_model
+
+    if isinstance(item, Worker):
+        return item
+    if isinstance(item, dict):
+        return Worker.from_dict(item, cost_model)
+    if not isinstance(item, str):
+        raise InputError(f"{item!r} is no worker file", field="workers")
+    path = base / item
+    try:
+        return Worker.from_dict(_document(path), cost_model)
+    except InputError as error:
+        raise error.located(file=str(path)) from None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    from orsched.files.text import parse_json, read_text
+    from orsched.study.toml import read_toml, require_table
+
+    values = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path))
+    return require_table(values, "worker")
+
+
+def with_workers(instance: Instance, workers: Workers) -> Instance:
+    """Return an instance on other workers.
+
+    Raises:
+        InputError: copies are asked for of workers that differ in more than their names.
+    """
+    if isinstance(workers, int):
+        first = instance.workers[0]
+        if any(replace(other, name=first.name) != first for other in instance.workers):
+            raise InputError(
+                "the instance's workers differ: which of them to copy?",
+                field="workers",
+                remedy="give worker files",
+            )
+        workers = tuple(replace(first, name=f"worker-{index}") for index in range(workers))
+    label = f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"
+    return instance.replace(workers=workers, name=f"{instance.name} ({label})")
+
+
+def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> Policy:
+    """Return a new policy of the class that ``module:Class`` names, fit for an instance.
+
+    On several workers a class that serves one worker gets a dispatcher, with the parameters
+    ``dispatch`` (round_robin, fewest_requests or least_work) and ``steal``, as named policies do.
+
+    Raises:
+        InputError: the policy cannot be imported or made, or a parameter is wrong.
+    """
+    from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
+    from orsched.heuristics.policy_method import Dispatching, read_params
+    from orsched.solver import load_policy
+
+    if len(instance.workers) == 1 or _serves_many(target):
+        return load_policy(target, parameters)
+    sharing = {field.name for field in fields(Dispatching)}
+    shared = read_params(Dispatching, {k: v for k, v in parameters.items() if k in sharing})
+    own = {name: value for name, value in parameters.items() if name not in sharing}
+    return Dispatched(
+        lambda: load_policy(target, own), DISPATCHERS[shared.dispatch](), steal=shared.steal
+    )
+
+
+def _serves_many(target: str) -> bool:
+    """Whether the class says that it runs on several workers; ``load_policy`` names errors."""
+    module, _, attribute = target.partition(":")
+    try:
+        return bool(getattr(getattr(import_module(module), attribute), "many_workers", False))
+    except (ImportError, AttributeError, ValueError):
+        return True

@@ -1,0 +1,129 @@
+"""The folder of a study: one file a finished cell, there in full or not at all.
+
+Why a kill at any moment loses and doubles nothing. Only the process that holds the lock of the
+folder writes cells, and the system takes the lock from a process that is gone. A cell's record is
+written to a temporary file, flushed to the disk, and renamed, which is atomic: under its final name
+it is complete. What has that name is never run or written again. What does not have it yet is run
+by the next start; a temporary file that was left behind is not looked at and is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.study.plan import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TEMPORARY = ".tmp"
+
+
+class Store:
+    """The finished cells of a study; a context manager that holds the folder's lock.
+
+    Raises ``InputError`` on entering when another process holds it, or the folder cannot be made.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.cells = self.folder / "cells"
+        self._lock: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.cells.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.folder / "lock").open("ab")
+            _take(self._lock, self.folder)
+            for path in self.cells.glob(f"*{_TEMPORARY}"):
+                path.unlink()
+        except OSError as error:
+            raise InputError(
+                f"cannot be used: {error.strerror or error}",
+                file=str(self.folder),
+                remedy="choose a folder that may be written to",
+            ) from None
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def path(self, key: str) -> Path:
+        """Return the file of a cell."""
+        return self.cells / f"{key}.json"
+
+    def load(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return the records of those cells that are finished.
+
+        Raises ``InputError`` for a file that is not what it was written as.
+        """
+        there = {path.name for path in self.cells.glob("*.json")}
+        return {key: self._read(key) for key in keys if f"{key}.json" in there}
+
+    def _read(self, key: str) -> dict[str, Any]:
+        path = self.path(key)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            whole = key_of(record["cell"]) == key == record["key"] and "run" in record
+        except (ValueError, KeyError, TypeError):
+            whole = False
+        if not whole:
+            raise InputError(
+                "is not the record of this cell any more",
+                file=str(path),
+                remedy="remove the file: the cell will be run again",
+            )
+        assert isinstance(record, dict)
+        return record
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write the record of a finished cell, durably.
+
+        Raises ``RuntimeError`` when the cell has one already: it was run twice.
+        """
+        path = self.path(record["key"])
+        if path.exists():
+            raise RuntimeError(f"cell {record['key']} was run twice")
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        temporary = path.with_suffix(_TEMPORARY)
+        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+        _sync_folder(self.cells)
+
+    def forget(self, key: str) -> None:
+        """Remove the record of a cell, so that it runs again."""
+        self.path(key).unlink()
+
+
+def _take(lock: IO[bytes], folder: Path) -> None:
+    """Lock a file for this process, until it closes it or ends."""
+    try:
+        import fcntl
+    except ImportError:
+        raise MissingDependencyError("studies need the file locks of a POSIX system") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            "another process works on this study",
+            file=str(folder),
+            remedy="wait for it, or choose another folder",
+        ) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Flush a folder, so that a rename in it outlives the loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

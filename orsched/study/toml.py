@@ -1,0 +1,52 @@
+"""TOML files: read with every mistake named, and with no key that nobody reads."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+from orsched.files.text import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    Path = str | os.PathLike[str]
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file; raises ``InputError`` with the line of a mistake."""
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            f"no TOML: {error}", file=os.fspath(path), remedy="texts stand in quotes"
+        ) from None
+    except RecursionError:
+        raise InputError("nested too deeply", file=os.fspath(path)) from None
+
+
+def require_table(value: object, field: str, known: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return a table; raises ``InputError`` for another type, or that names an unknown key."""
+    if not isinstance(value, dict):
+        raise InputError(f"{value!r} is no table", field=field, remedy=f"write [{field}]")
+    if known is not None:
+        require_known(value, field, known)
+    return value
+
+
+def require_known(table: Mapping[str, Any], where: str, known: Iterable[str]) -> None:
+    """Raise ``InputError`` for the first key of a table that is none of those known."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    for key in table:
+        if key not in names:
+            near = get_close_matches(str(key), names, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise InputError(
+                f"there is no key {key!r} here",
+                field=f"{where}.{key}" if where else str(key),
+                remedy=f"{hint}known: {', '.join(names)}",
+            )
