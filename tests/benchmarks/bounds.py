@@ -36,9 +36,12 @@ def run(options: Options, seconds: float = SECONDS) -> Section:
     for name, instance in _variants(options.tiny):
         section.rows += _makespan_rows(name, instance, None)
         section.rows += [_mean_row(name, instance, of) for of in ("mean_jct", "mean_ttft")]
+    for name, instance in _variants(options.tiny):
+        section.rows += _class_rows(name, instance.replace(first_token="prefill"))
     section.notes = [
         "after_ms: from the call until that bound. gap: of a schedule by windows (one worker, all "
         f"requests there at once) after {seconds:g} s, against that bound.",
+        "allows: what schedules may do beside plain ones (docs/bounds.md).",
         "Poisson arrivals: seed 0. unequal: a second worker with half the clients, twice as slow.",
     ]
     return section
@@ -96,12 +99,26 @@ def _makespan_rows(name: str, instance: Instance, seconds: float | None) -> list
     return rows
 
 
-def _mean_row(name: str, instance: Instance, objective: str) -> dict[str, Any]:
+def _class_rows(name: str, instance: Instance) -> list[dict[str, Any]]:
+    """What the bounds for other classes of schedules are."""
+    classes: list[tuple[str, ...]] = [(), ("chunks", "mixed"), ("chunks", "mixed", "restarts")]
+    return [
+        _mean_row(name, instance, objective, allows)
+        for allows in classes
+        for objective in ("makespan", "mean_jct", "mean_ttft")
+    ]
+
+
+def _mean_row(
+    name: str, instance: Instance, objective: str, allows: tuple[str, ...] | None = None
+) -> dict[str, Any]:
     begin = perf_counter()
-    bound = orsched.bound(instance, objective)
+    bound = orsched.bound(instance, objective, allows=allows or ())
     after = round(1e3 * (perf_counter() - begin), 1)
     assert bound_violations(instance, bound.to_dict(), objective) == []
     row = {"instance": name, "of": objective, "bound": bound.name, "value_s": bound.value_s}
+    if allows is not None:
+        row |= {"first token": instance.first_token, "allows": " ".join(allows)}
     return {**row, "after_ms": after}
 
 
