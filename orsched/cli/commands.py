@@ -19,7 +19,8 @@ from orsched.cli.data_commands import data_group
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
 from orsched.cli.report_command import report_command
-from orsched.cli.solve_commands import simulate_command, solve_command
+from orsched.cli.simulate_command import simulate_command
+from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError
 

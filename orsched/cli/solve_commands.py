@@ -1,4 +1,4 @@
-"""``orsched solve`` and ``orsched simulate``."""
+"""``orsched solve``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import print_notes, print_rows
-from orsched.cli.policies import blamed_on, working_folder_first
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
@@ -66,7 +65,7 @@ def solve_command(
         MaxRuntime(time_limit)  # validates before the loading
     given = read_pairs(parameters, "--param")
     slo = read_slo(slo_ttft, slo_tpot)
-    _said_once(method, information, given)
+    said_once(method, information, given)
     check_paths(paths, [instance])
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit):
@@ -88,45 +87,7 @@ def solve_command(
     return 130 if result.termination is Termination.INTERRUPTED else 0
 
 
-@click.command("simulate")
-@INSTANCE
-@click.option(
-    "--policy",
-    default="fcfs",
-    show_default=True,
-    help="A method's name, or module:Class of your own (the working folder is searched, too).",
-)
-@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
-def simulate_command(
-    instance: str,
-    policy: str,
-    parameters: tuple[str, ...],
-    slo_ttft: float | None,
-    slo_tpot: float | None,
-    style: str,
-    **paths: Path | None,
-) -> None:
-    """Run a policy on INSTANCE from start to end, once; bound and check its schedule."""
-    from orsched.solver import simulate, solve
-
-    given: dict[str, Any] = read_pairs(parameters, "--param")
-    slo = read_slo(slo_ttft, slo_tpot)
-    check_paths(paths, [instance])
-    with ProgressPrinter("loading") as progress:
-        problem = load_instance(instance)
-        progress.say(policy)
-        if ":" in policy:
-            working_folder_first()
-            with blamed_on(policy):
-                result = simulate(problem, policy, parameters=given, slo=slo)
-        else:
-            _said_once(policy, None, given)
-            result = solve(problem, policy, parameters=given, slo=slo, iterations=1)
-        progress.say("writing")
-        report_single(problem, result, style, paths)
-
-
-def _said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
+def said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
     """Refuse what the method's specification and an option both say."""
     from orsched.solver import read_spec
 

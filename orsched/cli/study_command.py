@@ -113,9 +113,9 @@ def _list(cells: int, folder: Path, planned: Sequence[Any]) -> None:
 def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one line for each combination of choices: means over the seeds."""
     from orsched.study import over_seeds
-    from orsched.study.table import varying
+    from orsched.study.table import independent, varying
 
-    names = varying(rows) or ["policy"]
+    names = independent(rows, varying(rows)) or ["policy"]
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         choice = tuple(row[name] for name in names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.plotting.style import WORKER_COLOURS
-from orsched.study.table import CHOICES, FIRST, over_seeds, require_numbers, varying
+from orsched.study.table import CHOICES, FIRST, independent, over_seeds, require_numbers, varying
 
 if TYPE_CHECKING:
     import os
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_VALUES = ("makespan_ns", "jct_ns_mean")
 _MARKERS = "osv^DPX*"
 _MOST_PANELS = 12
+_MOST_TICKS = 8
 
 
 def save_plots(
@@ -107,18 +108,12 @@ def _draw(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
 
 def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[Row]]:
     """Split rows by all choices that differ, beside those of the axes and what they fix."""
-    others = [n for n in varying(rows) if n not in (x, by) and not _follows(rows, n, (x, by))]
+    others = independent(rows, [x, by, *varying(rows)])[2:]
     panels: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         title = tuple(f"{name} {row[name]}" for name in others if row[name] is not None)
         panels.setdefault(title, []).append(row)
     return panels
-
-
-def _follows(rows: Sequence[Row], name: str, given: Sequence[str]) -> bool:
-    """Whether the values of some columns fix that of another one."""
-    pairs = {(*(row[n] for n in given), row[name]) for row in rows}
-    return len(pairs) == len({pair[:-1] for pair in pairs})
 
 
 def _panel(ax: Any, rows: Sequence[Row], y: str, x: str, by: str) -> None:
@@ -145,7 +140,10 @@ def _panel(ax: Any, rows: Sequence[Row], y: str, x: str, by: str) -> None:
             capsize=3,
             markersize=4,
         )
-    if not numeric:
+    if numeric and len(places) <= _MOST_TICKS:
+        kept = [place for name, place in places.items() if name is not None]
+        ax.set_xticks(kept, [f"{place:g}" for place in kept])
+    elif not numeric:
         ax.set_xticks(
             list(places.values()), [str(name) for name in places], rotation=20, ha="right"
         )

@@ -214,6 +214,16 @@ def varying(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in chosen if len({row[name] for row in rows}) > 1]
 
 
+def independent(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """Return those columns whose values do not follow from the ones kept before; the first stay."""
+    kept: list[str] = []
+    for name in dict.fromkeys(names):
+        pairs = {(*(row[n] for n in kept), row[name]) for row in rows}
+        if len(kept) < 2 or len(pairs) > len({pair[:-1] for pair in pairs}):
+            kept.append(name)
+    return kept
+
+
 def require_numbers(rows: Sequence[Mapping[str, Any]], name: str) -> None:
     """Raise ``InputError`` unless a column is there and holds numbers."""
     if rows and name not in rows[0]:

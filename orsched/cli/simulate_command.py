@@ -1,0 +1,172 @@
+"""``orsched simulate``: one policy, on other workers and with other arrivals if wanted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.artefacts import SINGLE, check_paths
+from orsched.cli.options import (
+    FORMAT,
+    INSTANCE,
+    PARAMETERS,
+    SLO_OPTIONS,
+    load_instance,
+    read_slo,
+    with_options,
+)
+from orsched.cli.policies import blamed_on, working_folder_first
+from orsched.cli.progress import ProgressPrinter
+from orsched.cli.solve_commands import report_single, said_once
+from orsched.errors import InputError
+from orsched.pairs import read_pairs
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.metrics import SLO
+    from orsched.result import Result
+    from orsched.study.config import Settings
+
+
+@click.command("simulate")
+@INSTANCE
+@click.option(
+    "--policy",
+    help="A method's name, or module:Class of your own (the working folder is searched, too); "
+    "default: fcfs.",
+)
+@click.option(
+    "--workers",
+    metavar="N|FILES",
+    help="Copies of the instance's worker, or worker files with commas in between.",
+)
+@click.option(
+    "--arrivals",
+    metavar="SPEC",
+    help="Other arrivals: poisson:rate=10, gamma:rate=10,cv=2, replay:scale=1.5, at_once, ...",
+)
+@click.option(
+    "--config",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.toml",
+    help="Settings of [policy], [workers] and [arrivals]; what it says no option may say again.",
+)
+@click.option("--seed", type=int, help="Seed of arrivals and random choices (default: 0).")
+@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
+def simulate_command(
+    instance: str,
+    policy: str | None,
+    workers: str | None,
+    arrivals: str | None,
+    config: Path | None,
+    seed: int | None,
+    parameters: tuple[str, ...],
+    slo_ttft: float | None,
+    slo_tpot: float | None,
+    style: str,
+    **paths: Path | None,
+) -> None:
+    """Run a policy on INSTANCE from start to end, once; bound and check its schedule.
+
+    Example: orsched simulate gsm8k-llama65b --workers 4 --arrivals poisson:rate=30
+    --policy fcfs --param dispatch=fewest_requests
+    """
+    from orsched.solver import solve
+
+    slo = read_slo(slo_ttft, slo_tpot)
+    check_paths(paths, [instance] if config is None else [instance, config])
+    run = merged(config, policy, workers, arrivals, seed, read_pairs(parameters, "--param"))
+    name, chosen, given = run.policy or "fcfs", run.seed or 0, run.parameters
+    with ProgressPrinter("loading") as progress:
+        problem = scenario(load_instance(instance), run)
+        progress.say(name)
+        if ":" in name:
+            if run.information is not None:
+                raise InputError("the class itself says it", field="policy.information")
+            result = _simulate_own(problem, name, given, slo)
+        else:
+            said_once(name, run.information, given)
+            result = solve(
+                problem,
+                name,
+                seed=chosen,
+                information=run.information,
+                parameters=given,
+                slo=slo,
+                iterations=1,
+            )
+        progress.say("writing")
+        report_single(problem, result, style, paths)
+
+
+def _simulate_own(
+    problem: Instance, target: str, parameters: dict[str, Any], slo: SLO | None
+) -> Result:
+    """Run a policy of the user, found in the working folder as well."""
+    from orsched.solver import simulate
+    from orsched.study.scenario import own_policy
+
+    working_folder_first()
+    with blamed_on(target):
+        done = simulate(problem, own_policy(problem, target, parameters), slo=slo)
+    if not parameters:
+        return done
+    return replace(done, schedule=done.schedule.replace(parameters=parameters))
+
+
+def merged(
+    config: Path | None,
+    policy: str | None,
+    workers: str | None,
+    arrivals: str | None,
+    seed: int | None,
+    parameters: dict[str, Any],
+) -> Settings:
+    """Return the settings of a configuration file and of the options together.
+
+    Raises ``InputError`` for what is wrong, or what both say.
+    """
+    from orsched.columns import whole_number
+    from orsched.instances.arrivals import read_arrivals
+    from orsched.study.config import Settings, read_settings
+    from orsched.study.scenario import read_workers
+
+    given = Settings(
+        policy,
+        None,
+        parameters,
+        None if workers is None else read_workers(workers),
+        None if arrivals is None else read_arrivals(arrivals),
+        None if seed is None else whole_number(seed, "seed", remedy="seeds start at 0"),
+    )
+    found = Settings() if config is None else read_settings(config)
+    for field in ("policy", "workers", "arrivals", "seed"):
+        if getattr(given, field) is not None and getattr(found, field) is not None:
+            raise InputError(
+                f"{config} says this already", field=f"--{field}", remedy="say it once"
+            )
+    for name in given.parameters:
+        if name in found.parameters:
+            raise InputError(
+                f"{config} says this already", field=f"--param {name}", remedy="say it once"
+            )
+    both = {
+        field: mine if mine is not None else getattr(found, field)
+        for field, mine in given._asdict().items()
+    }
+    return Settings(**{**both, "parameters": {**found.parameters, **given.parameters}})
+
+
+def scenario(problem: Instance, run: Settings) -> Instance:
+    """Return the instance on the workers and with the arrivals of the settings."""
+    from orsched.instances.arrivals import with_arrivals
+    from orsched.study.scenario import with_workers
+
+    if run.workers is not None:
+        problem = with_workers(problem, run.workers)
+    if run.arrivals is not None:
+        problem = with_arrivals(problem, run.arrivals, run.seed or 0)
+    return problem

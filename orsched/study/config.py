@@ -1,0 +1,74 @@
+"""Settings of ``orsched simulate`` in a TOML file: [policy], [workers] and [arrivals]."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.study.scenario import Workers, read_workers
+from orsched.study.toml import read_toml, require_known, require_table
+
+if TYPE_CHECKING:
+    from orsched.instances.arrivals import Arrivals
+
+
+class Settings(NamedTuple):
+    """What a run is made of, beside its instance; None where nothing is said."""
+
+    policy: str | None = None
+    information: str | None = None
+    parameters: dict[str, Any] = {}  # noqa: RUF012  (never written to)
+    workers: Workers | None = None
+    arrivals: Arrivals | None = None
+    seed: int | None = None
+
+
+def read_settings(path: str | os.PathLike[str]) -> Settings:
+    """Return the settings in a TOML file; every key is checked.
+
+    ``[policy]`` has ``name``, ``information`` and the table ``parameters``; ``[workers]`` has
+    ``count`` or ``files`` (relative to the file); ``[arrivals]`` has ``law`` and the law's
+    parameters. ``seed`` stands before the tables.
+
+    Raises:
+        InputError: the file is no TOML, or a key or value is unknown or wrong.
+    """
+    file = os.fspath(path)
+    try:
+        return _settings(read_toml(path), Path(path).parent)
+    except InputError as error:
+        raise error.located(file=file) from None
+
+
+def _settings(table: dict[str, Any], base: Path) -> Settings:
+    require_known(table, "", ("seed", "policy", "workers", "arrivals"))
+    policy = require_table(table.get("policy", {}), "policy", ("name", "information", "parameters"))
+    for key in ("name", "information"):
+        if key in policy and not isinstance(policy[key], str):
+            raise InputError("must be a text", field=f"policy.{key}")
+    return Settings(
+        policy.get("name"),
+        policy.get("information"),
+        require_table(policy.get("parameters", {}), "policy.parameters"),
+        _workers(table["workers"], base) if "workers" in table else None,
+        _arrivals(table["arrivals"]) if "arrivals" in table else None,
+        whole_number(table["seed"], "seed") if "seed" in table else None,
+    )
+
+
+def _workers(value: object, base: Path) -> Workers:
+    table = require_table(value, "workers", ("count", "files"))
+    if len(table) != 1:
+        raise InputError("say one thing", field="workers", remedy="count = N, or files = [...]")
+    if "count" in table:
+        return read_workers(whole_number(table["count"], "workers.count", minimum=1))
+    return read_workers(table["files"], base)
+
+
+def _arrivals(value: object) -> Arrivals:
+    from orsched.instances.arrivals import read_arrivals
+
+    return read_arrivals(require_table(value, "arrivals"))
