@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from orsched.files.atomic import write_text
 from tests.benchmarks import (
     batcher,
+    bounds,
     check,
     cluster,
     decide,
@@ -45,6 +46,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
         pang,
         batcher,
         packing,
+        bounds,
         limits,
         full_mip,
         windows,
