@@ -65,9 +65,9 @@ class Batcher:
 
     def _in_order(self, requests: Sequence[int], lengths: Sequence[int]) -> list[SlicedBatch]:
         """Cut by count, in the order given."""
-        batches, start = [], 0
-        while start < len(requests):
-            count, longest = self.front(lengths[start:])
+        batches, start, end = [], 0, len(requests)
+        while start < end:
+            count, longest = self.front(lengths[i] for i in range(start, end))
             batches.append(self.price(requests[start : start + count], longest))
             start += count
         return batches

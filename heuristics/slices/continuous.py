@@ -12,7 +12,7 @@ from orsched.errors import InputError
 from orsched.heuristics.slices.iteration import require_no_padding
 from orsched.heuristics.slices.offloading import able
 from orsched.policy import Information, Policy
-from orsched.step import FINISH, UNTIL_EVENT, Step
+from orsched.step import FINISH, FOREVER, UNTIL_EVENT, Step
 
 if TYPE_CHECKING:
     from orsched.policy import View
@@ -43,10 +43,12 @@ class _Line:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self.queue: deque[int] = deque()
-        self.blocks: dict[int, int] = {}  # set aside, of those on the worker
+        memory = view.worker.memory
+        self.memory = memory
+        self.blocks = 0 if memory is None else memory.blocks
+        self.queue: deque[tuple[int, int]] = deque()  # request, and what it needs
+        self.needs: dict[int, int] = {}  # set aside, of those on the worker
         self.used = 0
-        self.promised = 0  # to those who wait
         self.ends: dict[int, int] = {}  # round after which the slice is over
         self.heap: list[tuple[int, int]] = []
         self.joining: list[int] = []  # prefill not complete, or not yet taken note of
@@ -55,9 +57,10 @@ class _Line:
 class ContinuousSlices(Policy):
     """Continuous batching in which a stay is estimated for a slice, not for the output limit.
 
-    Each request that arrives, or whose slice is over, goes to the worker with the most free memory,
-    what is promised to those who wait there taken off. Memory is set aside up to the end of the
-    slice, so that more requests fit than with the output limit, and never too many.
+    Each request that arrives, or whose slice is over, goes to the worker with the most free memory
+    (without a memory model the fewest requests), what is promised to those who wait there taken
+    off. Memory is set aside up to the end of the slice, so that more requests fit than with the
+    output limit, and never too many.
     """
 
     name = "scls_continuous"
@@ -72,6 +75,8 @@ class ContinuousSlices(Policy):
         for each in view.workers:
             require_no_padding(each)
         self.lines = [_Line(each) for each in view.workers]
+        self.loads = [-line.blocks for line in self.lines]  # set aside and promised, less the room
+        self.alike = len({line.memory for line in self.lines}) == 1
         self.limit = view.output_limit_tokens
         self.tokens = min(self.params.slice_tokens, self.limit)
         self.rounds = self.tokens - (view.first_token == "prefill")
@@ -80,7 +85,7 @@ class ContinuousSlices(Policy):
 
     def on_arrival(self, view: View, request: int) -> None:
         """Choose a worker."""
-        self._assign(request)
+        self._assign(view, request)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Free what was set aside."""
@@ -88,39 +93,37 @@ class ContinuousSlices(Policy):
 
     def on_preempt(self, view: View, request: int) -> None:
         """Choose a worker for the rest; what was set aside is free already."""
-        self._assign(request)
+        self._assign(view, request)
 
     def _free(self, line: _Line, request: int) -> None:
-        line.used -= line.blocks.pop(request)
+        needs = line.needs.pop(request)
+        line.used -= needs
+        self.loads[line.view.index] -= needs
         line.ends.pop(request, None)
         if request in line.joining:
             line.joining.remove(request)
 
-    def _assign(self, request: int) -> None:
-        """Let a request wait for the worker with the most free memory, or the fewest requests."""
-        indices = range(len(self.lines)) if len(self.lines) == 1 else self._able(request)
-        line = max((self.lines[i] for i in indices), key=self._free_memory)
-        line.queue.append(request)
-        line.promised += self._needs(line, request, self.tokens)
-
-    def _able(self, request: int) -> list[int]:
-        return list(able([line.view for line in self.lines], request))
-
-    def _free_memory(self, line: _Line) -> tuple[int, int]:
-        memory = line.view.worker.memory
-        blocks = 0 if memory is None else memory.blocks - line.used - line.promised
-        return blocks, -len(line.queue) - len(line.view.running)
+    def _assign(self, view: View, request: int) -> None:
+        """Let a request wait for the least loaded worker that can hold it."""
+        loads = self.loads
+        if self.alike:
+            index = loads.index(min(loads))
+        else:
+            able_ones = able([line.view for line in self.lines], request)
+            index = min(able_ones, key=loads.__getitem__)
+        line = self.lines[index]
+        needs = self._needs(line, request, view.to_prefill(request))
+        line.queue.append((request, needs))
+        loads[index] += needs
 
     def _needs(self, line: _Line, request: int, tokens: int) -> int:
-        """Return the blocks of a request after so many tokens more, at most the output limit."""
-        memory = line.view.worker.memory
+        """Return the blocks of a request of these tokens at its slice's end, 1 without memory."""
+        memory = line.memory
         if memory is None:
-            return 0
+            return 1
         if not memory.is_paged:
             return line.view.blocks_of(request)
-        view = line.view
-        now = view.prompt_tokens[request] + view.generated(request)
-        most = min(now + tokens, view.prompt_tokens[request] + self.limit)
+        most = min(tokens + self.tokens, line.view.prompt_tokens[request] + self.limit)
         return min(memory.blocks, -(-most // memory.block_tokens))
 
     # -- decisions ------------------------------------------------------------------------
@@ -128,13 +131,15 @@ class ContinuousSlices(Policy):
     def decide(self, view: View) -> Step | None:
         """Evict those whose slice is over, let requests join, decode."""
         line = self.lines[view.index]
-        self._begin_slices(line)
+        if line.joining:
+            self._begin_slices(line)
         over = self._over(line)
         if over:
             return Step(preempt=over, decode=())
-        requests, chunks = self._join(line)
-        if requests:
-            return Step(prefill=requests, tokens=chunks, decode=None if line.ends else ())
+        if line.joining or line.queue:
+            requests, chunks = self._join(line)
+            if requests:
+                return Step(prefill=requests, tokens=chunks, decode=None if line.ends else ())
         if not line.ends:
             return None
         until = FINISH if line.queue else UNTIL_EVENT
@@ -170,47 +175,42 @@ class ContinuousSlices(Policy):
         return leaving
 
     def _renew(self, line: _Line, request: int) -> bool:
-        memory = line.view.worker.memory
-        needs = self._needs(line, request, self.tokens)
-        more = needs - line.blocks[request]
-        if memory is not None and line.used + more > memory.blocks:
+        view = line.view
+        tokens = view.prompt_tokens[request] + view.generated(request)
+        needs = self._needs(line, request, tokens)
+        more = needs - line.needs[request]
+        if line.memory is not None and line.used + more > line.blocks:
             return False
         line.used += more
-        line.blocks[request] = needs
-        self._end_at(line, request, line.view.rounds + self.tokens)
+        self.loads[view.index] += more
+        line.needs[request] = needs
+        self._end_at(line, request, view.rounds + self.tokens)
         return True
 
     def _join(self, line: _Line) -> tuple[list[int], list[int]]:
         """Return the requests of the next prefill and the tokens of each."""
-        view = line.view
-        budget = view.worker.prefill_limit
-        requests, chunks = list(line.joining), []
-        for request in requests:
-            left = view.to_prefill(request)
-            chunks.append(left if budget is None else min(left, budget))
+        view, queue = line.view, line.queue
+        cap = view.worker.prefill_limit
+        budget = FOREVER if cap is None else cap
+        requests = list(line.joining)
+        chunks = [min(view.to_prefill(request), budget) for request in requests]
+        budget -= sum(chunks)
         room = view.free_clients
-        while line.queue and room and self._fits(line, line.queue[0]):
-            left = view.to_prefill(line.queue[0])
-            if budget is not None and sum(chunks) + left > budget:
+        while queue and room and budget > 0:
+            request, needs = queue[0]
+            if line.memory is not None and line.needs and line.used + needs > line.blocks:
+                break
+            left = view.to_prefill(request)
+            if left > budget:
                 if requests:
                     break
                 left = budget
-            request = line.queue.popleft()
-            self._admit(line, request)
+            queue.popleft()
+            line.needs[request] = needs
+            line.used += needs
+            line.joining.append(request)
             requests.append(request)
             chunks.append(left)
+            budget -= left
             room -= 1
         return requests, chunks
-
-    def _fits(self, line: _Line, request: int) -> bool:
-        memory = line.view.worker.memory
-        if memory is None or not line.blocks:
-            return True
-        return line.used + self._needs(line, request, self.tokens) <= memory.blocks
-
-    def _admit(self, line: _Line, request: int) -> None:
-        needs = self._needs(line, request, self.tokens)
-        line.promised -= needs
-        line.blocks[request] = needs
-        line.used += needs
-        line.joining.append(request)

@@ -23,8 +23,9 @@ class SliceMemory:
 
     Under paged memory a batch of N padded to L + S tokens holds ``N ceil((L + S) / block)`` blocks
     (eq. 5, in blocks); under ``whole`` memory each request is set aside the output limit instead of
-    the slice. Clients and a cap on prefill stages bound the batch as well. A request alone is
-    always admitted: it is served as long as its true tokens fit.
+    the slice. The clients bound the batch as well; a cap on prefill stages does not, a batch can be
+    prefilled in several. A request alone is always admitted: it is served as long as its true
+    tokens fit.
 
     Attributes:
         slice_tokens: S, rounds of a slice.
@@ -55,12 +56,11 @@ class SliceMemory:
         return np.maximum(sizes, 1)
 
     def _bound(self, worker: Worker, tokens: IntColumn, sizes: IntColumn) -> None:
-        lengths = tokens - self.slice_tokens
-        if worker.prefill_limit is not None:
-            np.minimum(sizes, worker.prefill_limit // lengths, out=sizes)
         memory = worker.memory
         if memory is not None:
-            held = tokens if memory.is_paged else lengths + self.output_limit_tokens
+            held = tokens
+            if not memory.is_paged:
+                held = tokens - self.slice_tokens + self.output_limit_tokens
             blocks = self.share_ppm * memory.blocks // MILLION
             np.minimum(sizes, blocks // -(-held // memory.block_tokens), out=sizes)
 

@@ -133,6 +133,7 @@ class SlicedPolicy(Policy):
         self.lines: list[deque[tuple[int, int]]] = [deque() for _ in views]
         self.queues: list[deque[SlicedBatch]] = [deque() for _ in views]
         self.serving: list[SlicedBatch | None] = [None for _ in views]
+        self.todo: list[list[int]] = [[] for _ in views]  # not yet prefilled
         self.began: list[int | None] = [None for _ in views]  # rounds when the slice began
 
     def on_arrival(self, view: View, request: int) -> None:
@@ -145,7 +146,7 @@ class SlicedPolicy(Policy):
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Count the batch when the last of its requests leaves."""
-        if not view.running:
+        if not (view.running or self.todo[view.index]):
             began = self.began[view.index]
             self.batches += 1
             self.early_returns += began is None or view.rounds - began < self.rounds
@@ -164,7 +165,7 @@ class SlicedPolicy(Policy):
         now = view.now_ns
         if self.fetches:
             self._fetch_before(now)
-        if view.running:
+        if view.running or self.todo[view.index]:
             return self._go_on(view)
         self._complete(view)
         if self.fetches:
@@ -173,26 +174,34 @@ class SlicedPolicy(Policy):
         if batch is None:
             return Wait(self.clock.next_ns) if self.pool else None
         self.serving[view.index] = batch
-        return self._prefill(view, batch)
+        self.todo[view.index] = batch.requests
+        return self._prefill(view)
 
     # -- serving --------------------------------------------------------------------------
 
-    def _prefill(self, view: View, batch: SlicedBatch) -> Step:
-        """Return the prefill stage of a batch; one request alone may be longer than a stage."""
-        limit = view.worker.prefill_limit
-        if limit is None or len(batch.requests) > 1:
-            return prefill_stage(batch.requests)
-        left = view.to_prefill(batch.requests[0])
-        return Step(prefill=batch.requests, tokens=[min(limit, left)], decode=())
+    def _prefill(self, view: View) -> Step:
+        """Return the next prefill stage of a batch; a cap on stages can make it take several."""
+        todo, limit = self.todo[view.index], view.worker.prefill_limit
+        if limit is None:
+            self.todo[view.index] = []
+            return prefill_stage(todo)
+        count = longest = 0
+        for request in todo:
+            longest = max(longest, view.to_prefill(request))
+            if count and (count + 1) * longest > limit:
+                break
+            count += 1
+        if count == 1 and view.to_prefill(todo[0]) > limit:
+            return Step(prefill=todo[:1], tokens=[limit], decode=())
+        self.todo[view.index] = todo[count:]
+        return prefill_stage(todo[:count])
 
     def _go_on(self, view: View) -> Step:
         """Return the rounds of a slice after the prefill, the eviction after the rounds."""
         index = view.index
-        batch = self.serving[index]
-        assert batch is not None  # somebody is running
+        if self.todo[index]:
+            return self._prefill(view)
         if self.began[index] is None:
-            if len(batch.requests) == 1 and view.to_prefill(batch.requests[0]):
-                return self._prefill(view, batch)
             self.began[index] = view.rounds
             if self.rounds:
                 return batch_rounds(self.rounds)

@@ -58,6 +58,8 @@ def continuous(
     method, values = ILS, {"parallel": parallel}
     if strategy != "ILS":
         method, values = SCLS_CONTINUOUS, {"slice_tokens": slice_tokens, "renew": renew}
+    if strategy == "ILS" and parallel is not None:
+        strategy = f"ILS {parallel}"
     return _averaged(
         [_run(method, values, _instance(rate, seed, worker, workers)) for seed in seeds],
         "DS",

@@ -99,6 +99,15 @@ def test_a_prompt_longer_than_a_stage_is_prefilled_in_chunks():
     assert [s[3] - s[2] for s in steps(schedule) if s[1] == PREFILL] == [5, 5, 3]
 
 
+def test_a_batch_beyond_the_cap_is_prefilled_in_stages():
+    problem = instance([2, 3, 3], [1, 1, 2], cap=6)
+    schedule, _ = run(problem, slice_tokens=2, interval_s=0.001)
+    # 2 and 3 are padded to 6 tokens together; then 3; then two rounds for all.
+    assert [s[1:4] for s in steps(schedule)] == [
+        (PREFILL, 0, 3), (PREFILL, 3, 6), (DECODE, 6, 7), (DECODE, 7, 8),
+    ]  # fmt: skip
+
+
 def test_an_idle_time_of_many_intervals_is_passed_at_once():
     problem = instance([1, 1], [1, 1], [0, 10**9])
     schedule, policy = run(problem, slice_tokens=1, interval_s=0.001, interval_share=1e-6)
