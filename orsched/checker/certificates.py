@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.checker.charged_certificates import charged
-from orsched.checker.charges import (
+from orsched.checker.alone import (
     PLAIN,
     allowed,
     blocks_of,
@@ -22,6 +21,7 @@ from orsched.checker.charges import (
     require_growth,
     same_workers,
 )
+from orsched.checker.charged_certificates import charged
 from orsched.checker.packing import _proven
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 

@@ -7,18 +7,12 @@ from itertools import pairwise
 from math import lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.checker.charges import (
-    allowed,
-    alone_ns,
-    charged_workers,
-    joined,
-    least_alone,
-    requests_of,
-    rounds_of,
-)
+from orsched.checker.alone import allowed, alone_ns, least_alone, requests_of, rounds_of
+from orsched.checker.charges import charged_workers, joined
 
 if TYPE_CHECKING:
-    from orsched.checker.charges import Allowed, WorkerCharges
+    from orsched.checker.alone import Allowed
+    from orsched.checker.charges import WorkerCharges
     from orsched.instance import Instance
 
 

@@ -10,18 +10,13 @@ from bisect import insort
 from math import lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.checker.alone import allowed, least_alone, requests_of, rounds_of
 from orsched.checker.certificates import certificate_violations
-from orsched.checker.charges import (
-    allowed,
-    charged_workers,
-    joined,
-    least_alone,
-    requests_of,
-    rounds_of,
-)
+from orsched.checker.charges import charged_workers, joined
 
 if TYPE_CHECKING:
-    from orsched.checker.charges import Allowed, Charge, WorkerCharges
+    from orsched.checker.alone import Allowed
+    from orsched.checker.charges import Charge, WorkerCharges
     from orsched.instance import Instance
 
 
