@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 NAME = "packing"
 LIMIT_S = 10.0
-PEER_LIMIT_S = 60
-FIRST_SEED = 4000
+PEER_LIMIT_S = 30
+FIRST_SEED = 5000
 """Seeds from here on were used for no tuning."""
 PROVEN_AT_LEAST = {"X": 18, "H": 15}
 PEER_CASES = ("E2", "L3", "L6", "T", "G")
