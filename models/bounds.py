@@ -11,40 +11,34 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from orsched.costs import AffineCost, PoolingCost
 from orsched.errors import InputError
 from orsched.models.bound_scope import ALLOWANCES, PLAIN, Scope, allowances_of, equal_workers
 from orsched.models.charged_bound import charged_certificates
+from orsched.models.counted_bound import (
+    SEARCH_SECONDS,
+    by_counts,
+    by_packing,
+    larger,
+    release_moments,
+    shared,
+    stages_and_rounds,
+)
 from orsched.models.counts import (
-    Jobs,
     all_jobs,
     released_after,
-    round_bound,
-    stage_bound,
 )
-from orsched.models.floors import decode_floor, longest_chain, prefill_floor
-from orsched.models.joint_bound import joint_certificate
 from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
-from orsched.models.packing import pack, packing_bound
+from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from numpy.typing import NDArray
-
-    from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.schedule import Schedule
-    from orsched.workers import Worker
 
-SEARCH_SECONDS = 5.0
 _CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
 _CHARGED_SECONDS_A_ROW, _MEAN_SECONDS_A_ROW = 3e-5, 6e-5
-_FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
-_LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
 _MOST_KEPT = 64
 
 
@@ -166,8 +160,8 @@ def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any
         return
     equal, best = equal_workers(instance), last
     if equal:
-        for found in _by_counts(instance, last, limits.out_of_time):
-            best = _larger(best, found)
+        for found in by_counts(instance, last, limits.out_of_time):
+            best = larger(best, found)
             yield found
     else:
         yield last
@@ -175,7 +169,7 @@ def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any
     if (late or not equal) and limits.allow(instance, _CHARGED_SECONDS_A_ROW):
         yield from charged_certificates(instance, limits.out_of_time)
     if equal and limits.search and not limits.out_of_time():
-        yield from _by_packing(instance, best, limits.seconds_left)
+        yield from by_packing(instance, best, limits.seconds_left)
 
 
 def _scoped_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
@@ -187,90 +181,17 @@ def _scoped_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[s
     if equal_workers(instance) and not scope.yielding:
         one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
         jobs = all_jobs(one)
-        for moment in _release_moments(one, jobs):
+        for moment in release_moments(one, jobs):
             released = released_after(one, jobs, moment)
-            yield _shared(_stages_and_rounds(one.worker, released, moment, None, scope), workers)
+            yield shared(stages_and_rounds(one.worker, released, moment, None, scope), workers)
             if limits.out_of_time():
                 return
     if limits.allow(instance, _CHARGED_SECONDS_A_ROW):
         yield from charged_certificates(instance, limits.out_of_time, scope)
 
 
-def _by_counts(
-    instance: Instance, last: dict[str, Any], out_of_time: Callable[[], bool]
-) -> Iterator[dict[str, Any]]:
-    """Yield the bounds by stages and rounds, for one worker or several equal ones."""
-    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
-    jobs = all_jobs(one)
-    moments = _release_moments(one, jobs)
-    plain = _stages_and_rounds(one.worker, released_after(one, jobs, moments[0]), moments[0])
-    longest = longest_chain(one, jobs.clients)
-    yield _larger(_larger(last, _shared(plain, workers)), longest)
-    for moment in moments[1:]:
-        if out_of_time():
-            return
-        found = _stages_and_rounds(one.worker, released_after(one, jobs, moment), moment)
-        yield _shared(found, workers)
-        if _shared(found, workers)["value_ns"] > _shared(plain, workers)["value_ns"]:
-            plain = found
-    if not out_of_time():
-        yield from _jointly(one, plain, workers)
-
-
-def _jointly(one: Instance, plain: dict[str, Any], workers: int) -> Iterator[dict[str, Any]]:
-    """Yield the joint bound over what is released as in a bound by stages and rounds."""
-    released = released_after(one, all_jobs(one), plain["released_ns"])
-    joint = joint_certificate(one.worker, released, plain)
-    if joint is not None:
-        yield _shared(joint, workers)
-
-
-def _by_packing(
-    instance: Instance, best: dict[str, Any], seconds_left: Callable[[], float]
-) -> Iterator[dict[str, Any]]:
-    """Yield bounds whose rounds are proven by dual prices of packing them onto the clients.
-
-    That is the linear program of Pang (26)-(30) with a column for each content of a client.
-    """
-    one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
-    jobs = all_jobs(one)
-    moment = best.get("one_worker", best).get(
-        "released_ns", int(instance.requests.arrival_ns.min())
-    )
-    released = released_after(one, jobs, moment)
-    seconds = min(SEARCH_SECONDS, seconds_left())
-    total = sum(released.rounds.tolist())
-    if seconds <= 0 or len(released) > _LARGEST_PACKING or not 0 < total < _LARGEST_TOTAL:
-        return
-    result = pack(released.rounds.tolist(), released.clients, time_limit=seconds)
-    packed = result.uninterrupted().certificate
-    if packed["value"] > round_bound(released, one.worker)["value"] and "duals" in packed:
-        rounds = {"value": packed["value"], "reason": packed["bound"], "duals": packed["duals"]}
-        plain = _stages_and_rounds(one.worker, released, moment, rounds)
-        yield _shared(plain, workers)
-        yield from _jointly(one, plain, workers)
-
-
 def _last_arrival(instance: Instance) -> dict[str, Any]:
     return {"bound": "last_arrival", "value_ns": int(instance.requests.arrival_ns.max())}
-
-
-def _shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:
-    """Return the certificate for several workers, from that for one of them."""
-    if workers == 1:
-        return certificate
-    released = certificate["released_ns"]
-    share = -(-(certificate["value_ns"] - released) // workers)
-    return {
-        "bound": "shared",
-        "workers": workers,
-        "one_worker": certificate,
-        "value_ns": released + share,
-    }
-
-
-def _larger(best: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    return other if other["value_ns"] > best["value_ns"] else best
 
 
 def bound(
@@ -368,8 +289,8 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
         return None
     one, moment = instance.replace(workers=instance.workers[0]), certificate["released_ns"]
     released = released_after(one, all_jobs(one), moment)
-    counted = _stages_and_rounds(one.worker, released, moment, rounds, scope)
-    found = _shared(counted, len(instance.workers))
+    counted = stages_and_rounds(one.worker, released, moment, rounds, scope)
+    found = shared(counted, len(instance.workers))
     return Bound(found["bound"], found["value_ns"], found, {})
 
 
@@ -410,81 +331,6 @@ def _improving_latency_bounds(
         instance, objective, limits.out_of_time, enough, limits.scope
     ):
         yield Bound(found["bound"], found["value_ns"], found, {})
-
-
-def _stages_and_rounds(
-    worker: Worker,
-    jobs: Jobs,
-    released: int,
-    rounds: dict[str, Any] | None = None,
-    scope: Scope = PLAIN,
-) -> dict[str, Any]:
-    """Return the certificate of the bound by the jobs released at or after a moment.
-
-    ``rounds``: a bound on them with its reason, in place of the best by formula.
-    """
-    stages = stage_bound(jobs, worker, scope.chunks)
-    rounds = round_bound(jobs, worker, scope.restarts) if rounds is None else rounds
-    prefill_ns = prefill_floor(worker.cost, jobs, stages["value"], scope.chunks)
-    decode_ns = decode_floor(worker.cost, jobs, rounds["value"])
-    found = {
-        "bound": "stages_and_rounds",
-        **scope.stated(),
-        "released_ns": released,
-        **jobs.totals(),
-        "prefill_stages": stages,
-        "decode_rounds": rounds,
-        "prefill_ns": prefill_ns,
-        "decode_ns": decode_ns,
-        "value_ns": released + prefill_ns + decode_ns,
-    }
-    if scope.mixed:
-        saved = _saved(worker, stages["value"], rounds["value"], min(prefill_ns, decode_ns))
-        found |= {"saved_ns": saved, "value_ns": found["value_ns"] - saved}
-    return found
-
-
-def _saved(worker: Worker, stages: int, rounds: int, smaller_ns: int) -> int:
-    """Return the most that mixed steps take less than their parts one after the other.
-
-    Affine: the smaller fixed part, once a step. Pooling: the smaller of both parts of each step.
-    """
-    cost = worker.cost
-    if isinstance(cost, AffineCost):
-        return min(cost.prefill_fixed_ns, cost.round_fixed_ns) * min(stages, rounds)
-    return smaller_ns if isinstance(cost, PoolingCost) else 0
-
-
-def _release_moments(instance: Instance, jobs: Jobs) -> list[int]:
-    """Return the moments whose later requests may give the best bound, the first one always.
-
-    Ranked by an estimate in floats, with stages and rounds of typical contents; what is returned
-    is then bounded exactly. The more requests, the fewer moments are tried.
-    """
-    moments, index = np.unique(instance.requests.arrival_ns, return_inverse=True)
-    if len(moments) == 1:
-        return [int(moments[0])]
-
-    def later(column: IntColumn) -> NDArray[np.float64]:
-        per_moment = np.bincount(index, weights=column.astype(np.float64))
-        sums: NDArray[np.float64] = np.cumsum(per_moment[::-1], dtype=np.float64)[::-1]
-        return sums
-
-    longest = np.zeros(len(moments), np.int64)
-    np.maximum.at(longest, index, jobs.rounds)
-    rounds = np.maximum(
-        later(jobs.rounds) / jobs.clients, np.maximum.accumulate(longest[::-1])[::-1]
-    )
-    cost, limit = instance.worker.cost, instance.worker.prefill_limit
-    prompt = int(jobs.prompts.mean())
-    context = prompt + int(jobs.rounds.mean()) // 2 + 1
-    round_ns = cost.round_ns(jobs.clients, jobs.clients * context, context)
-    many = jobs.clients if limit is None else max(1, min(jobs.clients, limit // prompt))
-    stage_ns = cost.prefill_ns([prompt] * many)
-    estimate = moments + rounds * round_ns + later(np.ones_like(jobs.prompts)) / many * stage_ns
-    tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(jobs)))
-    likely = moments[np.argsort(-estimate, kind="stable")[:tried]]
-    return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
 
 
 def pang_reference(instance: Instance) -> dict[str, int]:
