@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.study import State, StudyResult
+    from orsched.study.plan import Cell
 
 _SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_utilization", "gap")
 
@@ -77,7 +80,7 @@ def study_command(
     folder = output or file.with_name(f"{file.stem}-study")
     study = read_study(file)
     if listed:
-        _list(len(study.cells()), folder, study.cells())
+        _list(study.cells(), folder)
         return 0
     with ProgressPrinter("starting") as progress:
 
@@ -85,16 +88,17 @@ def study_command(
             failed = f", {state.failed} failed" if state.failed else ""
             progress.say(f"{state.finished} of {state.cells} cells{failed}")
 
-        done = run(
-            study,
-            folder,
-            jobs=jobs,
-            cluster=cluster,
-            ray_address=ray_address,
-            retry_failed=retry_failed,
-            cell_time_limit=cell_time_limit,
-            callback=note,
-        )
+        with redirect_stdout(sys.stderr):  # Ray reports dead actors on stdout
+            done = run(
+                study,
+                folder,
+                jobs=jobs,
+                cluster=cluster,
+                ray_address=ray_address,
+                retry_failed=retry_failed,
+                cell_time_limit=cell_time_limit,
+                callback=note,
+            )
         if plot:
             progress.say("drawing")
             for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
@@ -104,10 +108,10 @@ def study_command(
     return EXIT_FAILED_CELLS if done.failed else 0
 
 
-def _list(cells: int, folder: Path, planned: Sequence[Any]) -> None:
+def _list(cells: Sequence[Cell], folder: Path) -> None:
     there = {path.stem for path in (folder / "cells").glob("*.json")}
-    finished = sum(cell.key in there for cell in planned)
-    click.echo(f"{cells} cells, {finished} finished, {cells - finished} to run, in {folder}")
+    done = sum(cell.key in there for cell in cells)
+    click.echo(f"{len(cells)} cells, {done} finished, {len(cells) - done} to run, in {folder}")
 
 
 def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -150,6 +154,6 @@ def _say(done: StudyResult) -> None:
     for row in done.failed:
         errors[row["error"]] = errors.get(row["error"], 0) + 1
     for error, count in list(errors.items())[:5]:
-        click.echo(f"orsched: {count} cells failed: {error}", err=True)
+        click.echo(f"orsched: {count} cell{'s' if count > 1 else ''} failed: {error}", err=True)
     if len(errors) > 5:
         click.echo(f"orsched: and {len(errors) - 5} other errors in the table", err=True)

@@ -63,6 +63,7 @@ class RayPool:
 
 def _connected(address: str | None, slots: int) -> Any:
     """Import Ray and join a cluster, or start one on this machine."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
         import ray
     except ImportError:

@@ -41,12 +41,11 @@ class Store:
             _take(self._lock, self.folder)
             for path in self.cells.glob(f"*{_TEMPORARY}"):
                 path.unlink()
-        except OSError as error:
-            raise InputError(
-                f"cannot be used: {error.strerror or error}",
-                file=str(self.folder),
-                remedy="choose a folder that may be written to",
-            ) from None
+        except BaseException as error:
+            self.__exit__()
+            if isinstance(error, OSError):
+                raise _unusable(self.folder, error) from None
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -102,6 +101,14 @@ class Store:
     def forget(self, key: str) -> None:
         """Remove the record of a cell, so that it runs again."""
         self.path(key).unlink()
+
+
+def _unusable(folder: Path, error: OSError) -> InputError:
+    return InputError(
+        f"cannot be used: {error.strerror or error}",
+        file=str(folder),
+        remedy="choose a folder that may be written to",
+    )
 
 
 def _take(lock: IO[bytes], folder: Path) -> None:
