@@ -14,7 +14,7 @@ from orsched.costs import AffineCost, LevelsCost
 from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.memory import BlockMemory
-from orsched.models import bounds
+from orsched.models import counted_bound
 from orsched.models.bounds import improving_bounds, makespan_bound
 from orsched.models.counts import all_jobs
 from orsched.models.joint_bound import Rounding, long_lengths, short_windows, windows
@@ -49,7 +49,7 @@ def unequal(draw, most=5):
 
 def without_joint(instance, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(bounds, "joint_certificate", lambda *_: None)
+        patch.setattr(counted_bound, "joint_certificate", lambda *_: None)
         return makespan_bound(instance)
 
 
