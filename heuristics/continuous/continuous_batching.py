@@ -94,7 +94,7 @@ class ContinuousBatching(Policy):
         """Let waiting requests join, in order, until the first that does not fit."""
         queue, chunks = self.queue, plan.chunks
         params, size = self.params, self.own.block_tokens
-        threshold = params.long_prefill_token_threshold or UNLIMITED
+        threshold = self.own.threshold(view)
         clients, running = view.free_clients, bool(view.running)
         while queue and clients and plan.tokens > 0 and plan.prompt_tokens > 0:
             request = queue.first()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
@@ -108,6 +107,12 @@ class Running:
         cached = view.cached(request)
         return -(-(cached + tokens) // size) + (-cached // size)
 
+    def threshold(self, view: View) -> int:
+        """Return the most prompt tokens of one request in a step; a request alone has no limit."""
+        if len(view.running) + len(self.queue) < 2:
+            return UNLIMITED
+        return self.params.long_prefill_token_threshold or UNLIMITED
+
     # -- the plan -------------------------------------------------------------------------
 
     def plan(self, view: View) -> Plan:
@@ -127,7 +132,7 @@ class Running:
 
     def _continue_prefills(self, view: View, plan: Plan) -> bool:
         """Give each begun prefill its next chunk; False if that depends on the order of all."""
-        threshold = self.params.long_prefill_token_threshold or UNLIMITED
+        threshold = self.threshold(view)
         for request, left in self.partial.items():
             room = min(plan.tokens, plan.prompt_tokens)
             chunk = min(left, threshold)
@@ -152,8 +157,8 @@ class Running:
     def _preempt(self, view: View, plan: Plan, blocks: int) -> None:
         """Preempt requests until the others find their blocks; all chunks are settled.
 
-        In order of admission, whoever finds no block takes those of the next victim. A request that
-        is its own victim ends the step: those behind it are not served in it (as in vLLM).
+        In order of admission, whoever finds no block takes those of the next victim,
+        which may be itself.
         """
         alive, partial, size = list(view.running), self.partial, self.block_tokens
         needy = self.buckets[-view.rounds % size].union(plan.chunks)
@@ -167,10 +172,10 @@ class Running:
                 victim = self._evict_next(view, plan, alive)
                 plan.blocks += given.pop(victim, 0)
                 if victim == request:
-                    self._cut(view, plan, alive, request)
-                    return
-            given[request] = new
-            plan.blocks -= new
+                    break
+            else:
+                given[request] = new
+                plan.blocks -= new
         plan.decoding = sum(each not in partial for each in alive)
 
     def _evict_next(self, view: View, plan: Plan, alive: list[int]) -> int:
@@ -187,19 +192,6 @@ class Running:
         plan.blocks -= -view.cached(victim) // self.block_tokens
         return victim
 
-    def _cut(self, view: View, plan: Plan, alive: list[int], request: int) -> None:
-        """Serve only those that were admitted before a request."""
-        served = set(takewhile(lambda each: each != request, view.running)).intersection(alive)
-        plan.chunks = {each: chunk for each, chunk in plan.chunks.items() if each in served}
-        decode = [each for each in alive if each in served and each not in self.partial]
-        self._choose(plan, alive, decode)
-
-    def _choose(self, plan: Plan, alive: list[int], decode: list[int]) -> None:
-        """Let these requests decode, of those that are not preempted."""
-        plan.decoding = len(decode)
-        can = sum(each not in self.partial for each in alive)
-        plan.decode = decode if len(decode) < can else None
-
     def _one_by_one(self, view: View, blocks: int) -> Plan:
         """Go through the running requests in order, preempting where blocks are missing."""
         params, partial = self.params, self.partial
@@ -207,18 +199,21 @@ class Running:
         if params.mode == "decode_first":
             order.sort(key=lambda request: request in partial)
         plan = Plan(0, params.max_num_batched_tokens, self.prefill_limit, blocks)
-        threshold = params.long_prefill_token_threshold or UNLIMITED
+        threshold = self.threshold(view)
         taken: dict[int, tuple[int, int]] = {}  # request -> tokens and new blocks in this step
-        place = 0
-        while place < len(order) and plan.tokens > 0:
-            request, tokens = order[place], 1
+        for request in list(order):
+            if plan.tokens <= 0:
+                break
+            tokens = 1
             if request in partial:
                 tokens = min(partial[request], threshold, plan.tokens, plan.prompt_tokens)
-            if tokens and not self._find_blocks(view, plan, taken, order, request, tokens):
-                break
-            place = order.index(request) + 1
+            if tokens and request not in plan.victims:
+                self._find_blocks(view, plan, taken, order, request, tokens)
         plan.chunks = {each: tokens for each, (tokens, _) in taken.items() if each in partial}
-        self._choose(plan, order, [each for each in taken if each not in partial])
+        decode = [each for each in taken if each not in partial]
+        plan.decoding = len(decode)
+        if len(decode) < sum(each not in partial for each in order):
+            plan.decode = decode
         return plan
 
     def _find_blocks(
@@ -229,8 +224,8 @@ class Running:
         order: list[int],
         request: int,
         tokens: int,
-    ) -> bool:
-        """Let a request take part in the step; False if it was preempted itself for lack of blocks.
+    ) -> None:
+        """Let a request take part in the step, unless it is preempted itself for lack of blocks.
 
         A request that was given tokens before and is preempted gives them back.
         """
@@ -242,9 +237,8 @@ class Running:
             plan.prompt_tokens += back if victim in self.partial else 0
             plan.blocks += own
             if victim == request:
-                return False
+                return
         taken[request] = (tokens, new)
         plan.blocks -= new
         plan.tokens -= tokens
         plan.prompt_tokens -= tokens if request in self.partial else 0
-        return True

@@ -1,4 +1,4 @@
-"""vLLM V1's rules read literally: one engine iteration at a time, every request looked at in each.
+"""vLLM V1's rules (0.33) read literally: one iteration after the other, every request in each.
 
 Slow and simple: what the policy is compared with.
 """
@@ -68,6 +68,8 @@ class Naive:
     def schedule(self):
         params, budget = self.params, self.params.max_num_batched_tokens
         tokens, preempted, place = {}, [], 0
+        alone = len(self.running) + len(self.waiting) == 1
+        self.threshold = 0 if alone else params.long_prefill_token_threshold
         self.allocated = {r.row: r.computed for r in self.running}
         while place < len(self.running) and budget > 0:
             request = self.running[place]
@@ -85,10 +87,11 @@ class Naive:
                 self.waiting.insert(0, victim)
                 preempted.append(victim.row)
                 if victim is request:
-                    return tokens, preempted
-            tokens[request.row] = new
-            budget -= new
-            place += 1
+                    break
+            else:
+                tokens[request.row] = new
+                budget -= new
+                place += 1
         if not preempted:
             self.admit(tokens, budget)
         return tokens, preempted
@@ -99,10 +102,9 @@ class Naive:
             if params.policy == "priority":
                 self.waiting.sort(key=lambda r: r.key)
             request = self.waiting[0]
-            threshold = params.long_prefill_token_threshold
             new = request.known
-            if 0 < threshold < new:
-                new = threshold
+            if 0 < self.threshold < new:
+                new = self.threshold
             if not params.chunked_prefill and new > budget:
                 break
             new = min(new, budget)
@@ -119,9 +121,8 @@ class Naive:
     def wanted(self, request, budget):
         # prefill: what is not computed; decoding: the token of the round
         new = max(request.known - request.computed, 1)
-        threshold = self.params.long_prefill_token_threshold
-        if 0 < threshold < new:
-            new = threshold
+        if 0 < self.threshold < new:
+            new = self.threshold
         return min(new, budget)
 
     def fits(self, request, tokens, water=0):
