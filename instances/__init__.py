@@ -1,7 +1,7 @@
 """Shipped instances, generators and readers of foreign trace formats.
 
 ``with_arrivals`` gives an instance other arrival times, ``sampled`` draws requests from one, and
-``draw_sources`` makes one from a mix of sources.
+``draw_sources`` makes one from a mix of sources, ``predict`` gives it predicted lengths.
 """
 
 if __name__ != "orsched.instances":
@@ -13,12 +13,13 @@ from typing import Any
 _HOME = {
     "draw_sources": "orsched.instances.sources",
     "load_mix": "orsched.instances.sources",
+    "predict": "orsched.instances.predictions",
     "read_arrivals": "orsched.instances.arrivals",
     "sampled": "orsched.instances.arrivals",
     "with_arrivals": "orsched.instances.arrivals",
 }
 
-__all__ = ["draw_sources", "load_mix", "read_arrivals", "sampled", "with_arrivals"]
+__all__ = ["draw_sources", "load_mix", "predict", "read_arrivals", "sampled", "with_arrivals"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.costs import AffineCost
 from orsched.instance import Instance
-from orsched.instances.predictions import predict
+from orsched.instances.predictions import noisy_tokens
 from orsched.instances.streams import stream
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
@@ -141,7 +141,7 @@ def _instance(
 ) -> Instance:
     predicted = None
     if prediction_sigma is not None:
-        predicted = predict(outputs, prediction_sigma, seed, OUTPUT_LIMIT_TOKENS)
+        predicted = noisy_tokens(outputs, prediction_sigma, seed, OUTPUT_LIMIT_TOKENS)
     worker = Worker(
         clients,
         AffineCost(),

@@ -1,40 +1,215 @@
-"""Predicted output lengths: the truth with a log-normal error."""
+"""Predicted output lengths: what a predictor would have said of each request.
+
+A predictor is named by a text such as ``classes`` or ``noise:sigma=0.3``. What it draws comes from
+the stream of its name; row r's prediction depends on the seed, on r and on the lengths only.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.instances.confusion import load_confusion
 from orsched.instances.streams import stream
+from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from orsched.columns import IntColumn
     from orsched.instance import Instance
 
 
-def predict(
-    output_tokens: NDArray[np.int64], sigma: float, seed: int, limit: int
-) -> NDArray[np.int64]:
-    """Return ``clip(round(true * exp(N(0, sigma^2))), 1, limit)`` for each length.
+class Predictor(ABC):
+    """A law of predictions, given the truth.
 
-    The errors come from the stream ``predictions``; row r's error depends on the seed and on r
-    only. ``sigma`` 0 returns the truth (cut at the limit).
+    Attributes:
+        law: its name.
+    """
+
+    law: ClassVar[str]
+
+    @abstractmethod
+    def tokens(self, output_tokens: IntColumn, seed: int) -> NDArray[np.float64] | IntColumn:
+        """Return a prediction for each true length, before it is rounded and cut."""
+
+
+@dataclass(frozen=True)
+class Oracle(Predictor):
+    """The truth."""
+
+    law = "oracle"
+
+    def tokens(self, output_tokens: IntColumn, seed: int) -> IntColumn:
+        """Return the true lengths."""
+        return output_tokens
+
+
+@dataclass(frozen=True)
+class Noise(Predictor):
+    """The truth with a log-normal error: ``true * exp(N(0, sigma^2))``."""
+
+    law = "noise"
+    sigma: float
+
+    def __post_init__(self) -> None:
+        sigma = self.sigma
+        if isinstance(sigma, bool) or not isinstance(sigma, (int, float)):
+            raise InputError(f"{sigma!r} is not a finite number", field="sigma")
+        if not math.isfinite(sigma):
+            raise InputError(f"{sigma!r} is not a finite number", field="sigma")
+        if sigma < 0:
+            raise InputError(
+                f"{sigma} is negative", field="sigma", remedy="0 means exact predictions"
+            )
+
+    def tokens(self, output_tokens: IntColumn, seed: int) -> NDArray[np.float64]:
+        """Multiply each length by its error."""
+        error = stream("predictions", seed).standard_normal(len(output_tokens))
+        with np.errstate(over="ignore"):
+            return output_tokens.astype(np.float64) * np.exp(self.sigma * error)
+
+
+@dataclass(frozen=True)
+class Classes(Predictor):
+    """A length class by the measured confusion; its median length is the prediction.
+
+    The classifier of Qiu et al. with 3 or 5 classes, as it is: a request of 300 tokens is
+    confused as their requests of 300 tokens were, and the medians are theirs.
+    """
+
+    law = "classes"
+    classes: int = 5
+
+    def __post_init__(self) -> None:
+        load_confusion(self.classes)
+
+    def tokens(self, output_tokens: IntColumn, seed: int) -> IntColumn:
+        """Draw classes and return their medians."""
+        confusion = load_confusion(self.classes)
+        uniform = stream("predictions/classes", seed).random(len(output_tokens))
+        drawn = confusion.draw(confusion.bins(output_tokens), uniform)
+        return np.array(confusion.medians(), np.int64)[drawn]
+
+
+@dataclass(frozen=True)
+class Percentiles(Predictor):
+    """The same confusion by rank: as if the classifier had been trained on the instance's lengths.
+
+    The longest hundredth of the instance is confused as their longest hundredth was, and so on;
+    a class stands for the quantile of the instance's lengths at which its median was. Equal lengths
+    have the mean of their ranks.
+    """
+
+    law = "percentiles"
+    classes: int = 5
+
+    def __post_init__(self) -> None:
+        load_confusion(self.classes)
+
+    def tokens(self, output_tokens: IntColumn, seed: int) -> IntColumn:
+        """Draw classes and return the quantiles that they stand for."""
+        n = len(output_tokens)
+        if n == 0:
+            return output_tokens
+        confusion = load_confusion(self.classes)
+        ordered = np.sort(output_tokens)
+        below = np.searchsorted(ordered, output_tokens, side="left")
+        up_to = np.searchsorted(ordered, output_tokens, side="right")
+        uniform = stream("predictions/percentiles", seed).random(n)
+        drawn = confusion.draw(confusion.bins_of_ranks((below + up_to) / (2 * n)), uniform)
+        places = [min(n - 1, int(rank * n)) for rank in confusion.median_ranks()]
+        return ordered[places][drawn]
+
+
+PREDICTORS: dict[str, type[Predictor]] = {
+    kind.law: kind for kind in (Oracle, Noise, Classes, Percentiles)
+}
+"""The predictors by name."""
+
+
+def read_predictor(spec: str | Mapping[str, Any] | Predictor) -> Predictor:
+    """Return the predictor that a specification names.
+
+    ``spec`` is a text such as ``classes`` or ``noise:sigma=0.3``, or a mapping with the key ``law``
+    beside the parameters, or a predictor itself.
 
     Raises:
-        InputError: sigma is negative or not finite.
+        InputError: the predictor or a parameter is unknown, missing or wrong.
     """
-    if isinstance(sigma, bool) or not isinstance(sigma, (int, float)) or not math.isfinite(sigma):
-        raise InputError(f"{sigma!r} is not a finite number", field="sigma")
-    if sigma < 0:
-        raise InputError(f"{sigma} is negative", field="sigma", remedy="0 means exact predictions")
-    error = stream("predictions", seed).standard_normal(len(output_tokens))
-    with np.errstate(over="ignore"):
-        predicted = np.rint(output_tokens * np.exp(sigma * error))
-    return np.clip(predicted, 1, limit).astype(np.int64)
+    if isinstance(spec, Predictor):
+        return spec
+    if isinstance(spec, str):
+        name, _, rest = spec.partition(":")
+        parameters = read_pairs([p for p in rest.split(",") if p], "predictor")
+    elif isinstance(spec, Mapping):
+        parameters = {key: value for key, value in spec.items() if key != "law"}
+        name = spec.get("law", "")
+    else:
+        raise InputError(f"{spec!r} is no specification", field="predictor", remedy="e.g. classes")
+    if not isinstance(name, str) or name not in PREDICTORS:
+        raise InputError(
+            f"there is no predictor {name!r}",
+            field="predictor",
+            remedy=f"known: {', '.join(PREDICTORS)}",
+        )
+    kind = PREDICTORS[name]
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    for parameter in parameters:
+        if parameter not in known:
+            listed = ", ".join(known) or "it has none"
+            raise InputError(
+                f"{name} has no parameter {parameter!r}",
+                field="predictor",
+                remedy=f"known: {listed}",
+            )
+    if kind is Noise and "sigma" not in parameters:
+        raise InputError("noise lacks sigma", field="predictor", remedy="e.g. noise:sigma=0.3")
+    return kind(**parameters)
+
+
+def predict(
+    instance: Instance, predictor: str | Mapping[str, Any] | Predictor = "classes", seed: int = 0
+) -> Instance:
+    """Return the instance with predicted output lengths.
+
+    They are whole tokens from 1 to the instance's output limit. What a method may know by them
+    is still called ``predicted``, whatever the predictor.
+
+    Args:
+        instance: whose requests they are.
+        predictor: what ``read_predictor`` takes: ``oracle``, ``noise:sigma=S``, ``classes`` or
+            ``percentiles`` (both with 5 classes, or ``classes=3``; Qiu et al., arXiv 2404.08509).
+        seed: seed of the random stream.
+
+    Raises:
+        InputError: the predictor or the seed is wrong.
+    """
+    law = read_predictor(predictor)
+    number = whole_number(seed, "seed", remedy="seeds start at 0")
+    req = instance.requests
+    predicted = as_tokens(law.tokens(req.output_tokens, number), instance.output_limit_tokens)
+    return instance.replace(requests=req.replace(predicted_tokens=predicted))
+
+
+def as_tokens(values: NDArray[np.float64] | IntColumn, limit: int) -> IntColumn:
+    """Return predictions as whole numbers from 1 to a limit."""
+    return np.clip(np.rint(values), 1, limit).astype(np.int64)
+
+
+def noisy_tokens(output_tokens: IntColumn, sigma: float, seed: int, limit: int) -> IntColumn:
+    """Return ``clip(round(true * exp(N(0, sigma^2))), 1, limit)`` for each length.
+
+    Sigma 0 returns the truth (cut at the limit). Raises ``InputError`` as ``Noise``.
+    """
+    return as_tokens(Noise(sigma).tokens(output_tokens, seed), limit)
 
 
 def with_predictions(instance: Instance, sigma: float, seed: int = 0) -> Instance:
@@ -42,6 +217,4 @@ def with_predictions(instance: Instance, sigma: float, seed: int = 0) -> Instanc
 
     Predictions are cut at the instance's output limit. Raises ``InputError`` as ``predict``.
     """
-    req = instance.requests
-    predicted = predict(req.output_tokens, sigma, seed, instance.output_limit_tokens)
-    return instance.replace(requests=req.replace(predicted_tokens=predicted))
+    return predict(instance, Noise(sigma), seed)
