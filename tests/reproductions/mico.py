@@ -129,8 +129,8 @@ def figures_7_to_10(report: Report) -> None:
 def _pairs(report: Report, backoff: bool, changes: Changes = ()) -> list[tuple[Figures, Figures]]:
     return [
         (
-            run("QI", 200, 3, 3, seed, backoff, changes),
-            run("neither", 200, 3, 3, seed, False, changes),
+            run("QI", 200, 3, 3, seed, backoff, changes, (), True),
+            run("neither", 200, 3, 3, seed, False, changes, (), True),
         )
         for seed in report.seeds
     ]

@@ -61,8 +61,12 @@ def run(
     backoff: bool = False,
     changes: tuple[tuple[str, Any], ...] = (),
     parameters: tuple[tuple[str, Any], ...] = (),
+    caches: bool = False,
 ) -> Figures:
-    """Return the figures of a variant; ``changes`` are of the instance."""
+    """Return the figures of a variant; ``changes`` are of the instance.
+
+    ``caches``: with the KV-Cache lengths.
+    """
     problem = setting.instance(count, clouds, batch_size, seed, **dict(changes))
     blind = ABLATION[variant]["distribution"] == "quantity"
     values = {**ABLATION[variant], "backoff": backoff, "longest_tokens": None, **dict(parameters)}
@@ -72,10 +76,10 @@ def run(
     wrong = check(problem, schedule, limit=1)
     if wrong:
         raise AssertionError(f"the checker rejects the schedule: {wrong[0]}")
-    return figures(problem, schedule)
+    return figures(problem, schedule, caches)
 
 
-def figures(problem: Instance, schedule: Schedule) -> Figures:
+def figures(problem: Instance, schedule: Schedule, caches: bool) -> Figures:
     """Measure a schedule."""
     steps, work = schedule.steps, schedule.work
     ends = np.zeros(len(problem), np.int64)
@@ -87,20 +91,27 @@ def figures(problem: Instance, schedule: Schedule) -> Figures:
     np.add.at(served, steps.worker[work.first_step[prefills]], 1)
     cloud_ends = np.zeros(count, np.int64)
     np.maximum.at(cloud_ends, steps.worker, steps.end_ns)
-    literal = [list(kv_lengths(schedule, k, literal=True)) for k in range(count)]
-    plain = [list(kv_lengths(schedule, k, literal=False)) for k in range(count)]
+    kv, peak = cache_lengths(problem, schedule) if caches else ({}, 0)
     return Figures(
         schedule.makespan_ns,
         sorted(ends.tolist()),
         cloud_ends.tolist(),
         served.tolist(),
-        {
-            "literal": [summed(runs) for runs in literal],
-            "engine": [summed(runs) for runs in plain],
-            "own": own_caches(problem, schedule),
-        },
-        max(first + rounds - 1 for runs in literal for first, rounds in runs),
+        kv,
+        peak,
     )
+
+
+def cache_lengths(problem: Instance, schedule: Schedule) -> tuple[dict[str, list[int]], int]:
+    """Return KV-Cache lengths summed over iterations, by rule and cloud, and the peak."""
+    clouds = range(len(problem.workers))
+    literal = [list(kv_lengths(schedule, k, literal=True)) for k in clouds]
+    engine = [list(kv_lengths(schedule, k, literal=False)) for k in clouds]
+    return {
+        "literal": [summed(runs) for runs in literal],
+        "engine": [summed(runs) for runs in engine],
+        "own": own_caches(problem, schedule),
+    }, max(first + rounds - 1 for runs in literal for first, rounds in runs)
 
 
 def own_caches(problem: Instance, schedule: Schedule) -> list[int]:

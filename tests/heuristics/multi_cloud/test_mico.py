@@ -1,0 +1,217 @@
+"""MICO on small instances, by hand: dealing, insertion, batches, back-off, memory, trade-off."""
+
+from __future__ import annotations
+
+import pytest
+
+from orsched.checker import check
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.heuristics.multi_cloud import ABLATION, Mico, MicoParams
+from orsched.heuristics.multi_cloud.methods import MICO
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.metrics import summarise
+from orsched.registry import resolve
+from orsched.requests import Requests
+from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+
+UNIT = AffineCost(0, 0, 1, 0)
+"""A round takes 1 ns, a prefill nothing: times count rounds."""
+
+
+def problem(prompts, outputs, workers, predicted=None, arrivals=None, limit=100, **fields):
+    predicted = outputs if predicted is None else predicted
+    requests = Requests(prompts, outputs, arrivals, predicted_tokens=predicted)
+    return Instance(requests, tuple(workers), output_limit_tokens=limit, **fields)
+
+
+def served(instance, information="predicted", **parameters):
+    """Schedule of MICO, which the checker accepts, and the steps as the policy gave them."""
+    steps = []
+    schedule = simulate_policy(
+        instance,
+        Mico(MicoParams(**parameters), information),
+        lambda view, step: steps.append((view.now_ns, view.index, step)),
+    ).schedule
+    assert check(instance, schedule) == []
+    return schedule, steps
+
+
+def clouds_of(schedule, count):
+    """Requests by the cloud that served them."""
+    first = schedule.work.phase == PREFILL
+    worker = schedule.steps.worker[schedule.work.first_step[first]]
+    requests = schedule.work.request[first]
+    return [sorted(requests[worker == k].tolist()) for k in range(count)]
+
+
+def test_long_answers_are_spread_and_numbers_alone_are_not():
+    """Long and short alternate, so that turns put all long answers on one cloud."""
+    outputs = [95, 5, 95, 5, 95, 5, 95, 5]
+    instance = problem([1] * 8, outputs, [Worker(2, UNIT)] * 2)
+    by_number, _ = served(instance, distribution="quantity", backoff=False)
+    assert clouds_of(by_number, 2) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert by_number.makespan_ns == 190
+    by_length, _ = served(instance, backoff=False)
+    assert clouds_of(by_length, 2) == [[0, 1, 4, 5], [2, 3, 6, 7]]
+    assert by_length.makespan_ns == 5 + 1 + 95  # the prompt is processed beside a round of others
+
+
+def test_a_finished_request_is_replaced_at_once():
+    instance = problem([3] * 4, [4, 1, 2, 1], [Worker(2, UNIT, padding=True)])
+    schedule, _ = served(instance, insertion="mixed")
+    steps, work = schedule.steps, schedule.work
+    # 1 is done in round 1; 2's prompt goes beside round 2; 0 and 2 are done in round 4.
+    assert steps.phase.tolist() == [PREFILL, DECODE, MIXED, DECODE, PREFILL, DECODE]
+    assert steps.end_ns.tolist() == [0, 1, 2, 4, 4, 5]
+    assert not (work.phase == INVALID).any()
+
+
+def test_batches_are_held_to_their_end():
+    instance = problem([3] * 4, [4, 1, 2, 1], [Worker(2, UNIT, padding=True)])
+    schedule, _ = served(instance, batching="batch")
+    figures = summarise(instance, schedule)
+    assert schedule.makespan_ns == 4 + 2
+    assert figures["invalid_tokens"] == 3 + 1
+    assert figures["prefill_stages"] == 2
+    assert figures["mixed_steps"] == 0
+
+
+def test_the_ablation_differs_in_two_parameters():
+    for name, values in ABLATION.items():
+        params = MicoParams(**values)
+        assert (params.distribution == "workload") == ("Q" in name)
+        assert (params.batching == "iteration") == ("I" in name)
+
+
+def test_a_cloud_that_is_done_takes_waiting_requests():
+    """Everything is predicted alike; cloud 0 gets the requests that are long in truth."""
+    outputs = [40, 1, 40, 1, 40, 1]
+    instance = problem([1] * 6, outputs, [Worker(1, UNIT)] * 2, predicted=[20] * 6)
+    alone, _ = served(instance, backoff=False)
+    assert clouds_of(alone, 2) == [[0, 2, 4], [1, 3, 5]]
+    assert alone.makespan_ns == 120
+    helped, _ = served(instance)
+    assert clouds_of(helped, 2) == [[0, 4], [1, 2, 3, 5]]  # taken at 3: the one that is next there
+    assert helped.makespan_ns == 80
+
+
+def test_a_slow_cloud_does_not_take_what_the_fast_one_does_sooner():
+    clouds = [Worker(1, AffineCost(0, 0, 1, 0)), Worker(1, AffineCost(0, 0, 100, 0))]
+    instance = problem([1] * 3, [10, 10, 10], clouds)
+    schedule, _ = served(instance)
+    assert clouds_of(schedule, 2) == [[0, 1, 2], []]
+    assert schedule.makespan_ns == 30
+
+
+@pytest.mark.parametrize(
+    ("clients", "round_ns", "expected"),
+    [((2, 1), (1, 1), [8, 4]), ((1, 1), (1, 3), [9, 3]), ((2, 1), (2, 1), [6, 6])],
+)
+def test_shares_follow_clients_and_speed(clients, round_ns, expected):
+    clouds = [Worker(j, AffineCost(0, 0, c, 0)) for j, c in zip(clients, round_ns, strict=True)]
+    instance = problem([1] * 12, [9] * 12, clouds)
+    for distribution in ("workload", "quantity"):
+        schedule, _ = served(instance, distribution=distribution, backoff=False)
+        assert [len(each) for each in clouds_of(schedule, 2)] == expected
+        even, _ = served(instance, distribution=distribution, backoff=False, shares="equal")
+        assert [len(each) for each in clouds_of(even, 2)] == [6, 6]
+
+
+def test_the_batch_is_as_large_as_memory_allows_by_the_predictions():
+    """30 blocks: prompts of 2 and answers of at most 10 (bucket 0) make 2 of 12, not 3."""
+    memory = BlockMemory(30, 1, "paged")
+    instance = problem([2] * 4, [8] * 4, [Worker(4, UNIT, memory=memory)])
+    schedule, _ = served(instance)
+    assert summarise(instance, schedule)["batch_size"]["decode"] == 2
+    coarse, _ = served(instance, buckets=1)  # at most 100 tokens each: one at a time
+    assert summarise(instance, coarse)["batch_size"]["decode"] == 1
+    fixed, _ = served(instance, batch_size=1)
+    assert fixed.makespan_ns == 32
+
+
+def test_who_came_last_leaves_when_predictions_were_too_short():
+    memory = BlockMemory(30, 1, "paged")
+    for padding in (False, True):
+        for batching in ("iteration", "batch"):
+            worker = Worker(4, UNIT, memory=memory, padding=padding)
+            instance = problem([2] * 3, [25] * 3, [worker], predicted=[5] * 3)
+            schedule, steps = served(instance, batching=batching)
+            assert summarise(instance, schedule)["restarts"] >= 1
+            assert next(step.preempt for _, _, step in steps if step.preempt) == [1]
+
+
+def test_prompts_go_beside_the_round_or_apart_by_what_is_cheaper():
+    """Together the larger fixed part counts once (affine): beside costs 5 more, apart 105."""
+    cost = AffineCost(100, 5, 100, 0)
+    instance = problem([1] * 3, [4, 2, 1], [Worker(2, cost)])
+    beside, _ = served(instance)
+    assert summarise(instance, beside)["mixed_steps"] == 1
+    apart, _ = served(instance, insertion="decoupled")
+    assert summarise(instance, apart)["mixed_steps"] == 0
+    assert beside.makespan_ns < apart.makespan_ns
+
+
+def test_an_insertion_waits_while_it_costs_more_than_it_gives():
+    """A round takes 1 ns, a prefill 50: not while the other request has 9 rounds left."""
+    instance = problem([1] * 3, [10, 1, 10], [Worker(2, AffineCost(50, 0, 1, 0))])
+    eager, steps = served(instance, insertion="decoupled")
+    assert [now for now, _, step in steps if step.prefill] == [0, 51]
+    waits, steps = served(instance, insertion="decoupled", trade_off=True, buckets=100)
+    assert [now for now, _, step in steps if step.prefill] == [0, 60]
+    assert eager.makespan_ns == 51 + 50 + 10
+    assert waits.makespan_ns == 60 + 50 + 10
+
+
+def test_the_order_of_a_cloud():
+    instance = problem([5, 3, 4], [10, 55, 95], [Worker(1, UNIT)])
+    orders = {"arrival": [0, 1, 2], "short_prompt": [1, 2, 0], "long_answer": [2, 1, 0]}
+    for order, expected in orders.items():
+        _, steps = served(instance, order=order)
+        assert [step.prefill[0] for _, _, step in steps if step.prefill] == expected
+
+
+def test_a_prefill_longer_than_a_step_goes_in_parts():
+    """Evicted with 17 tokens yielded, request 1 has more to prefill than the cap of 6."""
+    worker = Worker(2, UNIT, prefill_cap_tokens=6, memory=BlockMemory(30, 1, "paged"))
+    instance = problem([2] * 2, [25] * 2, [worker], predicted=[5] * 2)
+    schedule, steps = served(instance)
+    assert summarise(instance, schedule)["restarts"] == 1
+    parts = [step.tokens[0] for _, _, step in steps if step.prefill and step.tokens]
+    assert sum(parts) > 6
+    assert max(parts) <= 6
+
+
+def test_lengths_are_not_used_without_information():
+    instance = problem([1] * 4, [9] * 4, [Worker(1, UNIT)] * 2)
+    schedule, _ = served(instance, "none")
+    assert clouds_of(schedule, 2) == [[0, 2], [1, 3]]
+    for parameters in ({"distribution": "workload"}, {"trade_off": True}, {"order": "long_answer"}):
+        with pytest.raises(InputError, match="not known without information"):
+            Mico(MicoParams(**parameters), "none")
+
+
+def test_it_is_registered():
+    assert resolve("methods", "mico") is MICO
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"distribution": "best"},
+        {"batching": None},
+        {"buckets": 0},
+        {"buckets": None},
+        {"batch_size": 0},
+        {"backoff": 1},
+        {"trade_off": "yes"},
+        {"longest_tokens": -1},
+    ],
+)
+def test_wrong_parameters_are_named(parameters):
+    with pytest.raises(InputError) as caught:
+        MicoParams(**parameters)
+    assert caught.value.field == next(iter(parameters))
