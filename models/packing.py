@@ -84,11 +84,12 @@ def pack(
 
     Raises:
         InputError: a time is negative or not whole, the sum leaves 62 bits, there is no client,
-            or the time limit is not a positive number.
+            seed or moves is no whole number from 0, or the time limit is not a positive number.
     """
     begin = perf_counter()
     jobs = int_column(processing_times, "processing_times", maximum=2**53).tolist()
     clients = whole_number(clients, "clients", minimum=1)
+    seed, moves = whole_number(seed, "seed"), whole_number(moves, "moves")
     total = sum(jobs)
     if total > _LARGEST_TOTAL:
         raise InputError(
@@ -178,7 +179,8 @@ def _search(best: _Best, clients: int, clock: Clock, rng: random.Random, moves: 
     problem, bound = Problem.of(jobs, len(best.groups)), best.certificate["value"]
     few = len(jobs) < 4 * clients  # pairs have few splits: column generation is worth more
     steps = min(moves, (10 if few else 100) * len(jobs))
-    other = best_fit(jobs, problem.clients, bound, max(map(sum, best.groups))) if few else None
+    most = max(map(sum, best.groups))
+    other = best_fit(jobs, problem.clients, bound, most, clock) if few else None
     makespan = repartition(best.groups, bound, rng, min(steps, FIRST_MOVES), clock)
     if makespan > bound and moves and not few:
         best.certificate = _by_rooms(problem, best.certificate, makespan)

@@ -178,16 +178,17 @@ def _split_large(
     return first, second, load
 
 
-def best_fit(jobs: Sequence[int], clients: int, low: int, high: int) -> Groups | None:
+def best_fit(jobs: Sequence[int], clients: int, low: int, high: int, clock: Clock) -> Groups | None:
     """Return groups by best fit decreasing at the least capacity in [low, high) that it manages.
 
-    As MULTIFIT does with first fit (Coffman, Garey and Johnson 1978); None if it manages none.
+    As MULTIFIT does with first fit (Coffman, Garey and Johnson 1978); None if it manages none, or
+    none in time.
     """
     ordered = sorted(jobs, reverse=True)
     best = None
-    while low < high:
+    while low < high and not clock.out():
         capacity = (low + high) // 2
-        groups = _fill(ordered, clients, capacity)
+        groups = _fill(ordered, clients, capacity, clock)
         if groups is None:
             low = capacity + 1
         else:
@@ -195,13 +196,13 @@ def best_fit(jobs: Sequence[int], clients: int, low: int, high: int) -> Groups |
     return best
 
 
-def _fill(ordered: Sequence[int], clients: int, capacity: int) -> Groups | None:
-    """Put each job where it leaves least room; None if a job fits nowhere."""
+def _fill(ordered: Sequence[int], clients: int, capacity: int, clock: Clock) -> Groups | None:
+    """Put each job where it leaves least room; None if a job fits nowhere, or time is up."""
     groups: Groups = [[] for _ in range(clients)]
     rooms = [(capacity, client) for client in range(clients)]  # by rising room
-    for job in ordered:
+    for count, job in enumerate(ordered):
         at = bisect_left(rooms, (job, -1))
-        if at == len(rooms):
+        if at == len(rooms) or (not count & 1023 and clock.out()):
             return None
         room, client = rooms.pop(at)
         groups[client].append(job)

@@ -104,3 +104,10 @@ def test_bad_packing_input_is_refused(jobs, clients, field):
     with pytest.raises(InputError) as caught:
         pack(jobs, clients)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("name", ["seed", "moves"])
+@pytest.mark.parametrize("value", [-1, True, float("nan"), "0", 1.5, None])
+def test_what_is_no_seed_and_no_number_of_moves_is_refused(name, value):
+    with pytest.raises(InputError, match=name):
+        pack([3, 2, 1], 2, **{name: value})
