@@ -337,7 +337,7 @@ def _finish(
     done = perf_counter()
     runtimes |= {"check": done - checking, "total": done - begin}
     meets = schedule.makespan_ns == lower.value_ns
-    note = ordering_cannot_help(instance, lower)
+    note = ordering_cannot_help(instance, lower) if meets else None
     notes = [*([note] if note else []), *outcome.notes]
     if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
