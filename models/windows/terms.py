@@ -59,8 +59,9 @@ class Terms:
 
     @property
     def room(self) -> list[int]:
-        """Most starts by level."""
-        return [level.room for level in self.levels]
+        """Most starts by level; of several one more, for stages of shorter prompts."""
+        several = 1 if len(self.levels) > 1 else 0
+        return [level.room + several for level in self.levels]
 
     def level_of(self, tokens: int) -> int:
         """Return the smallest level that holds these tokens."""
