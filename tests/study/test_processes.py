@@ -101,6 +101,7 @@ def test_without_ray_the_extra_is_named(tmp_path):
     assert "orsched[ray]" in done.stderr
 
 
+@pytest.mark.full
 def test_a_cell_that_hangs_is_ended_by_its_limit(tmp_path):
     study(tmp_path, "Hangs")
     done = orsched("study", "s.toml", "--jobs", 2, "--cell-time-limit", 6, cwd=tmp_path)
