@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from orsched.heuristics.multi_cloud.insertion import Insertion
+from orsched.heuristics.multi_cloud.line import Line
 from orsched.heuristics.multi_cloud.room import Room
 from orsched.heuristics.multi_cloud.shares import places_of
 from orsched.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefill_stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from orsched.heuristics.multi_cloud.lengths import Lengths
     from orsched.heuristics.multi_cloud.params import MicoParams
     from orsched.policy import View
@@ -24,7 +26,7 @@ class Cloud:
     """Serves the requests that were dealt to one worker, at iteration level or batch by batch.
 
     Attributes:
-        queue: heap of (rank, arrival, request) of those that wait.
+        queue: those that wait.
         places: most requests at once.
     """
 
@@ -34,27 +36,23 @@ class Cloud:
         self.places = places_of(view, params.batch_size)
         self.room = Room(view, self.places, lengths)
         self.insertion = Insertion(view, params.insertion)
-        self.queue: list[tuple[int, int, int]] = []
+        self.queue = Line()
         self.middles: dict[int, int] = {}  # of those who run, for the trade-off
         self.partial = -1  # whose prefill is longer than a step
         self.decide = self._iterate if params.batching == "iteration" else self._serve_batch
 
-    def put(self, view: View, request: int) -> None:
-        """Let a request wait."""
-        rank, order = 0, self.params.order
+    def put(self, view: View, requests: Iterable[int]) -> None:
+        """Let requests wait."""
+        self.queue.extend([(self.rank(view, r), view.arrival_ns[r], r) for r in requests])
+
+    def rank(self, view: View, request: int) -> int:
+        """Return what comes before the time of arrival: the smallest goes first."""
+        order = self.params.order
+        if order == "arrival":
+            return 0
         if order == "short_prompt":
-            rank = view.prompt_tokens[request]
-        elif order == "long_answer":
-            rank = -self.lengths.bucket(request)
-        heappush(self.queue, (rank, view.arrival_ns[request], request))
-
-    def first(self) -> int:
-        """Return the request that is next."""
-        return self.queue[0][2]
-
-    def pop(self) -> int:
-        """Remove and return the request that is next."""
-        return heappop(self.queue)[2]
+            return view.prompt_tokens[request]
+        return -self.lengths.bucket(request)
 
     def leaves(self, request: int) -> None:
         """Take note that a request has left the worker."""
@@ -62,6 +60,12 @@ class Cloud:
         self.middles.pop(request, None)
         if request == self.partial:
             self.partial = -1
+
+    def put_back(self, view: View, request: int) -> None:
+        """Let a request that was evicted wait again."""
+        self.leaves(request)
+        self.room.evicted.add(request)
+        self.put(view, [request])
 
     def open_places(self, view: View) -> int:
         """Return how many waiting requests could start now."""
@@ -107,33 +111,32 @@ class Cloud:
     def _insertable(self, view: View, free: int) -> list[int]:
         """Take the requests that are inserted now, none if it is better to wait."""
         if self.params.trade_off and view.running:
-            prompts = [view.to_prefill(self.first())] * min(free, len(self.queue))
+            first = self.room.to_prefill(view, self.queue.first())
+            prompts = [first] * min(free, len(self.queue))
             if not self.insertion.pays(view, prompts, self.middles):
                 return []
         return self._take(view, free)
 
     def _take(self, view: View, free: int) -> list[int]:
         """Take waiting requests as far as they fit, in order."""
-        room, queue = self.room, self.queue
-        room.begin(view)
+        queue, take = self.queue, self.room.take
+        self.room.begin(view)
         taken: list[int] = []
-        while queue and len(taken) < free and room.take(view, queue[0][2]):
-            request = self.pop()
-            taken.append(request)
-            if self.params.trade_off:
-                self.middles[request] = self.lengths.middle(request)
+        while queue and len(taken) < free and take(view, queue.first()):
+            taken.append(queue.pop())
+        if self.params.trade_off:
+            self.middles |= {request: self.lengths.middle(request) for request in taken}
         return taken
 
     def _insert(self, view: View, taken: list[int]) -> Step:
         """Return the step that processes prompts: beside a round, or on its own."""
         limit = self.room.limit
-        if limit is not None and view.to_prefill(taken[0]) > limit:
+        if limit is not None and self.room.taken[0] > limit:
             self.partial = taken[0]
             return self._go_on(view)
         if not view.running:
             return prefill_stage(taken)
-        prompts = [view.to_prefill(request) for request in taken]
-        if self.insertion.is_mixed(view, prompts):
+        if self.insertion.is_mixed(view, self.room.taken):
             return Step(prefill=taken)
         return prefill_stage(taken)
 

@@ -18,6 +18,7 @@ class Lengths:
 
     Attributes:
         middles: tokens that stand for each bucket, at least 1.
+        ends: most tokens of each bucket, at most the output limit.
     """
 
     def __init__(self, view: View, buckets: int, longest_tokens: int | None) -> None:
@@ -27,8 +28,10 @@ class Lengths:
         self.middles = [
             max(1, (2 * bucket + 1) * self.longest // (2 * buckets)) for bucket in range(buckets)
         ]
-        self.ends = [-(-(bucket + 1) * self.longest // buckets) for bucket in range(buckets)]
-        self.ends[-1] = max(self.ends[-1], self.limit)
+        self.ends = [
+            min(-(-(bucket + 1) * self.longest // buckets), self.limit) for bucket in range(buckets)
+        ]
+        self.ends[-1] = self.limit
         self.known = None
         if isinstance(view, PredictedView):
             self.known = view.predicted_tokens
@@ -39,7 +42,8 @@ class Lengths:
         """Return the bucket of a request, the last one without information."""
         if self.known is None:
             return self.count - 1
-        return min(self.known[request] * self.count // self.longest, self.count - 1)
+        label = self.known[request] * self.count // self.longest
+        return label if label < self.count else self.count - 1
 
     def middle(self, request: int) -> int:
         """Return the tokens that stand for a request's answer."""
@@ -47,4 +51,4 @@ class Lengths:
 
     def end(self, request: int) -> int:
         """Return the most tokens of a request's bucket, at most the output limit."""
-        return min(self.ends[self.bucket(request)], self.limit)
+        return self.ends[self.bucket(request)]

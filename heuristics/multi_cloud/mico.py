@@ -85,9 +85,7 @@ class Mico(Policy):
 
     def on_preempt(self, view: View, request: int) -> None:
         """Let the request wait at its cloud again."""
-        cloud = self.clouds[view.index]
-        cloud.leaves(request)
-        cloud.put(view, request)
+        self.clouds[view.index].put_back(view, request)
 
     def waiting(self) -> int:
         """Return how many requests wait."""
@@ -106,14 +104,17 @@ class Mico(Policy):
 
     def _distribute(self, view: View) -> None:
         """Deal the requests that have come to the clouds."""
-        views, clouds, weights = view.workers, self.clouds, self.weights
-        everywhere = self._dealt_alone(view) if not self.alike else self.pool
-        for cloud, (weight, request) in self._dealt(view, everywhere):
+        weights, dealt = self.weights, [list[int]() for _ in self.clouds]
+        everywhere = self._deal_alone(view, dealt) if not self.alike else self.pool
+        for cloud, (weight, request) in self._deal(view, everywhere):
             weights[request] = weight
-            clouds[cloud].put(views[cloud], request)
+            dealt[cloud].append(request)
+        for cloud, requests in enumerate(dealt):
+            if requests:
+                self.clouds[cloud].put(view, requests)
         self.pool = []
 
-    def _dealt(self, view: View, requests: list[int]) -> Iterable[tuple[int, Weighted]]:
+    def _deal(self, view: View, requests: list[int]) -> Iterable[tuple[int, Weighted]]:
         """Return (cloud, request) for requests that every cloud can hold."""
         distributor, lengths, prompts = self.distributor, self.lengths, view.prompt_tokens
         if not self.by_length:
@@ -127,7 +128,7 @@ class Mico(Policy):
         groups.reverse()
         return distributor.deal(groups)
 
-    def _dealt_alone(self, view: View) -> list[int]:
+    def _deal_alone(self, view: View, dealt: list[list[int]]) -> list[int]:
         """Deal the requests that not every cloud can hold; return the others."""
         everywhere, views, distributor = [], view.workers, self.distributor
         for request in self.pool:
@@ -142,7 +143,7 @@ class Mico(Policy):
                 weight = 1
                 chosen = distributor.in_turn(weight, clouds)
             self.weights[request] = weight
-            self.clouds[chosen].put(views[chosen], request)
+            dealt[chosen].append(request)
         return everywhere
 
     # -- back-off -------------------------------------------------------------------------
@@ -154,8 +155,10 @@ class Mico(Policy):
             source = self._busiest(view)
             if source < 0:
                 return
-            request = self.clouds[source].pop()
-            cloud.put(view, request)
+            request = self.clouds[source].queue.pop()
+            if request in self.clouds[source].room.evicted:
+                cloud.room.evicted.add(request)
+            cloud.put(view, [request])
             self.distributor.moved(source, target, self.weights[request])
 
     def _busiest(self, view: View) -> int:
@@ -166,7 +169,7 @@ class Mico(Policy):
             if source == target or not cloud.queue or loads[source] * factors[source] <= most:
                 continue
             if len(cloud.queue) > cloud.open_places(view.workers[source]) and self._gains(
-                view, source, cloud.first()
+                view, source, cloud.queue.first()
             ):
                 found, most = source, loads[source] * factors[source]
         return found

@@ -21,6 +21,8 @@ class Room:
         places: most requests at once.
         limit: most tokens of a prefill, or None.
         expected: request -> tokens that its cache is expected to hold at most.
+        taken: tokens to prefill of those who were admitted since ``begin``.
+        evicted: requests whose prefill is more than their prompt.
     """
 
     def __init__(self, view: View, places: int, lengths: Lengths) -> None:
@@ -34,10 +36,13 @@ class Room:
         self.paged = memory is not None and memory.is_paged
         self.expected: dict[int, int] = {}
         self.expected_blocks = 0
+        self.taken: list[int] = []
+        self.evicted: set[int] = set()
 
     def begin(self, view: View) -> None:
         """Begin to admit requests beside those that run."""
         self.count = self.tokens = self.longest = 0
+        self.taken = []
         self.present = len(view.running)
         if not self.blocks:
             return
@@ -49,16 +54,21 @@ class Room:
 
     def take(self, view: View, request: int) -> bool:
         """Let a request in if it fits; say if so."""
-        tokens = view.to_prefill(request)
-        longest, total = max(self.longest, tokens), self.tokens + tokens
-        alone = not self.present and not self.count
-        step = longest * (self.count + 1) if self.padding else total
-        if self.limit is not None and self.count and step > self.limit:
+        tokens = self.to_prefill(view, request)
+        count = self.count
+        longest = tokens if tokens > self.longest else self.longest
+        total = longest * (count + 1) if self.padding else self.tokens + tokens
+        if count and self.limit is not None and total > self.limit:
             return False
-        if self.blocks and not self._hold(view, request, tokens, alone):
+        if self.blocks and not self._hold(view, request, tokens, not (self.present or count)):
             return False
-        self.count, self.longest, self.tokens = self.count + 1, longest, total
+        self.count, self.longest, self.tokens = count + 1, longest, total
+        self.taken.append(tokens)
         return True
+
+    def to_prefill(self, view: View, request: int) -> int:
+        """Return the tokens to prefill of a request that waits."""
+        return view.to_prefill(request) if request in self.evicted else view.prompt_tokens[request]
 
     def _hold(self, view: View, request: int, tokens: int, alone: bool) -> bool:
         """Reserve memory for a request if it fits; say if so."""
