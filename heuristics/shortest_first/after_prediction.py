@@ -27,8 +27,6 @@ class AfterPrediction(Policy):
         self.name = inner.name
         self.information = Information(inner.information)
         self.awaited: deque[int] = deque()
-        self.on_finish = inner.on_finish  # type: ignore[method-assign]
-        self.on_preempt = inner.on_preempt  # type: ignore[method-assign]
 
     def start(self, view: View) -> None:
         """Let the policy know the worker."""
@@ -40,6 +38,14 @@ class AfterPrediction(Policy):
             self.inner.on_arrival(view, request)
         else:
             self.awaited.append(request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Pass it on."""
+        self.inner.on_finish(view, request, client)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Pass it on: a request that has run needs no further prediction."""
+        self.inner.on_preempt(view, request)
 
     def waiting(self) -> int:
         """Return how many requests with a prediction wait."""
