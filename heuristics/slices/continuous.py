@@ -18,24 +18,29 @@ if TYPE_CHECKING:
     from orsched.policy import View
 
 
+RENEWALS = ("fits", "idle", "never")
+
+
 @dataclass(frozen=True)
 class ContinuousParams:
     """Parameters of slices on continuous batching.
 
     Attributes:
         slice_tokens: S, most tokens that a request yields before its place is reconsidered.
-        renew: whether a request whose slice is over stays where it is while nobody waits for that
-            worker and the next slice fits; else it always goes back.
+        renew: when a request whose slice is over gets another one where it is, and keeps its cache:
+            fits (if memory holds the next slice), idle (if nobody waits for that worker, either) or
+            never.
     """
 
     slice_tokens: int = 128
-    renew: bool = True
+    renew: str = "fits"
 
     def __post_init__(self) -> None:
         value = whole_number(self.slice_tokens, "slice_tokens", minimum=1)
         object.__setattr__(self, "slice_tokens", value)
-        if type(self.renew) is not bool:
-            raise InputError("must be true or false", field="renew")
+        if self.renew not in RENEWALS:
+            text = f"{self.renew!r} is unknown"
+            raise InputError(text, field="renew", remedy=", ".join(RENEWALS))
 
 
 class _Line:
@@ -169,10 +174,14 @@ class ContinuousSlices(Policy):
         while line.ends and self._next_end(line) <= line.view.rounds:
             _, request = heappop(line.heap)
             del line.ends[request]
-            if not (self.params.renew and not line.queue and self._renew(line, request)):
+            if not (self._may_stay(line) and self._renew(line, request)):
                 self._free(line, request)
                 leaving.append(request)
         return leaving
+
+    def _may_stay(self, line: _Line) -> bool:
+        renew = self.params.renew
+        return renew == "fits" or (renew == "idle" and not line.queue)
 
     def _renew(self, line: _Line, request: int) -> bool:
         view = line.view

@@ -49,7 +49,7 @@ def continuous(
     workers: int = setting.WORKERS,
     parallel: int | None = setting.PARALLEL,
     slice_tokens: int = setting.SLICE,
-    renew: bool = True,
+    renew: str = "fits",
     constants: Constants | None = None,
     seeds: Sequence[int] = (0,),
 ) -> Figures:

@@ -67,10 +67,22 @@ def test_a_slice_reserves_less_than_the_output_limit():
 def test_without_anybody_waiting_a_request_stays():
     problem = continuous([2], [6])
     stays = {}
-    for renew in (True, False):
+    for renew in ("fits", "idle", "never"):
         schedule, _ = run(problem, ContinuousSlices(ContinuousParams(3, renew)))
         stays[renew] = summarise(problem, schedule)["restarts"]
-    assert stays == {True: 0, False: 1}
+    assert stays == {"fits": 0, "idle": 0, "never": 1}
+
+
+def test_who_waits_ends_a_stay_only_if_it_is_to():
+    problem = continuous([2, 2, 2], [6, 6, 6], clients=2, blocks=100)
+    restarts = {}
+    for renew in ("fits", "idle"):
+        schedule, _ = run(problem, ContinuousSlices(ContinuousParams(3, renew)))
+        restarts[renew] = summarise(problem, schedule)["restarts"]
+    # Request 2 waits for a client: under "idle" 0 and 1 make room after a slice; then 0 and 1 wait
+    # for 2, which goes back as well.
+    assert restarts["fits"] == 0
+    assert restarts["idle"] >= 2
 
 
 def test_requests_go_to_the_worker_with_the_most_free_memory():
@@ -90,7 +102,7 @@ def test_without_memory_the_fewest_requests_decide():
 
 def test_long_prompts_are_prefilled_in_chunks():
     problem = continuous([4, 4], [5, 5], cap=4, blocks=None)
-    schedule, _ = run(problem, ContinuousSlices(ContinuousParams(2, renew=False)))
+    schedule, _ = run(problem, ContinuousSlices(ContinuousParams(2, renew="never")))
     tokens = schedule.work.tokens[schedule.work.phase == PREFILL].tolist()
     assert max(tokens) == 4
     # Stays of 4, 6 and 8 tokens to prefill, each request.

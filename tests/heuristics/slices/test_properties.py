@@ -43,8 +43,12 @@ def drawn(name, seed):
             None,
         )
     if name == "continuous":
-        params = ContinuousParams(tokens, rng.choice([True, False]))
-        return instance, lambda: ContinuousSlices(params), None if params.renew else tokens
+        params = ContinuousParams(tokens, rng.choice(["fits", "idle", "never"]))
+        return (
+            instance,
+            lambda: ContinuousSlices(params),
+            tokens if params.renew == "never" else None,
+        )
     values = dict(ABLATION.get(name, {"memory": "deepspeed"}))
     values["interval_s"] = rng.choice([1e-6, 1e-3, 1.0])
     if "slice_tokens" not in values:
