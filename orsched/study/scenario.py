@@ -29,7 +29,8 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
     Args:
         spec: a number of copies (``4`` or ``"4"``), the path of a worker file, several of them
             with commas or in a list, or a list of tables. A worker file is JSON or TOML with the
-            fields of an entry of ``workers`` in an instance file.
+            fields of an entry of ``workers`` in an instance file; ``cost`` may be the path of a
+            cost-model file beside it.
         base: the folder that relative paths start from.
 
     Raises:
@@ -66,11 +67,16 @@ def _worker(item: object, base: Path) -> Worker:
 
 
 def _document(path: Path) -> dict[str, Any]:
+    from orsched.files import load_cost
     from orsched.files.text import parse_json, read_text
     from orsched.study.toml import read_toml, require_table
 
-    values = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path))
-    return require_table(values, "worker")
+    read = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path))
+    values = require_table(read, "worker")
+    if isinstance(values.get("cost"), str):
+        cost = load_cost(path.parent / values["cost"])
+        values["cost"] = {"model": cost.model, **cost.to_dict()}
+    return values
 
 
 def with_workers(instance: Instance, workers: Workers) -> Instance:

@@ -1,0 +1,215 @@
+"""``orsched simulate`` on other workers, with other arrivals, from options and TOML."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+import orsched
+from orsched.cli.commands import run
+from orsched.files import load_schedule, save_cost, save_instance
+from orsched.instances import with_arrivals
+from orsched.study.scenario import read_workers, with_workers
+
+MINE = """
+from orsched import Policy, decode_rounds, prefill_stage
+
+class Mine(Policy):
+    name = "mine"
+
+    def __init__(self, most=1):
+        self.queue, self.most = [], most
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        count = min(self.most, len(self.queue), view.free_clients)
+        if count:
+            return prefill_stage([self.queue.pop(0) for _ in range(count)])
+        return decode_rounds() if view.running else None
+
+class Many(Mine):
+    many_workers = True
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "my_simulated_policy.py").write_text(MINE)
+    yield tmp_path
+    sys.modules.pop("my_simulated_policy", None)
+
+
+@pytest.fixture
+def simulate(folder, capsys):
+    """Run the command; return its row, or its exit code and last line on stderr."""
+
+    def invoke(*arguments):
+        code = run(["simulate", *map(str, arguments), "--format", "json"])
+        out, err = capsys.readouterr()
+        return json.loads(out) if code == 0 else (code, err.splitlines()[-1])
+
+    return invoke
+
+
+def test_options_make_the_scenario(simulate, folder):
+    row = simulate(
+        "two-by-two", "--workers", 2, "--arrivals", "poisson:rate=3", "--seed", 4, "-o", "s.json",
+        "--param", "dispatch=fewest_requests",
+    )  # fmt: skip
+    instance = with_arrivals(with_workers(orsched.load("two-by-two"), 2), "poisson:rate=3", 4)
+    result = orsched.solve(instance, "fcfs", parameters={"dispatch": "fewest_requests"}, seed=4)
+    assert row["makespan_s"] == result.makespan
+    assert row["checked"] is True
+    schedule = load_schedule(folder / "s.json")
+    assert schedule.seed == 4
+    assert schedule.parameters == {"dispatch": "fewest_requests", "steal": False}
+    assert schedule.instance_sha256 == instance.sha256
+
+
+CONFIG = """
+seed = 4
+[policy]
+name = "fcfs"
+parameters = {dispatch = "fewest_requests"}
+[workers]
+count = 2
+[arrivals]
+law = "poisson"
+rate = 3
+"""
+
+
+def test_a_file_says_the_same_as_options(simulate, folder):
+    (folder / "c.toml").write_text(CONFIG)
+    row = simulate("two-by-two", "--config", "c.toml")
+    same = simulate(
+        "two-by-two", "--workers", 2, "--arrivals", "poisson:rate=3", "--seed", 4,
+        "--param", "dispatch=fewest_requests",
+    )  # fmt: skip
+    assert {**row, "decision_p99_s": 0} == {**same, "decision_p99_s": 0}
+    more = simulate("two-by-two", "--config", "c.toml", "--param", "steal=true")
+    assert more["checked"] is True
+
+
+def test_worker_files_are_json_or_toml_beside_the_configuration(simulate, folder):
+    worker = orsched.load("two-by-two").worker
+    values = {**worker.to_dict(), "clients": 5, "name": "big"}
+    (folder / "sub").mkdir()
+    (folder / "sub" / "big.json").write_text(json.dumps(values))
+    save_cost(orsched.AffineCost(), folder / "sub" / "pang.json")
+    (folder / "sub" / "small.toml").write_text('clients = 1\ncost = "pang.json"\n')
+    (folder / "sub" / "c.toml").write_text('[workers]\nfiles = ["big.json", "small.toml"]\n')
+    assert [w.clients for w in read_workers("big.json,small.toml", folder / "sub")] == [5, 1]
+    from_file = simulate("two-by-two", "--config", "sub/c.toml")
+    from_option = simulate("two-by-two", "--workers", "sub/big.json,sub/small.toml")
+    assert from_file["makespan_s"] == from_option["makespan_s"]
+
+
+def test_own_policies_serve_one_worker_or_get_a_dispatcher(simulate):
+    target = "my_simulated_policy:Mine"
+    alone = simulate("two-by-two", "--policy", target, "--param", "most=2")
+    shared = simulate(
+        "two-by-two", "--policy", target, "--workers", 2, "--param", "most=2",
+        "--param", "dispatch=least_work",
+    )  # fmt: skip
+    assert shared["makespan_s"] < alone["makespan_s"]
+    whole = simulate("two-by-two", "--policy", "my_simulated_policy:Many", "--workers", 2)
+    assert whole["checked"] is True
+    code, error = simulate("two-by-two", "--policy", target, "--param", "dispatch=round_robin")
+    assert code == 2
+    assert "dispatch" in error
+    code, error = simulate(
+        "two-by-two", "--policy", target, "--workers", 2, "--param", "dispatch=random"
+    )
+    assert (code, "'random' is unknown" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[polcy]\n", "did you mean policy"),
+        ("[policy]\nnam = 'fcfs'\n", "field 'policy.nam'"),
+        ("[policy]\nname = 3\n", "field 'policy.name'"),
+        ("policy = 3\n", "write [policy]"),
+        ("[policy]\nparameters = 3\n", "policy.parameters"),
+        ("[policy]\nparameters = {stop = 3}\n", "no parameter 'stop'"),
+        ("[policy]\nname = 'my_simulated_policy:Mine'\ninformation = 'none'\n", "class itself"),
+        ("[policy]\ninformation = 'some'\n", "information"),
+        ("[workers]\n", "say one thing"),
+        ("[workers]\ncount = 2\nfiles = []\n", "say one thing"),
+        ("[workers]\ncount = 0\n", "field 'workers.count'"),
+        ("[workers]\nfiles = []\n", "are no workers"),
+        ("[workers]\nfiles = ['absent.json']\n", "absent.json: no such file"),
+        ("[arrivals]\nlaw = 'poison'\n", "no law 'poison'"),
+        ("[arrivals]\nlaw = 'poisson'\nrat = 3\n", "no parameter 'rat'"),
+        ("seed = -1\n", "field 'seed'"),
+        ("seed = 1979-05-27\n", "field 'seed'"),
+        ("x\n", "c.toml: no TOML"),
+    ],
+)
+def test_what_a_file_says_wrong_is_named(simulate, folder, text, named):
+    (folder / "c.toml").write_text(text)
+    code, error = simulate("two-by-two", "--config", "c.toml")
+    assert code == 2
+    assert named in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--policy", "fcfs"], "'--policy'"),
+        (["--workers", "2"], "'--workers'"),
+        (["--arrivals", "at_once"], "'--arrivals'"),
+        (["--seed", "4"], "'--seed'"),
+        (["--param", "dispatch=round_robin"], "'--param dispatch'"),
+    ],
+)
+def test_nothing_is_said_twice(simulate, folder, arguments, named):
+    (folder / "c.toml").write_text(CONFIG)
+    code, error = simulate("two-by-two", "--config", "c.toml", *arguments)
+    assert code == 2
+    assert named in error
+    assert "say it once" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--workers", "0"], "below 1"),
+        (["--workers", "-2"], "below 1"),
+        (["--workers", "2.5"], "2.5: no such file"),
+        (["--workers", ","], "are no workers"),
+        (["--arrivals", "poisson"], "lacks rate"),
+        (["--arrivals", "replay:rate=3"], "no rate to scale"),
+        (["--seed", "-1"], "seed"),
+        (["--config", "absent.toml"], "no such file"),
+        (["--policy", "nothing"], "unknown method"),
+    ],
+)
+def test_wrong_options_are_named(simulate, arguments, named):
+    code, error = simulate("two-by-two", *arguments)
+    assert code == 2
+    assert named in error
+
+
+def test_copies_of_workers_that_differ_are_refused(simulate, folder):
+    instance = orsched.load("two-by-two")
+    one = instance.worker
+    both = instance.replace(workers=(one, orsched.Worker(7, one.cost, name="other")))
+    save_instance(both, folder / "both.json")
+    code, error = simulate("both.json", "--workers", 3)
+    assert code == 2
+    assert "which of them to copy" in error
+
+
+def test_an_output_does_not_replace_the_configuration(simulate, folder):
+    (folder / "c.json").write_text("")
+    code, error = simulate("two-by-two", "--config", "c.json", "-o", "c.json")
+    assert code == 2
+    assert "would be lost" in error
