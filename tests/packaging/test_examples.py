@@ -1,0 +1,76 @@
+"""The examples on the pages about policies, arrivals and studies run as they stand."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+
+import pytest
+
+from orsched.cli.commands import run
+from orsched.study import read_study
+
+
+def blocks(root, page, kind):
+    text = (root / "docs" / f"{page}.md").read_text()
+    return re.findall(rf"```{re.escape(kind)}\n(.*?)```", text, re.S)
+
+
+def test_the_policy_is_complete_and_under_forty_lines(repo_root, capsys):
+    first, *others = blocks(repo_root, "own-policy", "{code-cell} ipython3")
+    assert len(first.splitlines()) < 40
+    assert len(others) == 2
+    names = {}
+    exec(compile(first, "own-policy", "exec"), names)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["fcfs", "shortest-prompt-first"]
+    for code in others + blocks(repo_root, "own-policy", "python"):
+        exec(compile(code, "own-policy", "exec"), names)
+    assert "long prompts apart" in capsys.readouterr().out
+
+
+@pytest.fixture
+def mine(repo_root, tmp_path, monkeypatch):
+    """A folder with the page's class in `mine.py`."""
+    code = blocks(repo_root, "own-policy", "{code-cell} ipython3")[0]
+    (tmp_path / "mine.py").write_text(code.partition("\ninstance = ")[0])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def test_its_configuration_says_what_the_command_says(repo_root, mine, capsys):
+    (mine / "mine.toml").write_text(blocks(repo_root, "own-policy", "toml")[0])
+    commands = blocks(repo_root, "own-policy", "console")[0].replace("\\\n", " ")
+    command = commands.splitlines()[-1].removeprefix("$ orsched ").split()
+    figures = []
+    for arguments in (
+        [*command, "--seed", "1"],
+        ["simulate", "gsm8k-llama65b", "--config", "mine.toml"],
+    ):
+        assert run([*arguments, "--format", "json"]) == 0
+        figures.append(json.loads(capsys.readouterr().out))
+        del figures[-1]["decision_p99_s"]
+    assert figures[0] == figures[1]
+
+
+def test_the_study_on_the_page_is_one(repo_root, mine):
+    text = blocks(repo_root, "study", "toml")[0]
+    (mine / "load.toml").write_text(text)
+    study = read_study(mine / "load.toml")
+    assert len(study.cells()) == 3 * 4 * 2 * 10 * 3
+    keys = set(re.findall(r"^\| `(\w+)` \|", (repo_root / "docs/study.md").read_text(), re.M))
+    assert set(tomllib.loads(text)) <= keys
+
+
+@pytest.mark.parametrize(
+    ("page", "kind"), [("study", "python"), ("arrivals", "{code-cell} ipython3")]
+)
+def test_the_python_examples_run(repo_root, capsys, page, kind):
+    names = {}
+    for code in blocks(repo_root, page, kind):
+        exec(compile(code, page, "exec"), names)
+    assert capsys.readouterr().out.strip()
