@@ -75,7 +75,7 @@ def _fcfs_batched(
 
 SSJF = PolicyMethod(
     "ssjf",
-    (Information.PREDICTED,),
+    (Information.PREDICTED, Information.CLAIRVOYANT),
     "shortest predicted job first in no, dynamic or continuous batching (SSJF)",
     _ssjf,
     ShortestFirstParams,
@@ -84,7 +84,7 @@ SSJF = PolicyMethod(
 SJF = PolicyMethod(
     "sjf",
     (Information.CLAIRVOYANT,),
-    "shortest job first by the true lengths: what ssjf is held against",
+    "shortest job first by the true lengths: ssjf with an oracle",
     _sjf,
     ShortestFirstParams,
 )
