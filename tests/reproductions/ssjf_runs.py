@@ -14,10 +14,11 @@ from orsched.policy import Information
 from orsched.simulator import simulate_policy
 from orsched.study.confidence import Interval, mean_interval
 from tests.reproductions import ssjf_setting as setting
-from tests.reproductions.ssjf_setting import Case
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tests.reproductions.ssjf_setting import Case
 
 Options = tuple[tuple[str, Any], ...]
 LATENCY: Options = (("predictor_latency_s", setting.LATENCY_S),)
@@ -45,7 +46,7 @@ class Figures(NamedTuple):
         jct_s: mean JCT of all requests, the last of which are served after the window.
         p99_s, max_s: of the same.
         done: requests that are done by the end of the window.
-        done_jct_s: their mean JCT; None if there are none.
+        done_jct_s: their mean JCT.
         makespan_s: when the last one is done.
     """
 
@@ -53,7 +54,7 @@ class Figures(NamedTuple):
     p99_s: float
     max_s: float
     done: int
-    done_jct_s: float | None
+    done_jct_s: float
     makespan_s: float
 
 
@@ -81,21 +82,27 @@ def run(case: Case, scheduler: Scheduler, seed: int) -> Figures:
         float(jct[-(-99 * len(jct) // 100) - 1]),
         float(jct[-1]),
         int(early.sum()),
-        float(early_jct.mean()) if len(early_jct) else None,
+        float(early_jct.mean()),
         schedule.makespan_ns / 1e9,
     )
 
 
 def change(case: Case, ours: Scheduler, name: str, seeds: Sequence[int]) -> Interval:
     """Return the change of a figure against first come first served, in per cent, over seeds."""
-    pairs = [(getattr(run(case, s, seed), name) for s in (ours, FCFS)) for seed in seeds]
-    return mean_interval([100 * (mine / other - 1) for mine, other in pairs])
+    return mean_interval([100 * (each - 1) for each in _ratios(case, ours, name, seeds)])
 
 
 def ratio(case: Case, ours: Scheduler, name: str, seeds: Sequence[int]) -> Interval:
     """Return a figure over that of first come first served, over seeds."""
-    pairs = [(getattr(run(case, s, seed), name) for s in (ours, FCFS)) for seed in seeds]
-    return mean_interval([mine / other for mine, other in pairs])
+    return mean_interval(_ratios(case, ours, name, seeds))
+
+
+def _ratios(case: Case, ours: Scheduler, name: str, seeds: Sequence[int]) -> list[float]:
+    """Return the ratios seed by seed: both schedulers serve the same workload."""
+    return [
+        getattr(run(case, ours, seed), name) / getattr(run(case, FCFS, seed), name)
+        for seed in seeds
+    ]
 
 
 def mean_of(case: Case, scheduler: Scheduler, name: str, seeds: Sequence[int]) -> float:
