@@ -49,10 +49,15 @@ if TYPE_CHECKING:
     help="Other arrivals: poisson:rate=10, gamma:rate=10,cv=2, replay:scale=1.5, at_once, ...",
 )
 @click.option(
+    "--predictions",
+    metavar="SPEC",
+    help="Predicted lengths: classes, percentiles, noise:sigma=0.3 or oracle.",
+)
+@click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.toml",
-    help="Settings of [policy], [workers] and [arrivals]; what it says no option may say again.",
+    help="Settings of [policy], [workers], [arrivals], [predictions]; options may not repeat them.",
 )
 @click.option("--seed", type=int, help="Seed of arrivals and random choices (default: 0).")
 @with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
@@ -61,6 +66,7 @@ def simulate_command(
     policy: str | None,
     workers: str | None,
     arrivals: str | None,
+    predictions: str | None,
     config: Path | None,
     seed: int | None,
     parameters: tuple[str, ...],
@@ -78,7 +84,8 @@ def simulate_command(
 
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths(paths, [instance] if config is None else [instance, config])
-    run = merged(config, policy, workers, arrivals, seed, read_pairs(parameters, "--param"))
+    options = given_settings(policy, workers, arrivals, predictions, seed, parameters)
+    run = options if config is None else merged(options, config)
     name, chosen, given = run.policy or "fcfs", run.seed or 0, run.parameters
     with ProgressPrinter("loading") as progress:
         problem = scenario(load_instance(instance), run)
@@ -117,33 +124,41 @@ def _simulate_own(
     return replace(done, schedule=done.schedule.replace(parameters=parameters))
 
 
-def merged(
-    config: Path | None,
+def given_settings(
     policy: str | None,
     workers: str | None,
     arrivals: str | None,
+    predictions: str | None,
     seed: int | None,
-    parameters: dict[str, Any],
+    parameters: tuple[str, ...],
 ) -> Settings:
-    """Return the settings of a configuration file and of the options together.
-
-    Raises ``InputError`` for what is wrong, or what both say.
-    """
+    """Return what the options say; raises ``InputError`` for what is wrong."""
     from orsched.columns import whole_number
     from orsched.instances.arrivals import read_arrivals
-    from orsched.study.config import Settings, read_settings
+    from orsched.instances.predictions import read_predictor
+    from orsched.study.config import Settings
     from orsched.study.scenario import read_workers
 
-    given = Settings(
+    return Settings(
         policy,
         None,
-        parameters,
+        read_pairs(parameters, "--param"),
         None if workers is None else read_workers(workers),
         None if arrivals is None else read_arrivals(arrivals),
+        None if predictions is None else read_predictor(predictions),
         None if seed is None else whole_number(seed, "seed", remedy="seeds start at 0"),
     )
-    found = Settings() if config is None else read_settings(config)
-    for field in ("policy", "workers", "arrivals", "seed"):
+
+
+def merged(given: Settings, config: Path) -> Settings:
+    """Return the settings of the options and of a configuration file together.
+
+    Raises ``InputError`` for what is wrong in the file, or what both say.
+    """
+    from orsched.study.config import Settings, read_settings
+
+    found = read_settings(config)
+    for field in ("policy", "workers", "arrivals", "predictions", "seed"):
         if getattr(given, field) is not None and getattr(found, field) is not None:
             raise InputError(
                 f"{config} says this already", field=f"--{field}", remedy="say it once"
@@ -161,12 +176,15 @@ def merged(
 
 
 def scenario(problem: Instance, run: Settings) -> Instance:
-    """Return the instance on the workers and with the arrivals of the settings."""
+    """Return the instance with the workers, arrivals and predictions of the settings."""
     from orsched.instances.arrivals import with_arrivals
+    from orsched.instances.predictions import predict
     from orsched.study.scenario import with_workers
 
     if run.workers is not None:
         problem = with_workers(problem, run.workers)
     if run.arrivals is not None:
         problem = with_arrivals(problem, run.arrivals, run.seed or 0)
+    if run.predictions is not None:
+        problem = predict(problem, run.predictions, run.seed or 0)
     return problem

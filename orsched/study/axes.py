@@ -211,6 +211,27 @@ def arrivals_axis(value: object) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def predictions_axis(value: object) -> tuple[str | None, ...]:
+    """Read specifications of predictors, as texts or tables (whose lists are grids)."""
+    from dataclasses import asdict
+
+    from orsched.instances.predictions import read_predictor
+
+    if value is None:
+        return (None,)
+    found: list[str | None] = []
+    for item in _listed(value, "predictions"):
+        if item == "as_given":
+            found.append(None)
+            continue
+        for table in grid(item) if isinstance(item, dict) else [item]:
+            law = read_predictor(table)
+            values: dict[str, Any] = asdict(law)  # type: ignore[call-overload]
+            pairs = ",".join(f"{name}={number!r}" for name, number in values.items())
+            found.append(f"{law.law}:{pairs}" if pairs else law.law)
+    return tuple(dict.fromkeys(found))
+
+
 def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
     """Read numbers of copies and lists of worker files or tables."""
     if value is None:

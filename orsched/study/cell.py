@@ -140,13 +140,14 @@ def _problem(task: Mapping[str, Any]) -> _Problem:
 
 
 def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
-    """Return the instance of a cell: its source, sampled, on its workers, with its arrivals.
+    """Return the instance of a cell: a source, sampled, with workers, arrivals, predictions.
 
     Raises:
         InputError: the file is not the one that the study was planned with, or a step fails.
     """
     from orsched.instances.arrivals import sampled, with_arrivals
     from orsched.instances.catalog import generate, load_named
+    from orsched.instances.predictions import predict
     from orsched.locate import load
     from orsched.study.scenario import read_workers, with_workers
 
@@ -168,6 +169,8 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
         instance = with_workers(instance, read_workers(content["workers"]))
     if content["arrivals"] is not None:
         instance = with_arrivals(instance, content["arrivals"], seed)
+    if content["predictions"] is not None:
+        instance = predict(instance, content["predictions"], seed)
     return instance
 
 

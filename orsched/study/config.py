@@ -1,4 +1,4 @@
-"""Settings of ``orsched simulate`` in a TOML file: [policy], [workers] and [arrivals]."""
+"""Settings of ``orsched simulate`` in a TOML file: [policy], [workers], [arrivals] and so on."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from orsched.study.toml import read_toml, require_known, require_table
 
 if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
+    from orsched.instances.predictions import Predictor
 
 
 class Settings(NamedTuple):
@@ -23,6 +24,7 @@ class Settings(NamedTuple):
     parameters: dict[str, Any] = {}  # noqa: RUF012  (never written to)
     workers: Workers | None = None
     arrivals: Arrivals | None = None
+    predictions: Predictor | None = None
     seed: int | None = None
 
 
@@ -30,8 +32,8 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     """Return the settings in a TOML file; every key is checked.
 
     ``[policy]`` has ``name``, ``information`` and the table ``parameters``; ``[workers]`` has
-    ``count`` or ``files`` (relative to the file); ``[arrivals]`` has ``law`` and the law's
-    parameters. ``seed`` stands before the tables.
+    ``count`` or ``files`` (relative to the file); ``[arrivals]`` and ``[predictions]`` have
+    ``law`` and the law's parameters. ``seed`` stands before the tables.
 
     Raises:
         InputError: the file is no TOML, or a key or value is unknown or wrong.
@@ -44,7 +46,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
 
 
 def _settings(table: dict[str, Any], base: Path) -> Settings:
-    require_known(table, "", ("seed", "policy", "workers", "arrivals"))
+    require_known(table, "", ("seed", "policy", "workers", "arrivals", "predictions"))
     policy = require_table(table.get("policy", {}), "policy", ("name", "information", "parameters"))
     for key in ("name", "information"):
         if key in policy and not isinstance(policy[key], str):
@@ -55,6 +57,7 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
         require_table(policy.get("parameters", {}), "policy.parameters"),
         _workers(table["workers"], base) if "workers" in table else None,
         _arrivals(table["arrivals"]) if "arrivals" in table else None,
+        _predictions(table["predictions"]) if "predictions" in table else None,
         whole_number(table["seed"], "seed") if "seed" in table else None,
     )
 
@@ -72,3 +75,9 @@ def _arrivals(value: object) -> Arrivals:
     from orsched.instances.arrivals import read_arrivals
 
     return read_arrivals(require_table(value, "arrivals"))
+
+
+def _predictions(value: object) -> Predictor:
+    from orsched.instances.predictions import read_predictor
+
+    return read_predictor(require_table(value, "predictions"))

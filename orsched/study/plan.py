@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from orsched.study.axes import (
     arrivals_axis,
     instance_axis,
     policy_axis,
+    predictions_axis,
     workers_axis,
 )
 from orsched.study.toml import read_toml, require_known, require_table
@@ -29,22 +31,22 @@ if TYPE_CHECKING:
 MAX_CELLS = 1_000_000
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
-    "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "bounds", "slo",
-    "iterations", "plots",
+    "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "predictions",
+    "bounds", "slo", "iterations", "plots",
 )  # fmt: skip
 PLOT_KEYS = ("y", "x", "by")
 
 
 @dataclass(frozen=True)
 class Study:
-    """A grid: instances x arrivals x workers x seeds x policies (with their parameters).
+    """A grid: instances x arrivals x workers x predictions x seeds x policies (and parameters).
 
     Made by ``read_study``; the attributes are the validated axes.
 
     Attributes:
         name: a label.
-        instances, arrivals, workers, seeds, policies: the axes; the cells run through the last one
-            fastest.
+        instances, arrivals, workers, predictions, seeds, policies: the axes; the cells run through
+            the last one fastest.
         bounds: which bounds each cell computes.
         slo: limits ``{"ttft_ns", "tpot_ns"}``, or None.
         iterations: iterations of methods that search, or None.
@@ -55,6 +57,7 @@ class Study:
     instances: tuple[InstanceChoice, ...]
     arrivals: tuple[str | None, ...]
     workers: tuple[Any, ...]
+    predictions: tuple[str | None, ...]
     seeds: tuple[int, ...]
     policies: tuple[PolicyChoice, ...]
     bounds: tuple[str, ...] = ("makespan",)
@@ -62,15 +65,26 @@ class Study:
     iterations: int | None = None
     plots: tuple[dict[str, Any], ...] = field(default=())
 
+    def axes(self) -> tuple[tuple[Any, ...], ...]:
+        """Return the axes, the slowest first."""
+        return (
+            self.instances,
+            self.arrivals,
+            self.workers,
+            self.predictions,
+            self.seeds,
+            self.policies,
+        )
+
     def cells(self) -> list[Cell]:
         """Return all cells in order; those that are equal stand once."""
         found: dict[str, Cell] = {}
-        axes = (self.instances, self.arrivals, self.workers, self.seeds, self.policies)
-        for instance, arrivals, workers, seed, policy in product(*axes):
+        for instance, arrivals, workers, predictions, seed, policy in product(*self.axes()):
             problem = {
                 "instance": instance.content,
                 "arrivals": arrivals,
                 "workers": workers,
+                "predictions": predictions,
                 "seed": seed,
                 "bounds": list(self.bounds),
             }
@@ -149,6 +163,7 @@ def read_study(
         instance_axis(table["instances"], folder),
         arrivals_axis(table.get("arrivals")),
         workers_axis(table.get("workers"), folder),
+        predictions_axis(table.get("predictions")),
         _seeds(table.get("seeds", [0])),
         policy_axis(table["policies"], shared),
         _bounds(table.get("bounds", ["makespan"])),
@@ -156,10 +171,7 @@ def read_study(
         None if "iterations" not in table else whole_number(table["iterations"], "iterations"),
         _plots(table.get("plots", [])),
     )
-    axes = (study.instances, study.arrivals, study.workers, study.seeds, study.policies)
-    cells = 1
-    for axis in axes:
-        cells *= len(axis)
+    cells = prod(map(len, study.axes()))
     if cells > MAX_CELLS:
         raise InputError(f"{cells} cells", field="seeds", remedy=f"at most {MAX_CELLS}")
     return study

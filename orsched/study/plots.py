@@ -58,7 +58,9 @@ def _axes(rows: Sequence[Row], plot: Mapping[str, str]) -> tuple[str, str]:
     """Return the columns of a plot, by default the first that vary."""
     require_numbers(rows, plot["y"])
     names = varying(rows)
-    numeric = [n for n in names if n not in ("arrivals", "instance") and _numbers(rows, n)]
+    numeric = [
+        n for n in names if n not in ("arrivals", "predictions", "instance") and _numbers(rows, n)
+    ]
     by = plot.get("by", "policy")
     x = plot.get("x") or next((n for n in numeric if n != by), "policy")
     for key, name in (("x", x), ("by", by)):

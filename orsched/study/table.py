@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import asdict
 from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ from orsched.errors import InputError
 from orsched.study.confidence import Interval, mean_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from orsched.study.plan import Cell
@@ -20,10 +21,11 @@ RUN = "run_"
 """Columns whose names begin so hold wall-clock figures: all that differs between two runs."""
 
 FIRST = (
-    "cell", "instance", "workers", "arrivals", "policy", "information", "seed", "status", "error",
+    "cell", "instance", "workers", "arrivals", "predictions", "policy", "information", "seed",
+    "status", "error",
 )  # fmt: skip
-CHOICES = ("instance_", "arrivals_", "param_")
-"""Prefixes of the columns with an instance's arguments, a law's and a policy's parameters."""
+CHOICES = ("instance_", "arrivals_", "predictions_", "param_")
+"""Prefixes of columns with an instance's arguments, a law's and a policy's parameters."""
 
 
 def rows_of(
@@ -49,6 +51,9 @@ def _defined(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 
 def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
+    from orsched.instances.arrivals import read_arrivals
+    from orsched.instances.predictions import read_predictor
+
     content = cell.content
     workers = content["workers"]
     row: dict[str, Any] = {
@@ -56,6 +61,7 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
         "instance": cell.instance.label,
         "workers": len(workers) if isinstance(workers, list) else workers,
         "arrivals": content["arrivals"],
+        "predictions": content["predictions"],
         "policy": cell.policy.label,
         "information": record.get("information"),
         "seed": content["seed"],
@@ -64,7 +70,8 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     }
     instance = content["instance"]
     row |= _flat("instance", {**instance.get("arguments", {}), **_only(instance, "sample")})
-    row |= _flat("arrivals", _law(content["arrivals"]))
+    row |= _flat("arrivals", _law(content["arrivals"], read_arrivals))
+    row |= _flat("predictions", _law(content["predictions"], read_predictor))
     row |= _flat("param", content["policy"]["parameters"])
     row |= _flat("", record.get("results", {}))
     return row | _flat("run", record["run"])
@@ -74,15 +81,11 @@ def _only(table: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {name: table[name]} if name in table else {}
 
 
-def _law(spec: str | None) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from orsched.instances.arrivals import read_arrivals
-
+def _law(spec: str | None, read: Callable[[str], Any]) -> dict[str, Any]:
     if spec is None:
         return {}
-    law = read_arrivals(spec)
-    values: dict[str, Any] = asdict(law)  # type: ignore[call-overload]
+    law = read(spec)
+    values: dict[str, Any] = asdict(law)
     return {"law": law.law, **values}
 
 

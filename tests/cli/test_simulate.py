@@ -130,6 +130,18 @@ def test_own_policies_serve_one_worker_or_get_a_dispatcher(simulate):
     assert (code, "'random' is unknown" in error) == (2, True)
 
 
+def test_predictions_come_from_an_option_or_a_table(simulate, folder):
+    (folder / "c.toml").write_text('seed = 3\n[predictions]\nlaw = "noise"\nsigma = 0.5\n')
+    policy = ("--policy", "online@predicted")
+    table = simulate("gate", *policy, "--config", "c.toml")
+    option = simulate("gate", *policy, "--seed", 3, "--predictions", "noise:sigma=0.5")
+    assert table["information"] == option["information"] == "predicted"
+    assert table["makespan_s"] == option["makespan_s"]
+    code, error = simulate("gate", "--config", "c.toml", "--predictions", "oracle")
+    assert (code, "say it once" in error) == (2, True)
+    assert simulate("gate", "--predictions", "magic")[0] == 2
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [

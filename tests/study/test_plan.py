@@ -60,6 +60,8 @@ def test_keys_follow_the_content_and_nothing_else(tmp_path):
         keys(seeds=1),
         keys(arrivals="at_once"),
         keys(workers=1),
+        keys(predictions="oracle"),
+        keys(predictions=[{"law": "noise", "sigma": [0.1, 0.2]}]),
         keys(bounds=[]),
         keys(slo={"ttft_s": 1}),
         keys(iterations=1),
@@ -68,7 +70,7 @@ def test_keys_follow_the_content_and_nothing_else(tmp_path):
         keys(policies="online+gate=waited_time"),
         keys(instances=[{"name": "two-by-two", "sample": 3}]),
     ]
-    assert len({key for found in kinds for key in found}) == len(kinds)
+    assert len({key for found in kinds for key in found}) == len(kinds) + 1
 
 
 def test_a_policy_whose_source_changes_runs_anew(tmp_path, monkeypatch):
@@ -90,6 +92,7 @@ def test_the_instance_of_a_cell_is_sampled_then_served_then_arrives():
                 [{"clients": 3, "cost": load_named("two-by-two").worker.to_dict()["cost"]}]
             ],
             "arrivals": ["gamma:rate=2,cv=2"],
+            "predictions": "oracle",
             "seeds": [1, 2],
         }
     )
@@ -97,6 +100,7 @@ def test_the_instance_of_a_cell_is_sampled_then_served_then_arrives():
     assert len(one) == len(two) == 30
     assert one.worker.clients == 3
     assert one.requests.arrival_ns.min() > 0
+    assert (one.requests.predicted_tokens == one.requests.output_tokens).all()
     assert (one.requests.arrival_ns != two.requests.arrival_ns).any()
     assert (one.requests.output_tokens != two.requests.output_tokens).any()
     assert build_instance(study.cells()[0].content, None) == one
@@ -153,6 +157,8 @@ REFUSED = [
     ({"arrivals": [{"law": "poisson", "rate": [1, 0]}]}, "arrivals.rate", "not a number above"),
     ({"workers": [0]}, "workers", "below 1"),
     ({"workers": [{"clients": 2}]}, None, "cost"),
+    ({"predictions": ["magic"]}, "predictor", "no predictor"),
+    ({"predictions": [{"law": "noise", "sigma": [-1]}]}, "sigma", "negative"),
     ({"bounds": ["jct"]}, "bounds", "no bound"),
     ({"slo": {"ttft": 1}}, "slo.ttft", "did you mean ttft_s"),
     ({"slo": {"ttft_s": -1}}, "slo.ttft_s", "negative"),
