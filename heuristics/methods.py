@@ -53,7 +53,8 @@ class GatedMethod:
     defaults: GatedParams
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Simulate the policy."""
+        """Simulate the policy, on one worker that does not pad."""
+        instance.require_stages(self.name)
         params = _read(self.defaults, run.parameters)
         packing = None
         if params.assignment == "packing" and run.information is not _NONE:
@@ -68,6 +69,7 @@ class PlannedMethod(GatedMethod):
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Plan on what is known, then run the chosen policy on the truth."""
+        instance.require_stages(self.name)
         params = _read(self.defaults, run.parameters)
         return plan(instance, self.name, params, frozenset(run.parameters), run)
 

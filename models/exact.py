@@ -130,8 +130,13 @@ class AutoMethod:
 def choose(instance: Instance) -> tuple[str, str]:
     """Return the method that suits an instance, and why."""
     n, arrivals = len(instance), instance.requests.arrival_ns
-    if instance.worker.cost.context_matters:
-        return "hybrid", f"the {instance.worker.cost.model} cost has no exact model of stages"
+    if len(instance.workers) > 1 or instance.worker.padding:
+        return "fcfs", "several workers, or one that pads, have no model of stages and windows"
+    worker = instance.worker
+    if worker.cost.context_matters:
+        return "hybrid", f"the {worker.cost.model} cost has no exact model of stages"
+    if worker.memory is not None and worker.memory.is_paged:
+        return "hybrid", "paged memory has no exact model"
     if 0 < n <= EXACT_REQUESTS:
         return "exact", f"{n} requests are few enough for a proof"
     if n and int(arrivals.max()) > int(arrivals.min()):

@@ -126,6 +126,27 @@ class Instance:
             )
         return self.workers[0]
 
+    def require_stages(self, what: str, *, paged: bool = True) -> Worker:
+        """Return the only worker if it takes stages as Pang's model has them.
+
+        Raises ``InputError`` for several workers, for one that pads, and, unless ``paged`` is
+        allowed, for paged memory; ``what`` is what cannot deal with them.
+        """
+        worker = self.worker
+        if worker.padding:
+            raise InputError(
+                f"{what} does not know padding",
+                field="padding",
+                remedy="leave padding out, or choose fcfs, static, dynamic, scls or mico",
+            )
+        if worker.memory is not None and worker.memory.is_paged and not paged:
+            raise InputError(
+                f"{what} does not know paged memory",
+                field="allocation",
+                remedy="set the allocation to whole, or choose another method",
+            )
+        return worker
+
     @cached_property
     def rounds_needed(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Decode rounds of each request under the first-token rule."""

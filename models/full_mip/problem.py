@@ -82,10 +82,11 @@ def read_problem(instance: Instance) -> Problem:
     """Return the data of the MIP for an instance with one worker.
 
     Raises:
-        InputError: several workers, a cost model that does not map, or times too far apart.
+        InputError: several workers, padding, paged memory, a cost model that does not map, or
+            times too far apart.
         InfeasibleError: a request is over the prefill cap or the memory.
     """
-    worker = instance.worker
+    worker = instance.require_stages("the full MIP", paged=False)
     instance.require_feasible()
     req = instance.requests
     levels, round_fixed, prompt_token, round_client = _times(worker, int(req.prompt_tokens.sum()))

@@ -118,7 +118,7 @@ def require_splittable(instance: Instance) -> None:
 
     That needs one worker, all requests there at once, and rounds that do not depend on contexts.
     """
-    worker, arrivals = instance.worker, instance.requests.arrival_ns
+    worker, arrivals = instance.require_stages("windows"), instance.requests.arrival_ns
     if worker.cost.context_matters:
         raise InputError(
             f"the {worker.cost.model} cost model does not split into stages and rounds",
