@@ -12,6 +12,7 @@ from orsched.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from random import Random
 
     from orsched.heuristics.multi_cloud.lengths import Lengths
     from orsched.heuristics.multi_cloud.params import MicoParams
@@ -30,9 +31,10 @@ class Cloud:
         places: most requests at once.
     """
 
-    def __init__(self, view: View, params: MicoParams, lengths: Lengths) -> None:
+    def __init__(self, view: View, params: MicoParams, lengths: Lengths, random: Random) -> None:
         self.params = params
         self.lengths = lengths
+        self.random = random
         self.places = places_of(view, params.batch_size)
         self.room = Room(view, self.places, lengths)
         self.insertion = Insertion(view, params.insertion)
@@ -50,6 +52,8 @@ class Cloud:
         order = self.params.order
         if order == "arrival":
             return 0
+        if order == "random":
+            return self.random.getrandbits(62)
         if order == "short_prompt":
             return view.prompt_tokens[request]
         return -self.lengths.bucket(request)

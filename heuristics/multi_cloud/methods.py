@@ -11,7 +11,7 @@ MICO = PolicyMethod(
     "mico",
     (Information.PREDICTED, Information.NONE, Information.CLAIRVOYANT),
     "requests dealt to clouds by predicted length, inserted into running batches (MICO)",
-    lambda instance, params, information, seed: Mico(params, information),
+    lambda instance, params, information, seed: Mico(params, information, seed=seed),
     MicoParams,
     many_workers=True,
 )

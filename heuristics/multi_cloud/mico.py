@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
@@ -40,10 +41,12 @@ class Mico(Policy):
         params: MicoParams | None = None,
         information: Information = Information.PREDICTED,
         name: str = "mico",
+        seed: int = 0,
     ) -> None:
         self.params = MicoParams() if params is None else params
         self.information = Information(information)
         self.name = name
+        self.seed = seed
         blind = self.information is Information.NONE
         self.by_length = (self.params.distribution or "workload") == "workload"
         if blind and self.params.distribution is None:
@@ -65,7 +68,8 @@ class Mico(Policy):
         params, views = self.params, view.workers
         size = params.batch_size
         self.lengths = Lengths(view, params.buckets, params.longest_tokens)
-        self.clouds = [Cloud(each, params, self.lengths) for each in views]
+        random = Random(self.seed)
+        self.clouds = [Cloud(each, params, self.lengths, random) for each in views]
         equal = params.shares == "equal"
         shares = [1] * len(views) if equal else whole_shares(powers(views, size))
         self.distributor = Distributor(shares)

@@ -12,7 +12,7 @@ _CHOICES = {
     "distribution": ("workload", "quantity"),
     "batching": ("iteration", "batch"),
     "shares": ("power", "equal"),
-    "order": ("arrival", "short_prompt", "long_answer"),
+    "order": ("arrival", "random", "short_prompt", "long_answer"),
     "insertion": ("mixed", "decoupled", "cheaper"),
 }
 
@@ -33,8 +33,9 @@ class MicoParams:
         backoff: whether a cloud without waiting requests takes some from others.
         batch_size: most requests at once on a cloud; None: adaptive, as many as clients and memory
             hold.
-        order: which of a cloud's waiting requests is next: the first to arrive, the one with the
-            shortest prompt (section 3.5.1) or the longest predicted answer.
+        order: which of a cloud's waiting requests is next: the first to arrive, any (by the seed;
+            section 4.2.2), the one with the shortest prompt (section 3.5.1) or the longest
+            predicted answer.
         insertion: mixed (the prompt is processed beside the round of the others), decoupled (in a
             step of its own, section 3.5.1) or cheaper (by the cost model, each time).
         trade_off: whether an insertion waits while it would hold the running requests up for

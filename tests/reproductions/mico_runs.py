@@ -69,7 +69,7 @@ def run(
     """
     problem = setting.instance(count, clouds, batch_size, seed, **dict(changes))
     blind = ABLATION[variant]["distribution"] == "quantity"
-    values = {**ABLATION[variant], "backoff": backoff, "longest_tokens": None, **dict(parameters)}
+    values = {**ABLATION[variant], "backoff": backoff, "order": "random", **dict(parameters)}
     information = Information.NONE if blind else Information.PREDICTED
     policy, _ = MICO.build(problem, information, values, seed)
     schedule = simulate_policy(problem, policy).schedule

@@ -71,7 +71,7 @@ PARAMETERS = st.builds(
     shares=st.sampled_from(["power", "equal"]),
     backoff=st.booleans(),
     batch_size=st.sampled_from([None, 1, 3]),
-    order=st.sampled_from(["arrival", "short_prompt", "long_answer"]),
+    order=st.sampled_from(["arrival", "random", "short_prompt", "long_answer"]),
     insertion=st.sampled_from(["mixed", "decoupled", "cheaper"]),
     trade_off=st.booleans(),
 )
