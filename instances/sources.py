@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,9 +20,7 @@ from orsched.instances.streams import stream
 from orsched.units import MAX_TOKENS, NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from os import PathLike
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -32,15 +29,15 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+SERVEGEN = ("m_small", "deepseek_r1")
+"""Mixes of ServeGen whose tables orsched reads."""
+
 WINDOW_S = 600
 """Rates and gaps hold for windows of this length (ServeGen)."""
 
 MAX_REQUESTS = 20_000_000
 MAX_SPAN_S = 100 * 365 * 86400
 _SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-_QUANTILES = ("q01", "q05", *(f"q{p}" for p in range(10, 100, 10)), "q95", "q99")
-_LEAST_SHAPE = {"Gamma": 0.0025, "Weibull": 0.2}
-"""Smallest shapes that are drawn (CV 20 and 16): smaller ones are fits to a few gaps."""
 
 
 class Lengths(NamedTuple):
@@ -288,131 +285,12 @@ def load_mix(name: str, directory: str | PathLike[str] | None = None) -> SourceM
         known = ", ".join(("synthetic", *SERVEGEN))
         raise InputError(f"there is no mix {name!r}", field="mix", remedy=f"known: {known}")
     from orsched.instances.datasets import data_directory
+    from orsched.instances.servegen import read_servegen
 
     base = data_directory(directory)
-    return _servegen(
+    return read_servegen(
         name, base / f"servegen_{name}_rates.csv", base / f"servegen_{name}_lengths.csv"
     )
-
-
-SERVEGEN = ("m_small", "deepseek_r1")
-"""Mixes of ServeGen whose tables orsched reads."""
-
-
-@lru_cache(maxsize=4)
-def _servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
-    from orsched.instances.dataset_table import DATA_SETS
-
-    windows = _windows(rates)
-    laws = _laws(lengths)
-    traffic = {client: sum(window.rate for window in rows) for client, rows in windows.items()}
-    weighted = [
-        (law, traffic.get(client, 0.0) / len(rows)) for client, rows in laws.items() for law in rows
-    ]
-    pooled = _pooled(*zip(*weighted, strict=True))
-    entry = DATA_SETS[f"servegen_{name}_rates"]
-    return SourceMix(
-        name,
-        tuple(
-            Source(client, tuple(windows[client]), tuple(laws.get(client, [pooled])))
-            for client in sorted(windows, key=int)
-        ),
-        entry.attribution,
-        entry.licence,
-    )
-
-
-def _windows(path: Path) -> dict[str, list[Window]]:
-    """Return the windows of each client, in the order of time."""
-    from orsched.instances.readers.cells import whole_numbers
-    from orsched.instances.readers.table import read_table
-
-    table = read_table(
-        path,
-        {
-            "client": whole_numbers,
-            "window_start_s": whole_numbers,
-            "rate_rps": _floats,
-            "family": _families,
-            "param1": _floats,
-        },
-    )
-    found: dict[str, list[Window]] = {}
-    columns = (
-        table.columns[n].tolist() for n in ("client", "window_start_s", "rate_rps", "param1")
-    )
-    rows = zip(*columns, table.columns["family"], strict=True)
-    for client, start, rate, shape, family in rows:
-        drawn = max(shape, _LEAST_SHAPE[family])
-        found.setdefault(str(client), []).append(Window(start, rate, family, drawn))
-    return {client: sorted(rows) for client, rows in found.items()}
-
-
-def _laws(path: Path) -> dict[str, list[LengthWindow]]:
-    """Return the laws of lengths of each client, in the order of time."""
-    from orsched.instances.readers.cells import whole_numbers
-    from orsched.instances.readers.table import read_table
-
-    numbers = dict.fromkeys(("mean", *_QUANTILES, "max"), _floats)
-    table = read_table(
-        path, {"client": whole_numbers, "window_start_s": whole_numbers, "field": _texts, **numbers}
-    )
-    values = np.column_stack([table.columns[name] for name in numbers]).tolist()
-    keys = zip(
-        table.columns["client"].tolist(), table.columns["window_start_s"].tolist(), strict=True
-    )
-    found: dict[tuple[str, int], dict[str, Lengths]] = {}
-    for (client, start), field, row in zip(keys, table.columns["field"], values, strict=True):
-        law = Lengths(tuple(row[1:-1]), row[-1], row[0])
-        found.setdefault((str(client), start), {})[field] = law
-    laws: dict[str, list[LengthWindow]] = {}
-    for (client, start), both in sorted(found.items()):
-        if {"input_tokens", "output_tokens"} <= both.keys():
-            window = LengthWindow(start, both["input_tokens"], both["output_tokens"])
-            laws.setdefault(client, []).append(window)
-    if not laws:
-        raise InputError("no client has both lengths", file=str(path), field="field")
-    return laws
-
-
-def _pooled(laws: Sequence[LengthWindow], weights: Sequence[float]) -> LengthWindow:
-    """Return the law whose quantiles and mean are the weighted means of those of others."""
-
-    def mean(which: str) -> Lengths:
-        each = [getattr(law, which) for law in laws]
-        rows = [[*law.quantiles, law.largest, law.mean] for law in each]
-        *quantiles, largest, average = np.average(rows, axis=0, weights=weights).tolist()
-        return Lengths(tuple(quantiles), largest, average)
-
-    return LengthWindow(0, mean("prompt"), mean("output"))
-
-
-def _floats(cells: Sequence[str]) -> Floats:
-    """Read numbers above 0."""
-    from orsched.instances.readers.cells import CellError
-
-    values = np.empty(len(cells))
-    for index, cell in enumerate(cells):
-        try:
-            values[index] = float(cell)
-        except ValueError:
-            raise CellError(index, f"{cell!r:.40} is not a number") from None
-        if not 0 < values[index] < math.inf:
-            raise CellError(index, f"{cell!r:.40} is not a finite number above 0")
-    return values
-
-
-def _families(cells: Sequence[str]) -> list[str]:
-    from orsched.instances.readers.cells import CellError
-
-    for index, cell in enumerate(cells):
-        if cell not in _LEAST_SHAPE:
-            raise CellError(index, f"{cell!r:.40} is no family of gaps", "Gamma or Weibull")
-    return list(cells)
-
-
-def _texts(cells: Sequence[str]) -> list[str]:
-    return list(cells)
 
 
 def lognormal_lengths(mean: float, sigma: float, largest: int) -> Lengths:
