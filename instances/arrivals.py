@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,11 +12,13 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
-from orsched.pairs import read_pairs
 from orsched.units import MAX_TIME_NS, NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from orsched.columns import IntColumn
@@ -226,32 +227,10 @@ def read_arrivals(spec: str | Mapping[str, Any] | Arrivals) -> Arrivals:
     Raises:
         InputError: the law or a parameter is unknown, missing or wrong.
     """
-    if isinstance(spec, Arrivals):
-        return spec
-    if isinstance(spec, str):
-        name, _, rest = spec.partition(":")
-        parameters = read_pairs([p for p in rest.split(",") if p], "arrivals")
-    elif isinstance(spec, Mapping):
-        parameters = {key: value for key, value in spec.items() if key != "law"}
-        name = spec.get("law", "")
-    else:
-        raise _wrong(f"{spec!r} is no specification", None, "e.g. poisson:rate=10")
-    if not isinstance(name, str) or name not in LAWS:
-        raise _wrong(f"there is no law {name!r}", None, f"known: {', '.join(LAWS)}")
-    kind = LAWS[name]
-    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
-    for parameter in parameters:
-        if parameter not in known:
-            listed = ", ".join(known) or "it has none"
-            raise _wrong(f"{name} has no parameter {parameter!r}", None, f"known: {listed}")
-    missing = [
-        f.name
-        for f in known.values()
-        if f.name not in parameters and type(f.default) is _NO_DEFAULT
-    ]
-    if missing:
-        raise _wrong(f"{name} lacks {missing[0]}", None, f"e.g. {name}:{missing[0]}=10")
-    return kind(**parameters)
+    law: Arrivals = read_spec(
+        spec, Arrivals, LAWS, field="arrivals", what="law", example="poisson:rate=10"
+    )
+    return law
 
 
 def with_arrivals(
@@ -302,9 +281,6 @@ def sampled(instance: Instance, requests: int, seed: int = 0) -> Instance:
     unnamed = instance.requests.replace(ids=None)
     rows = unnamed.take(draws).replace(arrival_ns=np.zeros(count, np.int64), service_class=None)
     return instance.replace(requests=rows, name=f"{instance.name} ({count} sampled, seed {seed})")
-
-
-_NO_DEFAULT = type(next(iter(fields(Poisson))).default)
 
 
 def _wrong(problem: str, parameter: str | None, remedy: str) -> InputError:

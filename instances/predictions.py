@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,10 +16,12 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.instances.confusion import load_confusion
+from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
-from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from orsched.columns import IntColumn
@@ -144,35 +145,10 @@ def read_predictor(spec: str | Mapping[str, Any] | Predictor) -> Predictor:
     Raises:
         InputError: the predictor or a parameter is unknown, missing or wrong.
     """
-    if isinstance(spec, Predictor):
-        return spec
-    if isinstance(spec, str):
-        name, _, rest = spec.partition(":")
-        parameters = read_pairs([p for p in rest.split(",") if p], "predictor")
-    elif isinstance(spec, Mapping):
-        parameters = {key: value for key, value in spec.items() if key != "law"}
-        name = spec.get("law", "")
-    else:
-        raise InputError(f"{spec!r} is no specification", field="predictor", remedy="e.g. classes")
-    if not isinstance(name, str) or name not in PREDICTORS:
-        raise InputError(
-            f"there is no predictor {name!r}",
-            field="predictor",
-            remedy=f"known: {', '.join(PREDICTORS)}",
-        )
-    kind = PREDICTORS[name]
-    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
-    for parameter in parameters:
-        if parameter not in known:
-            listed = ", ".join(known) or "it has none"
-            raise InputError(
-                f"{name} has no parameter {parameter!r}",
-                field="predictor",
-                remedy=f"known: {listed}",
-            )
-    if kind is Noise and "sigma" not in parameters:
-        raise InputError("noise lacks sigma", field="predictor", remedy="e.g. noise:sigma=0.3")
-    return kind(**parameters)
+    predictor: Predictor = read_spec(
+        spec, Predictor, PREDICTORS, field="predictor", what="predictor", example="classes"
+    )
+    return predictor
 
 
 def predict(

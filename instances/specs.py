@@ -1,0 +1,50 @@
+"""Specifications such as ``gamma:rate=10,cv=2``: a name, and the parameters of its dataclass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+from orsched.errors import InputError
+from orsched.pairs import read_pairs
+
+
+def read_spec(
+    spec: object, base: type, kinds: Mapping[str, Any], *, field: str, what: str, example: str
+) -> Any:
+    """Return what a specification names: one of ``kinds`` with its parameters.
+
+    ``spec`` is a text, a mapping with the key ``law`` beside the parameters, or an object of the
+    ``base`` class already. ``field``, ``what`` and ``example`` are for the error messages.
+
+    Raises:
+        InputError: the name or a parameter is unknown or missing; the dataclass checks the values.
+    """
+    if isinstance(spec, base):
+        return spec
+    if isinstance(spec, str):
+        name, _, rest = spec.partition(":")
+        parameters = read_pairs([p for p in rest.split(",") if p], field)
+    elif isinstance(spec, Mapping):
+        parameters = {key: value for key, value in spec.items() if key != "law"}
+        name = spec.get("law", "")
+    else:
+        raise InputError(f"{spec!r} is no specification", field=field, remedy=f"e.g. {example}")
+    if not isinstance(name, str) or name not in kinds:
+        raise InputError(
+            f"there is no {what} {name!r}", field=field, remedy=f"known: {', '.join(kinds)}"
+        )
+    known = {item.name: item for item in fields(kinds[name])}
+    for parameter in parameters:
+        if parameter not in known:
+            listed = ", ".join(known) or "it has none"
+            raise InputError(
+                f"{name} has no parameter {parameter!r}", field=field, remedy=f"known: {listed}"
+            )
+    for item in known.values():
+        if item.name not in parameters and item.default is MISSING:
+            raise InputError(
+                f"{name} lacks {item.name}", field=field, remedy=f"e.g. {name}:{item.name}=1"
+            )
+    return kinds[name](**parameters)
