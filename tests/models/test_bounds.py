@@ -81,13 +81,14 @@ def test_row_order_changes_neither_bound_nor_optimum(instance, rng):
 
 @given(small(most=6), st.integers(2, 9))
 def test_a_bound_has_no_unit_of_its_own(instance, factor):
-    """INV-16: all times multiplied by a whole number multiply the bound by it."""
+    """INV-16: all times multiplied by a whole number multiply the bound by it, before rounding."""
     requests = instance.requests
     worker = dataclasses.replace(instance.worker, cost=instance.worker.cost.scaled(factor))
     scaled = instance.replace(
         workers=worker, requests=requests.replace(arrival_ns=requests.arrival_ns * factor)
     )
-    assert makespan_bound(scaled).value_ns == factor * makespan_bound(instance).value_ns
+    value = makespan_bound(instance).value_ns  # rounded up from a fraction
+    assert factor * (value - 1) < makespan_bound(scaled).value_ns <= factor * value
 
 
 @given(small(most=6))

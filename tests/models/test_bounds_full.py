@@ -105,7 +105,7 @@ def test_rows_and_units_change_no_bound(seed):
             worker = replace(instance.worker, cost=instance.worker.cost.scaled(3))
             late = instance.requests.replace(arrival_ns=instance.requests.arrival_ns * 3)
             scaled = instance.replace(workers=worker, requests=late)
-            assert makespan_bound(scaled).value_ns == 3 * value
+            assert 3 * (value - 1) < makespan_bound(scaled).value_ns <= 3 * value
 
 
 @pytest.mark.parametrize("seed", SEEDS)
