@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.section import table
 from tests.reproductions import mico_setting as setting
+from tests.reproductions.findings import Findings
 from tests.reproductions.mico_runs import T_QUANTILE, Figures, interval, run
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ PAPER_TABLE = {
 """Table 1: throughput of MICO over the baseline by clouds, batch sizes 2 to 10, 800 queries."""
 
 
-class Report:
+class Report(Findings):
     """Prints tables and findings, and counts what does not hold."""
 
     def __init__(self, seeds: int) -> None:
         self.seeds = range(seeds)
-        self.misses = 0
+        super().__init__()
 
     def ratios(
         self,
@@ -61,18 +62,9 @@ class Report:
             found.append(theirs.makespan_ns / ours.makespan_ns)
         return found
 
-    def head(self, text: str) -> None:
-        """Begin a part."""
-        print(f"\n== {text}", flush=True)
-
     def rows(self, rows: Sequence[dict[str, Any]]) -> None:
         """Print a table."""
         print("\n".join(table(list(rows))), flush=True)
-
-    def claim(self, text: str, holds: bool) -> None:
-        """Print whether a statement of the paper holds here."""
-        self.misses += not holds
-        print(f"{'HOLDS' if holds else 'FAILS'}  {text}", flush=True)
 
 
 def table_1(report: Report) -> None:

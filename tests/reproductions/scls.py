@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.section import table
 from tests.reproductions import scls_setting as setting
+from tests.reproductions.findings import Findings
 from tests.reproductions.scls_runs import Figures, continuous, static
 
 if TYPE_CHECKING:
@@ -36,28 +37,19 @@ PAPER["DS", "ILS 6"] = PAPER["DS", "ILS 12"]
 """Change by SCLS against a baseline over its rates, as the text of 5.2 states."""
 
 
-class Report:
+class Report(Findings):
     """Prints tables and findings, and counts what does not hold."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self.seeds = seeds
-        self.misses = 0
+        super().__init__()
         self.overall: list[Figures] = []
-
-    def head(self, text: str) -> None:
-        """Begin a part."""
-        print(f"\n== {text}", flush=True)
 
     def rows(self, rows: Sequence[Figures], names: Sequence[str]) -> None:
         """Print the given columns and those that tell the rows apart."""
         keys = ["engine", "strategy", "rate", "slice", "workers", "parallel", "change"]
         wanted = [*(k for k in keys if k in rows[0]), *names]
         print("\n".join(table([{k: row[k] for k in wanted if k in row} for row in rows])))
-
-    def claim(self, text: str, holds: bool) -> None:
-        """Print whether a statement of the paper holds here."""
-        self.misses += not holds
-        print(f"{'HOLDS' if holds else 'FAILS'}  {text}", flush=True)
 
     def by_rate(self) -> list[Figures]:
         """Return all schedulers on all engines at all rates, computed once."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.section import table
 from tests.reproductions import ssjf_setting as setting
+from tests.reproductions.findings import Findings
 from tests.reproductions.ssjf_runs import (
     FCFS,
     ORACLE,
@@ -49,25 +50,16 @@ PAPER: dict[str, dict[str, tuple[float, float, float, float]]] = {
 """JCT change in per cent of SSJF and of the oracle, and their throughput over FCFS's (4.2)."""
 
 
-class Report:
+class Report(Findings):
     """Prints tables and findings, and counts what does not hold."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
         self.seeds = seeds
-        self.misses = 0
-
-    def head(self, text: str) -> None:
-        """Begin a part."""
-        print(f"\n== {text}", flush=True)
+        super().__init__()
 
     def rows(self, rows: Sequence[dict[str, Any]]) -> None:
         """Print a table."""
         print("\n".join(table(list(rows))), flush=True)
-
-    def claim(self, text: str, holds: bool) -> None:
-        """Print whether a statement of the paper holds here."""
-        self.misses += not holds
-        print(f"{'HOLDS' if holds else 'FAILS'}  {text}", flush=True)
 
     def jct(self, labelled: Sequence[tuple[dict[str, Any], Case]]) -> None:
         """Print mean JCTs and their changes; at last for what is done within the window alone."""
