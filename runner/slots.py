@@ -1,0 +1,38 @@
+"""The slots' caches: keys and values of every layer, and how far each slot has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from orsched.runner.language_model import Shape
+
+
+class Slots:
+    """Caches of ``count`` slots for ``length`` tokens each, allocated once.
+
+    What a slot holds beyond its length is garbage: it is written over before it is read. So a round
+    may run over slots that yield nothing in it, and what they write is lost.
+
+    Attributes:
+        keys, values: for each layer, [slots, heads, tokens, head size].
+        lengths: tokens in the cache of each slot, int64, on the device.
+        tokens: the token that a slot processes next, int64, on the device.
+    """
+
+    def __init__(self, shape: Shape, count: int, length: int, like: torch.Tensor) -> None:
+        import torch
+
+        size = (count, shape.kv_heads, length, shape.head_dim)
+        self.count, self.length = count, length
+        # zeros, since a masked weight of 0 times garbage is NaN where the garbage is
+        self.keys = [like.new_zeros(size) for _ in range(shape.layers)]
+        self.values = [like.new_zeros(size) for _ in range(shape.layers)]
+        self.lengths = torch.zeros(count, dtype=torch.int64, device=like.device)
+        self.tokens = torch.zeros(count, dtype=torch.int64, device=like.device)
+
+    def bytes(self) -> int:
+        """Return the memory that the caches take."""
+        return sum(cache.nbytes for cache in (*self.keys, *self.values))
