@@ -1,0 +1,73 @@
+"""The full product of policies, modes and workloads, on small instances: all invariants hold.
+
+The modes are cut to those that differ in kind: one worker, two unequal and four equal ones; no
+memory, room for two and a half requests set aside whole or in pages, and pages for one request.
+The second product is that of all dispatchers and stealing, where the policy serves one worker.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tests.product.cell import Size, judge
+from tests.product.modes import FACTORS
+from tests.product.policies import POLICIES, SHARING, is_dispatched
+from tests.product.refusals import is_open, refusals_of
+from tests.product.test_refusals import require_refusal
+
+pytestmark = pytest.mark.full
+
+SIZE = Size(5, 6, (0.5,))
+MEMORY = ("none", "whole", "paged", "paged_tight")
+
+
+def judge_all(cells):
+    """Judge cells, and assert that those are refused that are to be; return how many of each."""
+    served = refused = 0
+    for cell in cells:
+        refusals = refusals_of(cell)
+        if not refusals and is_open(cell):
+            continue
+        try:
+            if refusals:
+                require_refusal(cell, refusals)
+            else:
+                judge(cell, SIZE)
+        except Exception as error:
+            error.add_note(f"in the cell {cell}")
+            raise
+        refused, served = refused + bool(refusals), served + (not refusals)
+    return served, refused
+
+
+@pytest.mark.parametrize("workload", FACTORS["workload"])
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("workers", ["one", "two_unequal", "four_equal"])
+def test_policies_modes_and_workloads(workers, memory, workload):
+    """INV-1 to INV-10, INV-12, INV-15 and INV-17 to INV-19."""
+    modes = {"workers": workers, "memory": memory, "workload": workload, "sharing": "as_it_is"}
+    names = ("padding", "first_token", "cost")
+    served, refused = judge_all(
+        {**modes, **dict(zip(names, levels, strict=True)), "policy": policy}
+        for levels in product(*(FACTORS[name] for name in names))
+        for policy in POLICIES
+    )
+    assert served > refused / 2 > 0
+
+
+@pytest.mark.parametrize("workload", FACTORS["workload"])
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("workers", ["two_unequal", "four_equal"])
+def test_policies_dispatchers_and_workloads(workers, memory, workload):
+    """The same invariants with each dispatcher, with and without stealing."""
+    modes = {"workers": workers, "memory": memory, "workload": workload}
+    modes |= {"first_token": "prefill", "cost": "affine"}
+    served, refused = judge_all(
+        {**modes, "padding": padding, "sharing": sharing, "policy": policy}
+        for padding in FACTORS["padding"]
+        for sharing in list(SHARING)[1:]
+        for policy in filter(is_dispatched, POLICIES)
+    )
+    assert served > refused > 0

@@ -1,0 +1,90 @@
+"""What a policy refuses it refuses with a clear error, before anything runs; nothing is skipped."""
+
+from __future__ import annotations
+
+import pytest
+
+from orsched.errors import InputError
+from orsched.registry import names
+from tests.product.cell import Size, instance_of_cell, serve
+from tests.product.modes import FACTORS
+from tests.product.policies import METHODS, POLICIES, SEARCHES, SHARING, is_dispatched
+from tests.product.refusals import OPEN, REFUSALS, is_open, refusal_of
+
+SIZE = Size(6, 8, ())
+REFUSED = [
+    (policy, factor, level)
+    for policy in POLICIES
+    for factor, levels in FACTORS.items()
+    for level in levels
+    if refusal_of(policy, factor, level) is not None
+]
+
+
+def plain(policy, **modes):
+    """A cell in which everything else is as simple as it can be."""
+    cell = {name: levels[0] for name, levels in FACTORS.items()}
+    return {"policy": policy, "sharing": "as_it_is", **cell, **modes}
+
+
+def require_refusal(cell, refusals):
+    """Assert that a cell is refused with an error that names field and remedy."""
+    with pytest.raises(InputError) as caught:
+        serve(instance_of_cell(cell, SIZE), cell)
+    assert caught.value.field in {refusal.field for refusal in refusals}
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(("policy", "factor", "level"), REFUSED)
+def test_what_is_refused_says_why(policy, factor, level):
+    require_refusal(plain(policy, **{factor: level}), [refusal_of(policy, factor, level)])
+
+
+def test_every_refusal_is_one_of_a_policy():
+    used = {refusal_of(*refused) for refused in REFUSED}
+    assert used == set(REFUSALS)
+
+
+def test_every_registered_method_is_in_the_product_or_a_search():
+    assert set(METHODS) | set(SEARCHES) == set(names("methods"))
+    assert {policy.partition("@")[0] for policy in POLICIES} == set(METHODS)
+    assert len(set(POLICIES)) == len(POLICIES)
+
+
+@pytest.mark.parametrize("sharing", [name for name in SHARING if name != "as_it_is"])
+@pytest.mark.parametrize("method", METHODS)
+def test_dispatchers_where_there_is_nothing_to_dispatch(method, sharing):
+    """On one worker, and by methods that serve several themselves, they are unknown parameters."""
+    policy = next(each for each in POLICIES if each.startswith(f"{method}@"))
+    workers = "one" if is_dispatched(policy) else "two_equal"
+    cell = plain(policy, workers=workers, sharing=sharing)
+    with pytest.raises(InputError) as caught:
+        serve(instance_of_cell(cell, SIZE), cell)
+    assert caught.value.field in ("parameters", "workers")
+
+
+@pytest.mark.parametrize(
+    ("policy", "field"),
+    [
+        ("vllm@none+policy=priority+priority=length", "priority"),
+        ("mico@none+distribution=workload", "distribution"),
+        ("mico@none+trade_off=true", "trade_off"),
+        ("mico@none+order=long_answer", "order"),
+        ("scls@none+interval=none", "interval"),
+    ],
+)
+def test_policies_that_refuse_themselves(policy, field):
+    cell = plain(policy)
+    with pytest.raises(InputError) as caught:
+        serve(instance_of_cell(cell, SIZE), cell)
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+@pytest.mark.xfail(strict=True, raises=InputError, reason=OPEN[0][-1])
+def test_the_trade_off_under_levels():
+    """When this passes, its entry in ``OPEN`` is to be removed."""
+    policy = next(policy for policy in POLICIES if OPEN[0][0] in policy)
+    cell = plain(policy, cost="levels", workload="long_and_short", memory="paged", padding="on")
+    assert is_open(cell)
+    serve(instance_of_cell(cell, Size(9, 14, ())), cell)
