@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
-from orsched.heuristics.gates import Gate, Waiting, make_gate
+from orsched.heuristics.gates import Gate, ListeningGate, Waiting, make_gate
 from orsched.heuristics.queues import ClientQueues, Queues, Room, SharedQueue
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
 from orsched.step import Step, decode_rounds, prefill_stage
@@ -30,7 +30,8 @@ class GatedParams:
         order: within a queue: ``arrival``, or ``longest``/``shortest`` by N^p + N^d as far as
             known (Pang, Algorithm 1 sorts longest first).
         steal: whether idle clients take from other clients' queues (Algorithm 1).
-        gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d) or ``idle_cost`` (derived).
+        gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d), ``idle_cost`` (derived for
+            the middle of a run) or ``shadow_price`` (derived, knows the end and arrivals).
         gate_factor: multiplies the threshold of ``idle_cost``.
     """
 
@@ -96,6 +97,7 @@ class GatedPolicy(Policy):
             self.assignment = self._pack(view) if self.packing is None else self.packing
         self.gate: Gate = make_gate(self.params.gate, self.params.gate_factor)
         self.gate.start(view)
+        self.listener = self.gate if isinstance(self.gate, ListeningGate) else None
         self.idle = set(range(clients))
         self.arrived = 0
         self.queued_tokens = 0
@@ -122,10 +124,14 @@ class GatedPolicy(Policy):
         self.arrived += 1
         self.queued_tokens += prompt
         self.queues.add(request, client, key, tokens)
+        if self.listener is not None:
+            self.listener.arrived(view, request)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Mark the client idle."""
         self.idle.add(client)
+        if self.listener is not None:
+            self.listener.finished(view, request)
 
     def decide(self, view: View) -> Step | None:
         """Prefill when the gate opens, else decode until it may."""
@@ -140,6 +146,8 @@ class GatedPolicy(Policy):
             stage, places = self._take(view)
             if stage:
                 self.gate.stage_taken(view)
+                if self.listener is not None:
+                    self.listener.started(view, stage)
                 return prefill_stage(stage, places)
             return _DECODE if view.running else None
         return decode_rounds(rounds)
@@ -149,8 +157,8 @@ class GatedPolicy(Policy):
         tokens = -(-clients * self.queued_tokens // self.queues.queued)
         cap = view.worker.prefill_limit
         if cap is not None and tokens >= cap:
-            return Waiting(clients, cap, True)
-        return Waiting(clients, tokens, False)
+            return Waiting(clients, cap, True, self.queues.queued)
+        return Waiting(clients, tokens, False, self.queues.queued)
 
     def _take(self, view: View) -> tuple[list[int], list[int]]:
         """Fill a stage over the idle clients in order, until the next request does not fit."""

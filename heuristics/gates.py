@@ -6,12 +6,14 @@ Both are read off the cost model, so a gate works under every one of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from orsched.errors import InputError
 from orsched.step import FOREVER
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.policy import View
     from orsched.workers import Worker
 
@@ -25,11 +27,13 @@ class Waiting(NamedTuple):
         clients: free clients that could be served now, at least 1.
         tokens: expected prompt tokens of the stage that would serve them (at most the cap).
         full: whether that stage would reach the worker's prefill cap.
+        queued: requests that wait.
     """
 
     clients: int
     tokens: int
     full: bool
+    queued: int = 0
 
 
 class Gate(Protocol):
@@ -43,6 +47,20 @@ class Gate(Protocol):
 
     def stage_taken(self, view: View) -> None:
         """Take note that a prefill stage was started."""
+
+
+@runtime_checkable
+class ListeningGate(Gate, Protocol):
+    """A gate that is told of every request."""
+
+    def arrived(self, view: View, request: int) -> None:
+        """Take note of a request in the queue."""
+
+    def started(self, view: View, stage: Sequence[int]) -> None:
+        """Take note of requests that get their clients now."""
+
+    def finished(self, view: View, request: int) -> None:
+        """Take note of a request's end."""
 
 
 class PrefillFirst:
@@ -156,14 +174,19 @@ def fixed_costs(worker: Worker) -> tuple[int, int]:
     return max(0, stage), max(0, one_round)
 
 
+GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price")
+
+
 def make_gate(name: str, factor: float = 1.0) -> Gate:
-    """Return a fresh gate: ``prefill_first``, ``waited_time`` (the paper's) or ``idle_cost``."""
+    """Return a fresh gate: one of ``GATES``; ``waited_time`` is the paper's."""
     if name == "prefill_first":
         return PrefillFirst()
     if name == "waited_time":
         return WaitedTime()
     if name == "idle_cost":
         return IdleCost(factor)
-    raise InputError(
-        f"unknown gate {name!r}", field="gate", remedy="prefill_first, waited_time or idle_cost"
-    )
+    if name == "shadow_price":
+        from orsched.heuristics.shadow_price import ShadowPrice
+
+        return ShadowPrice()
+    raise InputError(f"unknown gate {name!r}", field="gate", remedy=", ".join(GATES))

@@ -1,0 +1,189 @@
+"""What a gate may expect: when running requests end, and whether others will arrive."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.policy import View
+
+_SILENCE = 8
+"""After so many usual gaps without an arrival none is expected (chance e^-8 under Poisson)."""
+_MEMORY = 1 / 32
+"""Weight of the last gap between arrivals, and of the last prediction error, in their means."""
+_DOUBT = 20
+"""Requests with the mean hazard that the learned hazard at an age is mixed with."""
+_KEPT = 4096
+"""Finished requests whose lengths are kept; the oldest are forgotten."""
+_LOOKED_AT = 64
+"""Ends, or stages, that a decision looks at."""
+
+
+class ArrivalRate:
+    """How many requests arrive a nanosecond, by a moving average of the gaps."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.gap_ns = 0.0
+        self.last_ns = 0
+
+    def note(self, arrival_ns: int) -> None:
+        """Take note of an arrival."""
+        if self.count:
+            gap = arrival_ns - self.last_ns
+            self.gap_ns += (gap - self.gap_ns) * max(_MEMORY, 1 / self.count)
+        self.count += 1
+        self.last_ns = arrival_ns
+
+    def rate(self, now_ns: int) -> float:
+        """Return the rate, 0 where none has been seen or it has been silent for long."""
+        if self.gap_ns <= 0 or now_ns - self.last_ns > _SILENCE * self.gap_ns:
+            return 0.0
+        return 1 / self.gap_ns
+
+
+class KnownEnds:
+    """Ends of running requests, and rounds of waiting ones, by known or predicted lengths."""
+
+    def __init__(self, view: View, lengths: Sequence[int]) -> None:
+        self.lengths, self.limit = lengths, view.output_limit_tokens
+        self.first = int(view.first_token == "prefill")
+        self.ends: list[int] = []
+        self.end_of: dict[int, int] = {}
+        self.waiting: list[int] = []
+        self.work = 0
+        self.sum_ends = 0
+        self.mean_error = 0.0
+
+    def _rounds(self, request: int) -> int:
+        return max(0, min(self.lengths[request], self.limit) - self.first)
+
+    def queue(self, request: int) -> None:
+        """Take note of a request that waits."""
+        rounds = self._rounds(request)
+        insort(self.waiting, rounds)
+        self.work += rounds
+
+    def start(self, now: int, stage: Sequence[int]) -> None:
+        """Take note of requests that start."""
+        for request in stage:
+            rounds = self._rounds(request)
+            self.waiting.pop(bisect_right(self.waiting, rounds) - 1)
+            self.work -= rounds
+            self.end_of[request] = now + rounds
+            insort(self.ends, now + rounds)
+            self.sum_ends += now + rounds
+
+    def finish(self, request: int, taken: int) -> None:
+        """Take note of an end, and of how wrong the length was."""
+        end = self.end_of.pop(request, None)
+        if end is None:
+            return
+        error = abs(taken - self._rounds(request))
+        self.mean_error += (error - self.mean_error) * _MEMORY
+        at = bisect_right(self.ends, end) - 1
+        if at >= 0 and self.ends[at] == end:
+            self.ends.pop(at)
+            self.sum_ends -= end
+
+    def wait(
+        self, now: int, clients: int, left: int, most: int, price: float, worth: float, delay: int
+    ) -> int:
+        """Return the rounds until the next end that is worth it, or 0.
+
+        Waiting until the j-th end costs ``price`` for each idle client-round until then, and
+        ``delay`` for each round by which the longest waiting request would end after everything
+        else; it brings j clients (at most ``left`` can be used), each worth ``worth``.
+        """
+        ends = self.ends
+        past = bisect_right(ends, now)
+        self.sum_ends -= sum(ends[:past])  # overdue: predictions that were too short
+        del ends[:past]
+        if not ends:
+            return 0
+        short = self.waiting[:most]
+        tail = sum(short) / (2 * len(short)) if short else 0.0
+        work = self.work + self.sum_ends - now * len(ends)
+        rest = max(ends[-1] - now, work / most + tail)
+        longest = self.waiting[-1] if self.waiting else 0
+        total = 0
+        for count, end in enumerate(ends[:_LOOKED_AT], 1):
+            rounds = end - now
+            total += rounds
+            idle = (clients + count) * rounds - total
+            late = rounds + longest - rest
+            if price * idle + (delay * late if late > 0 else 0) < worth * count:
+                return rounds
+            if count >= left or price * clients * rounds > worth * left:
+                break
+        return 0
+
+
+class LearnedEnds:
+    """When running requests may end, learned from those that have, and from the output limit."""
+
+    def __init__(self, view: View) -> None:
+        self.limit = view.output_limit_tokens - int(view.first_token == "prefill")
+        self.stages: list[list[int]] = []  # start round, requests that still run
+        self.stage_of: dict[int, list[int]] = {}
+        self.lengths: list[int] = []
+        self.order: list[int] = []
+        self.oldest = 0
+        self.sum_lengths = self.sum_starts = self.count = 0
+
+    def start(self, now: int, stage: Sequence[int]) -> None:
+        """Take note of requests that start."""
+        self.stages = [entry for entry in self.stages if entry[1]]
+        entry = [now, len(stage)]
+        self.stages.append(entry)
+        for request in stage:
+            self.stage_of[request] = entry
+        self.sum_starts += now * len(stage)
+
+    def finish(self, now: int, request: int) -> int:
+        """Take note of an end; return the rounds that the request took."""
+        entry = self.stage_of.pop(request)
+        entry[1] -= 1
+        self.sum_starts -= entry[0]
+        taken = now - entry[0]
+        insort(self.lengths, taken)
+        self.sum_lengths += taken
+        self.count += 1
+        if len(self.order) < _KEPT:
+            self.order.append(taken)
+        else:
+            self.lengths.pop(bisect_right(self.lengths, self.order[self.oldest]) - 1)
+            self.order[self.oldest] = taken
+            self.oldest = (self.oldest + 1) % _KEPT
+        return taken
+
+    def hazard(self, now: int, active: int) -> float:
+        """Return ends a client-round: requests that ended over the rounds of all so far.
+
+        Before any has ended, as if each took half of the limit.
+        """
+        rounds = self.sum_lengths + active * now - self.sum_starts
+        return (self.count + 1) / (rounds + max(1, self.limit) / 2)
+
+    def expects_one(self, now: int, rounds: int, hazard: float) -> bool:
+        """Whether at least one running request is expected to end within some rounds.
+
+        The hazard of each age is that of the requests seen at that age; who reaches the limit ends.
+        """
+        lengths, size = self.lengths, len(self.lengths)
+        expected, older = 0.0, 0
+        for begin, alive in self.stages[-_LOOKED_AT:] if len(self.stages) > 99 else self.stages:
+            age = now - begin
+            if age + rounds >= self.limit:
+                expected += alive
+            elif alive:
+                below = bisect_right(lengths, age)
+                ends = bisect_right(lengths, age + rounds) - below + _DOUBT * rounds * hazard
+                expected += alive * min(1.0, ends / (size - below + older + _DOUBT))
+            if expected >= 1:
+                return True
+            older += alive
+        return False

@@ -1,0 +1,126 @@
+"""The gate that prices an idle client-round by what it still costs (the page *Gates*).
+
+Makespan = constants + fixed stage time x K + fixed round time x R. An idle client-round costs what
+it adds to R: 1/J of a round while work is left for every client, more where it delays what ends
+last, nothing when no request is left for the client. Against that stands what a stage costs for
+each client that it serves. The gate waits as long as the clients about to become free are worth
+more than the idle time until then.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from orsched.heuristics.expectation import ArrivalRate, KnownEnds, LearnedEnds
+from orsched.heuristics.gates import fixed_costs
+from orsched.policy import ClairvoyantView, PredictedView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.heuristics.gates import Waiting
+    from orsched.policy import View
+
+_TRUSTED = 0.5
+"""Predicted ends count as known while their mean error is within this share of a usual wait."""
+
+
+class ShadowPrice:
+    """Prefill when the next free clients are not worth the idle time until they are free.
+
+    Knows the ends of running requests when clairvoyant, or as long as predictions prove true; else
+    it learns how long requests take, and that nobody outlives the output limit. While arrivals are
+    expected it prices the waiting requests' time (mean JCT), afterwards the makespan.
+    """
+
+    def start(self, view: View) -> None:
+        """Read the fixed costs off the worker."""
+        self.stage_ns, self.round_ns = fixed_costs(view.worker)
+        self.arrivals = ArrivalRate()
+        self.learned = LearnedEnds(view)
+        self.known: KnownEnds | None = None
+        if isinstance(view, ClairvoyantView):
+            self.known = KnownEnds(view, view.output_tokens)
+        elif isinstance(view, PredictedView):
+            self.known = KnownEnds(view, view.predicted_tokens)
+        self.sighted = isinstance(view, ClairvoyantView)
+        self.idle_rounds = self.idle = self.last_round = 0
+
+    def arrived(self, view: View, request: int) -> None:
+        """Take note of a request in the queue."""
+        self.arrivals.note(view.arrival_ns[request])
+        if self.known is not None:
+            self.known.queue(request)
+
+    def started(self, view: View, stage: Sequence[int]) -> None:
+        """Take note of requests that get their clients now."""
+        self.learned.start(view.rounds, stage)
+        if self.known is not None:
+            self.known.start(view.rounds, stage)
+
+    def finished(self, view: View, request: int) -> None:
+        """Take note of a request's end."""
+        taken = self.learned.finish(view.rounds, request)
+        if self.known is not None:
+            self.known.finish(request, taken)
+
+    def stage_taken(self, view: View) -> None:
+        """Start a new count."""
+        self.idle_rounds = self.idle = 0
+        self.last_round = view.rounds
+
+    def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
+        """Return 0 when waiting does not pay, else the rounds until the next look."""
+        now, active, clients = view.rounds, len(view.running), waiting.clients
+        self.idle_rounds += self.idle * (now - self.last_round)
+        self.last_round, self.idle = now, clients
+        if waiting.full or self.stage_ns == 0:
+            return 0
+        clients, most = _within_memory(view, clients)
+        left = max(0, waiting.queued - clients)
+        a_round = view.worker.cost.round_ns(active, active, 1)
+        arrivals = self._expected_arrivals(view) * a_round
+        price = self.round_ns / most
+        if arrivals > 0:  # mean JCT: those who stay are delayed by idle time, all by the stage
+            price = (price * left + a_round) / (active + waiting.queued)
+        budget = self.stage_ns - price * self.idle_rounds
+        if price <= 0 or budget <= 0 or (left == 0 and arrivals <= 0):
+            return 0
+        rounds = max(1, int(budget / (price * clients)))
+        if left == 0:
+            worth = sqrt(2 * self.stage_ns * price / arrivals)
+            return rounds if price * clients < worth * arrivals else 0
+        rate = active * self.learned.hazard(now, active)
+        if rate <= 0:
+            return 0
+        worth = sqrt(2 * self.stage_ns * price / rate)
+        if self.known is not None and self._trusts(worth / price):
+            delay = self.round_ns if arrivals <= 0 else 0
+            worth = min(worth, self.stage_ns / clients)
+            return self.known.wait(now, clients, left, most, price, worth, delay)
+        if price * clients >= worth * rate:
+            return 0
+        return int(self.learned.expects_one(now, rounds, self.learned.hazard(now, active)))
+
+    def _expected_arrivals(self, view: View) -> float:
+        if self.sighted and self.arrivals.count == len(view.arrival_ns):
+            return 0.0
+        return self.arrivals.rate(view.now_ns)
+
+    def _trusts(self, usual_wait: float) -> bool:
+        assert self.known is not None
+        return self.known.mean_error <= _TRUSTED * usual_wait
+
+
+def _within_memory(view: View, clients: int) -> tuple[int, int]:
+    """Return how many of the clients memory leaves room for, and how many it has room for at most.
+
+    By the mean blocks of those that run.
+    """
+    free, memory, active = view.blocks_free, view.worker.memory, len(view.running)
+    if free is None or memory is None or not active:
+        return clients, view.worker.clients
+    used = memory.blocks - free
+    fit = free * active // used if used else clients
+    return max(1, min(clients, fit)), max(1, min(view.worker.clients, active + fit))
