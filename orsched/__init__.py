@@ -28,6 +28,7 @@ _HOME = {
     "orsched.metrics": ("SLO", "summarise"),
     "orsched.models.bounds": ("Bound", "bound"),
     "orsched.plotting.gantt": ("gantt", "save_gantt"),
+    "orsched.plotting.usage": ("save_usage", "usage"),
     "orsched.policy": ("ClairvoyantView", "Information", "Policy", "PredictedView", "View"),
     "orsched.report.html": ("write_report",),
     "orsched.requests": ("Requests",),

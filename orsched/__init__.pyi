@@ -74,6 +74,12 @@ from orsched.plotting.gantt import (
 from orsched.plotting.gantt import (
     save_gantt as save_gantt,
 )
+from orsched.plotting.usage import (
+    save_usage as save_usage,
+)
+from orsched.plotting.usage import (
+    usage as usage,
+)
 from orsched.policy import (
     ClairvoyantView as ClairvoyantView,
 )

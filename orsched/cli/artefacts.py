@@ -23,6 +23,9 @@ SINGLE = (
     click.option("-o", "--output", type=_PATH, help="Write the schedule (.json or .parquet)."),
     click.option("--report", type=_PATH, help="Write an interactive HTML report."),
     click.option("--gantt", type=_PATH, help="Write a Gantt chart (.png, .svg or .pdf)."),
+    click.option(
+        "--usage", type=_PATH, help="Write clients and KV blocks over time (.png, .svg or .pdf)."
+    ),
     click.option("--trace", type=_PATH, help="Write a Chrome/Perfetto trace (.json)."),
     click.option("--records", type=_PATH, help="Write records (.csv, .jsonl or .parquet)."),
 )
@@ -33,6 +36,7 @@ SUFFIXES = {
     "output": (".json", ".parquet"),
     "report": (".html", ".htm"),
     "gantt": (".png", ".svg", ".pdf"),
+    "usage": (".png", ".svg", ".pdf"),
     "trace": (".json",),
     "records": (".csv", ".jsonl", ".parquet"),
     "TARGET": (".json", ".parquet", ".csv"),
@@ -144,6 +148,12 @@ def _gantt(instance: Instance, schedule: Schedule, path: Path) -> None:
     save_gantt(instance, schedule, path)
 
 
+def _usage(instance: Instance, schedule: Schedule, path: Path) -> None:
+    from orsched.plotting.usage import save_usage
+
+    save_usage(instance, schedule, path)
+
+
 def _trace(instance: Instance, schedule: Schedule, path: Path) -> None:
     from orsched.report.perfetto import write_chrome_trace
 
@@ -160,6 +170,7 @@ _WRITERS: dict[str, Any] = {
     "output": _output,
     "report": _report,
     "gantt": _gantt,
+    "usage": _usage,
     "trace": _trace,
     "records": _records,
 }

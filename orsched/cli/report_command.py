@@ -19,6 +19,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.argument("schedules", nargs=-1, required=True, type=_FILE, metavar="SCHEDULE...")
 @click.option("-o", "--output", type=_FILE, help="Write an interactive HTML report of all.")
 @click.option("--gantt", type=_FILE, help="Write a Gantt chart (.png, .svg or .pdf).")
+@click.option(
+    "--usage", type=_FILE, help="Write clients and KV blocks over time (.png, .svg or .pdf)."
+)
 @click.option("--trace", type=_FILE, help="Write a Chrome/Perfetto trace (.json).")
 @click.option("--records", type=_FILE, help="Write records (.csv, .jsonl or .parquet).")
 def report_command(
@@ -26,15 +29,17 @@ def report_command(
 ) -> None:
     """Draw and list SCHEDULE files of INSTANCE; each is checked first.
 
-    Chart, trace and records are of one schedule, the HTML report takes any number.
+    Charts, trace and records are of one schedule, the HTML report takes any number.
     """
     from orsched.checker import check
     from orsched.files import load_schedule
 
     if output is None and not any(paths.values()):
-        raise InputError("nothing to write", remedy="give -o, --gantt, --trace or --records")
+        raise InputError("nothing to write", remedy="give -o, --gantt, --usage, --trace or --records")
     if len(schedules) > 1 and any(paths.values()):
-        raise InputError("--gantt, --trace and --records take one schedule", field="SCHEDULE")
+        raise InputError(
+            "--gantt, --usage, --trace and --records take one schedule", field="SCHEDULE"
+        )
     check_paths({"report": output, **paths}, (instance, *schedules))
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)

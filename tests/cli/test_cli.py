@@ -117,9 +117,9 @@ def test_compare_over_seeds_prints_means(call):
 
 
 def test_pictures_traces_and_records_are_written(call, tmp_path):
-    names = ("r.html", "g.png", "t.json", "c.csv")
+    names = ("r.html", "g.png", "u.svg", "t.json", "c.csv")
     paths = [tmp_path / name for name in names]
-    flags = ("--report", "--gantt", "--trace", "--records")
+    flags = ("--report", "--gantt", "--usage", "--trace", "--records")
     pairs = [part for pair in zip(flags, paths, strict=True) for part in pair]
     code, _, err = call(
         "solve", "pang-100x20", "--method", "fcfs", *pairs, "-o", tmp_path / "s.json"

@@ -61,6 +61,7 @@ def test_two_outputs_have_two_names(call, tmp_path):
         ("-o", "x.txt"),
         ("--report", "x.pdf"),
         ("--gantt", "x.bmp"),
+        ("--usage", "x.html"),
         ("--trace", "x.csv"),
         ("--records", "x"),
         ("-o", "nowhere/x.json"),
