@@ -83,7 +83,8 @@ class TorchWorker:
         self.written = torch.zeros((slots, length + 1), dtype=torch.int64, device=device)
         self.forward_passes = 0
         self._no_mask = torch.zeros((1, 1, 1, 1), device=device)
-        self._masks: dict[tuple[int, ...], torch.Tensor] = {}
+        self.mask = torch.zeros(slots, dtype=torch.int64, device=device)
+        self._active: tuple[int, ...] = ()
 
     # -- steps ----------------------------------------------------------------------------
 
@@ -100,28 +101,58 @@ class TorchWorker:
         """Process chunks, and a round over the active slots, in one forward pass."""
         import torch
 
+        rows, reach = self._reach(active)
         with torch.inference_mode():
-            self._step(chunks, active)
+            if rows:
+                self._set_mask(active)
+            if chunks:
+                self._pass_with_chunks(chunks, rows, reach)
+            else:
+                self._pass_round(rows, reach)
+        for slot in active:
+            self.lengths[slot] += 1
 
-    def _step(self, chunks: Sequence[Chunk], active: Sequence[int]) -> None:
+    def _reach(self, active: Sequence[int]) -> tuple[int, int]:
+        """Return how many slots a round runs over, and how far their caches reach."""
+        if not active:
+            return 0, 0
+        reach = 1 + max(self.lengths[slot] for slot in active)
+        return max(active) + 1, min(self.slots.length, -(-reach // REACH_STEP) * REACH_STEP)
+
+    def _pass_round(self, rows: int, reach: int) -> None:
+        """Run a round over the first slots; the host only says how many and how far."""
+        slots = self.slots
+        self.attention.layout = Layout(rows, reach, None)
+        hidden = self._forward(slots.tokens[:rows], self._positions(rows))
+        self._advance(self._best(hidden), rows)
+
+    def _pass_with_chunks(self, chunks: Sequence[Chunk], rows: int, reach: int) -> None:
+        """Run a prefill, beside a round if there are rows."""
         import torch
 
-        rows = max(active) + 1 if active else 0
-        reach = 1 + max((self.lengths[slot] for slot in active), default=0)
-        reach = min(self.slots.length, -(-reach // REACH_STEP) * REACH_STEP)
-        placed = self._place(chunks) if chunks else None
-        slots = self.slots
-        tokens, positions = [], []
-        if rows:
-            tokens.append(slots.tokens[:rows])
-            positions.append(slots.lengths[:rows].clamp(max=slots.length - 1))
-        if placed is not None:
-            flat = [token for chunk in chunks for token in chunk.tokens]
-            tokens.append(torch.tensor(flat, dtype=torch.int64).to(self.device, non_blocking=True))
-            positions.append(placed.position)
+        slots, placed = self.slots, self._place(chunks)
         self.attention.layout = Layout(rows, reach, placed)
-        hidden = self._forward(torch.cat(tokens), torch.cat(positions))
-        self._yield(hidden, rows, chunks, active)
+        flat = self._to_device([token for chunk in chunks for token in chunk.tokens])
+        tokens = torch.cat([slots.tokens[:rows], flat])
+        hidden = self._forward(tokens, torch.cat([self._positions(rows), placed.position]))
+        yielding, last, end = [], [], rows - 1
+        for chunk in chunks:
+            end += len(chunk.tokens)
+            self.lengths[chunk.slot] = chunk.start + len(chunk.tokens)
+            if chunk.yields:
+                yielding.append(chunk.slot)
+                last.append(end)
+        if rows:
+            self._advance(self._best(hidden[:rows]), rows)
+        slots.lengths[placed.slots] = self._to_device([self.lengths[c.slot] for c in chunks])
+        if yielding:
+            at = self._to_device(yielding)
+            slots.tokens[at] = self._best(hidden[self._to_device(last)])
+            self.written[at, slots.lengths[at]] = slots.tokens[at]
+
+    def _positions(self, rows: int) -> torch.Tensor:
+        """Return where the rows' next tokens go; a full slot takes part without effect."""
+        return self.slots.lengths[:rows].clamp(max=self.slots.length - 1)
 
     def _forward(self, tokens: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         self.forward_passes += 1
@@ -134,57 +165,35 @@ class TorchWorker:
         hidden: torch.Tensor = found.last_hidden_state[0]
         return hidden
 
-    def _yield(
-        self,
-        hidden: torch.Tensor,
-        rows: int,
-        chunks: Sequence[Chunk],
-        active: Sequence[int],
-    ) -> None:
-        """Pick the next tokens of those that yield one, and let the lengths grow."""
-        import torch
+    def _best(self, hidden: torch.Tensor) -> torch.Tensor:
+        best: torch.Tensor = self.model.get_output_embeddings()(hidden).argmax(-1)
+        return best
 
-        slots, last, end = self.slots, [], rows - 1
-        for chunk in chunks:
-            end += len(chunk.tokens)
-            self.lengths[chunk.slot] = chunk.start + len(chunk.tokens)
-            if chunk.yields:
-                last.append((end, chunk.slot))
-        if rows:
-            mask = self._mask(active, rows)
-            slots.lengths[:rows] += mask
-            for slot in active:
-                self.lengths[slot] += 1
-        if chunks:
-            grown = [chunk.slot for chunk in chunks]
-            slots.lengths[grown] = torch.tensor(
-                [self.lengths[slot] for slot in grown], device=self.device
-            )
-        if not rows and not last:
-            return
-        picked = torch.cat(
-            [hidden[:rows], hidden[[place for place, _ in last]]] if last else [hidden[:rows]]
-        )
-        best = self.model.get_output_embeddings()(picked).argmax(-1)
-        if rows:
-            slots.tokens[:rows] = torch.where(mask > 0, best[:rows], slots.tokens[:rows])
-        if last:
-            slots.tokens[[slot for _, slot in last]] = best[rows:]
-        touched = sorted({*active, *(slot for _, slot in last)})
-        self.written[touched, slots.lengths[touched]] = slots.tokens[touched]
+    def _advance(self, best: torch.Tensor, rows: int) -> None:
+        """Give a token to each active slot; the other rows stay as they are."""
+        slots, mask = self.slots, self.mask[:rows]
+        slots.lengths[:rows] += mask
+        slots.tokens[:rows] = slots.tokens[:rows] * (1 - mask) + best * mask
+        self.written[:rows].scatter_(1, slots.lengths[:rows, None], slots.tokens[:rows, None])
 
-    def _mask(self, active: Sequence[int], rows: int) -> torch.Tensor:
-        """Return 1 for each active slot, 0 for the others."""
-        import torch
-
+    def _set_mask(self, active: Sequence[int]) -> None:
+        """Write 1 for each active slot and 0 for the others, unless it is so already."""
         key = tuple(active)
-        mask = self._masks.get(key)
-        if mask is None:
-            host = torch.zeros(rows, dtype=torch.int64)
-            host[list(active)] = 1
-            self._masks = {key: host.to(self.device)}
-            mask = self._masks[key]
-        return mask
+        if key != self._active:
+            host = [0] * self.slots.count
+            for slot in key:
+                host[slot] = 1
+            self.mask.copy_(self._to_device(host))
+            self._active = key
+
+    def _to_device(self, values: Sequence[int]) -> torch.Tensor:
+        """Return numbers on the device; the host does not wait for the copy."""
+        import torch
+
+        host = torch.tensor(values, dtype=torch.int64)
+        if self.device.type == "cpu":
+            return host
+        return host.pin_memory().to(self.device, non_blocking=True)
 
     def _place(self, chunks: Sequence[Chunk]) -> Chunks:
         """Lay out chunks in a batch."""
@@ -194,31 +203,28 @@ class TorchWorker:
         longest = max(sizes)
         row = [i for i, size in enumerate(sizes) for _ in range(size)]
         column = [place for size in sizes for place in range(size)]
-        positions = torch.full((len(chunks), longest), -1)
-        for i, (chunk, size) in enumerate(zip(chunks, sizes, strict=True)):
-            positions[i, :size] = torch.arange(chunk.start, chunk.start + size)
-        at = torch.tensor([row, column])
-        slots = torch.tensor([chunk.slot for chunk in chunks])
-        where = torch.stack([at[0], at[1], slots[at[0]], positions[at[0], at[1]]])
-        row_, column_, slot_, position_ = where.to(self.device, non_blocking=True)
+        slot = [chunks[i].slot for i in row]
+        position = [chunks[i].start + place for i, place in zip(row, column, strict=True)]
+        each = self._to_device([*row, *column, *slot, *position]).view(4, -1)
+        batch = torch.full((len(chunks), longest), -1, device=self.device)
+        batch[each[0], each[1]] = each[3]
         return Chunks(
-            slots=slots.to(self.device, non_blocking=True),
-            row=row_,
-            column=column_,
-            slot=slot_,
-            position=position_,
+            slots=self._to_device([chunk.slot for chunk in chunks]),
+            row=each[0],
+            column=each[1],
+            slot=each[2],
+            position=each[3],
             longest=longest,
             reach=max(c.start + size for c, size in zip(chunks, sizes, strict=True)),
-            positions=positions.to(self.device, non_blocking=True),
+            positions=batch,
             fresh=not any(chunk.start for chunk in chunks),
         )
 
     # -- what came of it ------------------------------------------------------------------
 
-    def read(self, slot: int, prompt_tokens: int) -> list[int]:
-        """Return the tokens that the request in a slot has yielded; waits for the device."""
-        found: list[int] = self.written[slot, prompt_tokens : self.lengths[slot] + 1].tolist()
-        return found
+    def take(self, slot: int, prompt_tokens: int) -> torch.Tensor:
+        """Return what the request in a slot has yielded, on the device: nobody waits."""
+        return self.written[slot, prompt_tokens : self.lengths[slot] + 1].clone()
 
     def release(self, slot: int) -> None:
         """Let a slot be free for another request."""
