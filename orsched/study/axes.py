@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.study.data_files import data_hash
 from orsched.study.scenario import read_workers
 from orsched.study.toml import require_known, require_table
 
@@ -119,8 +120,10 @@ def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
         if parameter.default is parameter.empty and parameter.name not in arguments:
             raise InputError(f"the generator {name} needs it", field=f"instances.{parameter.name}")
     for values in grid(arguments):
+        read = data_hash(name, values)
+        given = {"generator": name, "arguments": values} | ({} if read is None else {"data": read})
         for sample in _options(table.get("sample")):
-            content = {"generator": name, "arguments": values} | _sample(sample)
+            content = given | _sample(sample)
             yield InstanceChoice(str(table.get("label", name)), content)
 
 

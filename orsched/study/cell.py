@@ -149,11 +149,18 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     from orsched.instances.catalog import generate, load_named
     from orsched.instances.predictions import predict
     from orsched.locate import load
+    from orsched.study.data_files import data_hash
     from orsched.study.scenario import read_workers, with_workers
 
     source, seed = content["instance"], content["seed"]
     if "generator" in source:
         arguments = {"seed": seed, **source["arguments"]}
+        if source.get("data") != data_hash(source["generator"], source["arguments"]):
+            raise InputError(
+                "the data files have changed since the study began",
+                field="instances.mix",
+                remedy="start it again",
+            )
         instance = generate(source["generator"], **arguments)
     elif path is None:
         instance = load_named(source["name"])
