@@ -208,14 +208,13 @@ def bound(
             sum over the requests (``sum_ns`` in the certificate) divided by their number, rounded
             down to whole nanoseconds.
         time_limit: seconds from the call. The cheap bounds come first, and the first is always
-            computed; the best one found in time is returned. None: all of them; the search
-            for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
+            computed; the best one found in time is returned. None or infinity: all of them; the
+            search for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
         allows: what the schedules may do for which it holds, beside whole prefills between the
             rounds, with pauses, static batches and padding: ``chunks``, ``mixed``, ``restarts``.
 
     Raises:
-        InputError: another objective or allowance, or a time limit that is no positive, finite
-            number.
+        InputError: another objective or allowance, or a time limit that is no number above 0.
         InfeasibleError: no schedule exists.
     """
     clock = Clock(time_limit)
@@ -249,7 +248,7 @@ def bound_for(
     ``lower`` is: under any cost model nothing ends before the last arrival.
 
     Raises:
-        InputError: another objective, or a time limit that is no positive, finite number.
+        InputError: another objective, or a time limit that is no number above 0.
         InfeasibleError: the schedule cannot be valid.
     """
     if lower is None:
@@ -295,17 +294,15 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
 
 
 class Clock:
-    """A time limit in seconds, counted from now, or none."""
+    """A time limit in seconds, counted from now, or none (None or infinity, as ``solve`` has it)."""
 
     def __init__(self, time_limit: float | None) -> None:
-        """Start; ``InputError`` for a limit that is no positive, finite number."""
+        """Start; ``InputError`` for a limit that is no number above 0."""
         begin = perf_counter()
         number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
-        if time_limit is not None and not (number and 0 < time_limit < float("inf")):
+        if time_limit is not None and not (number and time_limit > 0):
             raise InputError(
-                f"{time_limit!r} is not a time limit",
-                field="time_limit",
-                remedy="seconds, above 0 and finite",
+                f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds above 0"
             )
         self._end = float("inf") if time_limit is None else begin + time_limit
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
 import orsched
 from orsched.cli.commands import run
+from orsched.errors import InputError
 
 
 @pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
@@ -28,3 +30,18 @@ def test_bound_takes_a_time_limit(capsys):
     assert json.loads(capsys.readouterr().out)["bound_ns"] > 0
     assert run([*command, "-1"]) != 0
     assert "time_limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
+def test_an_infinite_time_limit_is_none(capsys, objective):
+    """As ``solve`` has it."""
+    instance = orsched.load("gate")
+    found = orsched.bound(instance, objective)
+    assert orsched.bound(instance, objective, time_limit=math.inf) == found
+    command = ["bound", "gate", "--objective", objective, "--format", "json", "--time-limit", "inf"]
+    assert run(command) == 0
+    assert json.loads(capsys.readouterr().out)["bound_ns"] == found.value_ns
+    for wrong in (math.nan, -math.inf, 0):
+        with pytest.raises(InputError) as caught:
+            orsched.bound(instance, objective, time_limit=wrong)
+        assert caught.value.field == "time_limit"
