@@ -294,7 +294,7 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
 
 
 class Clock:
-    """A time limit in seconds, counted from now, or none (None or infinity, as ``solve`` has it)."""
+    """A time limit in seconds, counted from now, or none: None or infinity, as in ``solve``."""
 
     def __init__(self, time_limit: float | None) -> None:
         """Start; ``InputError`` for a limit that is no number above 0."""

@@ -397,7 +397,7 @@ def test_a_wrong_value_of_the_empty_bound_is_refused():
 
 
 @pytest.mark.parametrize(
-    "limit", [0, -1, float("nan"), float("inf"), True, "1", 1j, None.__class__]
+    "limit", [0, -1, float("nan"), -float("inf"), True, "1", 1j, None.__class__]
 )
 def test_time_limits_that_are_none_are_refused(limit):
     with pytest.raises(InputError, match="time limit") as caught:
