@@ -96,3 +96,21 @@ def test_a_bug_of_the_library_is_not_blamed_on_the_policy(folder, monkeypatch, c
     err = capsys.readouterr().err
     assert "a bug in orsched" in err
     assert "my_own_policy" not in err
+
+
+def test_a_hook_that_is_set_on_an_object_is_not_called():
+    """As the page on own policies says."""
+    import orsched
+    from orsched.heuristics.fcfs import FirstComeFirstServed
+
+    class Listening(FirstComeFirstServed):
+        def on_finish(self, view, request, client):
+            heard.append(request)
+
+    heard = []
+    policy = FirstComeFirstServed()
+    policy.on_finish = lambda view, request, client: heard.append(request)
+    orsched.simulate(orsched.load("two-by-two"), policy)
+    assert heard == []
+    orsched.simulate(orsched.load("two-by-two"), Listening())
+    assert sorted(heard) == list(range(len(orsched.load("two-by-two"))))
