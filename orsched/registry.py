@@ -18,6 +18,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "levels": "orsched.costs.levels:LevelsCost",
         "bilinear": "orsched.costs.bilinear:BilinearCost",
         "pooling": "orsched.costs.pooling:PoolingCost",
+        "profiled": "orsched.costs.profiled:ProfiledCost",
     },
     "methods": {
         "fcfs": "orsched.heuristics.methods:FCFS",

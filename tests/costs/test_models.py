@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orsched.costs import AffineCost, BilinearCost, CostModel, LevelsCost, PoolingCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    CostModel,
+    LevelsCost,
+    PoolingCost,
+    ProfiledCost,
+)
+from orsched.costs.profiled import GRIDS
+from orsched.costs.profiled_grid import Grid
 from orsched.errors import InputError
 from orsched.registry import cost_model, names
 
@@ -45,6 +54,14 @@ EXAMPLES: list[Any] = [
     LevelsCost(((512, 91_560_000), (2048, 291_240_000)), 71_000_000),
     BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0)),
     PoolingCost.from_ms(alpha=2e-6, beta=0.11, c=18.5, gamma=0.003, delta=0.011, lambda_=1.15),
+    ProfiledCost(
+        fixed_ns=500_000,
+        dense=Grid(GRIDS["dense"], ((1, 64, 2048),), (15_000_000, 17_000_000, 181_000_000)),
+        prefill=Grid(GRIDS["prefill"], ((16, 2048), (0,)), (300_000, 11_000_000)),
+        decode=Grid(
+            GRIDS["decode"], ((0,), (1, 64), (16, 4096)), (300_000, 800_000, 1_000_000, 38_000_000)
+        ),
+    ),
 ]
 
 
@@ -108,7 +125,7 @@ def test_the_round_trip_through_json_is_exact(cost: CostModel) -> None:
 def test_every_model_follows_the_protocol(cost: Any) -> None:
     assert isinstance(cost, CostModel)
     assert cost_model(cost.model) is type(cost)
-    assert cost.context_matters is (cost.model in ("bilinear", "pooling"))
+    assert cost.context_matters is (cost.model in ("bilinear", "pooling", "profiled"))
     if not cost.context_matters:
         assert cost.round_ns(5, 0, 0) == cost.round_ns(5, 100, 90)
     with pytest.raises(FrozenInstanceError):

@@ -1,0 +1,140 @@
+"""The profiled cost model: interpolation in tables of measured times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from orsched.columns import whole_number
+from orsched.costs.exact import round_half_up, round_half_up_sum
+from orsched.costs.parameters import read_parameters
+from orsched.costs.profiled_grid import Grid
+from orsched.errors import InputError
+from orsched.units import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GRIDS = {
+    "dense": ("tokens",),
+    "prefill": ("chunk", "context"),
+    "decode": ("beside", "batch", "context"),
+}
+"""The tables and their axes."""
+
+
+@dataclass(frozen=True)
+class ProfiledCost:
+    """A step takes ``fixed + dense(x) + sum prefill(c_i, k_i) + decode(p, N, mean context)``.
+
+    All tokens of a step go through the dense layers together: x prompt tokens p = sum c_i plus N
+    requests in the round. Attention is apart: that of each prompt's c_i tokens, of which k_i are
+    cached already, and that of the N requests beside the p tokens, by their mean context (it reads
+    every cache once, so that it depends on the sum). Tables are interpolated (``Grid``), the sum
+    is rounded once, half up, to a nanosecond, and ``time_scale`` multiplies the rounded duration,
+    so that a scaled model keeps every schedule exactly. A step without a round has no decode part.
+
+    The protocol of cost models does not say what of a prompt is cached before its chunk: there
+    k_i = 0, unless ``cached`` is passed.
+
+    Raises:
+        InputError: a table is none, or a value is not a whole number of at least 0.
+    """
+
+    fixed_ns: int
+    dense: Grid
+    prefill: Grid
+    decode: Grid
+    time_scale: int = 1
+
+    model: ClassVar[str] = "profiled"
+    context_matters: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "fixed_ns", whole_number(self.fixed_ns, "fixed_ns", maximum=MAX_TIME_NS))
+        scale = whole_number(self.time_scale, "time_scale", minimum=1, maximum=2**62)
+        put(self, "time_scale", scale)
+        for name, axes in GRIDS.items():
+            put(self, name, Grid.read(getattr(self, name), name, axes))
+
+    @property
+    def prefill_limit(self) -> None:
+        """No limit by the model."""
+        return None
+
+    def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
+        """Duration of a prefill stage over these prompts, in nanoseconds.
+
+        ``cached`` are the tokens of each prompt that earlier chunks left in the cache.
+        """
+        return self._rounded(self._dense(sum(prompts)) + self._prefills(prompts, cached))
+
+    def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
+        """Duration of one decode round, in nanoseconds; the longest context plays no part."""
+        return self._rounded(self._dense(active) + self._decodes(0, active, context_sum))
+
+    def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
+        """Duration of a run of rounds, each rounded for itself, in nanoseconds.
+
+        Between two points of the table the time is linear in the position in the run.
+        """
+        if rounds <= 0:
+            return 0
+        same = self._dense(active)
+        if active == 0:
+            return rounds * self._rounded(same)
+        a, b, total = same.numerator, same.denominator, 0
+        for count, divisor, slope, first in self.decode.pieces(
+            (0, active), context_sum, active, rounds
+        ):
+            start = first * b + a * divisor
+            total += round_half_up_sum(count, divisor * b, slope * b, start)
+        return total * self.time_scale
+
+    def mixed_ns(
+        self,
+        prompts: Sequence[int],
+        active: int,
+        context_sum: int,
+        context_max: int,
+        cached: Sequence[int] = (),
+    ) -> int:
+        """Duration of a step that prefills the prompts beside a round, in nanoseconds."""
+        tokens = sum(prompts)
+        attention = self._prefills(prompts, cached) + self._decodes(tokens, active, context_sum)
+        return self._rounded(self._dense(tokens + active) + attention)
+
+    def _dense(self, tokens: int) -> Fraction:
+        return self.fixed_ns + self.dense.at(tokens)
+
+    def _prefills(self, prompts: Sequence[int], cached: Sequence[int]) -> Fraction:
+        if not cached:
+            cached = [0] * len(prompts)
+        elif len(cached) != len(prompts):
+            raise InputError(f"{len(cached)} values for {len(prompts)} prompts", field="cached")
+        chunks = zip(prompts, cached, strict=True)
+        return sum((self.prefill.at(*chunk) for chunk in chunks), Fraction(0))
+
+    def _decodes(self, beside: int, active: int, context_sum: int) -> Fraction:
+        if active == 0:
+            return Fraction(0)
+        return self.decode.at(beside, active, Fraction(context_sum, active))
+
+    def _rounded(self, time_ns: Fraction) -> int:
+        return round_half_up(time_ns.numerator, time_ns.denominator) * self.time_scale
+
+    def scaled(self, factor: int) -> Self:
+        """Every duration multiplied by ``factor``, after its rounding."""
+        return replace(self, time_scale=self.time_scale * factor)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        grids = {name: getattr(self, name).to_dict() for name in GRIDS}
+        return {"fixed_ns": self.fixed_ns, **grids, "time_scale": self.time_scale}
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Read ``fixed_ns`` and the three tables; ``time_scale`` may be left out."""
+        return cls(**read_parameters(parameters, cls.model, ["fixed_ns", *GRIDS], ["time_scale"]))

@@ -1,0 +1,192 @@
+"""Measured times on a grid, and what lies between and beyond its points."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+from orsched.columns import whole_number
+from orsched.costs.parameters import read_parameters
+from orsched.errors import InputError
+from orsched.units import MAX_TIME_NS, MAX_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_POINTS = 2**20
+_MOST_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Times at the points of a grid: multilinear between them, exact.
+
+    Along each axis, the first one first: at or below the first point the time of that point;
+    between two points the straight line; beyond the last one the line through it and the last
+    point at or below half of it, level if that line falls. So beyond the grid no time falls, and
+    neighbouring points that differ by noise do not decide how it goes on.
+
+    Attributes:
+        names: of the axes, as they stand in files.
+        axes: the points of each axis, strictly growing whole numbers of at least 0.
+        times_ns: whole nanoseconds of at least 0, the last axis fastest.
+
+    Raises:
+        InputError: an axis that does not grow, or a number of times that is not that of the points.
+    """
+
+    names: tuple[str, ...]
+    axes: tuple[tuple[int, ...], ...]
+    times_ns: tuple[int, ...]
+    _rows: dict[tuple[int, ...], tuple[list[int], int]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if not self.names or len(self.axes) != len(self.names):
+            raise InputError("a grid has one name an axis, at least one", field="names")
+        axes = tuple(map(_read_axis, self.axes, self.names))
+        points = 1
+        for axis in axes:
+            points *= len(axis)
+        if points > MAX_POINTS:
+            raise InputError(f"a grid of more than {MAX_POINTS} points", field="time_ns")
+        times = self.times_ns
+        if not isinstance(times, (list, tuple)) or len(times) != points:
+            raise InputError(f"a grid of {points} points needs a time for each", field="time_ns")
+        whole = [whole_number(time, "time_ns", maximum=MAX_TIME_NS) for time in times]
+        object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "axes", axes)
+        object.__setattr__(self, "times_ns", tuple(whole))
+
+    def at(self, *place: int | Fraction) -> Fraction:
+        """Return the time at a place, in nanoseconds; the last coordinate may be a fraction."""
+        row, divisor = self.row(*map(int, place[:-1]))
+        x = Fraction(place[-1])
+        values, width = _along(self.axes[-1], [[time] for time in row], x.numerator, x.denominator)
+        return Fraction(values[0], width * divisor)
+
+    def row(self, *place: int) -> tuple[list[int], int]:
+        """Return the times along the last axis at a place on the others, over a common divisor."""
+        found = self._rows.get(place)
+        if found is None:
+            found = self._row(place)
+            if len(self._rows) >= _MOST_ROWS:
+                self._rows.clear()
+            self._rows[place] = found
+        return found
+
+    def _row(self, place: tuple[int, ...]) -> tuple[list[int], int]:
+        values, divisor = list(self.times_ns), 1
+        for axis, x in zip(self.axes[:-1], place, strict=True):
+            size = len(values) // len(axis)
+            blocks = [values[start : start + size] for start in range(0, len(values), size)]
+            values, width = _along(axis, blocks, x, 1)
+            divisor *= width
+        return values, divisor
+
+    def pieces(
+        self, place: Sequence[int], start: int, step: int, count: int
+    ) -> list[tuple[int, int, int, int]]:
+        """Cut the times at ``start / step + i`` on the last axis, i < count, into straight pieces.
+
+        Each is (count, divisor, slope, first): the time at its k-th place is
+        ``(first + slope k) / divisor``. ``step`` is positive.
+        """
+        row, divisor = self.row(*place)
+        axis, found, done = self.axes[-1], [], 0
+        while done < count:
+            x = start + done * step
+            index = bisect_right(axis, x // step)  # axis[index - 1] <= x / step < axis[index]
+            low, high, flat = _ends(axis, index)
+            left, right = row[low], row[high]
+            if flat or (index == len(axis) and right < left):
+                left = right = row[min(index, len(axis) - 1)]
+            size = count - done
+            if index < len(axis):
+                size = min(size, -((x - axis[index] * step) // step))
+            width = max(1, axis[high] - axis[low])
+            first = left * (axis[low] * step + width * step - x) + right * (x - axis[low] * step)
+            found.append((size, divisor * width * step, (right - left) * step, first))
+            done += size
+        return found
+
+    def scaled(self, factor: int) -> Self:
+        """Return the grid with every time multiplied by a whole number."""
+        return type(self)(self.names, self.axes, tuple(time * factor for time in self.times_ns))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the axes by name, and ``time_ns`` as lists of lists, the last axis innermost."""
+        times: list[Any] = list(self.times_ns)
+        for axis in self.axes[:0:-1]:
+            times = [times[i : i + len(axis)] for i in range(0, len(times), len(axis))]
+        axes = {name: list(axis) for name, axis in zip(self.names, self.axes, strict=True)}
+        return {**axes, "time_ns": times}
+
+    @classmethod
+    def read(cls, value: object, owner: str, names: Sequence[str]) -> Self:
+        """Read a grid of these axes, or take it as it is; errors name ``owner`` and the part."""
+        try:
+            if isinstance(value, cls):
+                if value.names != tuple(names):
+                    raise InputError(f"a grid over {', '.join(value.names)}", field="names")
+                return value
+            parts = read_parameters(value, owner, [*names, "time_ns"])
+            axes = tuple(_read_axis(parts[name], name) for name in names)
+            return cls(tuple(names), axes, tuple(_flat(parts["time_ns"], axes)))
+        except InputError as error:
+            part = "" if error.field in (None, owner) else f", {error.field}"
+            raise InputError(
+                f"{owner}{part}: {error.problem}",
+                field=owner,
+                remedy=f"axes {', '.join(names)} in growing order, and time_ns for each point",
+            ) from None
+
+
+def _read_axis(values: object, name: str) -> tuple[int, ...]:
+    if not isinstance(values, (list, tuple)) or not values:
+        raise InputError("must be a list of at least one point", field=name)
+    axis = tuple(whole_number(value, name, maximum=MAX_TOKENS) for value in values)
+    if any(later <= earlier for earlier, later in pairwise(axis)):
+        raise InputError("the points do not grow strictly", field=name)
+    return axis
+
+
+def _flat(times: object, axes: Sequence[Sequence[int]]) -> list[Any]:
+    """Flatten lists of lists that have the shape of the axes."""
+    if not isinstance(times, (list, tuple)) or len(times) != len(axes[0]):
+        raise InputError(f"expected a list of {len(axes[0])}, one a point", field="time_ns")
+    if len(axes) == 1:
+        return list(times)
+    return [time for part in times for time in _flat(part, axes[1:])]
+
+
+def _ends(axis: Sequence[int], index: int) -> tuple[int, int, bool]:
+    """Return the points of the line before ``axis[index]``, and whether it is level."""
+    last = len(axis) - 1
+    if index == 0 or last == 0:
+        return 0, 0, True
+    if index <= last:
+        return index - 1, index, False
+    return max(0, bisect_right(axis, axis[last] // 2) - 1), last, False
+
+
+def _along(
+    axis: Sequence[int], blocks: Sequence[Sequence[int]], numerator: int, denominator: int
+) -> tuple[list[int], int]:
+    """Return the values at a place on an axis, over a common divisor."""
+    index = bisect_right(axis, numerator // denominator)
+    low, high, flat = _ends(axis, index)
+    if flat:
+        return list(blocks[0]), 1
+    beyond = index == len(axis)
+    right = numerator - axis[low] * denominator
+    width = (axis[high] - axis[low]) * denominator
+    pairs = zip(blocks[low], blocks[high], strict=True)
+    if beyond:
+        more = right - width
+        return [b * width + max(0, b - a) * more for a, b in pairs], width
+    return [a * (width - right) + b * right for a, b in pairs], width
