@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from orsched.heuristics.stages import take_stage
 from orsched.policy import Information, Policy, View
-from orsched.step import Step, decode_rounds, prefill_stage
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from orsched.step import Step, decode_rounds
 
 _DECODE = decode_rounds()
 
@@ -43,7 +39,7 @@ class FirstComeFirstServed(Policy):
     def decide(self, view: View) -> Step | None:
         """Return a prefill stage if one is possible, else decode until something happens."""
         if self.queue and view.free_clients:
-            stage: Sequence[int] = take_stage(view, self.queue)
+            stage = take_stage(view, self.queue)
             if stage:
-                return prefill_stage(stage)
+                return Step(stage, None, None, ())
         return _DECODE if view.running else None

@@ -17,17 +17,16 @@ def take_stage(view: View, queue: deque[int]) -> list[int]:
     worker each request counts as long as the longest of the stage, and with paged memory what is
     set aside for it as much as the most of all that are there.
     """
-    stage: list[int] = []
-    room = view.free_clients
-    cap = view.worker.prefill_limit
-    blocks = view.blocks_free
-    if view.worker.padding:
+    worker = view.worker
+    if worker.padding:
         return _take_padded(view, queue)
-    prompt_tokens = view.prompt_tokens
-    while queue and len(stage) < room:
+    stage: list[int] = []
+    room, cap = view.free_clients, worker.prefill_limit
+    blocks = None if worker.memory is None else view.blocks_free
+    while room and queue:
         request = queue[0]
         if cap is not None:
-            cap -= prompt_tokens[request]
+            cap -= view.prompt_tokens[request]
             if cap < 0:
                 break
         if blocks is not None:
@@ -35,6 +34,7 @@ def take_stage(view: View, queue: deque[int]) -> list[int]:
             if blocks < 0:
                 break
         stage.append(queue.popleft())
+        room -= 1
     return stage
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def build_views(
     instance: Instance, states: Sequence[WorkerState], information: Information
-) -> tuple[list[View], list[tuple[IntColumn, IntColumn]]]:
+) -> tuple[list[View], list[tuple[memoryview, memoryview]]]:
     """Return the workers' views that an information class grants, and what is hidden from them.
 
     Prompts, arrivals, predictions and memory needs of requests that have not arrived read as 0
@@ -42,7 +42,7 @@ def build_views(
     columns += [blocks_set_aside(instance, model, sighted, must_fit=alone) for model in models]
     hide = not sighted and bool(req.arrival_ns.any())
     live = [np.zeros(len(req), np.int64) if hide else c for c in columns]
-    shown = [_read_only(c) for c in live]
+    shown = [read_only(c) for c in live]
     blocks = dict(zip(models, shown[len(shown) - len(models) :], strict=True))
     views: list[View] = []
     for state in states:
@@ -50,13 +50,14 @@ def build_views(
         if information is Information.PREDICTED:
             views.append(PredictedView(state, *shown[:2], own, predicted_tokens=shown[2]))
         elif sighted:
-            truth = _read_only(req.output_tokens)
+            truth = read_only(req.output_tokens)
             views.append(ClairvoyantView(state, *shown[:2], own, output_tokens=truth))
         else:
             views.append(View(state, shown[0], shown[1], own))
     for view in views:
         view.workers = tuple(views)
-    return views, list(zip(live, columns, strict=True)) if hide else []
+    pairs = zip(live, columns, strict=True) if hide else ()
+    return views, [(memoryview(shows), read_only(truth)) for shows, truth in pairs]  # type: ignore[arg-type]
 
 
 def blocks_set_aside(
@@ -80,6 +81,6 @@ def blocks_set_aside(
     return blocks
 
 
-def _read_only(column: IntColumn) -> memoryview:
+def read_only(column: IntColumn) -> memoryview:
     """Return a view that indexes to Python integers and cannot be written through."""
     return memoryview(column).toreadonly()  # type: ignore[arg-type]

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.views import read_only
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.policy import Policy, View
 
@@ -27,37 +28,33 @@ class Ledger:
         stays: number of the present (or next) stay, of requests that were evicted.
         yielded: tokens of the requests that have yielded some and do not decode now.
         left: unfinished requests.
+        next_arrival_ns: time of the next arrival that has not been told, NEVER without one.
         now_ns: the time of the event that is being handled.
     """
 
     def __init__(self, instance: Instance, policy: Policy) -> None:
         requests, n = instance.requests, len(instance)
-        self.prompts: list[int] = requests.prompt_tokens.tolist()
-        self.outputs: list[int] = requests.output_tokens.tolist()
-        self.arrivals = requests.arrival_ns
+        self.prompts = read_only(requests.prompt_tokens)
+        self.outputs = read_only(requests.output_tokens)
+        self.arrivals = read_only(requests.arrival_ns)
         self.first_from_prefill = instance.first_token == "prefill"
         self.status = bytearray(n)
         self.stays: dict[int, int] = {}
         self.yielded: dict[int, int] = {}
         self.left = n
         self.now_ns = 0
-        self.hidden: list[tuple[IntColumn, IntColumn]] = []
-        order = np.lexsort((np.arange(n), requests.arrival_ns))
-        self.arrival_order: list[int] = order.tolist()
-        self.arrival_times: list[int] = requests.arrival_ns[order].tolist()
+        self.hidden: list[tuple[memoryview, memoryview]] = []
+        order = np.argsort(requests.arrival_ns, kind="stable")
+        self.arrival_order = read_only(order)
+        self.arrival_times = read_only(requests.arrival_ns[order])
         self.next_arrival = 0
+        self.next_arrival_ns = self.arrival_times[0] if n else NEVER
         self.deadline: Callable[[], None] | None = None
         hooks = overridden(policy)
         self.on_arrival = policy.on_arrival if "on_arrival" in hooks else None
         self.on_first_token = policy.on_first_token if "on_first_token" in hooks else None
         self.on_finish = policy.on_finish if "on_finish" in hooks else None
         self.on_preempt = policy.on_preempt if "on_preempt" in hooks else None
-
-    @property
-    def next_arrival_ns(self) -> int:
-        """Time of the next arrival that has not been told, NEVER without one."""
-        i = self.next_arrival
-        return self.arrival_times[i] if i < len(self.arrival_times) else NEVER
 
     def deliver_arrivals(self, view: View) -> bool:
         """Tell the policy of the arrivals up to now; say if there were any."""
@@ -75,6 +72,7 @@ class Ledger:
                 live[request] = truth[request]
             if hook is not None:
                 hook(view, request)
+        self.next_arrival_ns = times[i] if i < n else NEVER
         return i > first
 
 

@@ -92,7 +92,7 @@ class _Loop:
             for index, worker in enumerate(instance.workers)
         ]
         self.views, ledger.hidden = build_views(instance, states, self.information)
-        self.work = WorkRecorder(len(instance))
+        self.work = WorkRecorder(ledger.prompts)
         self.workers = [WorkerRun(instance, ledger, view, self.work) for view in self.views]
         self.events: list[tuple[int, int, int]] = []  # time, worker, number of the worker's event
         self.numbers = [0] * len(self.workers)
@@ -133,8 +133,7 @@ class _Loop:
             perf_counter_ns,
             self.decision_ns,
         )
-        observer, deadline, times = self.observer, self.deadline, ledger.arrival_times
-        count = len(times)
+        observer, deadline = self.observer, self.deadline
         while ledger.left:
             before = clock()
             step = self.step = decide(view)
@@ -152,7 +151,7 @@ class _Loop:
                     ledger.now_ns = state.now_ns
                 else:
                     self._count_idle(len(worker.steps))
-            if ledger.next_arrival < count and times[ledger.next_arrival] <= ledger.now_ns:
+            if ledger.next_arrival_ns <= ledger.now_ns:
                 ledger.deliver_arrivals(view)
 
     def _wait_alone(self, wait: Wait | None) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.schedule import DECODE, PREFILL, Steps, Work
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.columns import IntColumn
 
 
@@ -29,36 +31,41 @@ class Row(NamedTuple):
 class WorkRecorder:
     """Work of all workers: two plain rows a request in arrays, all others in a list.
 
-    The plain rows are the first prefill and the first decode row of a request's first stay.
+    The plain rows are the first prefill, of the whole prompt unless other tokens are noted, and the
+    first decode row of a request's first stay.
     """
 
-    def __init__(self, count: int) -> None:
-        self.worker = array("q", [0]) * count
-        self.client = array("q", [-1]) * count
-        self.prefill_step = array("q", [-1]) * count
-        self.prefill_tokens = array("q", [0]) * count
-        self.first_step = array("q", [-1]) * count
-        self.last_step = array("q", [-1]) * count
+    def __init__(self, prompts: Sequence[int] | memoryview) -> None:
+        count = len(prompts)
+        self.worker = array("i", [0]) * count
+        self.client = array("i", [-1]) * count
+        self.prefill_step = array("i", [-1]) * count
+        self.prefill_tokens = array("i", prompts)
+        self.first_step = array("i", [-1]) * count
+        self.last_step = array("i", [-1]) * count
         self.others: list[Row] = []
 
     def columns(self) -> dict[str, IntColumn]:
         """Return the columns of all rows: the plain ones by request, then the others."""
         prefill, first = _column(self.prefill_step), _column(self.first_step)
         client, worker = _column(self.client), _column(self.worker)
-        kept = np.stack([prefill >= 0, first >= 0], axis=1)
-        rows = np.arange(len(prefill))
-        zeros = np.zeros(len(prefill), np.int64)
-        pairs = {
+        rows = np.arange(len(prefill), dtype=np.int32)
+        pairs: dict[str, tuple[Any, Any]] = {
             "worker": (worker, worker),
             "request": (rows, rows),
             "client": (client, client),
-            "phase": (zeros + PREFILL, zeros + DECODE),
+            "phase": (np.int8(PREFILL), np.int8(DECODE)),
             "first_step": (prefill, first),
             "last_step": (prefill, _column(self.last_step)),
-            "tokens": (_column(self.prefill_tokens), zeros + 1),
-            "stay": (zeros, zeros),
+            "tokens": (_column(self.prefill_tokens), np.int8(1)),
+            "stay": (np.int8(0), np.int8(0)),
         }
-        columns = {name: np.stack(pair, axis=1)[kept] for name, pair in pairs.items()}
+        kept = _in_turn(len(prefill), prefill >= 0, first >= 0) != 0
+        every = bool(kept.all())
+        columns = {}
+        for name, pair in pairs.items():
+            column = _in_turn(len(prefill), *pair)
+            columns[name] = column if every else column[kept]
         if self.others:
             further = np.array(self.others, np.int64)
             for index, name in enumerate(Row._fields):
@@ -93,7 +100,7 @@ class StepRecorder:
             if index < len(starts):
                 starts[index] = moment
         return {
-            "phase": np.array(self.phase, np.int64),
+            "phase": _column(self.phase),
             "start_ns": starts,
             "end_ns": ends,
             "rounds": _column(self.rounds),
@@ -122,5 +129,13 @@ def timeline(steps: list[StepRecorder], work: WorkRecorder) -> tuple[Steps, Work
     return Steps(**columns), Work(**rows)
 
 
-def _column(values: array[int]) -> IntColumn:
-    return np.array(values, np.int64)
+def _in_turn(count: int, first: Any, second: Any) -> Any:
+    """Return two columns (or constants) as one in which their values take turns."""
+    both = np.empty((count, 2), np.result_type(first, second))
+    both[:, 0], both[:, 1] = first, second
+    return both.reshape(-1)
+
+
+def _column(values: array[int]) -> Any:
+    """Return the values in place, in as few bytes as they are kept in."""
+    return np.frombuffer(values, values.typecode) if len(values) else np.empty(0, np.int64)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, INVALID, PREFILL
-from orsched.simulator.ledger import DONE, SERVED
+from orsched.simulator.ledger import DONE, NEVER, SERVED, WAITING
 from orsched.simulator.recorder import Row, StepRecorder
 
 if TYPE_CHECKING:
@@ -62,31 +62,32 @@ class Residents:
         Returns the tokens of each, and the requests whose prefill this completes.
         """
         requests, partial = list(map(whole, step.prefill)), self.state.partial
-        self._seat(self._new(requests) if partial else requests, step.clients)
-        prompts, yielded = self.ledger.prompts, self.ledger.yielded
-        before: list[int] = []
+        prompts, yielded, pages = self.ledger.prompts, self.ledger.yielded, self.caches.pages
         if step.tokens is None and not partial and not yielded:  # whole prompts, all of them new
-            chunks = [prompts[request] for request in requests]
-            completed = requests
-        else:
-            before = [partial.get(request, 0) for request in requests]
-            left = [
-                prompts[request] + yielded.get(request, 0) - done
-                for request, done in zip(requests, before, strict=True)
-            ]
-            chunks = left if step.tokens is None else _chunks(requests, step.tokens, left)
-            completed = []
-            for request, done, chunk, rest in zip(requests, before, chunks, left, strict=True):
-                if chunk == rest:
-                    completed.append(request)
-                    partial.pop(request, None)
-                else:
-                    partial[request] = done + chunk
-        if self.caches.pages is not None:
-            for done, chunk in zip(before or [0] * len(chunks), chunks, strict=True):
+            self._seat(requests, step.clients, index)
+            chunks = list(map(prompts.__getitem__, requests))
+            if pages is not None:
+                for chunk in chunks:
+                    pages.put(chunk)
+            return chunks, requests
+        self._seat(self._new(requests) if partial else requests, step.clients)
+        before = [partial.get(request, 0) for request in requests]
+        left = [
+            prompts[request] + yielded.get(request, 0) - done
+            for request, done in zip(requests, before, strict=True)
+        ]
+        chunks = left if step.tokens is None else _chunks(requests, step.tokens, left)
+        completed = []
+        for request, done, chunk, rest in zip(requests, before, chunks, left, strict=True):
+            if chunk == rest:
+                completed.append(request)
+                partial.pop(request, None)
+            else:
+                partial[request] = done + chunk
+            if pages is not None:
                 if done:
-                    self.caches.pages.drop(done)
-                self.caches.pages.put(done + chunk)
+                    pages.drop(done)
+                pages.put(done + chunk)
         self._record_prefill(requests, chunks, index)
         return chunks, completed
 
@@ -100,8 +101,10 @@ class Residents:
                 raise PolicyError(f"the prefill of request {request} is complete")
         return [request for request in requests if request not in running]
 
-    def _seat(self, requests: list[int], clients: Sequence[int] | None) -> None:
-        """Put new requests on clients, checking each."""
+    def _seat(
+        self, requests: list[int], clients: Sequence[int] | None, step: int | None = None
+    ) -> None:
+        """Put new requests on clients, checking each; ``step`` is one that prefills them whole."""
         if clients is None:
             clients = self._lowest_free(len(requests))
         elif len(clients) != len(requests):
@@ -109,29 +112,31 @@ class Residents:
         else:
             clients = list(map(whole, clients))
         state, ledger, work, blocks = self.state, self.ledger, self.work, self.blocks
-        status, taken, running, stays = (
-            ledger.status, state.client_request, state.running, ledger.stays,
-        )  # fmt: skip
-        n, index, now = len(status), state.index, state.now_ns
-        future = ledger.next_arrival < n
-        for request, client in zip(requests, clients, strict=True):
+        status, taken, stays = ledger.status, state.client_request, ledger.stays
+        n, index, future = len(status), state.index, ledger.next_arrival_ns < NEVER
+        for place, request in enumerate(requests):
+            client = clients[place]
             if not 0 <= request < n:
                 raise PolicyError(f"request {request} does not exist")
             if status[request]:
                 raise PolicyError(f"request {request} was prefilled before")
-            if future and ledger.arrivals[request] > now:
+            if future and ledger.arrivals[request] > state.now_ns:
                 raise PolicyError(f"request {request} has not arrived")
             if not 0 <= client < len(taken) or taken[client] >= 0:
                 raise PolicyError(f"client {client} does not exist or is busy")
             status[request] = SERVED
             taken[client] = request
-            running[request] = client
+            state.running[request] = client
             if blocks is not None:
                 state.blocks_set_aside += blocks[request]
             if not stays or request not in stays:
                 work.client[request] = client
                 if index:
                     work.worker[request] = index
+                if step is not None:
+                    work.prefill_step[request] = step
+            elif step is not None:
+                self._add_row(request, PREFILL, step, step, ledger.prompts[request])
         state.free_clients -= len(requests)
 
     def _lowest_free(self, count: int) -> list[int]:
@@ -140,25 +145,27 @@ class Residents:
         if count > self.state.free_clients:
             raise PolicyError(f"{count} requests for {self.state.free_clients} free clients")
         found: list[int] = []
-        while len(found) < count:
+        while count:
             client = heappop(heap)
             in_heap[client] = 0
             if taken[client] < 0:
                 found.append(client)
+                count -= 1
         return found
 
     def activate(self, completed: Sequence[int]) -> list[int]:
         """Let requests decode whose prefill is complete; return those that are done by it."""
         state, ledger, caches = self.state, self.ledger, self.caches
-        first, outputs, yielded = ledger.first_from_prefill, ledger.outputs, ledger.yielded
-        rounds, origins, finishes, fresh = state.rounds, state.origin, self.finishes, self.fresh
+        first, yielded = ledger.first_from_prefill, ledger.yielded
+        rounds, origins = state.rounds, state.origin
         done: list[int] = []
         for request in completed:
-            tokens = (yielded.pop(request, 0) if yielded else 0) + first
+            tokens = yielded.pop(request, 0) + first if yielded else first
             origins[request] = origin = rounds - tokens
-            if tokens < outputs[request]:
-                heappush(finishes, (origin + outputs[request]) << _REQUEST_BITS | request)
-                fresh.append(request)
+            output = ledger.outputs[request]
+            if tokens < output:
+                heappush(self.finishes, (origin + output) << _REQUEST_BITS | request)
+                self.fresh.append(request)
             else:
                 done.append(request)
             if caches.tracks:
@@ -241,11 +248,12 @@ class Residents:
 
     def open_rows(self) -> None:
         """After a run of rounds: let those that are new in it have a row, and tell first tokens."""
-        self.last_round_step = index = len(self.steps) - 1
-        if not self.fresh:
+        self.last_round_step = index = len(self.steps.end_ns) - 1
+        fresh, stays = self.fresh, self.ledger.stays
+        if not fresh:
             return
-        fresh, self.fresh = self.fresh, []
-        first_step, stays = self.work.first_step, self.ledger.stays
+        self.fresh = []
+        first_step = self.work.first_step
         for request in fresh:
             if first_step[request] < 0 and (not stays or request not in stays):
                 first_step[request] = index
@@ -267,14 +275,14 @@ class Residents:
         Those that a prefill has just completed are ``done`` otherwise: what is left of them in the
         queue is from an earlier stay.
         """
-        state, finishes, stale = self.state, self.finishes, self.stale
+        state, finishes = self.state, self.finishes
         border = (state.rounds + 1) << _REQUEST_BITS
         any_finished = False
         while finishes and finishes[0] < border:
             key = heappop(finishes)
             request = key & _REQUEST_MASK
-            if stale and (request in done or self._is_stale(key)):
-                self.stale = stale = stale - 1
+            if self.stale and (request in done or self._is_stale(key)):
+                self.stale -= 1
                 continue
             any_finished = True
             if self.later_rows:
@@ -285,15 +293,17 @@ class Residents:
                 state.held[request] = state.origin.pop(request)
                 self.later_rows[request] = len(self.steps)
             else:
-                self.finish(request)
+                del state.origin[request]
+                self._finish(request)
         return any_finished
 
     # -- leaving --------------------------------------------------------------------------
 
-    def finish(self, request: int) -> None:
-        """Let a request go that is done."""
-        del self.state.origin[request]
-        self._leave(request)
+    def finish_at_once(self, requests: Sequence[int]) -> None:
+        """Let requests go that are done by their prefill."""
+        for request in requests:
+            del self.state.origin[request]
+            self._finish(request)
 
     def release_held(self) -> None:
         """Let the requests go that were held in a static batch, with their invalid tokens."""
@@ -304,22 +314,22 @@ class Residents:
             else:
                 del self.later_rows[request]
             del state.held[request]
-            self._leave(request)
+            self._finish(request)
 
-    def _leave(self, request: int) -> None:
+    def _finish(self, request: int) -> None:
         """Free the client, blocks and cache of a request that is done."""
         ledger = self.ledger
         if self.caches.tracks:
             self.caches.stop(request)
-        client = self._free(request)
-        ledger.status[request] = DONE
+        client = self._leave(request, DONE)
         ledger.left -= 1
         if ledger.on_finish is not None:
             ledger.on_finish(self.view, request, client)
 
-    def _free(self, request: int) -> int:
+    def _leave(self, request: int, status: int) -> int:
         """Free a request's client and the blocks that are set aside; return the client."""
         state = self.state
+        self.ledger.status[request] = status
         client = state.running.pop(request)
         state.client_request[client] = -1
         state.free_clients += 1
@@ -343,8 +353,7 @@ class Residents:
                 self.caches.drop(cached)
                 state.partial.pop(request, None)
                 self.paused.pop(request, None)
-            self._free(request)
-            ledger.status[request] = 0
+            self._leave(request, WAITING)
             ledger.stays[request] = ledger.stays.get(request, 0) + 1
             if ledger.on_preempt is not None:
                 ledger.on_preempt(self.view, request)
@@ -352,13 +361,13 @@ class Residents:
     # -- rows of work ---------------------------------------------------------------------
 
     def _record_prefill(self, requests: list[int], chunks: list[int], index: int) -> None:
-        stays, steps, tokens = self.ledger.stays, self.work.prefill_step, self.work.prefill_tokens
-        for request, chunk in zip(requests, chunks, strict=True):
-            if steps[request] < 0 and (not stays or request not in stays):
-                steps[request] = index
-                tokens[request] = chunk
+        stays, work = self.ledger.stays, self.work
+        for place, request in enumerate(requests):
+            if work.prefill_step[request] < 0 and (not stays or request not in stays):
+                work.prefill_step[request] = index
+                work.prefill_tokens[request] = chunks[place]
             else:
-                self._add_row(request, PREFILL, index, index, chunk)
+                self._add_row(request, PREFILL, index, index, chunks[place])
 
     def _close_row(self, request: int, phase: int = DECODE) -> None:
         """End a request's row of rounds at the last step that had any."""

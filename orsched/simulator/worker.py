@@ -43,6 +43,7 @@ class WorkerRun:
         self.worker = self.state.worker
         self.cost = self.worker.cost
         self.prefill_limit = self.worker.prefill_limit
+        self.context_matters = self.cost.context_matters
         self.caches = Caches(instance, self.state)
         self.residents = Residents(instance, ledger, view, self.caches, work)
         self.steps = self.residents.steps
@@ -81,7 +82,7 @@ class WorkerRun:
             mixed = bool(self.state.origin)
         if step.rounds != 1:
             raise PolicyError(f"{step.rounds} rounds of a step that prefills: it has one")
-        chunks, self.completed = self.residents.admit(step, len(self.steps))
+        chunks, self.completed = self.residents.admit(step, len(self.steps.end_ns))
         if self.worker.padding:
             chunks = [max(chunks)] * len(chunks)
         if self.prefill_limit is not None and sum(chunks) > self.prefill_limit:
@@ -96,7 +97,7 @@ class WorkerRun:
             self._advance(duration, 1, MIXED)
         else:
             self._advance(self.cost.prefill_ns(chunks), 1, PREFILL)
-        self.count = int(mixed)
+        self.count = 1 if mixed else 0
 
     def _begin_rounds(self, step: Step) -> None:
         if step.hold and step.decode is not None:
@@ -109,7 +110,7 @@ class WorkerRun:
             raise PolicyError(f"a decode stage of {step.rounds} rounds")
         self.target = self.state.rounds + whole(step.rounds)
         self.until, self.hold = step.until, step.hold
-        self.arrival = self.ledger.next_arrival_ns if step.until & ARRIVAL else NEVER
+        self.arrival = self.ledger.next_arrival_ns if self.until & ARRIVAL else NEVER
         if not self._plan_rounds():
             raise PolicyError(
                 f"the caches of the next round do not fit into {self.caches.blocks} memory blocks: "
@@ -128,9 +129,11 @@ class WorkerRun:
             count = caches.pages.most_rounds(count)
             if count == 0:
                 return False
-        context_sum, context_max = caches.contexts(active) if caches.context_matters else (0, 0)
+        context_sum = context_max = 0
+        if self.context_matters:
+            context_sum, context_max = caches.contexts(active)
         duration = self.cost.rounds_ns(count, active, context_sum, context_max)
-        if state.now_ns + duration > self.arrival:
+        if self.arrival < NEVER and state.now_ns + duration > self.arrival:
             left = self.arrival - state.now_ns
             count = self._rounds_to(left, count, active, context_sum, context_max)
             duration = self.cost.rounds_ns(count, active, context_sum, context_max)
@@ -172,11 +175,11 @@ class WorkerRun:
         self.state.now_ns = self.until_ns
         if self.completed is None:
             self.busy = not self._end_rounds()
-            return not self.busy
-        completed, self.completed = self.completed, None
-        self._end_prefill(completed)
-        self.busy = False
-        return True
+        else:
+            self._end_prefill(self.completed)
+            self.completed = None
+            self.busy = False
+        return not self.busy
 
     def _end_prefill(self, completed: Sequence[int]) -> None:
         residents = self.residents
@@ -185,8 +188,8 @@ class WorkerRun:
         done = residents.activate(completed)
         if self.count:
             residents.take_finishes(False, done)
-        for request in done:
-            residents.finish(request)
+        if done:
+            residents.finish_at_once(done)
 
     def _pass_round(self) -> None:
         """Let all that decode yield a token beside a prefill, and tell the first ones."""
