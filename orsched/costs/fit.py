@@ -15,6 +15,7 @@ from orsched.costs.affine import AffineCost
 from orsched.costs.bilinear import BilinearCost
 from orsched.costs.exact import FS_PER_NS
 from orsched.costs.fit_pooling import fit_pooling
+from orsched.costs.fit_profiled import fit_profiled
 from orsched.costs.fit_work import Work
 from orsched.costs.levels import LevelsCost
 from orsched.costs.measurements import DECODE, PREFILL, Measurements, refuse_mixed
@@ -58,7 +59,7 @@ def fit(
     ``weighting`` "relative" (the default) minimises the sum of squared *relative* errors, so that
     short rounds count as much as long stages and the fit minimises what the report shows;
     "absolute" minimises squared nanoseconds. ``nonnegative`` keeps every coefficient at 0 or
-    above (the affine model always does), and the report says which one wanted to fall below;
+    above (affine and profiled always do), and the report says which one wanted to fall below;
     without it negative coefficients are returned and reported. ``holdout`` is the share of each
     phase's rows, drawn with ``seed``, that is not fitted to but predicted by the finished model;
     0 fits to all rows and reports no error.
@@ -82,7 +83,7 @@ def fit(
     _check_options(model, weighting, holdout, level_caps, quantile)
     seed = whole_number(seed, "seed")
     rng = random.Random(seed)
-    nonnegative = bool(nonnegative) or model == "affine"
+    nonnegative = bool(nonnegative) or model in ("affine", "profiled")
     work = Work(measurements, weighting, nonnegative, holdout, rng, level_caps, quantile)
     cost = _FITTERS[model](work)
     report: dict[str, Any] = {"model": model, "holdout": holdout, "seed": seed}
@@ -210,4 +211,5 @@ _FITTERS: dict[str, Callable[[Work], CostModel]] = {
     "levels": _levels,
     "bilinear": _bilinear,
     "pooling": fit_pooling,
+    "profiled": fit_profiled,
 }

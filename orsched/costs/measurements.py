@@ -83,19 +83,27 @@ class Measurements:
         values: IntColumn = getattr(self, name)
         return values
 
+    def prompts(self, row: int) -> list[int]:
+        """Return prompts with the number, sum and maximum of a row; none for a round."""
+        if self.phase[row] == DECODE:
+            return []
+        tokens, longest = int(self.column("tokens")[row]), int(self.column("longest")[row])
+        count = int(self.column("count")[row])
+        return [tokens] if self.phase[row] == MIXED else _prompts(count, tokens, longest)
+
     def predicted_ns(self, cost: CostModel, row: int) -> int:
         """Return the duration that a cost model gives to a measured step, in nanoseconds."""
-        count, tokens, longest, context_sum, context_max = (
-            int(self.column(name)[row]) for name in ("count", *_WORK)
+        count, context_sum, context_max = (
+            int(self.column(name)[row]) for name in ("count", "context_sum", "context_max")
         )
         if self.phase[row] == PREFILL:
-            return cost.prefill_ns(_prompts(count, tokens, longest))
+            return cost.prefill_ns(self.prompts(row))
         if self.phase[row] == DECODE:
             return cost.round_ns(count, context_sum, context_max)
         mixed_ns = getattr(cost, "mixed_ns", None)
         if mixed_ns is None:
             raise _no_mixed(cost.model, row)
-        duration: int = mixed_ns([tokens], count, context_sum, context_max)
+        duration: int = mixed_ns(self.prompts(row), count, context_sum, context_max)
         return duration
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -123,7 +131,7 @@ def _no_mixed(model: str, row: int) -> InputError:
         f"the cost model {model} has no mixed steps",
         row=row,
         field="phase",
-        remedy="leave the mixed rows out or fit the pooling model",
+        remedy="leave the mixed rows out or fit the pooling or the profiled model",
     )
 
 

@@ -314,7 +314,7 @@ def test_undetermined_coefficients_are_named(
 @pytest.mark.parametrize(
     ("model", "change", "field"),
     [
-        ("profiled", {}, "model"),
+        ("roofline", {}, "model"),
         ("affine", {"weighting": "log"}, "weighting"),
         ("affine", {"holdout": 1.0}, "holdout"),
         ("affine", {"holdout": -0.1}, "holdout"),
