@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.runner.torch_worker import Chunk, TorchWorker
+    from orsched.runner.chunk import Chunk
+    from orsched.runner.torch_worker import TorchWorker
 
 _SPIN_NS = 200_000  # the last part of a wait is not left to the operating system
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
 from orsched.runner.attention import Chunks, Layout, SlotAttention, install
@@ -14,24 +14,10 @@ if TYPE_CHECKING:
 
     import torch
 
+    from orsched.runner.chunk import Chunk
+
 REACH_STEP = 64
 """Rounds attend to multiples of so many tokens, so that shapes seldom change."""
-
-
-class Chunk(NamedTuple):
-    """Tokens of a request that a step processes.
-
-    Attributes:
-        slot: where the request is.
-        start: tokens of it that are in the slot's cache already.
-        tokens: what to process.
-        yields: whether the first token follows from it (the prompt ends here).
-    """
-
-    slot: int
-    start: int
-    tokens: Sequence[int]
-    yields: bool
 
 
 class TorchWorker:
@@ -105,10 +91,11 @@ class TorchWorker:
         with torch.inference_mode():
             if rows:
                 self._set_mask(active)
-            if chunks:
-                self._pass_with_chunks(chunks, rows, reach)
-            else:
+            if any(len(chunk.tokens) for chunk in chunks):
+                self._pass_with_chunks([c for c in chunks if len(c.tokens)], rows, reach)
+            elif rows:
                 self._pass_round(rows, reach)
+            self._feed([chunk for chunk in chunks if chunk.feeds is not None])
         for slot in active:
             self.lengths[slot] += 1
 
@@ -149,6 +136,19 @@ class TorchWorker:
             at = self._to_device(yielding)
             slots.tokens[at] = self._best(hidden[self._to_device(last)])
             self.written[at, slots.lengths[at]] = slots.tokens[at]
+
+    def _feed(self, chunks: Sequence[Chunk]) -> None:
+        """Let the next round of these requests process the last token of their prompts."""
+        if not chunks:
+            return
+        for chunk in chunks:
+            self.lengths[chunk.slot] = chunk.start + len(chunk.tokens)
+        rows = [(c.slot, c.feeds or 0, self.lengths[c.slot]) for c in chunks]
+        at, tokens, lengths = self._to_device(
+            [x for row in zip(*rows, strict=True) for x in row]
+        ).view(3, -1)
+        self.slots.tokens[at] = tokens
+        self.slots.lengths[at] = lengths
 
     def _positions(self, rows: int) -> torch.Tensor:
         """Return where the rows' next tokens go; a full slot takes part without effect."""

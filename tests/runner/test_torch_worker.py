@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
+from orsched import Instance, Requests, Worker, check
+from orsched.costs import AffineCost
 from orsched.errors import InputError
+from orsched.memory import BlockMemory
+from orsched.registry import resolve
 
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
+from orsched.runner.chunk import Chunk  # noqa: E402
+from orsched.runner.device import TorchDevice  # noqa: E402
 from orsched.runner.language_model import load_model  # noqa: E402
+from orsched.runner.live import execute_policy  # noqa: E402
 from orsched.runner.presets import PRESETS  # noqa: E402
-from orsched.runner.torch_worker import Chunk, TorchWorker  # noqa: E402
+from orsched.runner.torch_worker import TorchWorker  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +162,43 @@ def test_wrong_arguments_say_what_there_is() -> None:
         TorchWorker("tiny", slots=0)
     with pytest.raises(InputError, match="unknown type"):
         TorchWorker("tiny", dtype="int8")
+
+
+@pytest.mark.parametrize("rule", ["decode", "prefill"])
+def test_a_policy_with_evictions_and_chunks_yields_the_tokens_of_generate(rule: str) -> None:
+    rng = random.Random(5)
+    outputs = [rng.randint(1, 20) for _ in range(8)]
+    instance = Instance(
+        Requests([rng.choice((1, rng.randint(2, 30))) for _ in outputs], outputs),
+        Worker(
+            4,
+            AffineCost(25_000_000, 130_000, 29_000_000, 210_000),
+            None,
+            BlockMemory(14, 4, "paged"),
+        ),
+        first_token=rule,
+    )
+    method, evictions = resolve("methods", "vllm"), []
+    policy = method.build(
+        instance, method.information[0], {"max_num_batched_tokens": 10, "watermark_blocks": 0}, 0
+    )[0]
+    device = TorchDevice(TorchWorker("tiny", slots=4, length=64, dtype="float64", seed=2))
+    done = execute_policy(
+        instance,
+        policy,
+        device,
+        seed=7,
+        vocabulary=VOCABULARY,
+        observer=lambda view, step: evictions.extend(step.preempt),
+    )
+    plain = load_model("tiny", "cpu", "float64", 2)
+    prompts = [
+        np.random.default_rng([7, request]).integers(VOCABULARY, size=size).tolist()
+        for request, size in enumerate(instance.requests.prompt_tokens)
+    ]
+    expected = [
+        generated(plain, prompt, count) for prompt, count in zip(prompts, outputs, strict=True)
+    ]
+    assert done.tokens == expected
+    assert evictions
+    assert check(instance, done.schedule, times="measured") == []
