@@ -35,7 +35,9 @@ def report_command(
     from orsched.files import load_schedule
 
     if output is None and not any(paths.values()):
-        raise InputError("nothing to write", remedy="give -o, --gantt, --usage, --trace or --records")
+        raise InputError(
+            "nothing to write", remedy="give -o, --gantt, --usage, --trace or --records"
+        )
     if len(schedules) > 1 and any(paths.values()):
         raise InputError(
             "--gantt, --usage, --trace and --records take one schedule", field="SCHEDULE"

@@ -86,7 +86,9 @@ def simulate_command(
     check_paths(paths, [instance] if config is None else [instance, config])
     options = given_settings(policy, workers, arrivals, predictions, seed, parameters)
     run = options if config is None else merged(options, config)
-    name, chosen, given = run.policy or "fcfs", run.seed or 0, run.parameters
+    name = "fcfs" if run.policy is None else run.policy
+    chosen, given = run.seed or 0, run.parameters
+    _require_named(name, run, None if policy or parameters else config)
     with ProgressPrinter("loading") as progress:
         problem = scenario(load_instance(instance), run)
         progress.say(name)
@@ -95,7 +97,6 @@ def simulate_command(
                 raise InputError("the class itself says it", field="policy.information")
             result = _simulate_own(problem, name, given, slo)
         else:
-            said_once(name, run.information, given)
             result = solve(
                 problem,
                 name,
@@ -107,6 +108,25 @@ def simulate_command(
             )
         progress.say("writing")
         report_single(problem, result, style, paths)
+
+
+def _require_named(name: str, run: Settings, config: Path | None) -> None:
+    """Refuse, before anything is loaded, an unknown policy or a parameter that it does not have.
+
+    ``config`` is the file that alone says which policy it is, or None.
+    """
+    from orsched.solver import read_spec
+    from orsched.study.named import require_method, require_parameters
+
+    if ":" in name:
+        return
+    spec = read_spec(name)
+    said_once(name, run.information, run.parameters)
+    try:
+        require_method(spec.name, spec.information or run.information, "policy")
+        require_parameters(spec.name, {**run.parameters, **spec.parameters}, "parameters")
+    except InputError as error:
+        raise error if config is None else error.located(file=str(config)) from None
 
 
 def _simulate_own(

@@ -99,12 +99,12 @@ def study_command(
                 cell_time_limit=cell_time_limit,
                 callback=note,
             )
-        if plot:
-            progress.say("drawing")
-            for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
-                click.echo(f"orsched: plot written to {path}", err=True)
     print_rows(means_of(done.rows), style)
     _say(done)
+    if plot and len(done.failed) < len(done.rows):
+        # Last: a plot that cannot be drawn takes nothing with it.
+        for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
+            click.echo(f"orsched: plot written to {path}", err=True)
     return EXIT_FAILED_CELLS if done.failed else 0
 
 

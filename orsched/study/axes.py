@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.study.data_files import data_hash
+from orsched.study.named import require_method, require_parameters
 from orsched.study.scenario import read_workers
 from orsched.study.toml import require_known, require_table
 
@@ -66,7 +67,7 @@ def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
         return
     if isinstance(item, str):
         item = {"name": item}
-    table = require_table(item, "instances")
+    table = _entry(item, "instances", '{generator = "uniform", ...}')
     if ("generator" in table) == ("name" in table):
         raise InputError(
             "say which: a name (or path), or a generator",
@@ -83,7 +84,6 @@ def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
 def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
     """Take a shipped instance or a file, whose content counts and not its name."""
     from orsched.instances.catalog import names
-    from orsched.locate import load
 
     name = table["name"]
     if not isinstance(name, str):
@@ -91,13 +91,24 @@ def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
     path = None if name in names() else str((base / name).resolve())
     given: dict[str, Any] = {"name": name}
     if path is not None:
-        if not Path(path).exists():
-            load(name)  # says what names there are, or that there is no such file
-        given = {"sha256": load(path).sha256}
+        given = {"sha256": _found(name, path).sha256}
     for sample in _options(table.get("sample")):
         content = given | _sample(sample)
         label = str(table.get("label", Path(name).stem if path else name))
         yield InstanceChoice(label, content, path)
+
+
+def _found(name: str, path: str) -> Instance:
+    """Return the instance in a file; raises ``InputError`` that names both name and path."""
+    from orsched.locate import load
+
+    try:
+        return load(path) if Path(path).exists() or Path(name).suffix else load(name)
+    except InputError as error:
+        field = error.field if error.file is not None and error.field else "instances"
+        raise InputError(
+            error.problem, file=error.file, row=error.row, field=field, remedy=error.remedy
+        ) from None
 
 
 def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
@@ -135,7 +146,8 @@ def policy_axis(value: object, shared: dict[str, Any]) -> tuple[PolicyChoice, ..
     """Read specifications and tables; ``shared`` parameters go to every policy."""
     found: dict[str, PolicyChoice] = {}
     for item in _listed(value, "policies"):
-        table = {"name": item} if isinstance(item, str) else require_table(item, "policies")
+        named = {"name": item} if isinstance(item, str) else item
+        table = _entry(named, "policies", '{name = "vllm", parameters = {...}}')
         require_known(table, "policies", ("name", "information", "parameters", "label"))
         for choice in _policies(table, shared):
             found.setdefault(repr(choice.content), choice)
@@ -163,23 +175,14 @@ def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyC
             raise InputError(f"{name!r} says this already", field="policies", remedy="say it once")
         name, own = spec.name, {**own, **{k: [v] for k, v in spec.parameters.items()}}
         information = spec.information or information
-        _require_method(name, information)
+        require_method(name, information, "policies.name")
     label = str(table.get("label", name if information is None else f"{name}@{information}"))
+    where = "policies.parameters" if own else "parameters"
     for parameters in grid({**shared, **own}):
+        if source is None:
+            require_parameters(name, parameters, where)
         content = {"name": name, "information": information, "parameters": parameters}
         yield PolicyChoice(label, content if source is None else {**content, "source": source})
-
-
-def _require_method(name: str, information: object) -> None:
-    from orsched.registry import resolve
-
-    known = tuple(str(kind) for kind in resolve("methods", name).information)
-    if information is not None and information not in known:
-        raise InputError(
-            f"{name} does not run with information {information!r}",
-            field="policies.information",
-            remedy=f"one of: {', '.join(known)}",
-        )
 
 
 def _source_hash(target: str) -> str:
@@ -274,6 +277,17 @@ def _require_plain(value: object, field: str) -> None:
             raise InputError(f"{value} is not a finite number", field=field)
     elif not (value is None or isinstance(value, (str, int))):
         raise InputError(f"{value!r} is no number, text or truth value", field=field)
+
+
+def _entry(item: object, field: str, example: str) -> dict[str, Any]:
+    """Return an entry of an axis that is no name; raises ``InputError`` unless it is a table."""
+    if not isinstance(item, dict):
+        raise InputError(
+            f"{item!r} is neither a name nor a table",
+            field=field,
+            remedy=f"give a name in quotes, or {example}",
+        )
+    return item
 
 
 def _options(value: object) -> list[Any]:

@@ -126,8 +126,12 @@ def run(
         raise InputError(
             "a Ray cluster is not asked for", field="ray_address", remedy="--cluster ray"
         )
-    if cell_time_limit is not None and not 0 < cell_time_limit < float("inf"):
-        raise InputError(f"{cell_time_limit!r} is no time", field="cell_time_limit")
+    if cell_time_limit is not None and not cell_time_limit > 0:
+        raise InputError(
+            f"{cell_time_limit!r} is no time limit",
+            field="cell_time_limit",
+            remedy="seconds above 0",
+        )
     cells = plan.cells()
     with Store(folder) as store:
         cells = _with_files(cells, store.folder)

@@ -168,13 +168,17 @@ def read_study(
         policy_axis(table["policies"], shared),
         _bounds(table.get("bounds", ["makespan"])),
         _slo(table.get("slo")),
-        None if "iterations" not in table else whole_number(table["iterations"], "iterations"),
+        _iterations(table.get("iterations")),
         _plots(table.get("plots", [])),
     )
     cells = prod(map(len, study.axes()))
     if cells > MAX_CELLS:
         raise InputError(f"{cells} cells", field="seeds", remedy=f"at most {MAX_CELLS}")
     return study
+
+
+def _iterations(value: object) -> int | None:
+    return None if value is None else whole_number(value, "iterations", minimum=1)
 
 
 def _name(value: object) -> str:

@@ -56,7 +56,7 @@ def save_plots(
 
 def _axes(rows: Sequence[Row], plot: Mapping[str, str]) -> tuple[str, str]:
     """Return the columns of a plot, by default the first that vary."""
-    require_numbers(rows, plot["y"])
+    require_numbers(rows, plot["y"], "plots.y")
     names = varying(rows)
     numeric = [
         n for n in names if n not in ("arrivals", "predictions", "instance") and _numbers(rows, n)

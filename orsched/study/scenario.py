@@ -36,6 +36,7 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
     Raises:
         InputError: the specification or a file is wrong.
     """
+    given = spec
     if isinstance(spec, str):
         parts = [part.strip() for part in spec.split(",") if part.strip()]
         if len(parts) == 1 and parts[0].lstrip("+-").isdigit():
@@ -45,7 +46,7 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
         return whole_number(spec, "workers", minimum=1, maximum=MAX_WORKERS)
     if not isinstance(spec, (list, tuple)) or not spec:
         raise InputError(
-            f"{spec!r} are no workers", field="workers", remedy="give a number, or worker files"
+            f"{given!r} are no workers", field="workers", remedy="give a number, or worker files"
         )
     return tuple(_worker(item, Path(base)) for item in spec)
 
@@ -58,8 +59,17 @@ def _worker(item: object, base: Path) -> Worker:
     if isinstance(item, dict):
         return Worker.from_dict(item, cost_model)
     if not isinstance(item, str):
-        raise InputError(f"{item!r} is no worker file", field="workers")
+        raise InputError(
+            f"{item!r} is no worker file", field="workers", remedy="give the path of a file"
+        )
     path = base / item
+    if not path.exists():
+        raise InputError(
+            "no such file",
+            file=str(path),
+            field="workers",
+            remedy="give a whole number of workers, or the paths of worker files",
+        )
     try:
         return Worker.from_dict(_document(path), cost_model)
     except InputError as error:
@@ -69,12 +79,23 @@ def _worker(item: object, base: Path) -> Worker:
 def _document(path: Path) -> dict[str, Any]:
     from orsched.files import load_cost
     from orsched.files.text import parse_json, read_text
-    from orsched.study.toml import read_toml, require_table
+    from orsched.study.toml import read_toml
 
     read = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path))
-    values = require_table(read, "worker")
+    if not isinstance(read, dict):
+        raise InputError(
+            "holds no worker", remedy="write the fields of an entry of workers in an instance file"
+        )
+    values = dict(read)
     if isinstance(values.get("cost"), str):
-        cost = load_cost(path.parent / values["cost"])
+        named = path.parent / values["cost"]
+        if not named.exists():
+            raise InputError(
+                f"there is no cost-model file {str(named)!r}",
+                field="cost",
+                remedy="give its path from the worker file, or the cost model itself",
+            )
+        cost = load_cost(named)
         values["cost"] = {"model": cost.model, **cost.to_dict()}
     return values
 

@@ -227,15 +227,17 @@ def independent(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list
     return kept
 
 
-def require_numbers(rows: Sequence[Mapping[str, Any]], name: str) -> None:
+def require_numbers(rows: Sequence[Mapping[str, Any]], name: str, field: str = "column") -> None:
     """Raise ``InputError`` unless a column is there and holds numbers."""
     if rows and name not in rows[0]:
         from difflib import get_close_matches
 
         near = get_close_matches(name, list(rows[0]), n=3)
         remedy = f"did you mean {' or '.join(near)}?" if near else "see the header of table.csv"
-        raise InputError(f"the table has no column {name!r}", field="column", remedy=remedy)
+        raise InputError(f"the table has no column {name!r}", field=field, remedy=remedy)
     for row in rows:
         value = row[name]
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise InputError(f"the column {name!r} holds no numbers", field="column")
+            raise InputError(
+                f"the column {name!r} holds no numbers", field=field, remedy="e.g. makespan_ns"
+            )

@@ -153,11 +153,13 @@ def test_predictions_come_from_an_option_or_a_table(simulate, folder):
         ("[policy]\nparameters = {stop = 3}\n", "no parameter 'stop'"),
         ("[policy]\nname = 'my_simulated_policy:Mine'\ninformation = 'none'\n", "class itself"),
         ("[policy]\ninformation = 'some'\n", "information"),
+        ("[policy]\nname = ''\n", "c.toml, field 'policy': there is no policy ''"),
+        ("[policy]\nname = 'vllm'\nparameters = {mode = 3}\n", "c.toml, field 'parameters.mode'"),
         ("[workers]\n", "say one thing"),
         ("[workers]\ncount = 2\nfiles = []\n", "say one thing"),
         ("[workers]\ncount = 0\n", "field 'workers.count'"),
         ("[workers]\nfiles = []\n", "are no workers"),
-        ("[workers]\nfiles = ['absent.json']\n", "absent.json: no such file"),
+        ("[workers]\nfiles = ['absent.json']\n", "absent.json, field 'workers': no such file"),
         ("[arrivals]\nlaw = 'poison'\n", "no law 'poison'"),
         ("[arrivals]\nlaw = 'poisson'\nrat = 3\n", "no parameter 'rat'"),
         ("seed = -1\n", "field 'seed'"),
@@ -195,16 +197,26 @@ def test_nothing_is_said_twice(simulate, folder, arguments, named):
     [
         (["--workers", "0"], "below 1"),
         (["--workers", "-2"], "below 1"),
-        (["--workers", "2.5"], "2.5: no such file"),
-        (["--workers", ","], "are no workers"),
+        (["--workers", "2.5"], "2.5, field 'workers': no such file (give a whole number"),
+        (["--workers", ","], "',' are no workers"),
+        (["--workers", "list.json"], "list.json: holds no worker"),
+        (["--workers", "no-cost.toml"], "no-cost.toml, field 'cost': there is no cost-model file"),
         (["--arrivals", "poisson"], "lacks rate"),
         (["--arrivals", "replay:rate=3"], "no rate to scale"),
         (["--seed", "-1"], "seed"),
         (["--config", "absent.toml"], "no such file"),
-        (["--policy", "nothing"], "unknown method"),
+        (["--policy", "nothing"], "field 'policy': there is no policy 'nothing'"),
+        (["--policy", "fcsf"], "did you mean fcfs?"),
+        (["--policy", ""], "there is no policy ''"),
+        (["--policy", "vllm", "--param", "chunks=1"], "field 'parameters': there is no parameter"),
+        (["--policy", "vllm+mode=all"], "field 'parameters.mode': 'all' is unknown"),
+        (["--policy", "online", "--param", "gate=x"], "field 'parameters.gate'"),
+        (["--policy", "fcfs@clairvoyant"], "field 'information'"),
     ],
 )
-def test_wrong_options_are_named(simulate, arguments, named):
+def test_wrong_options_are_named(simulate, folder, arguments, named):
+    (folder / "list.json").write_text("[1]")
+    (folder / "no-cost.toml").write_text('clients = 2\ncost = "absent.json"\n')
     code, error = simulate("two-by-two", *arguments)
     assert code == 2
     assert named in error

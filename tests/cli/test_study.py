@@ -67,3 +67,30 @@ def test_wrong_studies_exit_with_2_and_the_place(study, tmp_path):
     assert study("s.toml", "--jobs", 0)[0] == 2
     assert study("s.toml", "--ray-address", "auto")[0] == 2
     assert not (tmp_path / "s-study" / "table.csv").exists()
+
+
+def test_a_plot_that_cannot_be_drawn_takes_nothing_with_it(study, tmp_path):
+    (tmp_path / "s.toml").write_text(STUDY.replace("jct_ns_p99", "jct_ns_p98"))
+    code, out, err = study("s.toml", "--plot", "--format", "json")
+    assert (code, len(json.loads(out))) == (2, 4)
+    assert "field 'plots.y': the table has no column 'jct_ns_p98' (did you mean jct_ns_p9" in err
+    assert (tmp_path / "s-study" / "table.csv").exists()
+
+
+def test_nothing_is_drawn_when_all_cells_failed(study, tmp_path):
+    (tmp_path / "s.toml").write_text(STUDY.replace("requests = 12", "requests = -1"))
+    code, _, err = study("s.toml", "--plot")
+    assert code == 4
+    assert "8 cells failed: field 'requests': -1 is below 0" in err
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "nan"])
+def test_wrong_time_limits_of_cells_are_named(study, limit):
+    code, _, err = study("s.toml", "--cell-time-limit", limit)
+    assert code == 2
+    assert "field 'cell_time_limit'" in err
+    assert "seconds above 0" in err
+
+
+def test_an_infinite_time_limit_of_cells_is_none(study):
+    assert study("s.toml", "--cell-time-limit", "inf")[0] == 0
