@@ -29,7 +29,7 @@ class PlannedStep(NamedTuple):
 class FollowSchedule(Policy):
     """Take the steps of a schedule in their order.
 
-    A step waits for the arrival of its requests and, where the plan idles before it, for its planned
+    A step waits for the arrival of its requests and, where the plan idles before it, for the planned
     start. One that comes late delays the rest; the order stays.
 
     Args:
