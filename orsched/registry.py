@@ -37,6 +37,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "sjf": "orsched.heuristics.shortest_first.methods:SJF",
         "fcfs_batched": "orsched.heuristics.shortest_first.methods:FCFS_BATCHED",
         "mico": "orsched.heuristics.multi_cloud.methods:MICO",
+        "gittins": "orsched.heuristics.gittins.methods:GITTINS",
         "windows": "orsched.models.windows.method:WINDOWS",
         "exact": "orsched.models.exact:EXACT",
         "auto": "orsched.models.exact:AUTO",

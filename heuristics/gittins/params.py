@@ -1,0 +1,65 @@
+"""Parameters of the Gittins index policy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.heuristics.continuous.params import require_choice
+from orsched.units import MAX_TOKENS
+
+INDICES = ("gittins", "serpt")
+
+_RANGES = {
+    "aging": (0.0, 1e9),
+    "gate": (1e-6, 1e9),
+    "gate_aging": (0.0, 1e9),
+    "window_s": (1e-3, 1e9),
+    "reserve": (0.0, 1e3),
+    "batch_weight": (1e-6, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class GittinsParams:
+    """Parameters of ``gittins``; the defaults are one set for all workloads.
+
+    Attributes:
+        index: what a waiting request is ranked by: ``gittins`` (the least ratio of expected work
+            to the chance of being done by it) or ``serpt`` (expected remaining work).
+        aging: seconds of waiting that make up for one second of work more: 0 is first come first
+            served, infinity would be the index alone, under which a request may wait for ever.
+        max_num_batched_tokens: most prompt tokens of a step.
+        gate: a prefill waits while it would delay expected finishes by more than so many times
+            what its own request loses by a round of delay.
+        gate_aging: how much the gate opens while a request waits, for each time it takes to be
+            served at the present speed.
+        window_s: over how many seconds a worker's time a round is averaged.
+        reserve: share of the expected growth of the running caches that an admission leaves free.
+        batch_weight: what a second of a batch request counts against one of an interactive request.
+
+    Raises:
+        InputError: a value is out of range.
+    """
+
+    index: str = "gittins"
+    aging: float = 50.0
+    max_num_batched_tokens: int = 2048
+    gate: float = 5.0
+    gate_aging: float = 3.0
+    window_s: float = 20.0
+    reserve: float = 0.5
+    batch_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_choice(self.index, "index", INDICES)
+        whole_number(
+            self.max_num_batched_tokens, "max_num_batched_tokens", minimum=1, maximum=MAX_TOKENS
+        )
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or math.isnan(value) or not least <= value <= most:
+                raise InputError(f"{value!r} is not in {least:g}..{most:g}", field=name)

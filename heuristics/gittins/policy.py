@@ -1,0 +1,341 @@
+"""The Gittins index policy: one queue, routed by what a request costs the others on a worker."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from orsched.errors import InputError, PolicyError
+from orsched.heuristics.gittins.lengths import LengthModel
+from orsched.heuristics.gittins.site import UNLIMITED, Site
+from orsched.heuristics.gittins.waiting import WaitingRequests
+from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
+from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, evict
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.heuristics.gittins.params import GittinsParams
+
+_UNTIL_EVENT = decode_rounds()
+_UNTIL_FINISH = decode_rounds(until=FINISH)
+_UNTIL_ARRIVAL = decode_rounds(until=ARRIVAL)
+_LONGEST_GROWTH = 512
+"""Tokens up to which the growth of a running cache is reserved for."""
+
+
+class Gittins(Policy):
+    """Serve the request of the best index, where it costs least (the page *Gittins* has the terms).
+
+    Waiting requests stand in one queue for all workers, by arrival and Gittins index. A worker that
+    is free takes a request if no other worker would serve it at less cost to all, and if its
+    prefill delays those that decode by less than it gains: else they go on decoding. Where memory
+    runs out the request with most expected work to come is evicted.
+    """
+
+    name = "gittins"
+    many_workers = True
+
+    def __init__(
+        self, params: GittinsParams, information: Information, service_class: Sequence[int] = ()
+    ) -> None:
+        self.params = params
+        self.information = information
+        self.service_class = service_class
+        self.queue = WaitingRequests()
+        self.groups: dict[int, tuple[int, int]] = {}  # of requests that are not done
+        self.keys: dict[int, int] = {}
+        self.stamps: dict[int, int] = {}  # how many requests had come when it came to wait
+        self.stamp = 0
+        self.barred: dict[int, set[int]] = {}  # workers that turned out too small for a request
+
+    def start(self, view: View) -> None:
+        """Know the workers; raises ``InputError`` for one that pads."""
+        for each in view.workers:
+            if each.worker.padding:
+                raise InputError(
+                    "gittins does not pad", field="padding", remedy="use static, scls or mico"
+                )
+        window_ns = self.params.window_s * NS_PER_S
+        self.sites = [Site(each, window_ns) for each in view.workers]
+        self.model = LengthModel(view.output_limit_tokens)
+        self.finished = 1
+        self.finished_tokens = self.model.lengths((0, -1)).mean
+
+    # -- what is known of lengths ---------------------------------------------------------
+
+    def _group(self, view: View, request: int) -> tuple[int, int]:
+        kind = int(self.service_class[request]) if len(self.service_class) else 0
+        predicted = None
+        if isinstance(view, PredictedView):
+            predicted = view.predicted_tokens[request]
+        return self.model.group(kind, predicted)
+
+    def _tokens(self, view: View, request: int) -> float:
+        """Return the expected tokens to come of a request that does not decode."""
+        if isinstance(view, ClairvoyantView):
+            return float(view.output_tokens[request] - view.generated(request))
+        lengths, tokens = self.model.lengths(self.groups[request]), view.generated(request)
+        return lengths.left(tokens) if tokens else lengths.mean
+
+    def _mean(self) -> float:
+        """Return the mean tokens of those done so far, the prior's before that."""
+        return self.finished_tokens / self.finished
+
+    def _rank_ns(self, view: View, request: int) -> float:
+        """Return the index of a new request as expected work, in nanoseconds."""
+        prices = self.sites[view.index].prices
+        running = sum(len(site.view.running) for site in self.sites) / len(self.sites)
+        token_ns = prices.round_ns / max(running, 32.0) + prices.client_ns
+        prefill_ns = prices.token_ns * view.prompt_tokens[request]
+        if isinstance(view, ClairvoyantView) or self.params.index == "serpt":
+            return prefill_ns + token_ns * self._tokens(view, request)
+        return self.model.lengths(self.groups[request]).rank(prefill_ns, token_ns)
+
+    # -- events ---------------------------------------------------------------------------
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Queue the request by arrival and index."""
+        self.groups[request] = group = self._group(view, request)
+        weight = self.params.batch_weight if group[0] else 1.0
+        later = self.params.aging * self._rank_ns(view, request) / weight
+        self.keys[request] = view.arrival_ns[request] + int(later)
+        self._wait(view, request)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Queue the request again, by the key that it has."""
+        self.sites[view.index].leave(request)
+        self._wait(view, request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Learn from the request's length, and forget it."""
+        tokens = self.sites[view.index].leave(request)
+        group = self.groups.pop(request)
+        del self.keys[request], self.stamps[request]
+        self.barred.pop(request, None)
+        tokens = 1 if tokens is None else tokens
+        self.finished += 1
+        self.finished_tokens += tokens
+        if self.model.finish(group, tokens):
+            self.model.learn(
+                (self.groups[each], site.view.rounds - origin)
+                for site in self.sites
+                for each, origin in site.origin.items()
+            )
+
+    def _wait(self, view: View, request: int) -> None:
+        self.stamp += 1
+        self.stamps[request] = self.stamp
+        size_class = int(view.prompt_tokens[request]).bit_length()
+        self.queue.put(size_class, self.keys[request], request)
+
+    # -- decisions ------------------------------------------------------------------------
+
+    def decide(self, view: View) -> Step | None:
+        """Return the next step with prompt tokens, rounds, an eviction, or None."""
+        site, running = self.sites[view.index], len(view.running)
+        site.pace.update(view.now_ns, view.rounds, running > 0)
+        site.until_ns, site.slept = 0, -1
+        decoding = running - len(site.partial)
+        blocks = site.unused() - (site.needed() if decoding else 0)
+        if blocks < 0:
+            return self._evict(view, site, -blocks)
+        site.spare = blocks
+        if site.partial or (self.queue and view.free_clients):
+            chunks = self._chunks(view, site, decoding, blocks)
+            if chunks:
+                return self._prefill(view, site, chunks, decoding)
+        if decoding:
+            if not self.queue:
+                return _UNTIL_ARRIVAL
+            return _UNTIL_EVENT if view.free_clients else _UNTIL_FINISH
+        if site.partial:  # caches that are not complete fill the memory: one of them has to go
+            return self._evict(view, site, 1)
+        site.slept = self.stamp
+        return None
+
+    def _prefill(self, view: View, site: Site, chunks: dict[int, int], decoding: int) -> Step:
+        """Return the step with these chunks, beside a round where that is no slower."""
+        tokens = list(chunks.values())
+        apart = decoding > 0 and site.prices.apart(tokens, decoding)
+        beside = 0 if apart else decoding
+        site.until_ns = view.now_ns + site.prices.step_ns(tokens, beside)
+        rounds = view.rounds + (beside > 0)
+        for request, chunk in chunks.items():
+            left = site.partial[request] - chunk
+            if left:
+                site.partial[request] = left
+            else:
+                del site.partial[request]
+                site.decodes_from(request, rounds)
+        return Step(list(chunks), tokens, None, None if beside else ())
+
+    def _chunks(self, view: View, site: Site, decoding: int, blocks: int) -> dict[int, int]:
+        """Return request -> prompt tokens of the next step, in order of the keys."""
+        budget = min(self.params.max_num_batched_tokens, site.prefill_limit)
+        clients = view.free_clients
+        heads = self.queue.heads() if clients else []
+        begun = sorted((self.keys[request], request) for request in site.partial)
+        reserved = site.promised()
+        if view.running:
+            reserved += site.growth(self.params.reserve * min(self._mean(), _LONGEST_GROWTH))
+        others = self._others(view)
+        chunks: dict[int, int] = {}
+        while budget > 0:
+            if heads and clients and (not begun or heads[0][:2] < begun[0]):
+                _, request, size_class = heads[0]
+                left = view.to_prefill(request)
+                if not self._suits(view, site, request, left, decoding, len(chunks), others):
+                    heappop(heads)
+                    continue
+                new = site.blocks(request, left)
+                if new + reserved > blocks and (view.running or chunks):
+                    heads = []  # nobody overtakes it where it finds no room
+                    continue
+                heappop(heads)
+                following = self.queue.pop(size_class)
+                if following is not None:
+                    heappush(heads, following)
+                site.partial[request] = left
+                clients -= 1
+                chunk = min(left, budget)
+                if site.size:
+                    chunk = min(chunk, blocks * site.size)
+                    reserved += new - -(-chunk // site.size)
+                    blocks -= -(-chunk // site.size)
+                else:
+                    blocks -= new
+            elif begun:
+                _, request = heappop(begun)
+                chunk = min(site.partial[request], budget)
+                if site.size:
+                    held = view.cached(request)
+                    filled = -(-held // site.size)
+                    chunk = min(chunk, (filled + blocks) * site.size - held)
+                    new = -(-(held + chunk) // site.size) - filled
+                    blocks, reserved = blocks - new, reserved - new
+                if not chunk:
+                    continue
+            else:
+                break
+            chunks[request] = chunk
+            budget -= chunk
+        site.spare = blocks
+        return chunks
+
+    # -- where a request is served, and when ----------------------------------------------
+
+    def _others(self, view: View) -> list[tuple[Site, int]]:
+        """Return the other workers that could take a request, and how long until they can."""
+        return [
+            (site, max(0, site.until_ns - view.now_ns))
+            for site in self.sites
+            if site.view is not view and site.view.free_clients
+        ]
+
+    def _suits(
+        self,
+        view: View,
+        site: Site,
+        request: int,
+        left: int,
+        decoding: int,
+        joined: int,
+        others: Sequence[tuple[Site, int]],
+    ) -> bool:
+        """Whether this worker is the one to take a request, and now."""
+        if not self._able(site, request):
+            return False
+        tokens = self._tokens(view, request)
+        if decoding and self._delays(view, site, request, left, decoding, tokens):
+            return False
+        own = _cost_ns(site, left, tokens, joined)
+        for other, delay in others:
+            if (
+                delay + _cost_ns(other, left, tokens, 0) < own
+                and (other.slept < 0 or self.stamps[request] > other.slept)
+                and self._able(other, request)
+                and _has_room(other, request, left)
+            ):
+                return False
+        return True
+
+    def _able(self, site: Site, request: int) -> bool:
+        """Whether a worker's memory can hold a request at all."""
+        if site.room == UNLIMITED:
+            return True
+        barred = self.barred.get(request)
+        return site.holds(request) and (barred is None or site.view.index not in barred)
+
+    def _delays(
+        self, view: View, site: Site, request: int, left: int, decoding: int, tokens: float
+    ) -> bool:
+        """Whether the gate is closed: the prefill would cost those that decode too much.
+
+        Before a round, it delays the finishes of that round by its own time; after it, the request
+        is one round behind. Each loses the more, the longer it waits.
+        """
+        prices, params = site.prices, self.params
+        finishes = decoding / self._mean()
+        round_ns = prices.round_ns + prices.client_ns * decoding
+        waited = (view.now_ns - view.arrival_ns[request]) / (tokens * site.pace.ns)
+        gate = params.gate * (1 + params.gate_aging * waited)
+        return finishes * prices.token_ns * left > gate * round_ns
+
+    # -- memory ---------------------------------------------------------------------------
+
+    def _evict(self, view: View, site: Site, missing: int) -> Step:
+        """Evict those with most expected work to come until so many blocks are free."""
+        size = site.size
+        work = {request: self._work_ns(view, site, request) for request in view.running}
+        victims: list[int] = []
+        while missing > 0:
+            request = max(work, key=lambda each: (work[each], self.keys[each]))
+            if len(work) == 1:
+                self._bar(site, request)
+            del work[request]
+            victims.append(request)
+            cached = view.cached(request)
+            missing -= -(-cached // size)
+            if request in site.origin and cached % size == 0:
+                missing -= 1
+            if not work:
+                break
+        return evict(victims)
+
+    def _work_ns(self, view: View, site: Site, request: int) -> float:
+        """Return the expected work of a running request that is still to come."""
+        left = site.partial.get(request, 0)
+        if isinstance(view, ClairvoyantView):
+            tokens = float(view.output_tokens[request] - view.generated(request))
+        else:
+            tokens = self.model.lengths(self.groups[request]).left(view.generated(request))
+        return site.prices.token_ns * left + site.pace.ns * tokens
+
+    def _bar(self, site: Site, request: int) -> None:
+        """Keep a request off a worker whose memory it does not fit into, even alone."""
+        barred = self.barred.setdefault(request, set())
+        barred.add(site.view.index)
+        if not any(self._able(each, request) for each in self.sites):
+            raise PolicyError(
+                f"request {request} does not fit into any worker's memory, even alone: give one "
+                "more blocks"
+            )
+
+
+def _cost_ns(site: Site, left: int, tokens: float, joined: int) -> float:
+    """Return what serving a request on a worker costs it and the others there.
+
+    Its rounds at the present pace; and each of the others is delayed by its prefill and by its
+    part of each round, as much as the pace is slower than the rounds alone.
+    """
+    prices, pace = site.prices, site.pace.ns
+    others = len(site.view.running) + joined
+    work = prices.token_ns * left + prices.client_ns * tokens
+    return tokens * pace + others * work * pace / prices.round_ns
+
+
+def _has_room(site: Site, request: int, left: int) -> bool:
+    """Whether a worker has the blocks for a prefill, as of its last decision."""
+    return site.blocks(request, left) + site.promised() <= site.spare

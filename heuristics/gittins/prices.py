@@ -1,0 +1,78 @@
+"""What work costs on a worker, and how long its rounds take at present."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import TYPE_CHECKING
+
+from orsched.costs import mixed_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.policy import View
+
+_CONTEXT = 1024
+"""Context at which rounds are priced."""
+
+
+class Prices:
+    """Prices of a worker's cost model: of a prompt token, of a round and of a request in it.
+
+    Attributes:
+        token_ns: a prompt token beside others.
+        round_ns: the part of a round that does not depend on how many requests are in it.
+        client_ns: a request's part.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.cost = cost = view.worker.cost
+        most = min(_CONTEXT, view.worker.prefill_limit or _CONTEXT)
+        tokens = cost.prefill_ns([most])
+        self.token_ns = (tokens - cost.prefill_ns([1])) / (most - 1) if most > 1 else float(tokens)
+        if self.token_ns <= 0:  # levels: a stage costs what it costs
+            self.token_ns = tokens / most
+        clients = max(2, view.worker.clients)
+        one = cost.round_ns(1, _CONTEXT, _CONTEXT)
+        all_of_them = cost.round_ns(clients, clients * _CONTEXT, _CONTEXT)
+        self.client_ns = max(0.0, (all_of_them - one) / (clients - 1))
+        self.round_ns = max(one - self.client_ns, 1.0)
+
+    def step_ns(self, chunks: Sequence[int], active: int) -> int:
+        """Return about how long a step with these chunks takes."""
+        return mixed_ns(self.cost, chunks, active, active * _CONTEXT, _CONTEXT if active else 0)
+
+    def apart(self, chunks: Sequence[int], active: int) -> bool:
+        """Whether a stage of its own and a round take less time than both in one step."""
+        alone = self.cost.prefill_ns(chunks)
+        one_round = self.cost.round_ns(active, active * _CONTEXT, _CONTEXT)
+        return alone + one_round < self.step_ns(chunks, active)
+
+
+class Pace:
+    """Time that passes on a worker for each round, prefills between the rounds included.
+
+    Attributes:
+        least_ns: the time of a round of one request and nothing else.
+    """
+
+    def __init__(self, least_ns: float, window_ns: float) -> None:
+        self.least_ns = least_ns
+        self.window_ns = window_ns
+        self.time = self.done = 0.0
+        self.now_ns = self.rounds = 0
+        self.busy = False
+        self.ns = least_ns
+
+    def update(self, now_ns: int, rounds: int, busy: bool) -> None:
+        """Take note of the worker's rounds up to now; the past counts less and less."""
+        passed = now_ns - self.now_ns
+        if self.busy and passed:
+            kept = exp(-passed / self.window_ns)
+            self.time = self.time * kept + passed
+            self.done = self.done * kept + rounds - self.rounds
+            if self.done:
+                self.ns = max(self.least_ns, self.time / self.done)
+        if not busy:
+            self.ns, self.time, self.done = self.least_ns, 0.0, 0.0
+        self.now_ns, self.rounds, self.busy = now_ns, rounds, busy

@@ -1,0 +1,41 @@
+"""Random instances and parameters for the Gittins policy."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from orsched.heuristics.gittins.methods import GITTINS
+from orsched.instances import predict
+from orsched.policy import Information
+from tests.random_instances import random_batching_instance
+
+KNOWN = ("none", "predicted", "clairvoyant")
+
+
+def drawn(seed, most=10, longest=6):
+    """An instance on workers that do not pad, with predictions."""
+    instance = random_batching_instance(random.Random(f"gittins {seed}"), most, longest)
+    workers = tuple(replace(worker, padding=False) for worker in instance.workers)
+    return predict(instance.replace(workers=workers), "noise:sigma=1", seed)
+
+
+def params_of(seed):
+    """Parameters far from the defaults as well."""
+    rng = random.Random(f"gittins parameters {seed}")
+    return {
+        "index": rng.choice(("gittins", "serpt")),
+        "aging": rng.choice((0.0, 1.0, 50.0, 1e6)),
+        "max_num_batched_tokens": rng.choice((1, 3, 8, 30, 2048)),
+        "gate": rng.choice((1e-6, 0.5, 5.0, 1e9)),
+        "gate_aging": rng.choice((0.0, 3.0)),
+        "window_s": rng.choice((1e-3, 20.0)),
+        "reserve": rng.choice((0.0, 0.5, 2.0)),
+        "batch_weight": rng.choice((1.0, 0.1)),
+    }
+
+
+def policy_for(instance, known="none", seed=None, **params):
+    """A fresh policy, with random parameters if a seed is given."""
+    values = ({} if seed is None else params_of(seed)) | params
+    return GITTINS.build(instance, Information(known), values, 0)[0]
