@@ -77,10 +77,10 @@ class ShadowPrice:
         self.last_round, self.idle = now, clients
         if waiting.full or self.stage_ns == 0:
             return 0
-        clients, most = _within_memory(view, clients)
+        clients, most = within_memory(view, clients)
         left = max(0, waiting.queued - clients)
         a_round = view.worker.cost.round_ns(active, active, 1)
-        arrivals = self._expected_arrivals(view) * a_round
+        arrivals = self.expected_arrivals(view) * a_round
         price = self.round_ns / most
         if arrivals > 0:  # mean JCT: those who stay are delayed by idle time, all by the stage
             price = (price * left + a_round) / (active + waiting.queued)
@@ -103,7 +103,8 @@ class ShadowPrice:
             return 0
         return int(self.learned.expects_one(now, rounds, self.learned.hazard(now, active)))
 
-    def _expected_arrivals(self, view: View) -> float:
+    def expected_arrivals(self, view: View) -> float:
+        """Return the arrivals a nanosecond that are expected."""
         if self.sighted and self.arrivals.count == len(view.arrival_ns):
             return 0.0
         return self.arrivals.rate(view.now_ns)
@@ -113,7 +114,7 @@ class ShadowPrice:
         return self.known.mean_error <= _TRUSTED * usual_wait
 
 
-def _within_memory(view: View, clients: int) -> tuple[int, int]:
+def within_memory(view: View, clients: int) -> tuple[int, int]:
     """Return how many of the clients memory leaves room for, and how many it has room for at most.
 
     By the mean blocks of those that run.

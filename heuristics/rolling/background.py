@@ -1,0 +1,158 @@
+"""Plans made beside the run: in a process of their own, or in a thread.
+
+A process has its own interpreter, so a decision never waits for it. It is a fresh interpreter that
+imports what it needs by name: scripts need no guard. It ends when it is closed, when the
+last planner that shares it is dropped, and when its parent ends, in whatever way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import OrschedError
+from orsched.heuristics.rolling.search import make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.heuristics.rolling.remaining import Remaining, Stage
+    from orsched.heuristics.rolling.snapshot import Snapshot
+
+    Plan = tuple[list[Stage], set[int]]  # the next stage last; who is in one
+
+_HEADER = struct.Struct(">Q")
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from orsched.heuristics.rolling.background import serve; serve()"
+)
+
+
+class Planner:
+    """One plan at a time, in the background.
+
+    Args:
+        background: ``process`` or ``thread``.
+    """
+
+    def __init__(self, background: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="orsched-rolling")
+        self._child = _Child() if background == "process" else None
+        self._closer = weakref.finalize(self, _close, self._pool, self._child)
+
+    def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> Future[Plan]:
+        """Start to make a plan."""
+        make = make_plan if self._child is None else self._child.make_plan
+        return self._pool.submit(_plan, make, snapshot, iterations, seed)
+
+    def close(self) -> None:
+        """End the process and the thread; nothing is waited for but the attempt in a thread."""
+        self._closer()
+
+
+def _plan(
+    make: Callable[[Remaining, int, int], tuple[Stage, ...]],
+    snapshot: Snapshot,
+    iterations: int,
+    seed: int,
+) -> Plan:
+    left = snapshot.remaining()
+    if left is None:
+        return [], set()
+    stages = make(left, iterations, seed)
+    planned = {request for stage in stages for request in stage.requests}
+    timed = [stage._replace(round=snapshot.base + stage.round) for stage in reversed(stages)]
+    return timed, planned
+
+
+def _close(pool: ThreadPoolExecutor, child: _Child | None) -> None:
+    if child is not None:
+        child.kill()
+    pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Child:
+    """The process: plans go in and out through its standard input and output."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.ended = False
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, json.dumps(sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C reaches the parent alone
+        )
+
+    def make_plan(self, left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
+        """Have a plan made; raises ``CancelledError`` once the process was ended."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        try:
+            write(self.process.stdin, (left, iterations, seed))
+            kind, value = read(self.process.stdout)
+        except (OSError, ValueError, EOFError) as error:
+            if self.ended:
+                raise CancelledError from None
+            code = self.process.wait()
+            raise OrschedError(f"the planning process ended with status {code}") from error
+        if kind == "raised":
+            raise OrschedError(f"in the planning process:\n{value}")
+        stages: tuple[Stage, ...] = value
+        return stages
+
+    def kill(self) -> None:
+        """End the process now."""
+        with self.lock:
+            self.ended = True
+            if self.process.poll() is None:
+                self.process.kill()
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+
+
+def write(pipe: Any, value: object) -> None:
+    """Write a value with its size before it."""
+    data = pickle.dumps(value)
+    pipe.write(_HEADER.pack(len(data)) + data)
+    pipe.flush()
+
+
+def read(pipe: Any) -> Any:
+    """Read a value; raises ``EOFError`` when the other end is closed."""
+    header = pipe.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        raise EOFError
+    (size,) = _HEADER.unpack(header)
+    return pickle.loads(pipe.read(size))
+
+
+def serve() -> None:
+    """Run in the process: make plans until the parent closes the pipe."""
+    import os
+    import traceback
+
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints does not get between the plans
+    while True:
+        try:
+            left, iterations, seed = read(source)
+        except EOFError:
+            return
+        answer: tuple[str, Any]
+        try:
+            answer = ("plan", make_plan(left, iterations, seed))
+        except Exception:
+            answer = ("raised", traceback.format_exc())
+        write(sink, answer)

@@ -1,0 +1,104 @@
+"""Following a plan while the run may drift from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orsched.heuristics.rolling.drift import Drift
+    from orsched.heuristics.rolling.remaining import Stage
+    from orsched.heuristics.rolling.waiting import WaitingRequests
+
+_LATE_PART = 4
+"""A plan is dropped when more than one part in this of the clients are missing."""
+
+
+class Follower:
+    """The plan that is followed.
+
+    Clients that are free although the plan has them busy (early ends) are *surplus*: their idle
+    rounds are added up, and when they have paid for a stage, one takes place out of turn.
+
+    Attributes:
+        stages: the stages that are left, the next one last.
+        late: planned for an earlier stage that had no client for them.
+    """
+
+    def __init__(self, waiting: WaitingRequests, drift: Drift, clients: int, budget: float) -> None:
+        """Take the surplus client-rounds that pay for a stage as ``budget``."""
+        self.waiting, self.drift = waiting, drift
+        self.clients, self.budget = clients, budget
+        self.stages: list[Stage] = []
+        self.late: list[int] = []
+        self.reset(0)
+
+    def adopt(self, stages: list[Stage], planned: set[int], now: int) -> None:
+        """Follow another plan."""
+        self.stages, self.late = stages, []
+        self.waiting.plan(planned)
+        self.reset(now)
+
+    def drop(self) -> None:
+        """Follow none."""
+        self.adopt([], set(), 0)
+
+    def reset(self, now: int) -> None:
+        """Start a new count of surplus client-rounds."""
+        self.surplus = self.surplus_rounds = 0
+        self.since = now
+
+    def rounds_left(self, now: int, idle: int) -> int:
+        """Return the rounds until the next stage, 0 when it is due (perhaps out of turn)."""
+        self.surplus_rounds += self.surplus * max(0, now - self.since)
+        self.since = now
+        self.surplus = min(idle, max(0, self.drift.surplus(now)))
+        left = self.stages[-1].round - now
+        if left <= 0 or (self.surplus and self.surplus_rounds >= self.budget):
+            return 0
+        if self.surplus:
+            missing = self.budget - self.surplus_rounds
+            return max(1, min(left, int(missing / self.surplus) + 1))
+        return left
+
+    def choose(self, now: int, idle: int) -> list[int]:
+        """Return who starts now: the late ones, those planned, others for surplus clients."""
+        key = self.waiting.key
+        wanted = [request for request in self.late if request in key]
+        if self.stages[-1].round <= now:
+            stage = self.stages.pop()
+            wanted += [request for request in stage.requests if request in key]
+            spare = stage.spare
+        else:
+            spare = max(0, idle - self.surplus - len(wanted))
+        chosen, self.late = wanted[:idle], wanted[idle:]
+        if len(self.late) > max(1, self.clients // _LATE_PART):
+            self.drop()
+        more = idle - len(chosen) - spare
+        if more > 0:
+            chosen += self.waiting.unplanned(more)
+            more = min(idle - len(chosen) - spare, self.surplus)
+        return chosen + self._pulled(more, set(chosen)) if more > 0 else chosen
+
+    def postpone(self, request: int) -> None:
+        """Let a chosen request start later: it does not fit now."""
+        self.late.append(request)
+        self.waiting.planned.add(request)
+
+    def _pulled(self, count: int, taken: set[int]) -> list[int]:
+        """Return planned requests of the next stages, for clients that are free too early."""
+        pulled: list[int] = []
+        for stage in reversed(self.stages):
+            for request in stage.requests:
+                if len(pulled) == count:
+                    return pulled
+                if request in self.waiting.key and request not in taken:
+                    pulled.append(request)
+        return pulled
+
+    def owed(self) -> list[Stage]:
+        """Return the stages that are left, what is late joining the next."""
+        stages = list(self.stages)
+        if stages and self.late:
+            following = stages[-1]
+            stages[-1] = following._replace(requests=(*self.late, *following.requests))
+        return stages

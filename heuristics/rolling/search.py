@@ -1,0 +1,89 @@
+"""The search over windows on what is left of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.errors import PolicyError
+from orsched.heuristics.rolling.remaining import (
+    as_instance,
+    as_stages,
+    first_schedule,
+    plan_of_schedule,
+    terms_of_remaining,
+)
+from orsched.methods import Run
+from orsched.models.windows.compiled import compiled
+from orsched.models.windows.construction import construct, spread
+from orsched.models.windows.plan import FollowPlan
+from orsched.models.windows.search import HOT, PILOT_TIME, Search, Task
+from orsched.policy import Information
+from orsched.simulator import simulate_policy
+from orsched.stop import MaxIterations
+
+if TYPE_CHECKING:
+    from orsched.heuristics.rolling.remaining import Remaining, Stage
+    from orsched.instance import Instance
+    from orsched.models.windows.plan import PlannedStage
+
+
+class RemainingSearch(Search):
+    """The search of ``windows``; first states have no stages while nothing can start."""
+
+    shift = 0
+
+    def _fresh(self, aim_ns: int, share: float, slack: float) -> Task | None:
+        """Return a first state for a makespan, with a share of its excess in stages."""
+        terms, clients = self.terms, self.instance.worker.clients
+        levels = terms.most_stages(terms.stages_ns + int((aim_ns - terms.least) * share), slack)
+        if levels is None:
+            return None
+        end = terms.end(levels, aim_ns)
+        if end < terms.rounds:
+            return None
+        levels, first = spread(levels, terms.room, clients)
+        rest = len(levels) - first
+        gap = end - self.shift
+        times = [0] * first + [self.shift + (k + 1) * gap // (rest + 1) for k in range(rest)]
+        state = construct(self.lengths, clients, times, end, levels, terms.room)
+        moves = self._moves(self.effort, PILOT_TIME)
+        return Task(state, terms.makespan(levels, end), moves, HOT)
+
+
+class _Best:
+    """Carries out plans and keeps the shortest."""
+
+    def __init__(self, instance: Instance, plan: list[PlannedStage], makespan_ns: int) -> None:
+        self.instance, self.plan, self.makespan_ns = instance, plan, makespan_ns
+
+    def follow(self, plan: list[PlannedStage]) -> int | None:
+        """Return the makespan of a plan, None where it cannot be carried out."""
+        try:
+            schedule = simulate_policy(self.instance, FollowPlan(plan)).schedule
+        except PolicyError:
+            return None
+        if schedule.makespan_ns < self.makespan_ns:
+            self.plan, self.makespan_ns = plan, schedule.makespan_ns
+        return schedule.makespan_ns
+
+
+def make_plan(left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
+    """Return a plan for what is left: the best that some attempts of the search find.
+
+    The same for the same arguments, with numba or without.
+    """
+    instance = as_instance(left)
+    terms = terms_of_remaining(left, instance)
+    schedule = first_schedule(left, instance, terms.levels[0].room)
+    best = _Best(instance, plan_of_schedule(instance, schedule), schedule.makespan_ns)
+    fast = compiled()
+    fast.wait()
+    stop = MaxIterations(iterations)
+    run = Run(Information.CLAIRVOYANT, stop, seed)
+    search = RemainingSearch(instance, terms, seed, run, 1, fast, best.follow)
+    search.shift = left.shift
+    if schedule.makespan_ns > terms.least:
+        for done, _ in enumerate(search.attempts(schedule), 1):
+            if best.makespan_ns <= terms.least or stop(done, best.makespan_ns):
+                break
+    return as_stages(left, best.plan)

@@ -1,0 +1,95 @@
+"""A snapshot of a run: copied in a decision, worked out in the background."""
+
+from __future__ import annotations
+
+from heapq import heapreplace
+from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.heuristics.rolling.remaining import Remaining, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_OVERDUE_PART = 8
+"""A request beyond its predicted end is expected to take one part in this of its rounds more."""
+
+
+class Snapshot(NamedTuple):
+    """What a decision copies.
+
+    Attributes:
+        now: rounds of the worker.
+        base: round from which the plan will be followed.
+        end, begin: known end and start of the requests that run.
+        idle: free clients.
+        clients: most requests that can run (memory may hold fewer than there are clients).
+        waiting: requests in the queue.
+        stages: of the plan that is followed, the next one last; with what it owes first.
+        lengths, prompts: columns of the view; of requests that wait or run they do not change.
+        limit: output limit.
+        first: whether prefill yields the first token.
+        stage_ns, round_ns, cap: of the worker.
+        horizon: most waiting requests of a plan.
+    """
+
+    now: int
+    base: int
+    end: dict[int, int]
+    begin: dict[int, int]
+    idle: int
+    clients: int
+    waiting: list[int]
+    stages: list[Stage]
+    lengths: Sequence[int]
+    prompts: Sequence[int] | memoryview
+    limit: int
+    first: int
+    stage_ns: int
+    round_ns: int
+    cap: int | None
+    horizon: int
+
+    def rounds_of(self, request: int) -> int:
+        """Return the rounds of a request as far as known, at least 1."""
+        return max(1, min(self.lengths[request], self.limit) - self.first)
+
+    def remaining(self) -> Remaining | None:
+        """Return what will be left at ``base``, or None if nobody will wait."""
+        free = self._free_at()
+        waiting = set(self.waiting)
+        kept: list[Stage] = []
+        for stage in reversed(self.stages):
+            chosen = tuple(request for request in stage.requests if request in waiting)
+            if stage.round > self.base:
+                kept.append(stage._replace(round=stage.round - self.base, requests=chosen))
+                continue
+            for request in chosen:
+                waiting.remove(request)
+                heapreplace(free, max(free[0], stage.round) + self.rounds_of(request))
+        order = sorted(waiting, key=lambda request: (-self.rounds_of(request), request))
+        if len(order) > self.horizon:
+            order = [order[k * len(order) // self.horizon] for k in range(self.horizon)]
+        if not order:
+            return None
+        return Remaining(
+            tuple(max(0, end - self.base) for end in sorted(free)),
+            tuple(order),
+            tuple(map(self.rounds_of, order)),
+            tuple(self.prompts[request] for request in order),
+            self.stage_ns,
+            self.round_ns,
+            self.cap,
+            tuple(kept),
+        )
+
+    def _free_at(self) -> list[int]:
+        """Return the rounds at which clients are free, in order."""
+        moments = [self.now] * self.idle
+        for request, known in self.end.items():
+            end = known
+            if known <= self.now:
+                took = self.now - self.begin[request]
+                most = self.begin[request] + self.limit
+                end = max(self.now + 1, min(self.now + 1 + took // _OVERDUE_PART, most))
+            moments.append(end)
+        return sorted(moments)[: self.clients]
