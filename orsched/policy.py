@@ -215,24 +215,32 @@ class Policy(ABC):
     of time and row. Hooks that a class does not override cost nothing.
 
     With several workers ``decide`` is asked for each worker when it is free, and the arrivals are
-    told at the first step border of any worker. A worker that waits is asked again when requests
-    arrive or are evicted anywhere.
+    told at the first step border of any worker, or when they happen if some worker waits. A worker
+    that waits is asked again when requests arrive or are evicted anywhere.
+
+    A policy that ``assigns`` is told of each arrival when it happens, and ``on_arrival`` returns
+    the worker whose decisions it may change: on the other workers it ends no rounds.
 
     Attributes:
         name: the policy's name.
         information: what it must be shown; the executor builds the view for it.
         many_workers: whether it can run instances with several workers.
+        assigns: whether arrivals to several workers end the rounds of a single one.
     """
 
     name: str = "policy"
     information: Information = Information.NONE
     many_workers: ClassVar[bool] = False
+    assigns: ClassVar[bool] = False
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
         """See the view for the first time; no request has arrived yet."""
 
-    def on_arrival(self, view: View, request: int) -> None:  # noqa: B027
-        """Take note of a request that has arrived."""
+    def on_arrival(self, view: View, request: int) -> int | None:  # noqa: B027
+        """Take note of a request that has arrived.
+
+        A policy that ``assigns`` returns the index of the worker that it is for, None for all.
+        """
 
     def on_first_token(self, view: View, request: int) -> None:  # noqa: B027
         """Take note of a request's first token."""

@@ -95,6 +95,7 @@ class Oracle:
         self.jobs = [Job(row, *values) for row, values in enumerate(rows)]
         self.workers = self.instance.workers
         self.information = Information(self.policy.information)
+        self.assigns = self.policy.assigns and len(self.workers) > 1
         self.rounds = [0] * len(self.workers)
         self.held = [[] for _ in self.workers]
         self.views = tuple(
@@ -128,13 +129,14 @@ class Oracle:
         ends = {index: runs[0][-1].end for index, (_, runs) in self.doing.items()}
         alarms = {index: until for index, until in self.sleeping.items() if until is not ASLEEP}
         arrivals = [job.arrival for job in self.jobs if job.status == "future"]
-        moments = [*ends.values(), *alarms.values(), *(arrivals if self.sleeping else [])]
+        told = self.sleeping or self.assigns  # else they are told at the next border of a step
+        moments = [*ends.values(), *alarms.values(), *(arrivals if told else [])]
         if not moments:
             raise PolicyError("all workers wait, and nothing will happen")
         self.now = max(self.now, min(moments))
         due = [index for index, moment in [*ends.items(), *alarms.items()] if moment <= self.now]
         if not due:
-            self.deliver(self.views[min(self.sleeping)])
+            self.deliver(self.views[min(self.sleeping, default=0)])
         elif min(due) in self.sleeping or self.tell(min(due)):
             self.sleeping.pop(min(due), None)
             self.first = min(due)
@@ -142,13 +144,24 @@ class Oracle:
             self.deliver(self.views[min(due)])
 
     def deliver(self, view):
-        """Tell all arrivals up to now, which wake the workers that sleep."""
+        """Tell all arrivals up to now, which wake the workers that sleep, and end rounds."""
         due = [job for job in self.jobs if job.status == "future" and job.arrival <= self.now]
         for job in sorted(due, key=lambda job: (job.arrival, job.row)):
             job.status = "waiting"
-            self.policy.on_arrival(view, job.row)
+            concerned = self.policy.on_arrival(view, job.row)
+            if self.assigns:
+                for index in list(self.doing) if concerned is None else [concerned]:
+                    self.interrupt(index)
         if due:
             self.wake()
+
+    def interrupt(self, index):
+        """Let rounds that arrivals end stop after the first one that is over now or later."""
+        step, runs = self.doing.get(index, (None, []))
+        if step is not None and step.until & ARRIVAL:
+            left = [iteration for run in runs for iteration in run]
+            last = [iteration.end >= self.now for iteration in left].index(True)
+            self.doing[index] = (step, in_runs(left[: last + 1]))
 
     def wake(self):
         self.to_ask |= set(self.sleeping)
@@ -283,6 +296,7 @@ class Oracle:
                     del caches[job.row]
                 decoders = [job for job in decoders if job not in finished]
             arrived = any(job.status == "future" and job.arrival <= clock for job in self.jobs)
+            arrived = arrived and not self.assigns  # else it interrupts when it happens
             if (
                 len(played) == step.rounds
                 or (finished and step.until & FINISH)

@@ -24,6 +24,7 @@ class Dispatched(Policy):
     """
 
     many_workers = True
+    assigns = True
 
     def __init__(
         self, make: Callable[[], Policy], dispatcher: Dispatcher, *, steal: bool = False
@@ -43,10 +44,11 @@ class Dispatched(Policy):
         for policy, own in zip(self.policies, view.workers, strict=True):
             policy.start(own)
 
-    def on_arrival(self, view: View, request: int) -> None:
+    def on_arrival(self, view: View, request: int) -> int:
         """Let the dispatcher choose."""
         chosen = self.dispatcher.choose(view, request)
         self.policies[chosen].on_arrival(view.workers[chosen], request)
+        return chosen
 
     def on_first_token(self, view: View, request: int) -> None:
         """Tell the worker's policy."""

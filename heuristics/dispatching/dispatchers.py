@@ -57,28 +57,31 @@ class FewestRequests(Dispatcher):
         """Begin with nothing open."""
         super().start(view)
         self.open = [0] * self.workers
+        self.loads = [0.0] * self.workers
         self.clients = [each.worker.clients for each in view.workers]
 
     def choose(self, view: View, request: int) -> int:
         """Return the least loaded worker."""
-        chosen = min(range(self.workers), key=lambda w: (self._load(w), w))
-        self._add(view, request, chosen, 1)
+        chosen = self.loads.index(min(self.loads))
+        self._add(chosen, self._weight(view, request))
         return chosen
 
     def on_finish(self, view: View, request: int) -> None:
         """Take the request off its worker."""
-        self._add(view, request, view.index, -1)
+        self._add(view.index, -self._weight(view, request))
 
     def moved(self, view: View, request: int, source: int, target: int) -> None:
         """Let a stolen request count for the thief."""
-        self._add(view, request, source, -1)
-        self._add(view, request, target, 1)
+        weight = self._weight(view, request)
+        self._add(source, -weight)
+        self._add(target, weight)
 
-    def _load(self, worker: int) -> float:
-        return self.open[worker] / self.clients[worker]
+    def _add(self, worker: int, weight: int) -> None:
+        self.open[worker] += weight
+        self.loads[worker] = self.open[worker] / self.clients[worker]
 
-    def _add(self, view: View, request: int, worker: int, sign: int) -> None:
-        self.open[worker] += sign
+    def _weight(self, view: View, request: int) -> int:
+        return 1
 
 
 class LeastWork(FewestRequests):
@@ -90,13 +93,13 @@ class LeastWork(FewestRequests):
 
     name = "least_work"
 
-    def _add(self, view: View, request: int, worker: int, sign: int) -> None:
+    def _weight(self, view: View, request: int) -> int:
         tokens = view.prompt_tokens[request]
         if isinstance(view, PredictedView):
             tokens += view.predicted_tokens[request]
         elif isinstance(view, ClairvoyantView):
             tokens += view.output_tokens[request]
-        self.open[worker] += sign * tokens
+        return tokens
 
 
 DISPATCHERS: dict[str, type[Dispatcher]] = {

@@ -71,6 +71,7 @@ class ContinuousSlices(Policy):
     name = "scls_continuous"
     information = Information.NONE
     many_workers = True
+    assigns = True
 
     def __init__(self, params: ContinuousParams | None = None) -> None:
         self.params = ContinuousParams() if params is None else params
@@ -88,9 +89,9 @@ class ContinuousSlices(Policy):
 
     # -- events ---------------------------------------------------------------------------
 
-    def on_arrival(self, view: View, request: int) -> None:
+    def on_arrival(self, view: View, request: int) -> int:
         """Choose a worker."""
-        self._assign(view, request)
+        return self._assign(view, request)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Free what was set aside."""
@@ -108,8 +109,8 @@ class ContinuousSlices(Policy):
         if request in line.joining:
             line.joining.remove(request)
 
-    def _assign(self, view: View, request: int) -> None:
-        """Let a request wait for the least loaded worker that can hold it."""
+    def _assign(self, view: View, request: int) -> int:
+        """Let a request wait for the least loaded worker that can hold it; return that one."""
         loads = self.loads
         if self.alike:
             index = loads.index(min(loads))
@@ -120,6 +121,7 @@ class ContinuousSlices(Policy):
         needs = self._needs(line, request, view.to_prefill(request))
         line.queue.append((request, needs))
         loads[index] += needs
+        return index
 
     def _needs(self, line: _Line, request: int, tokens: int) -> int:
         """Return the blocks of a request of these tokens at its slice's end, 1 without memory."""

@@ -28,6 +28,8 @@ class Ledger:
         stays: number of the present (or next) stay, of requests that were evicted.
         yielded: tokens of the requests that have yielded some and do not decode now.
         left: unfinished requests.
+        assigns: whether arrivals end rounds only where the policy says so.
+        concerned: what it said of the arrivals that were told last, if so.
         next_arrival_ns: time of the next arrival that has not been told, NEVER without one.
         now_ns: the time of the event that is being handled.
     """
@@ -42,6 +44,8 @@ class Ledger:
         self.stays: dict[int, int] = {}
         self.yielded: dict[int, int] = {}
         self.left = n
+        self.assigns = policy.assigns and len(instance.workers) > 1
+        self.concerned: list[int | None] = []
         self.now_ns = 0
         self.hidden: list[tuple[memoryview, memoryview]] = []
         order = np.argsort(requests.arrival_ns, kind="stable")
@@ -71,7 +75,9 @@ class Ledger:
             for live, truth in hidden:
                 live[request] = truth[request]
             if hook is not None:
-                hook(view, request)
+                worker = hook(view, request)
+                if self.assigns:
+                    self.concerned.append(worker)
         self.next_arrival_ns = times[i] if i < n else NEVER
         return i > first
 

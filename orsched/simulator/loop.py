@@ -99,7 +99,7 @@ class _Loop:
         self.asleep: set[int] = set()
         self.to_ask = set(range(len(self.workers)))
         self.decision_ns = array("q")
-        self.idle_decisions = self.steps_before = 0
+        self.idle_decisions = 0
         self.asked = self.workers[0]
         self.step: Step | Wait | None = None
 
@@ -108,6 +108,7 @@ class _Loop:
         try:
             self.policy.start(self.views[0])
             self.ledger.deliver_arrivals(self.views[0])
+            self.ledger.concerned.clear()
             if len(self.workers) == 1:
                 self._serve_alone()
             else:
@@ -149,8 +150,9 @@ class _Loop:
                     while not complete():
                         pass
                     ledger.now_ns = state.now_ns
+                    self.idle_decisions = 0
                 else:
-                    self._count_idle(len(worker.steps))
+                    self._count_idle()
             if ledger.next_arrival_ns <= ledger.now_ns:
                 ledger.deliver_arrivals(view)
 
@@ -167,15 +169,15 @@ class _Loop:
         worker.steps.wait_until(until)
 
     def _next_event(self) -> None:
-        """Handle the next step border or end of a wait, or the next arrival if somebody sleeps."""
+        """Handle the next step border or end of a wait, or the next arrival if it is told first."""
         ledger, events = self.ledger, self.events
-        arrival = ledger.next_arrival_ns if self.asleep else NEVER
+        arrival = ledger.next_arrival_ns if self.asleep or ledger.assigns else NEVER
         if arrival < (events[0][0] if events else NEVER):
             ledger.now_ns = arrival
-            self.to_ask |= self.asleep
-            for index in self.asleep:
+            herald = min(self.asleep, default=0)
+            for index in (herald, *self.asleep):
                 self.workers[index].state.now_ns = arrival
-            ledger.deliver_arrivals(self.views[min(self.asleep)])
+            self._tell_arrivals(self.views[herald])
             self._ask_all()
             return
         if not events:
@@ -193,13 +195,23 @@ class _Loop:
                 return
         else:
             worker.state.now_ns = now
-        self.to_ask.add(index)
         if ledger.next_arrival_ns <= now:
-            ledger.deliver_arrivals(worker.view)
-            self.to_ask |= self.asleep
+            self._tell_arrivals(worker.view)
         self._ask(index)
         if self.to_ask:
             self._ask_all()
+
+    def _tell_arrivals(self, view: View) -> None:
+        """Tell of the arrivals up to now: who sleeps is asked, whom they concern is interrupted."""
+        ledger = self.ledger
+        ledger.deliver_arrivals(view)
+        self.to_ask |= self.asleep
+        if ledger.concerned:
+            concerned = set(ledger.concerned)
+            ledger.concerned.clear()
+            for index, worker in enumerate(self.workers):
+                if (index in concerned or None in concerned) and worker.interrupt(ledger.now_ns):
+                    self._expect(index, worker.until_ns)
 
     def _expect(self, index: int, moment_ns: int) -> None:
         """Let a worker have its next event at a moment; an earlier one it had is void."""
@@ -234,9 +246,10 @@ class _Loop:
             if step.preempt:
                 self.to_ask |= self.asleep
             if takes_time:
+                self.idle_decisions = 0
                 self._expect(index, worker.until_ns)
                 return
-            self._count_idle(sum(len(each.steps) for each in self.workers))
+            self._count_idle()
 
     def _sleep(self, index: int, wait: Wait | None) -> None:
         self.asleep.add(index)
@@ -254,10 +267,8 @@ class _Loop:
         left = self.ledger.left
         return PolicyError(f"it waits, but {left} requests are unfinished and none will arrive")
 
-    def _count_idle(self, steps: int) -> None:
+    def _count_idle(self) -> None:
         """Raise when evictions go on without end between two steps that take time."""
-        if steps > self.steps_before:
-            self.steps_before, self.idle_decisions = steps, 0
         self.idle_decisions += 1
         if self.idle_decisions > len(self.instance) + MOST_IDLE_DECISIONS:
             raise PolicyError(f"{self.idle_decisions} decisions in a row let no time pass")

@@ -55,18 +55,32 @@ class Pages:
         self.rounds += count
 
     def needed(self, count: int) -> int:
-        """Return the new blocks that the next rounds take."""
-        cycles, rest = divmod(count, self.size)
-        total, size, rounds = cycles * self.growing, self.size, self.rounds
-        if rest:
-            for residue, caches in self.residues.items():
-                if (-residue - rounds) % size < rest:
-                    total += caches
+        """Return the new blocks that the next rounds take.
+
+        The next round takes one for each cache of residue ``-rounds``, the one after it for each of
+        the residue before, and so on.
+        """
+        size, residues = self.size, self.residues
+        first = -self.rounds % size
+        if count == 1:
+            return residues.get(first, 0)
+        cycles, rest = divmod(count, size)
+        total = cycles * self.growing
+        if rest < len(residues):
+            for later in range(rest):
+                total += residues.get((first - later) % size, 0)
+            return total
+        for residue, caches in residues.items():
+            if (first - residue) % size < rest:
+                total += caches
         return total
 
     def most_rounds(self, count: int) -> int:
         """Return how many of the next rounds fit, at most ``count``."""
-        return most(count, lambda rounds: self.used + self.needed(rounds) <= self.blocks)
+        free = self.blocks - self.used
+        if self.growing * -(-count // self.size) <= free:
+            return count
+        return most(count, lambda rounds: self.needed(rounds) <= free)
 
 
 class PaddedPages:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from struct import Struct
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,21 +16,12 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
 
 
-class Row(NamedTuple):
-    """A row of work whose steps are numbered by worker."""
-
-    worker: int
-    request: int
-    client: int
-    phase: int
-    first_step: int
-    last_step: int
-    tokens: int
-    stay: int
+_ROW = Struct("8i")
+_FIELDS = ("worker", "request", "client", "phase", "first_step", "last_step", "tokens", "stay")
 
 
 class WorkRecorder:
-    """Work of all workers: two plain rows a request in arrays, all others in a list.
+    """Work of all workers: two plain rows a request in arrays, all others one after the other.
 
     The plain rows are the first prefill, of the whole prompt unless other tokens are noted, and the
     first decode row of a request's first stay.
@@ -43,7 +35,11 @@ class WorkRecorder:
         self.prefill_tokens = array("i", prompts)
         self.first_step = array("i", [-1]) * count
         self.last_step = array("i", [-1]) * count
-        self.others: list[Row] = []
+        self.others = bytearray()
+
+    def add(self, *row: int) -> None:
+        """Add a row that is not plain: the values of ``_FIELDS``, with steps numbered by worker."""
+        self.others += _ROW.pack(*row)
 
     def columns(self) -> dict[str, IntColumn]:
         """Return the columns of all rows: the plain ones by request, then the others."""
@@ -67,8 +63,8 @@ class WorkRecorder:
             column = _in_turn(len(prefill), *pair)
             columns[name] = column if every else column[kept]
         if self.others:
-            further = np.array(self.others, np.int64)
-            for index, name in enumerate(Row._fields):
+            further = np.frombuffer(self.others, np.int32).reshape(-1, len(_FIELDS))
+            for index, name in enumerate(_FIELDS):
                 columns[name] = np.concatenate([columns[name], further[:, index]])
         return columns
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, INVALID, PREFILL
 from orsched.simulator.ledger import DONE, NEVER, SERVED, WAITING
-from orsched.simulator.recorder import Row, StepRecorder
+from orsched.simulator.recorder import StepRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +63,12 @@ class Residents:
         """
         requests, partial = list(map(whole, step.prefill)), self.state.partial
         prompts, yielded, pages = self.ledger.prompts, self.ledger.yielded, self.caches.pages
-        if step.tokens is None and not partial and not yielded:  # whole prompts, all of them new
+        if step.tokens is None and not partial:  # whole prefills, all of them new
             self._seat(requests, step.clients, index)
             chunks = list(map(prompts.__getitem__, requests))
+            if yielded:
+                for place, request in enumerate(requests):
+                    chunks[place] += yielded.get(request, 0)
             if pages is not None:
                 for chunk in chunks:
                     pages.put(chunk)
@@ -136,7 +139,8 @@ class Residents:
                 if step is not None:
                     work.prefill_step[request] = step
             elif step is not None:
-                self._add_row(request, PREFILL, step, step, ledger.prompts[request])
+                tokens = ledger.prompts[request] + ledger.yielded.get(request, 0)
+                work.add(index, request, client, PREFILL, step, step, tokens, stays[request])
         state.free_clients -= len(requests)
 
     def _lowest_free(self, count: int) -> list[int]:
@@ -346,11 +350,10 @@ class Residents:
         for request in map(whole, requests):
             if request not in state.running:
                 raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
-            cached = self.view.cached(request)
             if request in state.origin:
                 self._stop_decoding(request)
             else:
-                self.caches.drop(cached)
+                self.caches.drop(self.view.cached(request))
                 state.partial.pop(request, None)
                 self.paused.pop(request, None)
             self._leave(request, WAITING)
@@ -380,8 +383,7 @@ class Residents:
     def _add_row(self, request: int, phase: int, first: int, last: int, tokens: int) -> None:
         state = self.state
         client, stay = state.running[request], self.ledger.stays.get(request, 0)
-        row = Row(state.index, request, client, phase, first, last, tokens, stay)
-        self.work.others.append(row)
+        self.work.add(state.index, request, client, phase, first, last, tokens, stay)
 
 
 def _chunks(requests: list[int], tokens: Sequence[int], left: list[int]) -> list[int]:

@@ -51,6 +51,7 @@ class WorkerRun:
         self.busy = False
         self.until_ns = 0
         self.completed: list[int] | None = None  # of a prefill or mixed step in progress
+        self.foreseen = 0 if ledger.assigns else ARRIVAL  # events that are known beforehand
         self.count = self.target = self.until = 0
         self.hold = False
         self.arrival = NEVER
@@ -110,7 +111,7 @@ class WorkerRun:
             raise PolicyError(f"a decode stage of {step.rounds} rounds")
         self.target = self.state.rounds + whole(step.rounds)
         self.until, self.hold = step.until, step.hold
-        self.arrival = self.ledger.next_arrival_ns if self.until & ARRIVAL else NEVER
+        self.arrival = self.ledger.next_arrival_ns if self.until & self.foreseen else NEVER
         if not self._plan_rounds():
             raise PolicyError(
                 f"the caches of the next round do not fit into {self.caches.blocks} memory blocks: "
@@ -167,6 +168,24 @@ class WorkerRun:
         steps.end_ns.append(end)
         steps.rounds.append(rounds)
         steps.phase.append(phase)
+
+    def interrupt(self, moment_ns: int) -> bool:
+        """Let rounds that arrivals end stop at the first border from a moment on; say if they do.
+
+        The moment is not before the run of rounds in progress began.
+        """
+        rounds_alone = self.busy and self.completed is None
+        if not rounds_alone or not self.until & ARRIVAL or self.arrival < NEVER:
+            return False
+        self.arrival = moment_ns
+        state, rounds_ns = self.state, self.cost.rounds_ns
+        active = len(state.origin) + len(state.held)
+        contexts = self.caches.contexts(active)
+        begin = self.until_ns - rounds_ns(self.count, active, *contexts)
+        self.count = self._rounds_to(moment_ns - begin, self.count, active, *contexts)
+        self.until_ns = begin + rounds_ns(self.count, active, *contexts)
+        self.steps.end_ns[-1], self.steps.rounds[-1] = self.until_ns, self.count
+        return True
 
     # -- a step ends ----------------------------------------------------------------------
 

@@ -216,6 +216,16 @@ class Anything(Sharing):
         return Step(decode=ready if part else None, rounds=rounds, until=until, preempt=gone)
 
 
+class Assigning(Anything):
+    """Says of each arrival that it concerns some worker, or all of them."""
+
+    assigns = True
+
+    def on_arrival(self, view, request):
+        super().on_arrival(view, request)
+        return self.random.choice((None, *range(len(view.workers))))
+
+
 class TokenBudget(Sharing):
     """Mixed steps: all that can decode beside chunks up to a budget, the oldest first."""
 
@@ -330,6 +340,7 @@ KINDS = {
     "waits": {"wait": 0.3, "doze": 0.3, "rounds": 0.5},
     "holds": {"hold": 0.9, "rounds": 0.5, "drain": 0.7, "evict": 0.2},
     "anything": ALL,
+    "assigning": {"rounds": 0.6, "chunk": 0.3, "mix": 0.3, "doze": 0.1, "hold": 0.1},
     "clairvoyant": ALL,
     "predicted": ALL,
 }
@@ -337,7 +348,7 @@ KINDS = {
 
 def anything(kind, seed):
     """A fresh policy of a kind."""
-    policy = Anything(seed, **KINDS[kind])
+    policy = (Assigning if kind == "assigning" else Anything)(seed, **KINDS[kind])
     policy.name = kind
     if kind in ("clairvoyant", "predicted"):
         policy.information = Information(kind)

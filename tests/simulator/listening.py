@@ -9,8 +9,8 @@ def listening(policy):
 
     class Listening(kind):
         def on_arrival(self, view, request):
-            self.heard.append(("arrival", request, view.index, seen(view)))
-            super().on_arrival(view, request)
+            self.heard.append(("arrival", request, view.index, view.now_ns, seen(view)))
+            return super().on_arrival(view, request)
 
         def on_first_token(self, view, request):
             self.heard.append(("first token", request, view.index, seen(view)))
