@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _TRUSTED = 0.5
 """Predicted ends count as known while their mean error is within this share of a usual wait."""
+_PROVEN = 16
+"""Ends after which predictions have proved right, or not."""
 
 
 class ShadowPrice:
@@ -112,6 +114,21 @@ class ShadowPrice:
     def _trusts(self, usual_wait: float) -> bool:
         assert self.known is not None
         return self.known.mean_error <= _TRUSTED * usual_wait
+
+    def proven(self, view: View, tolerance: float) -> bool:
+        """Whether the ends of requests are known within a share of the usual wait for a stage.
+
+        Clairvoyant: they are. Else the mean error of those that have ended decides.
+        """
+        if self.sighted:
+            return True
+        active = len(view.running)
+        rate = active * self.learned.hazard(view.rounds, active)
+        if self.known is None or self.learned.count < _PROVEN or not (rate and self.round_ns):
+            return False
+        price = self.round_ns / view.worker.clients
+        usual = sqrt(2 * self.stage_ns / (price * rate))
+        return self.known.mean_error <= tolerance * usual
 
 
 def within_memory(view: View, clients: int) -> tuple[int, int]:

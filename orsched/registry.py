@@ -38,6 +38,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "fcfs_batched": "orsched.heuristics.shortest_first.methods:FCFS_BATCHED",
         "mico": "orsched.heuristics.multi_cloud.methods:MICO",
         "gittins": "orsched.heuristics.gittins.methods:GITTINS",
+        "robust": "orsched.heuristics.robust:ROBUST",
         "rolling": "orsched.heuristics.rolling.methods:ROLLING",
         "windows": "orsched.models.windows.method:WINDOWS",
         "exact": "orsched.models.exact:EXACT",

@@ -22,6 +22,8 @@ class RollingParams:
         iterations: attempts of the search for one plan.
         background: where plans are made: in a ``process`` of their own, or in a ``thread`` that
             shares the interpreter with the policy.
+        tolerance: plans are made while the mean error of the predicted ends is at most this share
+            of the usual wait for a stage.
         wait: whether a run waits for a plan that is late (a simulation, reproducible), or goes on
             without it (live).
     """
@@ -31,11 +33,15 @@ class RollingParams:
     planning_time: float = 3.0
     iterations: int = 8
     background: str = "process"
+    tolerance: float = 0.1
     wait: bool = True
 
     def __post_init__(self) -> None:
         for name in ("horizon", "iterations"):
             object.__setattr__(self, name, whole_number(getattr(self, name), name, minimum=1))
+        tolerance = self.tolerance
+        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
+            raise InputError(f"{tolerance!r} is no share", field="tolerance", remedy="at least 0")
         for name in ("interval", "planning_time"):
             _require_seconds(name, getattr(self, name))
         if self.background not in BACKGROUNDS:

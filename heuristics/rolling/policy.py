@@ -150,6 +150,10 @@ class RollingPolicy(GatedPolicy):
         if not future.done() and not self.rolling.wait:
             future.cancel()
             return
+        assert isinstance(self.gate, ShadowPrice)
+        if not self.gate.proven(view, self.rolling.tolerance):
+            self.plan.drop()
+            return
         before = perf_counter_ns()
         try:
             stages, planned = future.result()
@@ -170,9 +174,9 @@ class RollingPolicy(GatedPolicy):
             return
         assert isinstance(self.gate, ShadowPrice)
         enough = view.worker.clients if self.gate.expected_arrivals(view) > 0 else 2
-        if self.waiting.queued < enough:
-            return
         params = self.rolling
+        if self.waiting.queued < enough or not self.gate.proven(view, params.tolerance):
+            return
         planning_ns = round(params.planning_time * _SECOND)
         active = len(view.running)
         one_round = max(1, view.worker.cost.round_ns(active, active, 1))

@@ -1,0 +1,222 @@
+"""Longest first while predictions prove right, the order of arrival when they do not.
+
+Noisy predictions make longest first worse than no predictions: what is predicted short comes last,
+and each of it that is long keeps the worker nearly alone. So a share of the clients takes the
+first request that has arrived, whatever is predicted of it. These requests are a fair sample, from
+which the predictions' skill is learned; below a threshold the order of arrival takes over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.heuristics.gates import GATES
+from orsched.heuristics.policy_method import PolicyMethod
+from orsched.policy import Information
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from orsched.heuristics.queues import Prompts, Room
+    from orsched.instance import Instance
+    from orsched.policy import View
+    from orsched.step import Step
+
+_BITS = 32
+_MASK = (1 << _BITS) - 1
+_UNLIMITED = 2**62
+_ENOUGH = 12
+"""Samples before which predictions are trusted."""
+_KEPT = 200
+"""Samples that count: the newest."""
+
+
+@dataclass(frozen=True)
+class RobustParams:
+    """Parameters of ``RobustPolicy``.
+
+    Attributes:
+        gate: as of ``online``.
+        sample: every so many-th request that starts is the first that has arrived.
+        least_skill: predictions are trusted while 1 - (their mean absolute error) / (that of the
+            best constant) is at least this: 1 is perfect, 0 says nothing.
+    """
+
+    gate: str = "shadow_price"
+    sample: int = 8
+    least_skill: float = 0.55
+
+    def __post_init__(self) -> None:
+        if self.gate not in GATES:
+            raise InputError(f"unknown gate {self.gate!r}", field="gate", remedy=", ".join(GATES))
+        object.__setattr__(self, "sample", whole_number(self.sample, "sample", minimum=2))
+        skill = self.least_skill
+        if isinstance(skill, bool) or not isinstance(skill, (int, float)) or not -1 <= skill <= 1:
+            raise InputError(f"{skill!r} is no skill", field="least_skill", remedy="-1 to 1")
+
+
+class Skill:
+    """The skill of predictions on a fair sample, in which every request counts once it has ended.
+
+    In the order of starts: a short request does not count before a long one that started earlier.
+    """
+
+    def __init__(self, least: float) -> None:
+        self.least = least
+        self.trusted = True
+        self._open: deque[int] = deque()
+        self._predicted: dict[int, int] = {}
+        self._true: dict[int, int] = {}
+        self._pairs: deque[tuple[int, int]] = deque(maxlen=_KEPT)
+
+    def started(self, request: int, predicted: int) -> None:
+        """Add a request to the sample, with its predicted tokens."""
+        self._open.append(request)
+        self._predicted[request] = predicted
+
+    def finished(self, request: int, tokens: int) -> None:
+        """Take note of how long a request was, and judge anew if it is in the sample."""
+        if request not in self._predicted:
+            return
+        self._true[request] = tokens
+        while self._open and self._open[0] in self._true:
+            first = self._open.popleft()
+            self._pairs.append((self._predicted.pop(first), self._true.pop(first)))
+        if len(self._pairs) >= _ENOUGH:
+            self.trusted = self.value >= self.least
+
+    @property
+    def value(self) -> float:
+        """1 - mean absolute error / that of the median, 1 where all lengths are equal and right."""
+        truth = sorted(true for _, true in self._pairs)
+        middle = truth[len(truth) // 2]
+        error = sum(abs(true - guess) for guess, true in self._pairs)
+        spread = sum(abs(true - middle) for true in truth)
+        return 1 - error / spread if spread else float(not error)
+
+
+class TwoOrders:
+    """One queue in two orders: by length, and by arrival.
+
+    Attributes:
+        queued: how many wait.
+    """
+
+    def __init__(self, skill: Skill, sample: int, predicted: Callable[[int], int]) -> None:
+        self.skill, self.sample, self.predicted = skill, sample, predicted
+        self._by_length: list[int] = []
+        self._by_arrival: deque[int] = deque()
+        self._waiting: set[int] = set()
+        self._started = 0
+        self.queued = 0
+
+    def add(self, request: int, client: int, key: int, tokens: int) -> None:
+        """Queue a request; the client does not matter."""
+        heappush(self._by_length, key << _BITS | request)
+        self._by_arrival.append(request)
+        self._waiting.add(request)
+        self.queued += 1
+
+    def _first(self, by_arrival: bool) -> int:
+        waiting = self._waiting
+        if by_arrival:
+            queue = self._by_arrival
+            while queue[0] not in waiting:
+                queue.popleft()
+            return queue[0]
+        heap = self._by_length
+        while heap[0] & _MASK not in waiting:
+            heappop(heap)
+        return heap[0] & _MASK
+
+    def fill(
+        self, clients: Iterable[int], prompts: Prompts, room: Room
+    ) -> tuple[list[int], list[int]]:
+        """Take the first requests of the order in force, one a client."""
+        tokens = _UNLIMITED if room.tokens is None else room.tokens
+        blocks = room.blocks
+        stage: list[int] = []
+        places: list[int] = []
+        for client in clients:
+            if not self._waiting:
+                break
+            sampled = self._started % self.sample == 0
+            request = self._first(sampled or not self.skill.trusted)
+            tokens -= prompts[request]
+            if tokens < 0:
+                break
+            if blocks is not None:
+                blocks -= room.blocks_of(request)
+                if blocks < 0:
+                    break
+            if sampled:
+                self.skill.started(request, self.predicted(request))
+            self._started += 1
+            self._waiting.remove(request)
+            stage.append(request)
+            places.append(client)
+        self.queued = len(self._waiting)
+        return stage, places
+
+    def servable(self, idle: set[int]) -> int:
+        """Return the smaller of idle clients and waiting requests."""
+        return min(len(idle), self.queued)
+
+
+class RobustPolicy(GatedPolicy):
+    """Longest predicted first as long as predictions prove right, under a gate."""
+
+    def __init__(
+        self, params: RobustParams, information: Information = Information.PREDICTED
+    ) -> None:
+        super().__init__(GatedParams("shared", "longest", gate=params.gate), information, "robust")
+        self.robust = params
+
+    def start(self, view: View) -> None:
+        """Set up the queue and the sample."""
+        super().start(view)
+        self.skill = Skill(self.robust.least_skill)
+        self.queues = TwoOrders(self.skill, self.robust.sample, self._predicted)
+        self.limit = view.output_limit_tokens
+        self.first = int(view.first_token == "prefill")
+        self.begin: dict[int, int] = {}
+
+    def _predicted(self, request: int) -> int:
+        assert self.lengths is not None
+        return min(self.lengths[request], self.limit)
+
+    def decide(self, view: View) -> Step | None:
+        """Remember when requests start."""
+        step = super().decide(view)
+        if step is not None:
+            for request in step.prefill:
+                self.begin[request] = view.rounds
+        return step
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Mark the client idle, and learn from the request."""
+        super().on_finish(view, request, client)
+        self.skill.finished(request, view.rounds - self.begin.pop(request) + self.first)
+
+
+def _make(
+    instance: Instance, params: RobustParams, information: Information, seed: int
+) -> RobustPolicy:
+    if len(instance.workers) == 1:
+        instance.require_stages("robust")
+    return RobustPolicy(params, information)
+
+
+ROBUST = PolicyMethod(
+    "robust",
+    (Information.PREDICTED,),
+    "longest first under the derived gate while the predictions prove right, else as they arrive",
+    _make,
+    RobustParams,
+)

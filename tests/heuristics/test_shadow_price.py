@@ -1,0 +1,199 @@
+"""The gate ``shadow_price``: cases by hand, and the invariants of every policy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from orsched.checker import check
+from orsched.costs import AffineCost
+from orsched.heuristics.expectation import ArrivalRate, KnownEnds, LearnedEnds
+from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.heuristics.robust import RobustParams, RobustPolicy, Skill
+from orsched.instance import Instance
+from orsched.metrics import summarise
+from orsched.policy import Information
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+from tests.oracle import oracle
+from tests.simulator.instances import instances
+
+UNIT = AffineCost(10, 1, 4, 0)
+"""A stage 10 and 1 a token, a round 4: on two clients an idle client-round costs 2."""
+INFORMATION = ("none", "predicted", "clairvoyant")
+POLICIES = (*INFORMATION, "robust")
+
+
+def policy_of(name, gate="shadow_price"):
+    if name == "robust":
+        return RobustPolicy(RobustParams(sample=2, least_skill=0.5))
+    return GatedPolicy(GatedParams("shared", "longest", gate=gate), Information(name))
+
+
+def with_predictions(instance):
+    """The instance with predictions, wrong ones for every other request."""
+    truth = instance.requests.output_tokens
+    guess = np.where(np.arange(len(truth)) % 2, truth, truth // 2 + 1)
+    return instance.replace(requests=instance.requests.replace(predicted_tokens=guess))
+
+
+def run(instance, name, **gate):
+    return simulate_policy(instance, policy_of(name, **gate)).schedule
+
+
+def starts(instance, schedule):
+    """The rounds that the worker had done at each request's start."""
+    steps = schedule.steps
+    before = np.concatenate([[0], np.cumsum(np.where(steps.phase == 1, steps.rounds, 0))])
+    first = {r: s for r, s, p in zip(schedule.work.request.tolist(),
+             schedule.work.first_step.tolist(), schedule.work.phase.tolist(), strict=True)
+             if p == 0}  # fmt: skip
+    return [int(before[first[request]]) for request in range(len(instance))]
+
+
+def test_it_waits_for_a_client_that_is_free_soon():
+    """One round of one idle client costs 2, a stage 10: both requests start at round 11."""
+    instance = Instance(Requests([1] * 4, [11, 10, 5, 5]), Worker(2, UNIT))
+    assert starts(instance, run(instance, "clairvoyant")) == [0, 0, 11, 11]
+
+
+def test_it_does_not_wait_for_a_client_that_is_busy_for_long():
+    """Eight rounds of one idle client would cost 16, more than the stage of 10."""
+    instance = Instance(Requests([1] * 4, [11, 3, 3, 3]), Worker(2, UNIT))
+    assert starts(instance, run(instance, "clairvoyant")) == [0, 0, 3, 6]
+
+
+def test_at_the_end_it_waits_for_no_client():
+    """The last request starts at once: another client that becomes free has nothing to take."""
+    instance = Instance(Requests([1] * 3, [11, 10, 5]), Worker(2, UNIT))
+    for name in ("none", "clairvoyant"):
+        assert starts(instance, run(instance, name)) == [0, 0, 10]
+
+
+def test_waiting_for_arrivals_never_costs_more_than_the_stage():
+    """Requests come every 40 ns, then none: the last one waits for 10 ns worth of time at most."""
+    instance = Instance(
+        Requests([1] * 6, [30, 2, 2, 2, 2, 2], [0, 40, 80, 120, 160, 200]), Worker(8, UNIT)
+    )
+    schedule = run(instance, "none")
+    times = schedule.request_times(instance)
+    waited = times["prefill_start_ns"] - instance.requests.arrival_ns
+    # With one running, a waiting request costs a round's 4 ns for 2 requests: 5 rounds of 4 ns,
+    # and a round or a stage (11 ns) may be under way when it arrives.
+    assert int(waited.max()) <= 5 * 4 + 11 + 4
+
+
+def test_rate_of_arrivals():
+    rate = ArrivalRate()
+    rate.note(0)
+    rate.note(0)
+    assert rate.rate(100) == 0  # all at once: none is expected
+    for moment in (10, 20, 30):
+        rate.note(moment)
+    assert rate.rate(35) > 0
+    assert rate.rate(30 + 9 * 10) == 0
+
+
+class _View:
+    first_token = "decode"
+    output_limit_tokens = 100
+
+
+def test_known_ends_weigh_idle_time_against_clients():
+    """Ends at 4, 5 and 60; one idle client; each client worth 10, an idle round 1."""
+    known = KnownEnds(_View(), [4, 5, 60, 50, 50, 50, 50, 50])
+    for request in range(8):
+        known.queue(request)
+    known.start(0, [0, 1, 2])
+    # Until 4: four idle rounds < 10. The clients at 4 and 5: 5 + 1 rounds < 20.
+    assert known.wait(0, 1, 5, 4, 1.0, 10.0, 0) == 4
+    assert known.wait(0, 1, 5, 4, 4.0, 10.0, 0) == 0
+    # At 5 everybody but request 2 has ended: 55 rounds of two clients are too many.
+    assert known.wait(5, 2, 5, 4, 1.0, 10.0, 0) == 0
+    known.finish(2, 40)
+    assert known.mean_error == 20 / 32
+
+
+def test_learned_ends_know_the_limit():
+    learned = LearnedEnds(_View())
+    learned.start(0, [0, 1])
+    learned.start(50, [2])
+    assert learned.finish(30, 0) == 30
+    assert learned.hazard(60, 2) == 2 / (30 + 60 + 10 + 50)
+    assert not learned.expects_one(60, 10, 0.0)
+    assert learned.expects_one(60, 40, 0.0)  # request 1 reaches the limit at round 100
+
+
+@settings(max_examples=30)
+@given(instance=instances())
+def test_without_a_fixed_cost_it_never_waits(instance):
+    """Stages that cost their tokens only: the gate is ``prefill_first``."""
+    worker = Worker(instance.worker.clients, AffineCost(0, 3, 5, 2))
+    instance = with_predictions(instance.replace(workers=(worker,)))
+    for name in INFORMATION:
+        ours, first = run(instance, name), run(instance, name, gate="prefill_first")
+        assert (ours.steps, ours.work) == (first.steps, first.work)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=40)
+@given(instance=instances())
+def test_schedules_are_valid_and_reproducible(name, instance):
+    """INV-1 to INV-7, INV-9, INV-13: checker, second run and oracle agree."""
+    instance = with_predictions(instance)
+    schedule = run(instance, name)
+    assert check(instance, schedule.replace(results=summarise(instance, schedule))) == []
+    for other in (run(instance, name), oracle(instance, policy_of(name))):
+        assert (schedule.steps, schedule.work) == (other.steps, other.work)
+
+
+@pytest.mark.parametrize("name", ["none", "predicted", "robust"])
+@settings(max_examples=40)
+@given(instance=instances())
+def test_the_future_does_not_matter(name, instance):
+    """INV-8: longer outputs of what has not ended change nothing before the first end."""
+    instance = with_predictions(instance)
+    req = instance.requests
+    output = np.minimum(req.output_tokens + 3, instance.output_limit_tokens)
+    longer = instance.replace(requests=req.replace(output_tokens=output))
+    ours, theirs = run(instance, name), run(longer, name)
+    if not len(instance):
+        return
+    border = int(ours.request_times(instance)["finish_ns"].min())
+    mine, other = (
+        [r for r in zip(s.work.request.tolist(), s.work.client.tolist(),
+                        s.steps.start_ns[s.work.first_step].tolist(), strict=True)
+         if r[2] < border]
+        for s in (ours, theirs)
+    )  # fmt: skip
+    assert mine == other
+
+
+def test_skill_is_judged_on_the_sample_in_order():
+    skill = Skill(0.5)
+    for request in range(20):
+        skill.started(request, 10)
+    for request in range(1, 20):
+        skill.finished(request, 10 if request % 2 else 30)
+    assert skill.trusted  # request 0 runs: nothing is known for certain
+    skill.finished(0, 30)
+    assert not skill.trusted
+    skill.finished(99, 1)  # not in the sample
+    assert skill.value == 1 - 200 / 200
+
+
+def test_robust_forgets_predictions_that_are_wrong():
+    """Predictions in reverse: once that shows, requests start in the order of arrival."""
+    n = 200
+    truth = np.where(np.arange(n) % 2, 40, 4)
+    requests = Requests([1] * n, truth, None, 44 - truth)
+    instance = Instance(requests, Worker(4, UNIT), output_limit_tokens=44)
+    policy = policy_of("robust")
+    simulate_policy(instance, policy)
+    assert not policy.skill.trusted
+    right = instance.replace(requests=requests.replace(predicted_tokens=truth))
+    policy = policy_of("robust")
+    simulate_policy(right, policy)
+    assert policy.skill.trusted
