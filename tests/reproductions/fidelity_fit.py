@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from tests.reproductions.fidelity_setting import Measured, Times
 
 MOST_ITERATIONS = 20
+LONG_S = 10.0
+"""Seconds of a span of which one step is a few per cent at most."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,15 @@ def spans(times: Times, requests: int) -> NDArray[np.int64]:
 
 
 def fit_spans(
-    measured: Measured, family: Family, requests: int = FITTED, weighting: str = "relative"
+    measured: Measured,
+    family: Family,
+    requests: int = FITTED,
+    weighting: str = "relative",
+    least_s: float = 0.0,
 ) -> Fitted:
     """Return the constants: least squares on the spans of the first requests, all at least 0.
+
+    ``weighting`` is "relative" or "seconds"; spans of ``least_s`` seconds or less are left out.
 
     Which steps lie in a span is what a simulation says: it is repeated with the new constants
     until they stay as they are, or ``MOST_ITERATIONS`` times, and those of the least error are
@@ -93,7 +101,7 @@ def fit_spans(
     true = spans(measured.times, requests)
     target = (true[:, 1] - true[:, 0]).astype(np.float64)
     # Requests that got their first token with the very first one tell nothing of its time.
-    keep = target > 0
+    keep = target > least_s * 1e9
     weight = np.where(keep, 1 / np.maximum(target, 1) if weighting == "relative" else 1e-9, 0)
     values, best = family.start, Fitted(family.start, np.inf)
     for _ in range(MOST_ITERATIONS):
@@ -118,6 +126,16 @@ def fit_spans(
             break
         values = new
     return best
+
+
+def long_error(measured: Measured, times: Times, requests: int = FITTED) -> float:
+    """Return the root mean square relative error of the fitted spans over ``LONG_S``."""
+    true, found = (
+        np.diff(spans(each, requests), axis=1)[:, 0].astype(np.float64)
+        for each in (measured.times, times)
+    )
+    long = true > LONG_S * 1e9
+    return float(np.sqrt(np.mean((found[long] / true[long] - 1) ** 2)))
 
 
 def fit_decode_time(measured: Measured, family: Family, most_ns: int, step_ns: int) -> Fitted:
