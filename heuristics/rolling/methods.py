@@ -43,7 +43,7 @@ class RollingMethod(PolicyMethod):
 
 ROLLING = RollingMethod(
     "rolling",
-    (Information.PREDICTED, Information.CLAIRVOYANT),
+    (Information.CLAIRVOYANT, Information.PREDICTED),
     "plans of the window model, made in the background and followed; else the derived gate",
     _make,
     RollingParams,

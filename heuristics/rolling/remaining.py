@@ -2,9 +2,10 @@
 
 A request that runs cannot move: its client is free after so many rounds. The window model takes
 that as follows. Time is shifted by B rounds, more than all that is left; every client begins with a
-request of B + (rounds until it is free) rounds, in stages at time 0. Only windows that begin there
-are so long, so each client has one of these first, and nothing waiting can start before
-time B, which is now. Clients are interchangeable, so a plan says only which requests start when.
+request of B + (rounds until it is free) rounds, in stages at time 0. Two of them do not fit on
+one client, and what waits starts at time B, which is now, or later: a plan that puts it in front
+of a client's own request is refused. Clients are interchangeable, so a plan says only which
+requests start when.
 """
 
 from __future__ import annotations
@@ -137,6 +138,16 @@ def _previous_plan(left: Remaining, room: int) -> list[PlannedStage] | None:
         if rows:
             plan.append(PlannedStage(now, rows, places))
     return plan
+
+
+def starts_now(left: Remaining, plan: Sequence[PlannedStage]) -> bool:
+    """Whether clients' own requests start at time 0, and the others not before now."""
+    clients, shift = len(left.free_at), left.shift
+    return all(
+        stage.round >= shift if row >= clients else stage.round == 0
+        for stage in plan
+        for row in stage.requests
+    )
 
 
 def as_stages(left: Remaining, plan: Sequence[PlannedStage]) -> tuple[Stage, ...]:

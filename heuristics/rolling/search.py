@@ -10,6 +10,7 @@ from orsched.heuristics.rolling.remaining import (
     as_stages,
     first_schedule,
     plan_of_schedule,
+    starts_now,
     terms_of_remaining,
 )
 from orsched.methods import Run
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from orsched.heuristics.rolling.remaining import Remaining, Stage
     from orsched.instance import Instance
     from orsched.models.windows.plan import PlannedStage
+    from orsched.schedule import Schedule
 
 
 class RemainingSearch(Search):
@@ -53,11 +55,14 @@ class RemainingSearch(Search):
 class _Best:
     """Carries out plans and keeps the shortest."""
 
-    def __init__(self, instance: Instance, plan: list[PlannedStage], makespan_ns: int) -> None:
-        self.instance, self.plan, self.makespan_ns = instance, plan, makespan_ns
+    def __init__(self, left: Remaining, instance: Instance, schedule: Schedule) -> None:
+        self.left, self.instance = left, instance
+        self.plan, self.makespan_ns = plan_of_schedule(instance, schedule), schedule.makespan_ns
 
     def follow(self, plan: list[PlannedStage]) -> int | None:
         """Return the makespan of a plan, None where it cannot be carried out."""
+        if not starts_now(self.left, plan):
+            return None
         try:
             schedule = simulate_policy(self.instance, FollowPlan(plan)).schedule
         except PolicyError:
@@ -75,7 +80,7 @@ def make_plan(left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
     instance = as_instance(left)
     terms = terms_of_remaining(left, instance)
     schedule = first_schedule(left, instance, terms.levels[0].room)
-    best = _Best(instance, plan_of_schedule(instance, schedule), schedule.makespan_ns)
+    best = _Best(left, instance, schedule)
     fast = compiled()
     fast.wait()
     stop = MaxIterations(iterations)

@@ -1,0 +1,211 @@
+"""Plans for what is left of a run, and the parts of the policy that follows them."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orsched.heuristics.queues import Room
+from orsched.heuristics.rolling.drift import Drift
+from orsched.heuristics.rolling.following import Follower
+from orsched.heuristics.rolling.remaining import Remaining, Stage
+from orsched.heuristics.rolling.search import make_plan
+from orsched.heuristics.rolling.snapshot import Snapshot
+from orsched.heuristics.rolling.waiting import WaitingRequests
+
+
+def cost_of(left, plan):
+    """Replay a plan naively: stages and rounds, after checking that it can be carried out."""
+    row = {request: k for k, request in enumerate(left.requests)}
+    free, started, end = sorted(left.free_at), [], max(left.free_at)
+    for stage in plan:
+        assert stage.requests
+        for _ in stage.requests:
+            assert free[0] <= stage.round
+            free.pop(0)
+        tokens = sum(left.prompts[row[request]] for request in stage.requests)
+        assert left.cap is None or tokens <= left.cap
+        assert stage.spare == sum(moment <= stage.round for moment in free)
+        free += [stage.round + left.rounds[row[request]] for request in stage.requests]
+        free.sort()
+        end = max(end, free[-1])
+        started += stage.requests
+    assert sorted(started) == sorted(left.requests)
+    assert [s.round for s in plan] == sorted(s.round for s in plan)
+    return len(plan) * left.stage_ns + end * left.round_ns
+
+
+def least_cost(left):
+    """The optimum, by trying all start rounds; without a cap."""
+    horizon = max(left.free_at) + sum(left.rounds)
+    costs = []
+    for times in product(range(horizon), repeat=len(left.requests)):
+        free = sorted(left.free_at)
+        for now, rounds in sorted(zip(times, left.rounds, strict=True)):
+            if free[0] > now:
+                break
+            free = sorted([*free[1:], now + rounds])
+        else:
+            costs.append(len(set(times)) * left.stage_ns + free[-1] * left.round_ns)
+    return min(costs)
+
+
+def test_one_stage_when_the_second_client_is_free_soon():
+    """Two stages at 0 and 2: 2 x 10 + 6 x 4 = 44; one at 2: 10 + 6 x 4 = 34."""
+    left = Remaining((0, 2), (7, 8), (4, 4), (1, 1), 10, 4, None)
+    plan = make_plan(left, 2, 0)
+    assert plan == (Stage(2, (7, 8), 0),)
+    assert cost_of(left, plan) == least_cost(left) == 34
+
+
+def test_a_cap_splits_a_stage():
+    left = Remaining((0, 0), (7, 8), (4, 3), (5, 5), 10, 4, 9)
+    plan = make_plan(left, 2, 0)
+    assert [len(stage.requests) for stage in plan] == [1, 1]
+    assert cost_of(left, plan) == 2 * 10 + 4 * 4
+
+
+def random_remaining(rng, cap=False):
+    clients, n = rng.randint(1, 3), rng.randint(1, 3)
+    return Remaining(
+        tuple(sorted(rng.randint(0, 4) for _ in range(clients))),
+        tuple(rng.sample(range(100), n)),
+        tuple(sorted((rng.randint(1, 4) for _ in range(n)), reverse=True)),
+        tuple(rng.randint(1, 4) for _ in range(n)),
+        rng.choice((1, 5, 20)),
+        rng.choice((1, 4)),
+        rng.randint(4, 8) if cap else None,
+    )
+
+
+def test_plans_against_the_optimum():
+    """No plan is below the optimum, and nearly all are at it."""
+    rng, at, count = random.Random(1), 0, 25
+    for seed in range(count):
+        left = random_remaining(rng)
+        cost, least = cost_of(left, make_plan(left, 4, seed)), least_cost(left)
+        assert cost >= least
+        at += cost == least
+    assert at >= 0.8 * count
+
+
+def test_plans_are_valid_reproducible_and_keep_what_was_planned():
+    """Under a cap; the previous plan goes in, and what comes out is nothing worse."""
+    rng = random.Random(2)
+    for seed in range(15):
+        left = random_remaining(rng, cap=True)
+        plan = make_plan(left, 2, seed)
+        assert plan == make_plan(left, 2, seed)
+        again = left._replace(previous=plan)
+        assert cost_of(again, make_plan(again, 1, seed + 1)) <= cost_of(left, plan)
+
+
+@given(st.lists(st.tuples(st.sampled_from("afptu"), st.integers(0, 30)), max_size=60))
+def test_waiting_requests_agree_with_a_list(moves):
+    """a: add, f: fill, p: plan some, t: take one, u: ask for the unplanned."""
+    queue, there, planned = WaitingRequests(), {}, set()
+    for request, (move, value) in enumerate(moves):
+        order = sorted(there, key=lambda r: (there[r], r))
+        if move == "a":
+            queue.add(request, 0, value, 1)
+            there[request] = value
+        elif move == "p":
+            planned = set(order[:: value % 4 + 1])
+            queue.plan(set(planned))
+        elif move == "t" and order:
+            queue.take(order[value % len(order)])
+            del there[order[value % len(order)]]
+        elif move == "u":
+            free = [r for r in order if r not in planned]
+            assert queue.unplanned(value) == free[:value]
+        elif move == "f":
+            stage, places = queue.fill(range(value % 5), [1] * 99, Room(None, None, None))
+            assert stage == order[: value % 5]
+            assert places == list(range(len(stage)))
+            for gone in stage:
+                del there[gone]
+        assert queue.queued == len(there)
+        assert queue.servable({1, 2}) == min(2, len(there))
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12), st.integers(0, 40))
+def test_surplus_agrees_with_counting(requests, now):
+    """Known and true rounds of requests that start one after the other."""
+    drift, events = Drift(), []
+    for request, (known, true) in enumerate(requests):
+        events += [(request, 1, request, known), (request + true, 0, request, known)]
+    for moment, starts, request, known in sorted(events):
+        if moment <= now:
+            if starts:
+                drift.start(moment, request, known)
+            else:
+                drift.finish(moment, request)
+    early = sum(k > t and r + t <= now < r + k for r, (k, t) in enumerate(requests))
+    overdue = sum(k < t and r + k < now < r + t for r, (k, t) in enumerate(requests))
+    assert drift.surplus(now) == early - overdue
+
+
+def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
+    """Client ends at 3, one is idle; request 5 starts at 2 by the plan, before round 4."""
+    lengths = {1: 3, 5: 6, 6: 2}
+    stages = [Stage(9, (6,), 0), Stage(2, (5,), 0)]
+    snapshot = Snapshot(
+        0, 4, {1: 3}, {1: 0}, 1, 2, [5, 6], stages, lengths, [1] * 9, 50, 0, 10, 4, None, 100
+    )
+    left = snapshot.remaining()
+    assert left.free_at == (0, 4)
+    assert (left.requests, left.rounds) == ((6,), (2,))
+    assert left.previous == (Stage(5, (6,), 0),)
+    assert snapshot._replace(waiting=[5]).remaining() is None
+    overdue = snapshot._replace(now=19, base=19, end={1: 3}, stages=[])
+    assert overdue.remaining().free_at == (0, 3)  # one round, and an eighth of 19 more
+
+
+def test_a_horizon_keeps_every_kind_of_length():
+    lengths = {request: request + 1 for request in range(100)}
+    snapshot = Snapshot(
+        0, 0, {}, {}, 2, 2, list(range(100)), [], lengths, [1] * 100, 200, 0, 10, 4, None, 10
+    )
+    assert snapshot.remaining().rounds == tuple(range(100, 0, -10))
+
+
+def follower(waiting, stages, budget=5.0):
+    queue, drift = WaitingRequests(), Drift()
+    for request in waiting:
+        queue.add(request, 0, request, 1)
+    plan = Follower(queue, drift, 8, budget)
+    plan.adopt(stages, {r for stage in stages for r in stage.requests}, 0)
+    return plan, drift
+
+
+def test_surplus_clients_take_others_and_a_stage_out_of_turn():
+    """Request 9 was to end at 8 and ends at 2: after 5 idle rounds its client is put to use."""
+    plan, drift = follower([1, 2, 3], [Stage(20, (1, 2), 0)])
+    drift.start(0, 9, 8)
+    assert plan.rounds_left(0, 0) == 20
+    drift.finish(2, 9)
+    assert plan.rounds_left(2, 1) == 6
+    assert plan.rounds_left(7, 1) == 0
+    assert plan.choose(7, 1) == [3]  # nobody planned for it
+
+
+def test_what_has_no_client_is_late_and_too_many_end_the_plan():
+    stages = [Stage(30, (4,), 0), Stage(20, (1, 2, 3), 0)]
+    plan, _ = follower([1, 2, 3, 4], stages)
+    assert plan.choose(20, 2) == [1, 2]
+    assert plan.late == [3]
+    assert plan.owed() == [Stage(30, (3, 4), 0)]
+    plan, _ = follower(range(10), [Stage(20, tuple(range(10)), 0)])
+    plan.choose(20, 5)
+    assert not plan.stages
+    assert not plan.late
+
+
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_stage_takes_more_only_for_clients_that_the_plan_does_not_keep(spare):
+    plan, _ = follower([1, 2, 7], [Stage(20, (1, 2), spare)])
+    assert plan.choose(20, 3) == ([1, 2] if spare else [1, 2, 7])
