@@ -40,8 +40,9 @@ class StaticBatching(Policy):
 
     def start(self, view: View) -> None:
         """Know the worker."""
-        clients = view.worker.clients
-        self.size = clients if self.most is None else min(self.most, clients)
+        worker = view.worker
+        self.size = worker.clients if self.most is None else min(self.most, worker.clients)
+        self.all_fit = worker.memory is None and worker.prefill_limit is None
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request."""
@@ -73,12 +74,17 @@ class StaticBatching(Policy):
 
     def _form(self, view: View) -> list[int]:
         """Pop the next batch."""
-        queue, room = self.queue, _Room(view)
-        if not room.take(view, queue.first()) and not room.holds_alone(view, queue.first()):
-            raise PolicyError(f"request {queue.first()} does not fit into the worker's memory")
-        batch = [queue.pop()]
-        while queue and len(batch) < self.size and room.take(view, queue.first()):
-            batch.append(queue.pop())
+        queue = self.queue
+        left = min(self.size, len(queue))
+        if self.all_fit:
+            return [queue.pop() for _ in range(left)]
+        room, first, pop = _Room(view), queue.first, queue.pop
+        if not room.take(first()) and not room.holds_alone(first()):
+            raise PolicyError(f"request {first()} does not fit into the worker's memory")
+        batch, left, take = [pop()], left - 1, room.take
+        while left and take(first()):
+            batch.append(pop())
+            left -= 1
         return batch
 
 
@@ -86,50 +92,58 @@ class _Room:
     """What a batch fills, and whether one more request fits."""
 
     def __init__(self, view: View) -> None:
-        worker = view.worker
+        worker, memory = view.worker, view.worker.memory
+        self.view = view
+        self.prompt_tokens = view.prompt_tokens
         self.padding = worker.padding
         self.limit = worker.prefill_limit
-        self.memory = worker.memory
-        self.paged = self.memory is not None and self.memory.is_paged
-        self.count = self.prompt_sum = self.longest = self.outputs = self.blocks = 0
+        self.memory = memory
+        self.paged = memory is not None and memory.is_paged
+        self.room = 0 if memory is None else memory.blocks
+        self.size = 1 if memory is None else memory.block_tokens
+        self.known = view.output_tokens if isinstance(view, ClairvoyantView) else None
+        self.outputs = 0 if self.known is not None else view.output_limit_tokens
+        self.count = self.prompt_sum = self.longest = self.blocks = 0
         self.prompts: list[int] = []
 
-    def take(self, view: View, request: int) -> bool:
+    def take(self, request: int) -> bool:
         """Let a request be in the batch if it fits; say if so. The first one is in anyway."""
-        prompt = view.prompt_tokens[request]
-        first, self.count = not self.count, self.count + 1
-        self.longest = max(self.longest, prompt)
-        self.prompt_sum += prompt
-        if self.limit is not None and not first:
-            tokens = self.longest * self.count if self.padding else self.prompt_sum
-            if tokens > self.limit:
+        prompt = self.prompt_tokens[request]
+        self.count = count = self.count + 1
+        if prompt > self.longest:
+            self.longest = prompt
+        if self.limit is not None:
+            self.prompt_sum += prompt
+            tokens = self.longest * count if self.padding else self.prompt_sum
+            if tokens > self.limit and count > 1:
                 return False
-        return self.memory is None or self._fill(view, request, prompt) <= self.memory.blocks
-
-    def _fill(self, view: View, request: int, prompt: int) -> int:
-        """Return the blocks that the batch fills at most with one more request."""
         if not self.paged:
-            self.blocks += view.blocks_of(request)
-            return self.blocks
-        assert self.memory is not None
-        size, known = self.memory.block_tokens, view.output_limit_tokens
-        if isinstance(view, ClairvoyantView):
-            known = view.output_tokens[request]
-        if self.padding:
-            self.outputs = max(self.outputs, known)
-            return self.count * -(-(self.longest + self.outputs) // size)
+            if self.memory is not None:
+                self.blocks += self.view.blocks_of(request)
+        elif self.known is None and not self.padding:
+            self.blocks += -(-(prompt + self.outputs) // self.size)
+        else:
+            self._fill(request, prompt)
+        return self.blocks <= self.room
+
+    def _fill(self, request: int, prompt: int) -> None:
+        """Count the blocks anew if the longest answer may be longer, or all are padded."""
+        size = self.size
+        longer = self.known is not None and self.known[request] > self.outputs
+        if self.known is not None and longer:
+            self.outputs = self.known[request]
         self.prompts.append(prompt)
-        if known > self.outputs:
-            self.outputs = known
-            self.blocks = sum(-(-(each + known) // size) for each in self.prompts)
+        if self.padding:
+            self.blocks = self.count * -(-(self.longest + self.outputs) // size)
+        elif longer:
+            self.blocks = sum(-(-(each + self.outputs) // size) for each in self.prompts)
         else:
             self.blocks += -(-(prompt + self.outputs) // size)
-        return self.blocks
 
-    def holds_alone(self, view: View, request: int) -> bool:
+    def holds_alone(self, request: int) -> bool:
         """Whether the worker may hold a request, if it yields less than the limit."""
         if self.memory is None:
             return True
         if not self.paged:
-            return view.blocks_of(request) <= self.memory.blocks
-        return self.memory.blocks_held(view.prompt_tokens[request], 1) <= self.memory.blocks
+            return self.view.blocks_of(request) <= self.room
+        return self.memory.blocks_held(self.prompt_tokens[request], 1) <= self.room
