@@ -7,7 +7,7 @@ jobs that are worth more cannot be packed. This is what the checker verifies.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,14 @@ class Verdict:
     duals: Ints | None = None
     solution: Solution | None = None
     feasible: bool = False
+
+
+class Gap(NamedTuple):
+    """Integer duals, the most that a pattern is worth, what all clients may fall short of that."""
+
+    duals: Ints
+    most: int
+    gap: int
 
 
 class Columns:
@@ -189,16 +197,16 @@ class Columns:
                 return whole
         return None
 
-    def all_patterns(self, capacity: int, limit: int) -> tuple[Ints, Ints, int] | None:
-        """Return every pattern that a packing within a capacity can use, if there are few.
+    def least_gap(self, capacity: int) -> Gap | None:
+        """Return the integer duals of a capacity with the least gap; None: no packing, or no time.
 
-        With them the integer duals that rule out all others, and the most that a pattern is worth.
+        The clients hold at most their number times ``most`` of all duals; the gap is the rest.
         """
         problem, window = self.problem, self.problem.window(capacity)
         kinds, clients = len(problem.sizes), problem.clients
         verdict = self.solve(problem, capacity, _ROUNDS_TO_END, exact=False)
         items = items_of(problem.sizes, problem.counts, capacity)
-        best: tuple[float, Ints, int, int] | None = None
+        best: tuple[float, Gap] | None = None
         solution = verdict.solution
         for _ in range(_ROUNDS_TO_END if verdict.feasible else 0):  # on to the least gap
             if solution is None or self.clock.out():
@@ -209,13 +217,27 @@ class Columns:
                 break
             gap = clients * priced.best - int(duals @ problem.counts)
             if best is None or gap / priced.best < best[0]:
-                best = (gap / priced.best, duals, priced.best, gap)
+                best = (gap / priced.best, Gap(duals, priced.best, gap))
             gains = priced.patterns @ solution.duals
             if not self.master.add(priced.patterns[gains > 1 + _EPS]):
                 break
             solution = self.master.solve(self.clock.left())
-        if best is None or self.clock.out():
+        return None if best is None or self.clock.out() else best[1]
+
+    def patterns_worth(self, capacity: int, priced: Gap, least: int, limit: int) -> Ints | None:
+        """Return all patterns worth at least so much under the duals, None beyond a limit."""
+        problem, window = self.problem, self.problem.window(capacity)
+        items = items_of(problem.sizes, problem.counts, capacity)
+        kinds = len(problem.sizes)
+        return patterns_worth(self.pricer, items, priced.duals, window, kinds, least, limit)
+
+    def all_patterns(self, capacity: int, limit: int) -> tuple[Ints, Ints, int] | None:
+        """Return every pattern that a packing within a capacity can use, if there are few.
+
+        With them the integer duals that rule out all others, and the most that a pattern is worth.
+        """
+        priced = self.least_gap(capacity)
+        if priced is None:
             return None
-        _, duals, most, gap = best
-        patterns = patterns_worth(self.pricer, items, duals, window, kinds, most - gap, limit)
-        return None if patterns is None else (patterns, duals, most)
+        patterns = self.patterns_worth(capacity, priced, priced.most - priced.gap, limit)
+        return None if patterns is None else (patterns, priced.duals, priced.most)

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.models.pcmax.columns import Columns
+from orsched.models.pcmax.compiled import compiled
 from orsched.models.pcmax.cover import PATTERNS, Cover
 from orsched.models.pcmax.decimate import Decimation
 from orsched.models.pcmax.dive import Dive
 from orsched.models.pcmax.entropy import Entropy
+from orsched.models.pcmax.guided import Guided, Pool
 from orsched.models.pcmax.local import Groups, longest_first, repartition
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 _EXHAUST_BEFORE = (3, 12, 40)
 _ROUNDS_AGAIN = 60
+_GUIDED = 8
+"""Guided attempts before the first dive; more each time."""
 _MISSES = 3
 """Decimations that left more than a quarter of the clients, after which there are no more."""
 
@@ -62,6 +66,10 @@ class Search:
         self.numbers = np.random.default_rng(rng.randrange(2**32))
         self.columns = Columns(problem, clock)
         self.misses = 0
+        self._guided: dict[int, Guided | None] = {}
+        self._few_alike = few_alike(problem)
+        if self._few_alike:
+            compiled()  # begins to load
         self._row = {size: k for k, size in enumerate(problem.sizes.tolist())}
 
     @property
@@ -89,8 +97,40 @@ class Search:
                 return
             if number in _EXHAUST_BEFORE:
                 self.exhaust()
+            self.guide(_GUIDED * (number + 1), effort)
             if not self.finished():
                 self.attempt(self._capacity(number), number, effort)
+
+    def guide(self, tries: int, effort: Effort) -> None:
+        """Look for a packing among the patterns that the linear program prefers.
+
+        At the bound, then above it as long as no packing turns up: nearly as good is better than
+        not so good.
+        """
+        loops = compiled().get(self.clock.deadline is None) if self._few_alike else None
+        above = 0
+        while loops is not None and not self.finished() and self.bound + above < self.makespan:
+            self._guide_at(self.bound + above, max(1, tries >> above), loops, effort)
+            above += 1 + above // 2
+
+    def _guide_at(self, capacity: int, tries: int, loops: Any, effort: Effort) -> None:
+        if capacity not in self._guided:
+            pool = Pool.of(self.columns, capacity)
+            guided = Guided(pool, loops, self.numbers, self.clock) if pool else None
+            self._guided[capacity] = guided
+        guided = self._guided[capacity]
+        for _ in range(tries if guided else 0):
+            if guided is None or self.clock.out():
+                return
+            chosen = guided.attempt()
+            if chosen is not None:
+                left = self.problem.counts - sum(chosen)
+                self._complete(chosen, left, capacity, effort)
+                return
+            if guided.exhausted:
+                self._prove(capacity, guided.pool.priced.duals, "cover")
+                self.raise_bound(_ROUNDS_AGAIN)
+                return
 
     def exhaust(self) -> None:
         """Decide the capacity at the bound by exhaustive search, if few patterns are left."""
@@ -162,9 +202,8 @@ class Search:
 
     def decimate_at(self, capacity: int, effort: Effort) -> None:
         """Fix patterns by belief propagation at a capacity, unless that has led nowhere."""
-        jobs, clients = int(self.problem.counts.sum()), self.problem.clients
-        few_alike = 2 * len(self.problem.sizes) > jobs  # else the linear program is small
-        if not (few_alike and jobs < 4 * clients and Entropy.fits(self.problem, capacity)):
+        clients = self.problem.clients
+        if not (self._few_alike and Entropy.fits(self.problem, capacity)):
             return
         if self.misses < _MISSES:
             decimation = Decimation(self.columns.pricer, capacity, self.numbers, self.clock)
@@ -192,3 +231,9 @@ class Search:
         if makespan < self.makespan:
             self.groups, self.makespan = groups, makespan
             self._learn(groups)
+
+
+def few_alike(problem: Problem) -> bool:
+    """Whether most jobs differ and clients hold few: else the linear program is small or slow."""
+    jobs = int(problem.counts.sum())
+    return 2 * len(problem.sizes) > jobs and jobs < 4 * problem.clients
