@@ -78,7 +78,8 @@ def information_is_bounded(cell, instance, schedule, cut):
     changed, prefix = otherwise(instance, schedule, moment)
     if changed is not None:
         other = serve(changed, cell)
-        assert begun(other, prefix) == begun(schedule, prefix), f"INV-8 before {moment} ns"
+        done, known = begun(other, prefix, moment), begun(schedule, prefix, moment)
+        assert done == known, f"INV-8 before {moment} ns"
 
 
 def content(schedule):

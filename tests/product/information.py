@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.product.laws import DECODE, Account
+from tests.product.laws import DECODE, Account, Row, Step, rows_of
 
 
 def revealed_by(instance, schedule, moment):
     """Return tokens by request, and the requests that are done, in the steps begun by a moment.
 
-    A step that has begun counts as a whole: what ends it is as much as known.
+    A step that has begun counts as a whole: who is done in it is done.
     """
     account = Account(instance, schedule)
     prefix = sum(step.start_ns <= moment for step in account.steps)
@@ -47,14 +47,18 @@ def otherwise(instance, schedule, moment):
     return instance.replace(requests=instance.requests.replace(output_tokens=outputs)), prefix
 
 
-def begun(schedule, prefix):
-    """Return what is done in the first steps of a schedule: the steps, and who does what in them.
+def begun(schedule, prefix, moment):
+    """Return what is begun by a moment: the steps, and who does what in them.
 
-    ``prefix`` is a number of steps.
+    ``prefix`` is their number. Of a step that is under way its end is left out: that of rounds may
+    hang on what happens to other workers until then.
     """
-    steps = [getattr(schedule.steps, name)[:prefix].tolist() for name in vars(schedule.steps)]
-    w = schedule.work
-    columns = (w.request, w.stay, w.first_step, w.client, w.phase, w.tokens, w.last_step)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    cut = [(*row[:-1], min(row[-1], prefix - 1)) for row in rows if row[2] < prefix]
-    return steps, cut
+    steps = rows_of(Step, schedule.steps)[:prefix]
+    seen = [s if s.end_ns <= moment else (s.worker, s.phase, s.start_ns) for s in steps]
+    last = {step.worker: number for number, step in enumerate(steps)}
+    rows = [row for row in rows_of(Row, schedule.work) if row.first_step < prefix]
+    cut = [
+        row._replace(last_step=min(row.last_step, last[steps[row.first_step].worker]))
+        for row in rows
+    ]
+    return seen, cut

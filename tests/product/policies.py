@@ -51,6 +51,9 @@ NOTABLE = (
     "mico@predicted+order=long_answer+insertion=mixed+trade_off=true",
     "mico@none+order=random+insertion=decoupled+batch_size=2",
     "mico@clairvoyant+order=short_prompt+buckets=2",
+    "gittins@none+index=serpt+aging=0",
+    "gittins@predicted+max_num_batched_tokens=8+reserve=0",
+    "rolling@predicted+interval=0.2+planning_time=0.1+background=thread",
 )
 
 POLICIES = (

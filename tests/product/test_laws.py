@@ -98,7 +98,7 @@ def test_a_leak_is_found(policy, leaks):
     schedule = run(instance)
     other, prefix = otherwise(instance, schedule, 0)
     assert prefix >= 1
-    assert (begun(run(other), prefix) != begun(schedule, prefix)) == leaks
+    assert (begun(run(other), prefix, 0) != begun(schedule, prefix, 0)) == leaks
 
 
 def test_rest_is_found():
