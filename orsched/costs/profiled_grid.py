@@ -66,7 +66,7 @@ class Grid:
         """Return the time at a place, in nanoseconds; the last coordinate may be a fraction."""
         row, divisor = self.row(*map(int, place[:-1]))
         x = Fraction(place[-1])
-        values, width = _along(self.axes[-1], [[time] for time in row], x.numerator, x.denominator)
+        values, width = _along(self.axes[-1], row, x.numerator, x.denominator)
         return Fraction(values[0], width * divisor)
 
     def row(self, *place: int) -> tuple[list[int], int]:
@@ -82,9 +82,7 @@ class Grid:
     def _row(self, place: tuple[int, ...]) -> tuple[list[int], int]:
         values, divisor = list(self.times_ns), 1
         for axis, x in zip(self.axes[:-1], place, strict=True):
-            size = len(values) // len(axis)
-            blocks = [values[start : start + size] for start in range(0, len(values), size)]
-            values, width = _along(axis, blocks, x, 1)
+            values, width = _along(axis, values, x, 1)
             divisor *= width
         return values, divisor
 
@@ -113,10 +111,6 @@ class Grid:
             found.append((size, divisor * width * step, (right - left) * step, first))
             done += size
         return found
-
-    def scaled(self, factor: int) -> Self:
-        """Return the grid with every time multiplied by a whole number."""
-        return type(self)(self.names, self.axes, tuple(time * factor for time in self.times_ns))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the axes by name, and ``time_ns`` as lists of lists, the last axis innermost."""
@@ -175,18 +169,19 @@ def _ends(axis: Sequence[int], index: int) -> tuple[int, int, bool]:
 
 
 def _along(
-    axis: Sequence[int], blocks: Sequence[Sequence[int]], numerator: int, denominator: int
+    axis: Sequence[int], values: Sequence[int], numerator: int, denominator: int
 ) -> tuple[list[int], int]:
-    """Return the values at a place on an axis, over a common divisor."""
+    """Return what the values at a place on their first axis are, over a common divisor."""
     index = bisect_right(axis, numerator // denominator)
     low, high, flat = _ends(axis, index)
+    size = len(values) // len(axis)
+    left, right = (list(values[point * size : (point + 1) * size]) for point in (low, high))
     if flat:
-        return list(blocks[0]), 1
-    beyond = index == len(axis)
-    right = numerator - axis[low] * denominator
+        return left, 1
     width = (axis[high] - axis[low]) * denominator
-    pairs = zip(blocks[low], blocks[high], strict=True)
-    if beyond:
-        more = right - width
-        return [b * width + max(0, b - a) * more for a, b in pairs], width
-    return [a * (width - right) + b * right for a, b in pairs], width
+    share = numerator - axis[low] * denominator
+    if index == len(axis):
+        more = share - width
+        return [b * width + max(0, b - a) * more for a, b in zip(left, right, strict=True)], width
+    rest = width - share
+    return [a * rest + b * share for a, b in zip(left, right, strict=True)], width
