@@ -29,8 +29,8 @@ class PlannedStep(NamedTuple):
 class FollowSchedule(Policy):
     """Take the steps of a schedule in their order.
 
-    A step waits for the arrival of its requests and, where the plan idles before it, for the planned
-    start. One that comes late delays the rest; the order stays.
+    A step waits for the arrival of its requests and, where the plan idles before it, for its start
+    in the plan. One that comes late delays the rest; the order stays.
 
     Args:
         instance: the schedule's, with one worker.

@@ -1,0 +1,157 @@
+"""Measured times of steps over a grid: what a cost model is fitted to."""
+
+from __future__ import annotations
+
+import random
+from statistics import median_low
+from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.costs.measurements import DECODE, MIXED, PREFILL, Measurements
+from orsched.errors import InputError
+from orsched.runner.chunk import Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from orsched.runner.device import TorchDevice
+
+ROUNDS = 4
+"""Rounds that a point of the decode grid is measured over."""
+
+
+class Point(NamedTuple):
+    """A step of the grid.
+
+    Attributes:
+        phase: prefill, decode or mixed.
+        count: prompts of a prefill stage, else active requests.
+        length: tokens of each prompt (0 in a round).
+        context: tokens in each active request's cache, that of the round included.
+    """
+
+    phase: str
+    count: int
+    length: int
+    context: int
+
+
+def grid(slots: int, length: int, most_tokens: int) -> list[Point]:
+    """Return the points to measure on a worker.
+
+    Args:
+        slots: its slots.
+        length: tokens that a slot holds.
+        most_tokens: of a prefill stage.
+    """
+    counts, lengths = _powers(slots, 4), _powers(length - ROUNDS, 4, least=min(8, length - ROUNDS))
+    prompts = [(n, p) for n in counts for p in lengths if n * p <= most_tokens]
+    rounds = [Point(DECODE, n, 0, c) for n in counts for c in lengths]
+    beside = [n for n in (1, slots // 2, slots - 1) if 0 < n < slots]
+    mixed = [
+        Point(MIXED, n, p, c)
+        for n in sorted(set(beside))
+        for p in lengths
+        for c in (lengths[0], lengths[-1])
+        if n + p <= most_tokens
+    ]
+    return [Point(PREFILL, n, p, 0) for n, p in prompts] + rounds + mixed
+
+
+def profile(
+    device: TorchDevice,
+    points: list[Point],
+    repeats: int = 5,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Measurements:
+    """Measure steps; a row holds the median of some repeats, taken in random order.
+
+    Args:
+        device: the worker; nothing may be on it.
+        points: what to measure (``grid``).
+        repeats: how often; one more run of each comes first and is not counted.
+        seed: of the order and the prompts.
+        report: told how many steps are done, of how many.
+
+    Raises:
+        InputError: a point does not fit onto the worker.
+    """
+    whole_number(repeats, "repeats", minimum=1)
+    if not points:
+        raise InputError("no points to measure", field="points")
+    for point in points:
+        _require_room(device, point)
+    rng = random.Random(seed)
+    times: dict[Point, list[int]] = {point: [] for point in points}
+    total = (repeats + 1) * len(times)
+    for done, (counted, point) in enumerate(_order(list(times), repeats, rng)):
+        taken = _measure(device, point, rng)
+        if counted:
+            times[point].append(taken)
+        if report is not None:
+            report(done + 1, total)
+    return _rows({point: median_low(found) for point, found in times.items()})
+
+
+def _powers(most: int, base: int, least: int = 1) -> list[int]:
+    """Return ``least`` times the powers of the base, and the largest number itself."""
+    found = [least]
+    while found[-1] * base < most:
+        found.append(found[-1] * base)
+    return found if found[-1] == most else [*found, most]
+
+
+def _order(points: list[Point], repeats: int, rng: random.Random) -> Iterator[tuple[bool, Point]]:
+    for repeat in range(repeats + 1):
+        rng.shuffle(points)
+        yield from ((repeat > 0, point) for point in points)
+
+
+def _require_room(device: TorchDevice, point: Point) -> None:
+    slots, length = device.worker.slots.count, device.worker.slots.length
+    used = point.count + (point.phase == MIXED)
+    if used > slots or max(point.length, point.context + ROUNDS - 1) > length:
+        raise InputError(
+            f"{point} does not fit onto {slots} slots of {length} tokens", field="points"
+        )
+
+
+def _measure(device: TorchDevice, point: Point, rng: random.Random) -> int:
+    """Return the time of a step (of one round) in nanoseconds, at least 1."""
+    worker, rounds = device.worker, 1
+    vocabulary = worker.shape.vocabulary
+    chunks, active = [], range(point.count)
+    if point.phase == PREFILL:
+        active = range(0)
+    else:
+        worker.pretend([point.context - 1] * point.count)
+    if point.length:
+        slots = range(point.count) if point.phase == PREFILL else (point.count,)
+        chunks = [
+            Chunk(slot, 0, [rng.randrange(vocabulary) for _ in range(point.length)], True)
+            for slot in slots
+        ]
+    elif point.phase == DECODE:
+        rounds = ROUNDS
+    device.start()
+    device.begin(chunks, list(active), rounds, 0)
+    times = device.end()
+    return max(1, (times.end_ns - times.start_ns) // rounds)
+
+
+def _rows(times: dict[Point, int]) -> Measurements:
+    points = list(times)
+    decode = [point.phase != PREFILL for point in points]
+    # rounds are measured from the context given to one some tokens longer: the mean stands for it
+    middle = [(ROUNDS - 1) // 2 if point.phase == DECODE else 0 for point in points]
+    contexts = [p.context + m if d else 0 for p, m, d in zip(points, middle, decode, strict=True)]
+    return Measurements(
+        phase=[point.phase for point in points],
+        count=[point.count for point in points],
+        duration_ns=list(times.values()),
+        tokens=[p.length * (p.count if p.phase == PREFILL else 1) for p in points],
+        longest=[p.length for p in points],
+        context_sum=[c * p.count for c, p in zip(contexts, points, strict=True)],
+        context_max=contexts,
+    )
