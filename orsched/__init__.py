@@ -12,7 +12,14 @@ from orsched._version import __version__
 
 _HOME = {
     "orsched.checker": ("Violation", "check"),
-    "orsched.costs": ("AffineCost", "BilinearCost", "CostModel", "LevelsCost", "PoolingCost"),
+    "orsched.costs": (
+        "AffineCost",
+        "BilinearCost",
+        "CostModel",
+        "LevelsCost",
+        "PoolingCost",
+        "ProfiledCost",
+    ),
     "orsched.errors": (
         "InfeasibleError",
         "InputError",

@@ -19,6 +19,7 @@ from orsched.costs import (
 )
 from orsched.costs import (
     PoolingCost as PoolingCost,
+    ProfiledCost as ProfiledCost,
 )
 from orsched.errors import (
     InfeasibleError as InfeasibleError,

@@ -31,7 +31,7 @@ class Point(NamedTuple):
     """
 
     phase: str
-    count: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
     length: int
     context: int
 

@@ -36,6 +36,12 @@ PARAMETERS = {
         **{"alpha_fs": 1, "beta_fs": -2, "c_fs": 3, "gamma_fs": 4, "delta_fs": 10**15},
         **{"lambda_ppm": -1, "time_scale": 1},
     },
+    "profiled": {
+        **{"fixed_ns": 7, "dense": {"tokens": [1, 9], "time_ns": [5, 6]}},
+        "prefill": {"chunk": [4], "context": [0, 8], "time_ns": [[1, 2]]},
+        "decode": {"beside": [0], "batch": [1, 2], "context": [3], "time_ns": [[[1], [2]]]},
+        "time_scale": 1,
+    },
 }
 
 
