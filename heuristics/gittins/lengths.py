@@ -112,14 +112,18 @@ class LengthModel:
     A group's distribution starts from a prior, any length up to the limit alike or near the
     prediction, and is learned from the requests that are done. So a prediction is worth what
     predictions like it turned out to be worth.
+
+    Attributes:
+        all: the distribution of all groups together.
+        count: how many requests are done.
     """
 
     def __init__(self, limit: int) -> None:
         self.edges = bins(limit)
         self.groups: dict[tuple[int, int], Lengths] = {}
+        self.all = Lengths(self.edges, None)
         self.count = 0
         self.next = 4
-        self.total = 0.0
 
     def group(self, service_class: int, predicted: int | None) -> tuple[int, int]:
         """Return the group of a request; half an octave of predictions is one."""
@@ -140,20 +144,23 @@ class LengthModel:
 
     def finish(self, key: tuple[int, int], tokens: int) -> bool:
         """Take note of a request that is done; say if the tables are due."""
-        lengths = self.lengths(key)
-        lengths.finished[bisect_left(self.edges, min(tokens, self.edges[-1]))] += 1
+        place = bisect_left(self.edges, min(tokens, self.edges[-1]))
+        self.lengths(key).finished[place] += 1
+        self.all.finished[place] += 1
         self.count += 1
-        self.total += tokens
         return self.count >= self.next
 
     def learn(self, running: Iterable[tuple[tuple[int, int], int]]) -> None:
         """Make the tables anew; ``running`` has the group and the tokens of those that run."""
         self.next = int(self.count * _GROWTH) + 4
         ages: dict[tuple[int, int], dict[int, int]] = {}
+        together: dict[int, int] = {}
         for key, tokens in running:
             place = bisect_right(self.edges, tokens) - 1  # the last bin that it has passed
             if place >= 0:
                 own = ages.setdefault(key, {})
                 own[place] = own.get(place, 0) + 1
+                together[place] = together.get(place, 0) + 1
         for key, lengths in self.groups.items():
             lengths.tables(ages.get(key, {}))
+        self.all.tables(together)

@@ -45,10 +45,10 @@ class GittinsParams:
     """
 
     index: str = "gittins"
-    aging: float = 50.0
+    aging: float = 30.0
     max_num_batched_tokens: int = 2048
-    gate: float = 5.0
-    gate_aging: float = 3.0
+    gate: float = 3.0
+    gate_aging: float = 6.0
     window_s: float = 20.0
     reserve: float = 0.5
     batch_weight: float = 1.0

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from orsched.heuristics.gittins.params import GittinsParams
 
-_UNTIL_EVENT = decode_rounds()
 _UNTIL_FINISH = decode_rounds(until=FINISH)
+_LOOK_AGAIN = 4
+"""Rounds after which a worker that left requests to others, or behind its gate, looks again."""
+_SOON = decode_rounds(_LOOK_AGAIN)
 _UNTIL_ARRIVAL = decode_rounds(until=ARRIVAL)
 _LONGEST_GROWTH = 512
 """Tokens up to which the growth of a running cache is reserved for."""
@@ -60,8 +62,6 @@ class Gittins(Policy):
         window_ns = self.params.window_s * NS_PER_S
         self.sites = [Site(each, window_ns) for each in view.workers]
         self.model = LengthModel(view.output_limit_tokens)
-        self.finished = 1
-        self.finished_tokens = self.model.lengths((0, -1)).mean
 
     # -- what is known of lengths ---------------------------------------------------------
 
@@ -80,8 +80,8 @@ class Gittins(Policy):
         return lengths.left(tokens) if tokens else lengths.mean
 
     def _mean(self) -> float:
-        """Return the mean tokens of those done so far, the prior's before that."""
-        return self.finished_tokens / self.finished
+        """Return the expected tokens of any request."""
+        return self.model.all.mean
 
     def _rank_ns(self, view: View, request: int) -> float:
         """Return the index of a new request as expected work, in nanoseconds."""
@@ -115,8 +115,6 @@ class Gittins(Policy):
         del self.keys[request], self.stamps[request]
         self.barred.pop(request, None)
         tokens = 1 if tokens is None else tokens
-        self.finished += 1
-        self.finished_tokens += tokens
         if self.model.finish(group, tokens):
             self.model.learn(
                 (self.groups[each], site.view.rounds - origin)
@@ -136,12 +134,12 @@ class Gittins(Policy):
         """Return the next step with prompt tokens, rounds, an eviction, or None."""
         site, running = self.sites[view.index], len(view.running)
         site.pace.update(view.now_ns, view.rounds, running > 0)
-        site.until_ns, site.slept = 0, -1
+        site.until_ns, site.slept, site.seen = 0, -1, self.stamp
         decoding = running - len(site.partial)
         blocks = site.unused() - (site.needed() if decoding else 0)
         if blocks < 0:
             return self._evict(view, site, -blocks)
-        site.spare = blocks
+        site.spare, site.prefills = blocks, False
         if site.partial or (self.queue and view.free_clients):
             chunks = self._chunks(view, site, decoding, blocks)
             if chunks:
@@ -149,7 +147,10 @@ class Gittins(Policy):
         if decoding:
             if not self.queue:
                 return _UNTIL_ARRIVAL
-            return _UNTIL_EVENT if view.free_clients else _UNTIL_FINISH
+            if not view.free_clients:
+                return _UNTIL_FINISH
+            site.until_ns = view.now_ns + int(_LOOK_AGAIN * site.pace.ns)
+            return _SOON
         if site.partial:  # caches that are not complete fill the memory: one of them has to go
             return self._evict(view, site, 1)
         site.slept = self.stamp
@@ -160,6 +161,7 @@ class Gittins(Policy):
         tokens = list(chunks.values())
         apart = decoding > 0 and site.prices.apart(tokens, decoding)
         beside = 0 if apart else decoding
+        site.prefills = True
         site.until_ns = view.now_ns + site.prices.step_ns(tokens, beside)
         rounds = view.rounds + (beside > 0)
         for request, chunk in chunks.items():
@@ -227,7 +229,7 @@ class Gittins(Policy):
     # -- where a request is served, and when ----------------------------------------------
 
     def _others(self, view: View) -> list[tuple[Site, int]]:
-        """Return the other workers that could take a request, and how long until they can."""
+        """Return the other workers that could take a request, and how long until they decide."""
         return [
             (site, max(0, site.until_ns - view.now_ns))
             for site in self.sites
@@ -251,10 +253,14 @@ class Gittins(Policy):
         if decoding and self._delays(view, site, request, left, decoding, tokens):
             return False
         own = _cost_ns(site, left, tokens, joined)
+        stamp = self.stamps[request]
+        theirs = min(joined, len(self.queue) // len(self.sites))  # they will find some as well
         for other, delay in others:
+            if stamp > other.seen and not other.prefills:
+                delay = 0  # its rounds ended with the arrival
             if (
-                delay + _cost_ns(other, left, tokens, 0) < own
-                and (other.slept < 0 or self.stamps[request] > other.slept)
+                delay + _cost_ns(other, left, tokens, theirs) < own
+                and (other.slept < 0 or stamp > other.slept)
                 and self._able(other, request)
                 and _has_room(other, request, left)
             ):

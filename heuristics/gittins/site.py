@@ -21,7 +21,9 @@ class Site:
     Attributes:
         partial: request -> tokens left to prefill, of those that are on the worker.
         origin: request -> round from which its tokens count, of those that decode.
-        until_ns: when the step with prompt tokens ends that the worker takes; 0: it takes none.
+        until_ns: when the worker decides next at the latest, as far as that is known, else 0.
+        prefills: whether the step that it takes has prompt tokens: an arrival does not end it.
+        seen: how many requests had come when it decided last.
         slept: how many requests had come when the worker had nothing to do; -1: it has something.
         room: memory blocks in all; UNLIMITED without a memory model.
         spare: blocks that were free after the worker's last decision.
@@ -36,7 +38,8 @@ class Site:
         self.partial: dict[int, int] = {}
         self.origin: dict[int, int] = {}
         self.until_ns = 0
-        self.slept = -1
+        self.slept = self.seen = -1
+        self.prefills = False
         self.room = UNLIMITED if memory is None else memory.blocks
         self.spare = self.room
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
