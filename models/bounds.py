@@ -17,6 +17,7 @@ from orsched.models.charged_bound import charged_certificates
 from orsched.models.counted_bound import (
     SEARCH_SECONDS,
     by_counts,
+    by_ends,
     by_packing,
     larger,
     release_moments,
@@ -169,7 +170,10 @@ def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any
     if (late or not equal) and limits.allow(instance, _CHARGED_SECONDS_A_ROW):
         yield from charged_certificates(instance, limits.out_of_time)
     if equal and limits.search and not limits.out_of_time():
-        yield from by_packing(instance, best, limits.seconds_left)
+        for found in by_packing(instance, best, limits.seconds_left):
+            best = larger(best, found)
+            yield found
+        yield from by_ends(instance, best, limits.out_of_time)
 
 
 def _scoped_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 from orsched.costs import AffineCost, PoolingCost
 from orsched.models.bound_scope import PLAIN, Scope
 from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
+from orsched.models.ends_bound import ends_certificate
 from orsched.models.floors import decode_floor, longest_chain, prefill_floor
 from orsched.models.joint_bound import joint_certificate
 from orsched.models.packing import pack
@@ -80,6 +81,20 @@ def by_packing(
         plain = stages_and_rounds(one.worker, released, moment, rounds)
         yield shared(plain, workers)
         yield from _jointly(one, plain, workers)
+
+
+def by_ends(
+    instance: Instance, best: dict[str, Any], out_of_time: Callable[[], bool]
+) -> Iterator[dict[str, Any]]:
+    """Yield the best bound by counts, if it is one, raised by where clients begin and end."""
+    workers, counted = len(instance.workers), best.get("one_worker", best)
+    if counted["bound"] not in ("stages_and_rounds", "joint"):
+        return
+    one = instance.replace(workers=instance.workers[0])
+    released = released_after(one, all_jobs(one), counted["released_ns"])
+    found = ends_certificate(one.worker, released, counted, out_of_time)
+    if found is not None:
+        yield shared(found, workers)
 
 
 def shared(certificate: dict[str, Any], workers: int) -> dict[str, Any]:

@@ -52,6 +52,30 @@ def joint_certificate(worker: Worker, jobs: Jobs, plain: dict[str, Any]) -> dict
     return best
 
 
+def rounds_by_stages(jobs: Jobs, certificate: dict[str, Any]) -> list[int]:
+    """Return the rounds that a certificate says K, K + 1, ... stages need, and more than listed.
+
+    Of a joint bound, or of stages and rounds each alone.
+    """
+    least, stages = certificate["decode_rounds"]["value"], certificate["prefill_stages"]["value"]
+    prices, length = certificate.get("prices", []), certificate.get("long")
+    long = [long for long in long_lengths(jobs, least) if long.length == length]
+    lengths, counts = np.unique(jobs.rounds[jobs.rounds > 0], return_counts=True)
+    all_windows = Rounding(lengths.tolist(), counts.tolist())
+    found = []
+    for more, (price, *short) in enumerate(prices):
+        lost = all_windows.priced(price)[0] - price * windows(stages + more)
+        rounds = max(least, -(-(certificate["rounds_needed"] + lost) // jobs.clients))
+        if long:
+            values = short_windows(stages + more, long[0].fitting) + 1
+            lost = long[0].rounding.priced(short[0])[0] - short[0] * values
+            aligned = -(-(certificate["rounds_needed"] + lost) // jobs.clients)
+            beyond = long[0].length * (long[0].fitting + 1)
+            rounds = max(rounds, min(aligned, beyond))
+        found.append(rounds)
+    return [*found, least]
+
+
 def windows(stages: int) -> int:
     """Most different lengths of windows: from a stage to a later one, or to the end."""
     return stages * (stages + 1) // 2

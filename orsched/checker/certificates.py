@@ -22,6 +22,7 @@ from orsched.checker.alone import (
     same_workers,
 )
 from orsched.checker.charged_certificates import charged
+from orsched.checker.ends_certificates import proven_rounds
 from orsched.checker.packing import _proven
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
@@ -202,7 +203,10 @@ def _saved_by_mixing(cost: CostModel, stages: int, rounds: int) -> int | None:
 
 
 def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
-    """K stages end requests at few moments: each K listed has its price, the rest have none."""
+    """K stages end requests at few moments: each K listed has its price, the rest have none.
+
+    What ``ends`` proves for so many stages holds for fewer as well.
+    """
     if "allows" in certificate:
         raise ValueError("windows are of plain schedules")
     claims = _stages_and_rounds(instance, certificate)
@@ -211,20 +215,25 @@ def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(cost, AffineCost | LevelsCost):
         raise ValueError("the cost model has no joint bound")
     rows, clients = _rows(instance, certificate["released_ns"]), claims["clients"]
-    stages, long = claims["prefill_stages"]["value"], certificate.get("long")
+    first, long = claims["prefill_stages"]["value"], certificate.get("long")
+    ends: list[tuple[int, int]] = []
+    if "ends" in certificate:
+        ends = proven_rounds([d for _, d, _, _ in rows], clients, certificate["ends"])
+    last = max([first + len(prices), *(stages + 1 for stages, _ in ends)])
     times = []
-    for price in [*prices, None]:
+    for stages in range(first, last + 1):
         rounds = claims["decode_rounds"]["value"]
-        if price is not None:
-            rounds = _joint_rounds(rows, claims, stages, price, long)
+        if stages - first < len(prices):
+            rounds = _joint_rounds(rows, claims, stages, prices[stages - first], long)
+        rounds = max([rounds, *(needed for most, needed in ends if most >= stages)])
         times.append(
             _prefill_ns(cost, rows, clients, stages) + _decode_ns(cost, rows, claims, rounds)
         )
-        stages += 1
     return claims | {
         "bound": "joint",
         **({} if long is None else {"long": long}),
         "prices": prices,
+        **({"ends": certificate["ends"]} if "ends" in certificate else {}),
         "value_ns": certificate["released_ns"] + min(times),
     }
 

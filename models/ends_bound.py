@@ -1,0 +1,104 @@
+"""A lower bound on the rounds by stages that sees at which stages clients begin and end.
+
+Let many requests have the greatest length L. A client's first short request ends at a stage, and
+before it the client has served longs only: so where it ends, counted from the start and less the
+longs, is the stage's place modulo L. K stages have few such places, and as few where a last short
+request starts. So the first and the last short request of each client are rounded up to few
+lengths, whatever is between them. Weights for lengths in each role prove that this does not fit:
+a linear program finds them, and whole numbers re-derive the bound (docs/bounds.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from orsched.costs import AffineCost, LevelsCost
+from orsched.models.ends_proof import Solver
+from orsched.models.ends_roles import Shorts
+from orsched.models.floors import decode_floor, prefill_floor
+from orsched.models.joint_bound import rounds_by_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from orsched.models.counts import Jobs
+    from orsched.models.ends_proof import Proof
+    from orsched.workers import Worker
+
+MOST_ROUNDS = 10_000
+
+
+def ends_certificate(
+    worker: Worker, jobs: Jobs, joint: dict[str, Any], out_of_time: Callable[[], bool]
+) -> dict[str, Any] | None:
+    """Return a joint certificate with proofs (``ends``) that raise it, or None.
+
+    Where the least time is at K stages and R rounds, it is proven that K stages need more rounds,
+    as long as that can be done.
+    """
+    shorts = Shorts.of(jobs)
+    if not isinstance(worker.cost, AffineCost | LevelsCost) or shorts is None:
+        return None
+    known = rounds_by_stages(jobs, joint)
+    if max(known) > MOST_ROUNDS:
+        return None
+    trade = _Trade(worker, jobs, joint, known, [])
+    solver = Solver(shorts, out_of_time)
+    while (proof := solver.prove(*trade.least())) is not None:
+        trade.learn(proof)
+    return trade.certificate()
+
+
+@dataclass
+class _Trade:
+    """The least rounds known for each number of stages."""
+
+    worker: Worker
+    jobs: Jobs
+    joint: dict[str, Any]
+    known: list[int]
+    proofs: list[Proof]
+
+    def _times(self, proofs: list[Proof]) -> Iterator[tuple[int, int, int]]:
+        """Yield the time, the number of stages and the rounds, as far as it matters."""
+        cost, first = self.worker.cost, self.joint["prefill_stages"]["value"]
+        least = self.joint["decode_rounds"]["value"]
+        last = max([0, *(stages for proof in proofs for stages, _ in proof.proves)])
+        for stages in count(first):
+            rounds = self.known[stages - first] if stages - first < len(self.known) else least
+            for proof in proofs:
+                rounds = max([rounds, *(r for k, r in proof.proves if k >= stages)])
+            prefill = prefill_floor(cost, self.jobs, stages)
+            yield prefill + decode_floor(cost, self.jobs, rounds), stages, rounds
+            if stages > last and stages - first >= len(self.known):
+                return
+
+    def least(self) -> tuple[int, int]:
+        """Return the stages and rounds of the least time."""
+        _, stages, rounds = min(self._times(self.proofs))
+        return stages, rounds
+
+    def learn(self, proof: Proof) -> None:
+        """Keep a proof."""
+        self.proofs.append(proof)
+
+    def certificate(self) -> dict[str, Any] | None:
+        """Return the certificate with the proofs that it takes; None where they prove nothing."""
+        best, *_ = min(self._times(self.proofs))
+        if best <= min(self._times([]))[0]:
+            return None
+        kept = list(self.proofs)
+        for proof in self.proofs:
+            without = [other for other in kept if other is not proof]
+            if min(self._times(without))[0] == best:
+                kept = without
+        ends = [
+            {**weights.to_dict(), "proves": [list(pair) for pair in proves]}
+            for weights, proves in kept
+        ]
+        value = self.joint["released_ns"] + best
+        plain = {k: v for k, v in self.joint.items() if k not in ("prefill_ns", "decode_ns")}
+        prices = {"prices": self.joint.get("prices", [])}
+        return plain | {"bound": "joint"} | prices | {"ends": ends, "value_ns": value}
