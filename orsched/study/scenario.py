@@ -133,10 +133,12 @@ def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> P
     from orsched.solver import load_policy
 
     if len(instance.workers) == 1 or _serves_many(target):
+        _require_arguments(target, parameters)
         return load_policy(target, parameters)
     sharing = {field.name for field in fields(Dispatching)}
     shared = read_params(Dispatching, {k: v for k, v in parameters.items() if k in sharing})
     own = {name: value for name, value in parameters.items() if name not in sharing}
+    _require_arguments(target, own)
     return Dispatched(
         lambda: load_policy(target, own), DISPATCHERS[shared.dispatch](), steal=shared.steal
     )
@@ -144,8 +146,31 @@ def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> P
 
 def _serves_many(target: str) -> bool:
     """Whether the class says that it runs on several workers; ``load_policy`` names errors."""
+    cls = _class_of(target)
+    return cls is None or bool(getattr(cls, "many_workers", False))
+
+
+def _class_of(target: str) -> Any:
+    """Return what ``module:Class`` names, or None; ``load_policy`` names errors."""
     module, _, attribute = target.partition(":")
     try:
-        return bool(getattr(getattr(import_module(module), attribute), "many_workers", False))
+        return getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError):
-        return True
+        return None
+
+
+def _require_arguments(target: str, parameters: dict[str, Any]) -> None:
+    """Raise ``InputError`` that lists the class's parameters when one is unknown or missing."""
+    from inspect import signature
+
+    try:
+        known = signature(_class_of(target))
+    except (TypeError, ValueError):
+        return
+    try:
+        known.bind(**parameters)
+    except TypeError as error:
+        names = ", ".join(known.parameters) or "it has none"
+        raise InputError(
+            f"{target}: {error}", field="parameters", remedy=f"known: {names}"
+        ) from None

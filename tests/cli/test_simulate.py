@@ -192,6 +192,15 @@ def test_nothing_is_said_twice(simulate, folder, arguments, named):
     assert "say it once" in error
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_parameters_that_an_own_policy_lacks_are_named(simulate, workers):
+    arguments = ("two-by-two", "--policy", "my_simulated_policy:Mine", "--workers", workers)
+    code, error = simulate(*arguments, "--param", "mst=2")
+    assert code == 2
+    assert "field 'parameters': my_simulated_policy:Mine" in error
+    assert "'mst' (known: most)" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
