@@ -24,7 +24,7 @@ from orsched.heuristics.rolling.search import make_plan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.heuristics.rolling.remaining import Remaining, Stage
+    from orsched.heuristics.rolling.remaining import Stage
     from orsched.heuristics.rolling.snapshot import Snapshot
 
     Plan = tuple[list[Stage], set[int]]  # the next stage last; who is in one
@@ -50,7 +50,7 @@ class Planner:
 
     def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> Future[Plan]:
         """Start to make a plan."""
-        make = make_plan if self._child is None else self._child.make_plan
+        make = plan_snapshot if self._child is None else self._child.plan
         return self._pool.submit(_plan, make, snapshot, iterations, seed)
 
     def close(self) -> None:
@@ -59,15 +59,17 @@ class Planner:
 
 
 def _plan(
-    make: Callable[[Remaining, int, int], tuple[Stage, ...]],
-    snapshot: Snapshot,
-    iterations: int,
-    seed: int,
+    make: Callable[[Snapshot, int, int], Plan], snapshot: Snapshot, iterations: int, seed: int
 ) -> Plan:
+    return make(snapshot.own(), iterations, seed)
+
+
+def plan_snapshot(snapshot: Snapshot, iterations: int, seed: int) -> Plan:
+    """Return a plan for a snapshot, by rounds of its worker; an empty one if nobody will wait."""
     left = snapshot.remaining()
     if left is None:
         return [], set()
-    stages = make(left, iterations, seed)
+    stages = make_plan(left, iterations, seed)
     planned = {request for stage in stages for request in stage.requests}
     timed = [stage._replace(round=snapshot.base + stage.round) for stage in reversed(stages)]
     return timed, planned
@@ -76,7 +78,7 @@ def _plan(
 def _close(pool: ThreadPoolExecutor, child: _Child | None) -> None:
     if child is not None:
         child.kill()
-    pool.shutdown(wait=False, cancel_futures=True)
+    pool.shutdown(wait=child is not None, cancel_futures=True)
 
 
 class _Child:
@@ -92,12 +94,12 @@ class _Child:
             start_new_session=True,  # Ctrl-C reaches the parent alone
         )
 
-    def make_plan(self, left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
+    def plan(self, snapshot: Snapshot, iterations: int, seed: int) -> Plan:
         """Have a plan made; raises ``CancelledError`` once the process was ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            write(self.process.stdin, (left, iterations, seed))
+            write(self.process.stdin, (snapshot, iterations, seed))
             kind, value = read(self.process.stdout)
         except (OSError, ValueError, EOFError) as error:
             if self.ended:
@@ -106,8 +108,8 @@ class _Child:
             raise OrschedError(f"the planning process ended with status {code}") from error
         if kind == "raised":
             raise OrschedError(f"in the planning process:\n{value}")
-        stages: tuple[Stage, ...] = value
-        return stages
+        plan: Plan = value
+        return plan
 
     def kill(self) -> None:
         """End the process now."""
@@ -147,12 +149,12 @@ def serve() -> None:
     os.dup2(2, 1)  # whatever a library prints does not get between the plans
     while True:
         try:
-            left, iterations, seed = read(source)
+            snapshot, iterations, seed = read(source)
         except EOFError:
             return
         answer: tuple[str, Any]
         try:
-            answer = ("plan", make_plan(left, iterations, seed))
+            answer = ("plan", plan_snapshot(snapshot, iterations, seed))
         except Exception:
             answer = ("raised", traceback.format_exc())
         write(sink, answer)

@@ -40,14 +40,28 @@ class Snapshot(NamedTuple):
     clients: int
     waiting: list[int]
     stages: list[Stage]
-    lengths: Sequence[int]
-    prompts: Sequence[int] | memoryview
+    lengths: Sequence[int] | dict[int, int]
+    prompts: Sequence[int] | memoryview | dict[int, int]
     limit: int
     first: int
     stage_ns: int
     round_ns: int
     cap: int | None
     horizon: int
+
+    def own(self) -> Snapshot:
+        """Return the snapshot without the view's columns: what it needs of them is copied.
+
+        In few calls, since the policy may be deciding meanwhile.
+        """
+        rows = self.waiting
+        if not rows:
+            return self._replace(lengths={}, prompts={})
+        lengths, prompts = (
+            dict(zip(rows, map(column.__getitem__, rows), strict=True))
+            for column in (self.lengths, self.prompts)
+        )
+        return self._replace(lengths=lengths, prompts=prompts)
 
     def rounds_of(self, request: int) -> int:
         """Return the rounds of a request as far as known, at least 1."""

@@ -14,11 +14,10 @@ from orsched.checker import check
 from orsched.errors import InputError, OrschedError
 from orsched.heuristics.dispatching import Dispatched, LeastWork
 from orsched.heuristics.rolling import background
-from orsched.heuristics.rolling.background import Planner
+from orsched.heuristics.rolling.background import Planner, plan_snapshot
 from orsched.heuristics.rolling.params import RollingParams
 from orsched.heuristics.rolling.policy import RollingPolicy
-from orsched.heuristics.rolling.remaining import Remaining
-from orsched.heuristics.rolling.search import make_plan
+from orsched.heuristics.rolling.snapshot import Snapshot
 from orsched.instances import with_arrivals
 from orsched.instances.gsm8k import gsm8k
 from orsched.metrics import summarise
@@ -29,7 +28,9 @@ from tests.oracle import oracle
 from tests.simulator.instances import instances
 
 SHORT = {"interval": 1e-9, "planning_time": 1e-9, "iterations": 1, "background": "thread"}
-LEFT = Remaining((0, 2), (7, 8), (4, 4), (1, 1), 10, 4, None)
+SNAPSHOT = Snapshot(
+    0, 0, {}, {}, 2, 2, [7, 8], [], {7: 4, 8: 4}, {7: 1, 8: 1}, 50, 0, 10, 4, None, 99
+)
 
 
 def policy_of(information="clairvoyant", **changes):
@@ -141,18 +142,20 @@ def test_a_process_makes_the_same_plans():
     instance = small()
     values = {"interval": 10.0, "planning_time": 2.0, "iterations": 2}
     method = "rolling+" + "+".join(f"{name}={value}" for name, value in values.items())
+    before = set(threading.enumerate())
     result = orsched.solve(instance, method)
+    assert set(threading.enumerate()) <= before
+    assert result.information == "clairvoyant"
     schedule = run(instance, **values)
     assert result.schedule.work == schedule.work
-    assert not [t for t in threading.enumerate() if t.name.startswith("orsched-rolling")]
 
 
 def test_the_process_ends_when_it_is_closed_even_while_it_plans():
     planner = Planner("process")
     process = planner._child.process
-    future = planner._pool.submit(planner._child.make_plan, LEFT, 2, 0)
-    assert future.result(60) == make_plan(LEFT, 2, 0)
-    busy = planner._pool.submit(planner._child.make_plan, LEFT, 10**9, 0)
+    future = planner.submit(SNAPSHOT, 2, 0)
+    assert future.result(60) == plan_snapshot(SNAPSHOT, 2, 0)
+    busy = planner.submit(SNAPSHOT, 10**9, 0)
     planner.close()
     planner.close()
     assert process.returncode is not None
@@ -162,7 +165,7 @@ def test_the_process_ends_when_it_is_closed_even_while_it_plans():
 def test_a_process_that_dies_is_said():
     planner = Planner("process")
     planner._child.process.kill()
-    future = planner._pool.submit(planner._child.make_plan, LEFT, 1, 0)
+    future = planner.submit(SNAPSHOT, 1, 0)
     with pytest.raises(OrschedError, match="planning process ended"):
         future.result(10)
     planner.close()
