@@ -40,7 +40,8 @@ class PackingResult:
         assignment: client of each job.
         certificate: ``{"bound": kind, "value": bound, ...}`` with the integers that re-derive
             the bound; ``orsched.checker.packing`` verifies it. Kinds: ``volume``, ``longest``,
-            ``lifted`` (k, l) and ``dual`` (an integer for each size).
+            ``lifted`` (k, l), ``dual`` and ``cover`` (an integer for each size) and ``tree``
+            (such integers, and more of them at each node).
         runtime: seconds spent.
         interrupted: whether Ctrl-C ended it; the rest holds nevertheless.
     """

@@ -32,7 +32,8 @@ SEARCHED = 3_000
 _FIRST_ROUNDS = 100
 _ROUNDS = 4
 _NOISE = 0.5
-_SHARE_OF_LOSS = 1000.0
+_LEAST_REACH = 2.0
+"""Losses are listed up to a multiple of their mean: with less there is hardly a packing."""
 _LESS = 0.8
 _STEP = 3
 _NODES = 20_000
@@ -47,6 +48,7 @@ class Pool:
     """Patterns at a capacity, with what each loses of the gap; and whether it is all of them."""
 
     problem: Problem
+    capacity: int
     priced: Gap
     patterns: Patterns
     loss: Ints
@@ -54,18 +56,20 @@ class Pool:
 
     @classmethod
     def of(cls, columns: Columns, capacity: int) -> Pool | None:
-        """Return the patterns of least loss; None if the linear program does not end in time."""
+        """Return the patterns of least loss; None if they are too many, or there is no time."""
         priced = columns.least_gap(capacity)
-        if priced is None:
+        if priced is None or columns.problem.window(capacity).low <= 0:  # a client may be empty
             return None
         problem, clients = columns.problem, columns.problem.clients
-        reach = min(_SHARE_OF_LOSS, clients)
-        while not columns.clock.out():
+        reach = float(clients)
+        while reach >= _LEAST_REACH and not columns.clock.out():
             loss = int(priced.gap * reach / clients) if reach < clients else priced.gap
             patterns = columns.patterns_worth(capacity, priced, priced.most - loss, PATTERNS)
             if patterns is not None:
                 lost = priced.most - patterns @ priced.duals
-                return cls(problem, priced, patterns.astype(np.int16), lost, loss == priced.gap)
+                return cls(
+                    problem, capacity, priced, patterns.astype(np.int16), lost, loss == priced.gap
+                )
             reach *= _LESS
         return None
 
@@ -190,7 +194,8 @@ class _State:
         self.row, self.size = number[self.row[edges]], self.size[edges]
         self.message, self.odds = self.message[edges], self.odds[keep]
         self.patterns, self.loss = self.patterns[keep], self.loss[keep]
-        return pattern[:-1]
+        chosen: Ints = pattern[:-1]
+        return chosen
 
 
 def _weights(pool: Pool) -> Floats:

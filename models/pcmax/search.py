@@ -15,6 +15,8 @@ from orsched.models.pcmax.dive import Dive
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.guided import Guided, Pool
 from orsched.models.pcmax.local import Groups, longest_first, repartition
+from orsched.models.pcmax.tree import PATTERNS as PATTERNS_OF_A_TREE
+from orsched.models.pcmax.tree import Tree
 
 if TYPE_CHECKING:
     import random
@@ -26,6 +28,9 @@ _EXHAUST_BEFORE = (3, 12, 40)
 _ROUNDS_AGAIN = 60
 _GUIDED = 8
 """Guided attempts before the first dive; more each time."""
+_FIRST_TRIES = 3
+_ABOVE = (0, 1, 2, 5)
+"""Where guided attempts begin, above the bound, and how often they are tried before branching."""
 _MISSES = 3
 """Decimations that left more than a quarter of the clients, after which there are no more."""
 
@@ -66,6 +71,7 @@ class Search:
         self.numbers = np.random.default_rng(rng.randrange(2**32))
         self.columns = Columns(problem, clock)
         self.misses = 0
+        self._tried: set[int] = set()
         self._guided: dict[int, Guided | None] = {}
         self._few_alike = few_alike(problem)
         if self._few_alike:
@@ -104,14 +110,21 @@ class Search:
     def guide(self, tries: int, effort: Effort) -> None:
         """Look for a packing among the patterns that the linear program prefers.
 
-        At the bound, then above it as long as no packing turns up: nearly as good is better than
-        not so good.
+        At the bound and, as long as no packing turns up, above it: nearly as good is better than
+        not so good. Then it is decided by branching, if that is within reach.
         """
         loops = compiled().get(self.clock.deadline is None) if self._few_alike else None
-        above = 0
-        while loops is not None and not self.finished() and self.bound + above < self.makespan:
-            self._guide_at(self.bound + above, max(1, tries >> above), loops, effort)
-            above += 1 + above // 2
+        while loops is not None and not self.finished():
+            capacity = self.bound
+            for above in _ABOVE:
+                if self.bound == capacity and capacity + above < self.makespan:
+                    self._guide_at(capacity + above, max(1, _FIRST_TRIES - above), loops, effort)
+            if self.bound == capacity:
+                self._decide(self._guided.get(capacity))
+            if self.bound == capacity:
+                self._guide_at(capacity, tries, loops, effort)
+            if self.bound == capacity:
+                return
 
     def _guide_at(self, capacity: int, tries: int, loops: Any, effort: Effort) -> None:
         if capacity not in self._guided:
@@ -119,8 +132,8 @@ class Search:
             guided = Guided(pool, loops, self.numbers, self.clock) if pool else None
             self._guided[capacity] = guided
         guided = self._guided[capacity]
-        for _ in range(tries if guided else 0):
-            if guided is None or self.clock.out():
+        for _ in range(tries):
+            if guided is None or self.finished():
                 return
             chosen = guided.attempt()
             if chosen is not None:
@@ -132,6 +145,28 @@ class Search:
                 self.raise_bound(_ROUNDS_AGAIN)
                 return
 
+    def _decide(self, guided: Guided | None) -> None:
+        """Decide the capacity at the bound by branching, once, if few patterns are left."""
+        pool = guided.pool if guided else None
+        if pool is None or not pool.whole or len(pool.patterns) > PATTERNS_OF_A_TREE:
+            return
+        if pool.capacity in self._tried or self.finished():
+            return
+        self._tried.add(pool.capacity)
+        tree = Tree(pool, self.clock)
+        if tree.run():
+            self._prove(pool.capacity, pool.priced.duals, "tree")
+            self.certificate["tree"] = tree.nodes
+            self.raise_bound(_ROUNDS_AGAIN)
+        elif tree.found is not None:
+            self._keep(tree.found)
+
+    def _keep(self, found: list[Ints]) -> None:
+        """Take the packing that a search has found."""
+        groups = [self._lengths(pattern) for pattern in found]
+        groups += [[] for _ in range(self.problem.clients - len(groups))]
+        self.groups, self.makespan = groups, max(map(sum, groups))
+
     def exhaust(self) -> None:
         """Decide the capacity at the bound by exhaustive search, if few patterns are left."""
         capacity = self.bound
@@ -142,9 +177,7 @@ class Search:
         cover = Cover(patterns, duals, most, self.clock)
         complete = cover.run(self.problem.counts, self.problem.clients)
         if cover.found is not None:
-            groups = [self._lengths(pattern) for pattern in cover.found]
-            groups += [[] for _ in range(self.problem.clients - len(groups))]
-            self.groups, self.makespan = groups, max(map(sum, groups))
+            self._keep(cover.found)
         elif complete:
             self._prove(capacity, duals, "cover")
             self.raise_bound(_ROUNDS_AGAIN)

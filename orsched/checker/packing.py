@@ -1,7 +1,7 @@
 """Verification of a makespan packing and of its certificate, in integers and without a solver.
 
-``packing_violations`` looks at the packing and at what comes in; ``_proven`` re-derives the bound
-in some thirty lines, for ``dual`` with a knapsack, for ``cover`` with a search as well.
+``packing_violations`` looks at the packing and at what comes in; ``_proven`` re-derives the bound:
+for ``dual`` with a knapsack, for ``cover`` with a search as well, for ``tree`` along its branches.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _proven(jobs: list[int], clients: int, certificate: Mapping[str, Any]) -> in
             raise ValueError("k or l out of range")
         held = fullest * (k // clients) + min(fullest, k % clients)
         return -(-sum(jobs[k - held : k]) // fullest)
-    if kind not in ("dual", "cover"):
+    if kind not in ("dual", "cover", "tree"):
         raise ValueError(f"no certificate {kind!r}")
     # The capacity just below does not do: all that clients can waste there is known, so each is
     # filled to at least ``low``; and one that is holds at most ``most`` in terms of the duals.
@@ -85,7 +85,7 @@ def _proven(jobs: list[int], clients: int, certificate: Mapping[str, Any]) -> in
     if waste < 0 or (jobs and jobs[0] >= value):
         return value
     low = max(0, value - 1 - waste)
-    tables = _most_worth(jobs, worth, value - 1, kind == "cover")
+    tables = _most_worth(jobs, worth, value - 1, kind != "dual")
     most = int(tables[-1][low:].max())
     short = clients * most - sum(worth.get(job, 0) for job in jobs)  # of ``most``, in all
     if most < 0 or short < 0:
@@ -93,6 +93,8 @@ def _proven(jobs: list[int], clients: int, certificate: Mapping[str, Any]) -> in
     if kind == "dual":
         return 0
     patterns = list(_patterns(jobs, worth, tables, range(low, value), most - short))
+    if kind == "tree":
+        return value if _ruled_out(Counter(jobs), clients, patterns, certificate["tree"]) else 0
     return 0 if _coverable(Counter(jobs), clients, patterns, worth, most) else value
 
 
@@ -166,3 +168,39 @@ def _coverable(
         rarest = min(left, key=lambda job: holding[job])
         stack += [(left - p, free - 1, fitting) for p in fitting if rarest in p]
     return False
+
+
+def _ruled_out(
+    jobs: Counter[int],
+    clients: int,
+    patterns: list[Counter[int]],
+    tree: Sequence[tuple[Sequence[int], Sequence[int] | None]],
+) -> bool:
+    """Whether a tree proves that patterns, one a client, never cover the jobs exactly.
+
+    Each node has an integer for each length, longest first. All patterns of a packing together
+    are worth as much as all jobs; none is worth more than the best, hence none much less. Where
+    that is not to be, there is no packing; else two jobs, the only ones of their lengths, are on
+    one client (the next branch) or on two (the one after).
+    """
+    lengths, nodes, open_ = sorted(jobs, reverse=True), iter(tree), [patterns]
+    while open_:
+        usable = open_.pop()
+        duals, pair = next(nodes, ((), None))
+        if len(duals) != len(lengths):
+            raise ValueError("a node does not have an integer for each length")
+        worth = {length: int(dual) for length, dual in zip(lengths, duals, strict=True)}
+        values = [sum(worth[job] * n for job, n in pattern.items()) for pattern in usable]
+        best = max(values, default=0)
+        short = clients * best - sum(worth[job] * n for job, n in jobs.items())
+        if not values or short < 0:
+            continue
+        if pair is None:
+            return False
+        first, second = pair
+        if first == second or jobs[first] != 1 or jobs[second] != 1:
+            raise ValueError("no two jobs to branch on")
+        usable = [p for p, value in zip(usable, values, strict=True) if value >= best - short]
+        open_.append([p for p in usable if not (first in p and second in p)])
+        open_.append([p for p in usable if (first in p) == (second in p)])
+    return True

@@ -1,0 +1,130 @@
+"""Guided attempts and branching: packings are packings, compiled is plain, proofs are checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched.checker.packing import _ruled_out, packing_violations
+from orsched.models.packing import pack
+from orsched.models.pcmax import beliefs
+from orsched.models.pcmax.columns import Columns
+from orsched.models.pcmax.compiled import compiled
+from orsched.models.pcmax.guided import Guided, Pool
+from orsched.models.pcmax.problem import Clock, Problem
+from orsched.models.pcmax.tree import Tree
+from tests.benchmarks.packing_families import FAMILIES
+
+
+def pool_of(jobs, clients, capacity):
+    problem = Problem.of(jobs, clients)
+    return problem, Pool.of(Columns(problem, Clock(None)), capacity)
+
+
+def packs(problem, capacity, chosen):
+    assert (sum(chosen) == problem.counts).all()
+    assert len(chosen) <= problem.clients
+    assert all(pattern @ problem.sizes <= capacity for pattern in chosen)
+
+
+@pytest.mark.parametrize("name", ["plain", "compiled"])
+def test_attempts_find_a_packing(name):
+    loops = beliefs if name == "plain" else compiled().get(wait=True)
+    if loops is None:
+        pytest.skip("numba is not installed")
+    packing = FAMILIES["H"](7000)
+    problem, pool = pool_of(packing.jobs, packing.clients, 13313)
+    assert pool.whole
+    guided = Guided(pool, loops, np.random.default_rng(0), Clock(None))
+    found = [chosen for chosen in (guided.attempt() for _ in range(6)) if chosen is not None]
+    assert found
+    for chosen in found:
+        packs(problem, 13313, chosen)
+
+
+def test_compiled_loops_give_the_bits_of_the_plain_ones():
+    loops = compiled().get(wait=True)
+    if loops is None:
+        pytest.skip("numba is not installed")
+    packing = FAMILIES["H"](7000)
+    _, pool = pool_of(packing.jobs, packing.clients, 13313)
+    row, size = np.nonzero(pool.patterns)
+    edges = np.argsort(size, kind="stable")
+    start = np.searchsorted(size[edges], np.arange(pool.patterns.shape[1] + 1))
+    left = pool.problem.counts.astype(float)
+    states = []
+    for module in (beliefs, loops):
+        message, odds = np.ones(len(row)), np.full(len(pool.patterns), 0.1)
+        change = module.pass_messages(start, row[edges], left, message, odds, 5)
+        states.append((change, message, odds))
+    assert states[0][0] == states[1][0]
+    assert (states[0][1] == states[1][1]).all()
+    assert (states[0][2] == states[1][2]).all()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.integers(1, 4))
+def test_search_and_tree_agree_with_the_optimum(jobs, clients):
+    """A pool at the optimum is searched to a packing, one below to the proof that there is none."""
+    optimum = pack(jobs, clients).makespan
+    for capacity in (optimum, optimum - 1):
+        if capacity < max(jobs) or capacity * clients < sum(jobs):
+            continue
+        problem, pool = pool_of(jobs, clients, capacity)
+        if pool is None or not pool.whole:
+            continue
+        guided = Guided(pool, beliefs, np.random.default_rng(0), Clock(None))
+        chosen = guided.attempt()
+        tree = Tree(pool, Clock(None))
+        proof = tree.run()
+        if capacity < optimum:
+            assert chosen is None
+            assert tree.found is None
+        else:
+            assert not guided.exhausted
+            assert not proof
+        for found in (chosen, tree.found):
+            if found is not None:
+                packs(problem, capacity, found)
+
+
+def test_a_tree_is_verified_and_no_changed_one():
+    """A packing of which only branching proves that it is optimal: 15,660 is too small."""
+    packing = FAMILIES["H"](7011)
+    jobs, clients = packing.jobs, packing.clients
+    problem, pool = pool_of(jobs, clients, 15660)
+    tree = Tree(pool, Clock(None))
+    assert tree.run()
+    assert len(tree.nodes) > 3
+    result = pack(jobs, clients, moves=0)
+    certificate = problem.certificate(15660, pool.priced.duals, "tree") | {"tree": tree.nodes}
+    proven = replace(result, bound=15661, certificate=certificate, optimal=result.makespan == 15661)
+    assert packing_violations(jobs, clients, proven) == []
+    lengths = problem.sizes.tolist()
+    patterns = [Counter({lengths[k]: int(p[k]) for k in np.flatnonzero(p)}) for p in pool.patterns]
+    assert _ruled_out(Counter(jobs), clients, patterns, tree.nodes)
+    (duals, pair), rest = tree.nodes[0], tree.nodes[1:]
+    for changed in ([[duals, None], *rest], [[[0] * len(duals), None]]):
+        assert not _ruled_out(Counter(jobs), clients, patterns, changed)
+    for changed in (
+        [],
+        tree.nodes[:-1],
+        [[duals[1:], pair], *rest],
+        [[duals, [pair[0], pair[0]]], *rest],
+        [[duals, [pair[0], 10**9]], *rest],
+    ):
+        with pytest.raises(ValueError, match=r"a node does not|no two jobs"):
+            _ruled_out(Counter(jobs), clients, patterns, changed)
+
+
+def test_with_a_fixed_amount_of_work_the_answer_is_the_same_twice():
+    packing = FAMILIES["H"](7016)
+    result = pack(packing.jobs, packing.clients, seed=3)
+    assert result.optimal
+    assert packing_violations(packing.jobs, packing.clients, result) == []
+    assert pack(packing.jobs, packing.clients, seed=3) == result
