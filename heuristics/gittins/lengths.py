@@ -62,6 +62,7 @@ class Lengths:
         self.done[-1] = 1.0
         self.mean = spent
         before = [0.0, *self.spent[:-1]]
+        self._envelope()
         self.rest = [(spent - used) / alive for used, alive in zip(before, alives, strict=True)]
 
     def left(self, tokens: int) -> float:
@@ -72,12 +73,29 @@ class Lengths:
         """Return the reciprocal of the Gittins index of a new request, in nanoseconds.
 
         The least, over all moments to stop at, of the expected work until then over the chance to
-        be done by then (Gittins 1979; Aalto, Ayesta and Righter 2009).
+        be done by then (Gittins 1979; Aalto, Ayesta and Righter 2009). Each moment is a line in
+        the prefill's work, so the least of them all is their lower envelope.
         """
-        return min(
-            (prefill_ns + token_ns * spent) / done
-            for spent, done in zip(self.spent, self.done, strict=True)
-        )
+        place = self.stops[bisect_right(self.turns, prefill_ns / token_ns if token_ns else 2**62)]
+        return (prefill_ns + token_ns * self.spent[place]) / self.done[place]
+
+    def _envelope(self) -> None:
+        """Find the moments to stop at, from short prefills to long ones, and where they change."""
+        self.stops: list[int] = []
+        self.turns: list[float] = []
+        for place, (spent, done) in enumerate(zip(self.spent, self.done, strict=True)):
+            while self.stops:
+                last = self.stops[-1]
+                rise = 1 / self.done[last] - 1 / done
+                fall = spent / done - self.spent[last] / self.done[last]
+                turn = fall / rise if rise > 0 else (-1.0 if fall <= 0 else 2.0**62)
+                if turn > (self.turns[-1] if self.turns else 0.0):
+                    self.turns.append(turn)
+                    break
+                self.stops.pop()
+                if self.turns:
+                    self.turns.pop()
+            self.stops.append(place)
 
 
 def bins(limit: int) -> list[int]:

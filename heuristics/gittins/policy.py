@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError, PolicyError
+from orsched.heuristics.gittins.filling import Filling
 from orsched.heuristics.gittins.lengths import LengthModel
 from orsched.heuristics.gittins.site import UNLIMITED, Site
 from orsched.heuristics.gittins.waiting import WaitingRequests
@@ -23,6 +24,9 @@ _LOOK_AGAIN = 4
 """Rounds after which a worker that left requests to others, or behind its gate, looks again."""
 _SOON = decode_rounds(_LOOK_AGAIN)
 _UNTIL_ARRIVAL = decode_rounds(until=ARRIVAL)
+Other = tuple[Site, int, float, float, int]
+"""A worker, how long until it decides, its time a round, that over a round alone, who runs."""
+
 _LONGEST_GROWTH = 512
 """Tokens up to which the growth of a running cache is reserved for."""
 
@@ -62,6 +66,7 @@ class Gittins(Policy):
         window_ns = self.params.window_s * NS_PER_S
         self.sites = [Site(each, window_ns) for each in view.workers]
         self.model = LengthModel(view.output_limit_tokens)
+        self.alike = all(each.worker.cost == view.worker.cost for each in view.workers)
 
     # -- what is known of lengths ---------------------------------------------------------
 
@@ -175,66 +180,45 @@ class Gittins(Policy):
 
     def _chunks(self, view: View, site: Site, decoding: int, blocks: int) -> dict[int, int]:
         """Return request -> prompt tokens of the next step, in order of the keys."""
-        budget = min(self.params.max_num_batched_tokens, site.prefill_limit)
-        clients = view.free_clients
-        heads = self.queue.heads() if clients else []
+        growth = self.params.reserve * min(self._mean(), _LONGEST_GROWTH)
+        filling = Filling(site, self.params.max_num_batched_tokens, blocks, growth)
+        heads = self.queue.heads() if filling.clients else []
         begun = sorted((self.keys[request], request) for request in site.partial)
-        reserved = site.promised()
-        if view.running:
-            reserved += site.growth(self.params.reserve * min(self._mean(), _LONGEST_GROWTH))
-        others = self._others(view)
-        chunks: dict[int, int] = {}
-        while budget > 0:
-            if heads and clients and (not begun or heads[0][:2] < begun[0]):
-                _, request, size_class = heads[0]
+        others = self._others(view) if heads else ()
+        while filling.tokens > 0:
+            if heads and filling.clients and (not begun or heads[0][:2] < begun[0]):
+                _, request, size_class = heappop(heads)
                 left = view.to_prefill(request)
-                if not self._suits(view, site, request, left, decoding, len(chunks), others):
-                    heappop(heads)
+                if not self._able(site, request):
                     continue
-                new = site.blocks(request, left)
-                if new + reserved > blocks and (view.running or chunks):
+                if not filling.has_room(request, left):
                     heads = []  # nobody overtakes it where it finds no room
-                    continue
-                heappop(heads)
-                following = self.queue.pop(size_class)
-                if following is not None:
-                    heappush(heads, following)
-                site.partial[request] = left
-                clients -= 1
-                chunk = min(left, budget)
-                if site.size:
-                    chunk = min(chunk, blocks * site.size)
-                    reserved += new - -(-chunk // site.size)
-                    blocks -= -(-chunk // site.size)
-                else:
-                    blocks -= new
+                elif self._suits(view, site, request, left, decoding, filling, others):
+                    following = self.queue.pop(size_class)
+                    if following is not None:
+                        heappush(heads, following)
+                    filling.admit(request, left)
             elif begun:
-                _, request = heappop(begun)
-                chunk = min(site.partial[request], budget)
-                if site.size:
-                    held = view.cached(request)
-                    filled = -(-held // site.size)
-                    chunk = min(chunk, (filled + blocks) * site.size - held)
-                    new = -(-(held + chunk) // site.size) - filled
-                    blocks, reserved = blocks - new, reserved - new
-                if not chunk:
-                    continue
+                filling.go_on(heappop(begun)[1])
             else:
                 break
-            chunks[request] = chunk
-            budget -= chunk
-        site.spare = blocks
-        return chunks
+        site.spare = filling.blocks
+        return filling.chunks
 
     # -- where a request is served, and when ----------------------------------------------
 
-    def _others(self, view: View) -> list[tuple[Site, int]]:
-        """Return the other workers that could take a request, and how long until they decide."""
-        return [
-            (site, max(0, site.until_ns - view.now_ns))
-            for site in self.sites
-            if site.view is not view and site.view.free_clients
-        ]
+    def _others(self, view: View) -> list[Other]:
+        """Return the other workers that could take a request."""
+        now = view.now_ns
+        found = []
+        for site in self.sites:
+            each = site.view
+            if each is not view and each.free_clients:
+                pace = site.pace.ns
+                weight = pace / site.prices.round_ns
+                delay = max(0, site.until_ns - now)
+                found.append((site, delay, pace, weight, len(each.running)))
+        return found
 
     def _suits(
         self,
@@ -243,26 +227,34 @@ class Gittins(Policy):
         request: int,
         left: int,
         decoding: int,
-        joined: int,
-        others: Sequence[tuple[Site, int]],
+        filling: Filling,
+        others: Sequence[Other],
     ) -> bool:
-        """Whether this worker is the one to take a request, and now."""
-        if not self._able(site, request):
-            return False
+        """Whether this worker is the one to take a request, and now.
+
+        What serving it costs: its rounds at the worker's present pace; and each of the others
+        there is delayed by its prefill and by its part of each round, as much more as the pace is
+        slower than rounds alone.
+        """
         tokens = self._tokens(view, request)
         if decoding and self._delays(view, site, request, left, decoding, tokens):
             return False
-        own = _cost_ns(site, left, tokens, joined)
+        prices, pace, joined = site.prices, site.pace.ns, len(filling.chunks)
+        work = prices.token_ns * left + prices.client_ns * tokens
+        running = len(view.running) + joined
+        own = tokens * pace + running * work * pace / prices.round_ns
         stamp = self.stamps[request]
         theirs = min(joined, len(self.queue) // len(self.sites))  # they will find some as well
-        for other, delay in others:
+        for other, delay, pace, weight, count in others:
             if stamp > other.seen and not other.prefills:
                 delay = 0  # its rounds ended with the arrival
+            if not self.alike:
+                work = other.prices.token_ns * left + other.prices.client_ns * tokens
             if (
-                delay + _cost_ns(other, left, tokens, theirs) < own
+                delay + tokens * pace + (count + theirs) * work * weight < own
                 and (other.slept < 0 or stamp > other.slept)
                 and self._able(other, request)
-                and _has_room(other, request, left)
+                and other.has_room(request, left)
             ):
                 return False
         return True
@@ -328,20 +320,3 @@ class Gittins(Policy):
                 f"request {request} does not fit into any worker's memory, even alone: give one "
                 "more blocks"
             )
-
-
-def _cost_ns(site: Site, left: int, tokens: float, joined: int) -> float:
-    """Return what serving a request on a worker costs it and the others there.
-
-    Its rounds at the present pace; and each of the others is delayed by its prefill and by its
-    part of each round, as much as the pace is slower than the rounds alone.
-    """
-    prices, pace = site.prices, site.pace.ns
-    others = len(site.view.running) + joined
-    work = prices.token_ns * left + prices.client_ns * tokens
-    return tokens * pace + others * work * pace / prices.round_ns
-
-
-def _has_room(site: Site, request: int, left: int) -> bool:
-    """Whether a worker has the blocks for a prefill, as of its last decision."""
-    return site.blocks(request, left) + site.promised() <= site.spare

@@ -67,6 +67,10 @@ class Site:
         size = self.size
         return sum(-(-left // size) for left in self.partial.values()) if size else 0
 
+    def has_room(self, request: int, left: int) -> bool:
+        """Whether there are the blocks for a prefill, as of the worker's last decision."""
+        return self.blocks(request, left) + self.promised() <= self.spare
+
     def growth(self, tokens: float) -> int:
         """Return the blocks that the running caches take if each grows by so many tokens."""
         if not self.size:
