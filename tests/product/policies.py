@@ -61,6 +61,14 @@ POLICIES = (
     *NOTABLE,
 )
 
+IN_FULL = tuple(
+    f"{policy}+background=thread"
+    if policy.startswith("rolling@") and "background=" not in policy
+    else policy
+    for policy in POLICIES
+)
+"""The same for tens of thousands of runs: no process is started for each."""
+
 SHARING = {
     "as_it_is": {},
     "fewest_requests": {"dispatch": "fewest_requests"},
