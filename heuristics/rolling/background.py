@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from orsched.heuristics.rolling.remaining import Stage
     from orsched.heuristics.rolling.snapshot import Snapshot
 
-    Plan = tuple[list[Stage], set[int]]  # the next stage last; who is in one
+    Plan = tuple[list[Stage], set[int], list[int]]
+    """Stages, the next one last; who is in one; who was in one of the snapshot's plan only."""
 
 _HEADER = struct.Struct(">Q")
 _BOOT = (
@@ -68,11 +69,12 @@ def plan_snapshot(snapshot: Snapshot, iterations: int, seed: int) -> Plan:
     """Return a plan for a snapshot, by rounds of its worker; an empty one if nobody will wait."""
     left = snapshot.remaining()
     if left is None:
-        return [], set()
+        return [], set(), []
     stages = make_plan(left, iterations, seed)
     planned = {request for stage in stages for request in stage.requests}
     timed = [stage._replace(round=snapshot.base + stage.round) for stage in reversed(stages)]
-    return timed, planned
+    before = {request for stage in snapshot.stages for request in stage.requests}
+    return timed, planned, sorted(before - planned)
 
 
 def _close(pool: ThreadPoolExecutor, child: _Child | None) -> None:

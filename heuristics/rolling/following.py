@@ -32,15 +32,15 @@ class Follower:
         self.late: list[int] = []
         self.reset(0)
 
-    def adopt(self, stages: list[Stage], planned: set[int], now: int) -> None:
-        """Follow another plan."""
+    def adopt(self, stages: list[Stage], planned: set[int], freed: list[int], now: int) -> None:
+        """Follow another plan; ``freed``: who was planned when it was begun and is not in it."""
+        self.waiting.plan(planned, self.late + freed)
         self.stages, self.late = stages, []
-        self.waiting.plan(planned)
         self.reset(now)
 
     def drop(self) -> None:
         """Follow none."""
-        self.adopt([], set(), 0)
+        self.adopt([], set(), list(self.waiting.planned), 0)
 
     def reset(self, now: int) -> None:
         """Start a new count of surplus client-rounds."""

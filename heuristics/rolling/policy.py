@@ -156,12 +156,12 @@ class RollingPolicy(GatedPolicy):
             return
         before = perf_counter_ns()
         try:
-            stages, planned = future.result()
+            stages, planned, freed = future.result()
         except CancelledError:
             return
         self.joined_ns += perf_counter_ns() - before
         if stages:
-            self.plan.adopt(stages, planned, view.rounds)
+            self.plan.adopt(stages, planned, freed, view.rounds)
             self.followed += 1
 
     def _consider_snapshot(self, view: View) -> None:

@@ -45,11 +45,11 @@ class WaitingRequests:
         self.planned.discard(request)
         self.queued -= 1
 
-    def plan(self, requests: set[int]) -> None:
-        """Let these requests be the planned ones; some may be gone already."""
-        freed, self.planned = self.planned, requests
-        for request in freed - requests:
-            if request in self.key:
+    def plan(self, requests: set[int], freed: Iterable[int]) -> None:
+        """Let these requests be the planned ones; ``freed`` have been and are not any more."""
+        self.planned = requests
+        for request in freed:
+            if request in self.key and request not in requests:
                 heappush(self._free, self.key[request] << _BITS | request)
 
     def unplanned(self, count: int) -> list[int]:

@@ -114,8 +114,8 @@ def test_waiting_requests_agree_with_a_list(moves):
             queue.add(request, 0, value, 1)
             there[request] = value
         elif move == "p":
-            planned = set(order[:: value % 4 + 1])
-            queue.plan(set(planned))
+            before, planned = planned, set(order[:: value % 4 + 1])
+            queue.plan(set(planned), sorted(before))
         elif move == "t" and order:
             queue.take(order[value % len(order)])
             del there[order[value % len(order)]]
@@ -178,7 +178,7 @@ def follower(waiting, stages, budget=5.0):
     for request in waiting:
         queue.add(request, 0, request, 1)
     plan = Follower(queue, drift, 8, budget)
-    plan.adopt(stages, {r for stage in stages for r in stage.requests}, 0)
+    plan.adopt(stages, {r for stage in stages for r in stage.requests}, [], 0)
     return plan, drift
 
 
