@@ -106,10 +106,10 @@ class Workload(NamedTuple):
 
 
 WORKLOADS = {
-    "Azure conv": Workload("azure_conv_2023.csv", 1900, True, 1323.0, 1110.0),
-    "Azure code": Workload("azure_code_2023.csv", 880, True, 2126.0, 1975.0),
-    "ShareGPT": Workload("sharegpt_10k_llama2_tokens.csv", 2000, False, 505.0, 736.0),
-    "Mooncake": Workload("mooncake_conversation.jsonl", 1200, True, 13066.0, 16389.0),
+    "Azure conv": Workload("azure_conv_2023.csv", 1900, True, 1227.0, 1110.0),
+    "Azure code": Workload("azure_code_2023.csv", 880, True, 2131.0, 1975.0),
+    "ShareGPT": Workload("sharegpt_10k_llama2_tokens.csv", 2000, False, 511.0, 736.0),
+    "Mooncake": Workload("mooncake_conversation.jsonl", 1200, True, 13126.0, 16389.0),
 }
 
 
