@@ -1,0 +1,58 @@
+"""Arrivals below a dispatcher: who is interrupted, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from orsched.checker import check
+from orsched.costs import AffineCost
+from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.instance import Instance
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+
+COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+
+
+def instance(arrival):
+    """Two requests at the start, one a worker, and one that arrives later."""
+    requests = Requests([5, 5, 3], [20, 20, 4], [0, 0, arrival])
+    return Instance(requests, tuple(Worker(2, COST, name=name) for name in "ab"))
+
+
+def rows_of(schedule, worker):
+    """Start, end and rounds of the steps of a worker."""
+    steps = schedule.steps
+    columns = (steps.worker, steps.start_ns, steps.end_ns, steps.rounds)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [row for index, *row in rows if index == worker]
+
+
+@pytest.mark.parametrize("steal", [False, True])
+@pytest.mark.parametrize("name", DISPATCHERS)
+def test_an_arrival_ends_the_rounds_of_the_worker_that_gets_it(name, steal):
+    """Rounds end at 15, 25, 35: what arrives at 26 to 35 joins at 35, and nobody else notices."""
+    for arrival in (26, 35):
+        given = instance(arrival)
+        policy = Dispatched(FirstComeFirstServed, DISPATCHERS[name](), steal=steal)
+        schedule = simulate_policy(given, policy).schedule
+        assert check(given, schedule) == []
+        # After the stages until 5 and from 35 to 38, request 2 decodes until 78.
+        assert rows_of(schedule, 0) == [
+            [0, 5, 1], [5, 35, 3], [35, 38, 1], [38, 78, 4], [78, 208, 13]
+        ]  # fmt: skip
+        assert rows_of(schedule, 1) == [[0, 5, 1], [5, 205, 20]]
+
+
+def test_arrivals_for_two_workers_end_the_rounds_of_both():
+    """Each of the two is interrupted by the request that it gets."""
+    given = instance(26)
+    requests = Requests([5, 5, 3, 3], [20, 20, 4, 4], [0, 0, 26, 27])
+    given = given.replace(requests=requests)
+    policy = Dispatched(FirstComeFirstServed, DISPATCHERS["round_robin"]())
+    schedule = simulate_policy(given, policy).schedule
+    assert check(given, schedule) == []
+    assert rows_of(schedule, 0)[1] == [5, 35, 3]
+    assert rows_of(schedule, 1)[1] == [5, 35, 3]
