@@ -11,7 +11,6 @@ a linear program finds them, and whole numbers re-derive the bound (docs/bounds.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from orsched.costs import AffineCost, LevelsCost
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from orsched.workers import Worker
 
 MOST_ROUNDS = 10_000
+_MOST_AHEAD = 8
 
 
 def ends_certificate(
@@ -36,7 +36,7 @@ def ends_certificate(
     """Return a joint certificate with proofs (``ends``) that raise it, or None.
 
     Where the least time is at K stages and R rounds, it is proven that K stages need more rounds,
-    as long as that can be done.
+    as long as that can be done; or that more stages do, if these would be next.
     """
     shorts = Shorts.of(jobs)
     if not isinstance(worker.cost, AffineCost | LevelsCost) or shorts is None:
@@ -46,8 +46,13 @@ def ends_certificate(
         return None
     trade = _Trade(worker, jobs, joint, known, [])
     solver = Solver(shorts, out_of_time)
-    while (proof := solver.prove(*trade.least())) is not None:
-        trade.learn(proof)
+    failed: set[tuple[int, int]] = set()
+    while (goal := trade.goal(failed)) is not None:
+        proof = solver.prove(*goal)
+        if proof is None:
+            failed.add(goal)
+        else:
+            trade.proofs.append(proof)
     return trade.certificate()
 
 
@@ -61,28 +66,39 @@ class _Trade:
     known: list[int]
     proofs: list[Proof]
 
+    def _rounds(self, stages: int, proofs: list[Proof]) -> int:
+        at = stages - int(self.joint["prefill_stages"]["value"])
+        proven = (r for proof in proofs for k, r in proof.proves if k >= stages)
+        return max([self.known[min(at, len(self.known) - 1)], *proven])
+
+    def _time(self, stages: int, rounds: int) -> int:
+        cost = self.worker.cost
+        prefill = prefill_floor(cost, self.jobs, stages)
+        return prefill + decode_floor(cost, self.jobs, rounds)
+
     def _times(self, proofs: list[Proof]) -> Iterator[tuple[int, int, int]]:
         """Yield the time, the number of stages and the rounds, as far as it matters."""
-        cost, first = self.worker.cost, self.joint["prefill_stages"]["value"]
-        least = self.joint["decode_rounds"]["value"]
+        first: int = self.joint["prefill_stages"]["value"]
         last = max([0, *(stages for proof in proofs for stages, _ in proof.proves)])
-        for stages in count(first):
-            rounds = self.known[stages - first] if stages - first < len(self.known) else least
-            for proof in proofs:
-                rounds = max([rounds, *(r for k, r in proof.proves if k >= stages)])
-            prefill = prefill_floor(cost, self.jobs, stages)
-            yield prefill + decode_floor(cost, self.jobs, rounds), stages, rounds
-            if stages > last and stages - first >= len(self.known):
-                return
+        for stages in range(first, max(last + 1, first + len(self.known) - 1) + 1):
+            rounds = self._rounds(stages, proofs)
+            yield self._time(stages, rounds), stages, rounds
 
-    def least(self) -> tuple[int, int]:
-        """Return the stages and rounds of the least time."""
+    def goal(self, failed: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """Return the stages and rounds of the least time; None where no proof has been found.
+
+        More stages, of as many rounds, if their time is next then: a proof is for fewer as well.
+        """
         _, stages, rounds = min(self._times(self.proofs))
-        return stages, rounds
-
-    def learn(self, proof: Proof) -> None:
-        """Keep a proof."""
-        self.proofs.append(proof)
+        if (stages, rounds) in failed:
+            return None
+        more, then = stages, self._time(stages, rounds + 1)
+        while self._rounds(more + 1, self.proofs) == rounds and self._time(more + 1, rounds) < then:
+            more += 1
+            if more == stages + _MOST_AHEAD:
+                break
+        ahead = [k for k in range(more, stages, -1) if (k, rounds) not in failed]
+        return (ahead[0] if ahead else stages), rounds
 
     def certificate(self) -> dict[str, Any] | None:
         """Return the certificate with the proofs that it takes; None where they prove nothing."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[Any]
 
 MOST_REQUESTS = 200
+_NONE = -(2**60)
 WHOLE = 1 << 26
 """Of weights in whole numbers: what is 1 in the linear program."""
 
@@ -128,7 +129,8 @@ class Contents:
             self.middles.append(best)
         nothing = np.zeros(rounds + 1, weights.end.dtype)
         self.one = self._with_end(nothing)
-        self.two = self._with_end(self._with_end(self.middles[-1]))
+        self.last = self._with_end(self.middles[-1])
+        self.two = self._with_end(self.last)
         self.only = np.zeros(rounds + 1, weights.end.dtype)
         for at, size in enumerate(self.sizes):
             _raise(self.only, nothing, size, weights.single[at] + weights.window[at])
@@ -144,8 +146,8 @@ class Contents:
         return found
 
     def _with_end(self, before: Numbers) -> Numbers:
-        """Return the most with a first or last short besides; -1 where there is no room."""
-        best = np.full(len(before), -1, before.dtype)
+        """Return the most with a first or last short besides; below 0 where there is no room."""
+        best = np.full(len(before), _NONE, before.dtype)
         for at, size in enumerate(self.sizes):
             _raise(best, before, size, self.weights.end[at] + self.weights.window[at])
         return best
@@ -167,7 +169,7 @@ class Contents:
             row[-1] = longs
             other = self.one[left] if longs else self.only[left]
             if self.two[left] >= max(other, 0):
-                left = self._add_end(row, left, self._with_end(self.middles[-1]))
+                left = self._add_end(row, left, self.last)
                 left = self._add_end(row, left, self.middles[-1])
                 self._add_middles(row, left)
             elif longs and other > 0:
@@ -182,7 +184,7 @@ class Contents:
         n, rest = len(self.sizes), left - self.shorts.sizes
         values = before[np.maximum(rest, 0)] + self.weights.end + self.weights.window
         possible = (rest >= 0) & (before[np.maximum(rest, 0)] >= 0)
-        at = int(np.argmax(np.where(possible, values, -1)))
+        at = int(np.argmax(np.where(possible, values, _NONE)))
         row[[at, 3 * n + at]] += 1
         return int(rest[at])
 
@@ -196,10 +198,9 @@ class Contents:
 
 
 def _raise(best: Numbers, before: Numbers, size: int, weight: float) -> None:
-    """Raise the best by what was there before and one more thing; below 0 there is nothing."""
+    """Raise the best by what was there before and one more thing."""
     if size < len(best):
-        shifted = before[: len(before) - size]
-        np.maximum(best[size:], np.where(shifted >= 0, shifted + weight, -1), out=best[size:])
+        np.maximum(best[size:], before[: len(before) - size] + weight, out=best[size:])
 
 
 class Rounded(NamedTuple):
