@@ -12,10 +12,8 @@ from orsched.instances.datasets import VARIABLE, data_directory
 from tests.reproductions import four_workloads, four_workloads_runs
 from tests.reproductions import four_workloads_setting as setting
 
-FILES = [
-    *(each.file for each in setting.WORKLOADS.values()),
-    "vidur_linear_ops_a100_llama2_70b.csv",
-]
+VIDUR = "vidur_linear_ops_a100_llama2_70b.csv"
+FILES = [*(each.file for each in setting.WORKLOADS.values()), VIDUR]
 
 
 def _has_data():
@@ -37,7 +35,7 @@ def test_the_cache_is_what_the_weights_leave():
 @needs_data
 def test_times_are_those_of_the_table():
     """80 layers without the embedding, at tensor parallelism 4."""
-    with (data_directory() / "vidur_linear_ops_a100_llama2_70b.csv").open(encoding="utf-8") as file:
+    with (data_directory() / VIDUR).open(encoding="utf-8") as file:
         rows = [r for r in csv.DictReader(file) if r["tensor_parallel"] == "4"]
     tokens = np.array([float(r["num_tokens"]) for r in rows])
     names = [name for name in rows[0] if name.endswith("_ms") and name != "emb_ms"]
@@ -81,6 +79,7 @@ def test_a_quick_run_has_our_policy_ahead_on_the_bursty_workload(capsys):
             assert min(f.makespan_s for f in each.figures.values()) >= each.makespan_bound_s
     report = four_workloads.Report()
     report.tables(cells)
+    report.summary(cells)
     report.saturation(cells)
     report.claims(cells)
     printed = capsys.readouterr().out

@@ -41,8 +41,8 @@ def test_without_aging_of_the_index_it_is_first_come_first_served():
     assert finish == [60 + 33, 60 + 33 + 15 + 33]
 
 
-@pytest.mark.parametrize(("known", "index"), [("clairvoyant", "gittins"), ("clairvoyant", "serpt"),
-                                              ("predicted", "gittins"), ("predicted", "serpt")])  # fmt: skip
+@pytest.mark.parametrize("known", ["clairvoyant", "predicted"])
+@pytest.mark.parametrize("index", ["gittins", "serpt"])
 def test_the_shorter_output_is_first_where_it_is_known(known, index):
     _, finish = run([5, 5], [40, 2], known, clients=1, predicted=[40, 2], index=index)
     assert finish[1] == 15 + 2 * 11 < finish[0]
