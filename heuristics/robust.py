@@ -50,7 +50,7 @@ class RobustParams:
 
     gate: str = "shadow_price"
     sample: int = 8
-    least_skill: float = 0.55
+    least_skill: float = 0.65
 
     def __post_init__(self) -> None:
         if self.gate not in GATES:
