@@ -19,7 +19,8 @@ from orsched.costs import AffineCost
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.instance import Instance
 from orsched.models.windows.plan import FollowPlan, PlannedStage
-from orsched.models.windows.terms import Level, Terms
+from orsched.models.windows.prices import prices_of
+from orsched.models.windows.terms import Terms
 from orsched.policy import Information
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
@@ -86,17 +87,26 @@ def as_instance(left: Remaining) -> Instance:
     return Instance(requests, (worker,), output_limit_tokens=max(lengths))
 
 
+def room_of(left: Remaining) -> int:
+    """Return how many mean prompts a stage takes."""
+    clients, cap = len(left.free_at), left.cap
+    if cap is None:
+        return clients
+    return min(clients, max(1, cap * len(left.prompts) // sum(left.prompts)))
+
+
 def terms_of_remaining(left: Remaining, instance: Instance) -> Terms:
     """Return what the search minimises: stages and rounds, with their bounds by volume."""
-    clients, n, cap = len(left.free_at), len(instance), left.cap
-    room = clients
-    if cap is not None:
-        room = min(clients, max(1, cap * len(left.prompts) // sum(left.prompts)))
+    clients, n, room = len(left.free_at), len(instance), room_of(left)
     stages = -(-clients // room) + -(-len(left.requests) // room)
     volume = -(-int(instance.requests.output_tokens.sum()) // clients)
     rounds = max(volume, int(instance.requests.output_tokens.max()))
-    level = Level(cap, left.stage_ns, room)
-    return Terms(0, (level,), left.round_ns, stages * left.stage_ns, rounds, n)
+    prompts = instance.requests.prompt_tokens
+    tokens = int(prompts.sum())
+    kinds = [(left.cap or tokens, left.stage_ns)]
+    prices = prices_of(kinds, prompts, clients, left.round_ns)
+    least = stages * left.stage_ns
+    return Terms(0, left.stage_ns, 0, left.round_ns, least, rounds, n, tokens, prices)
 
 
 def first_schedule(left: Remaining, instance: Instance, room: int) -> Schedule:

@@ -10,14 +10,15 @@ from orsched.heuristics.rolling.remaining import (
     as_stages,
     first_schedule,
     plan_of_schedule,
+    room_of,
     starts_now,
     terms_of_remaining,
 )
 from orsched.methods import Run
 from orsched.models.windows.compiled import compiled
-from orsched.models.windows.construction import construct, spread
+from orsched.models.windows.construction import construct
 from orsched.models.windows.plan import FollowPlan
-from orsched.models.windows.search import HOT, PILOT_TIME, Search, Task
+from orsched.models.windows.search import PILOT_TIME, Search, Task
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
 from orsched.stop import MaxIterations
@@ -34,22 +35,18 @@ class RemainingSearch(Search):
 
     shift = 0
 
-    def _fresh(self, aim_ns: int, share: float, slack: float) -> Task | None:
+    def _fresh(self, aim_ns: int, share: float, aligned: bool) -> Task | None:
         """Return a first state for a makespan, with a share of its excess in stages."""
         terms, clients = self.terms, self.instance.worker.clients
-        levels = terms.most_stages(terms.stages_ns + int((aim_ns - terms.least) * share), slack)
-        if levels is None:
+        stages, time_ns = terms.stages_for(terms.stages_ns + int((aim_ns - terms.least) * share))
+        end = (aim_ns - terms.constant_ns - time_ns) // terms.round_ns
+        if end < max(terms.rounds, self.shift + 1):
             return None
-        end = terms.end(levels, aim_ns)
-        if end < terms.rounds:
-            return None
-        levels, first = spread(levels, terms.room, clients)
-        rest = len(levels) - first
-        gap = end - self.shift
-        times = [0] * first + [self.shift + (k + 1) * gap // (rest + 1) for k in range(rest)]
-        state = construct(self.lengths, clients, times, end, levels, terms.room)
-        moves = self._moves(self.effort, PILOT_TIME)
-        return Task(state, terms.makespan(levels, end), moves, HOT)
+        rest, gap = stages - 1, end - self.shift
+        times = [0] + [self.shift + (k + 1) * gap // (rest + 1) for k in range(rest)]
+        state = construct(self.lengths, clients, times, end, terms.prices.by_starts)
+        budget = terms.budget(aim_ns + self._optimism, end)
+        return Task(state, aim_ns, self._moves(self.effort, PILOT_TIME), self.hot, budget)
 
 
 class _Best:
@@ -79,7 +76,7 @@ def make_plan(left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
     """
     instance = as_instance(left)
     terms = terms_of_remaining(left, instance)
-    schedule = first_schedule(left, instance, terms.levels[0].room)
+    schedule = first_schedule(left, instance, room_of(left))
     best = _Best(left, instance, schedule)
     fast = compiled()
     fast.wait()

@@ -33,6 +33,7 @@ def anneal(
     give_up: Callable[[], bool],
     fast: Any = None,
     shake: int = 0,
+    budget: int = 0,
 ) -> int:
     """Search until V = 0, the moves are used up or ``give_up`` says so; return the moves made.
 
@@ -42,21 +43,23 @@ def anneal(
     """
     if shake:
         draws = rng.random(shake * plain.DRAWS).tolist()
-        _, missing = plain.run_moves(state.tables, _ENOUGH, draws, [_ENOUGH] * shake)
+        _, missing = plain.run_moves(state.tables, _ENOUGH, draws, [_ENOUGH] * shake, budget)
         state.missing += missing - _ENOUGH
     cooling = math.log(cold / hot)
     made, arrays = 0, None
-    while state.missing > 0 and made < moves and not give_up():
+    spent = state.tables.spent
+    while (state.missing > 0 or spent[0] > budget) and made < moves and not give_up():
         count = min(CHUNK, moves - made)
         temperature = hot * math.exp(cooling * made / moves)
         draws = rng.random((count, plain.DRAWS))
         thresholds = (-temperature * np.log1p(-draws[:, -1])).astype(np.int64)
         run = None if fast is None else fast.run_moves
         if run is None:
-            done = _run_plain(state, draws.ravel().tolist(), thresholds.tolist(), give_up)
+            done = _run_plain(state, draws.ravel().tolist(), thresholds.tolist(), give_up, budget)
         else:
             arrays = as_arrays(state.tables) if arrays is None else arrays
-            done, state.missing = run(arrays, state.missing, draws.ravel(), thresholds)
+            done, state.missing = run(arrays, state.missing, draws.ravel(), thresholds, budget)
+            spent = arrays.spent
         made += done
     if arrays is not None:
         write_back(arrays, state)
@@ -64,7 +67,11 @@ def anneal(
 
 
 def _run_plain(
-    state: Windows, draws: list[float], thresholds: list[int], give_up: Callable[[], bool]
+    state: Windows,
+    draws: list[float],
+    thresholds: list[int],
+    give_up: Callable[[], bool],
+    budget: int,
 ) -> int:
     """Make the moves of a chunk in plain Python, looking at the clock more often."""
     made, size = 0, CHUNK // PLAIN_PARTS
@@ -74,8 +81,9 @@ def _run_plain(
             state.missing,
             draws[first * plain.DRAWS : (first + size) * plain.DRAWS],
             thresholds[first : first + size],
+            budget,
         )
         made += done
-        if state.missing == 0 or give_up():
+        if (state.missing == 0 and state.tables.spent[0] <= budget) or give_up():
             break
     return made

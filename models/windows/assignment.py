@@ -1,24 +1,32 @@
-"""Requests into windows: by sorting, then by swaps until every stage holds its prompts.
+"""Requests into windows: by sorting, then by swaps so that the stages' tokens fill levels well.
 
 Sorting both by length fits every request if any assignment does. It leaves prompts to chance, so
-requests that fit into each other's windows are swapped while a stage exceeds its token limit.
+requests that hold in each other's windows are swapped. The time of a stage is a staircase of its
+tokens, which shows swaps no way until one of them leaves a step. So they are annealed on a worth
+that is concave between two steps: one stage fills up while another empties, and falls below its
+step. How much of the step that is, differs from run to run.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.models.windows import moves as plain
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from orsched.columns import IntColumn
+    from orsched.models.windows.prices import Prices
     from orsched.models.windows.structure import Windows
 
-MAX_SWAPS = 5_000
-FEW_REQUESTS, MAX_STEPS = 30, 5_000
-"""Up to this many requests every assignment is tried, in so many steps."""
+SWAPS_A_REQUEST = 1_000
+TEMPERATURES, COLDEST = 40, 0.01
+"""Temperatures of a run, and the last as a share of the first, which is half of a highest step."""
+FILLS = (0.5, 0.8, 0.65, 0.8)
+"""What the fill counts for, as a share of the step, by run."""
 
 
 class Assigned(NamedTuple):
@@ -27,18 +35,26 @@ class Assigned(NamedTuple):
     Attributes:
         request: request of each window.
         stage: stage in which each window begins.
+        time_ns: time of the stages with these tokens.
     """
 
     request: IntColumn
     stage: IntColumn
+    time_ns: int
 
 
 def assign(
-    state: Windows, lengths: IntColumn, prompts: IntColumn, limits: Sequence[int | None]
+    state: Windows,
+    lengths: IntColumn,
+    prompts: IntColumn,
+    prices: Prices,
+    rng: np.random.Generator,
+    fast: Any = None,
+    give_up: Callable[[], bool] = lambda: False,
 ) -> Assigned | None:
-    """Return an assignment in which no stage exceeds its limit of tokens, or None if none is found.
+    """Return an assignment whose stages take little time, or None where V > 0.
 
-    The state must have V = 0. Deterministic.
+    ``fast`` as for ``anneal``; where ``give_up`` says so, the best one so far.
     """
     spans = state.spans()
     stage = np.array(state.tables.start, np.int64)
@@ -46,115 +62,63 @@ def assign(
     request[np.argsort(-spans, kind="stable")] = np.argsort(-lengths, kind="stable")
     if (lengths[request] > spans).any():
         return None
-    total = int(prompts.sum())
-    most = np.array([total if limit is None else limit for limit in limits], np.int64)
-    if _level_prompts(request, stage, spans, lengths, prompts, most):
-        return Assigned(request, stage)
-    if len(request) > FEW_REQUESTS:
-        return None
-    found = _Exhaustive(stage, spans, lengths, prompts, most).found
-    return None if found is None else Assigned(np.array(found, np.int64), stage)
+    load = np.bincount(stage, weights=prompts[request], minlength=state.stages).astype(np.int64)
+    times = prices.least_ns
+    best = Assigned(request, stage, int(times[load].sum()))
+    floor = _least_time(prompts, state.tables.counts, times)
+    tables = [request, load, spans, stage, lengths, prompts]
+    for fill in FILLS:
+        if best.time_ns <= floor or give_up():
+            break
+        copies = [np.array(table, np.int64) for table in tables]
+        best = _anneal(copies, best, times, _worth(times, fill), floor, rng, fast)
+    return best
 
 
-class _Exhaustive:
-    """Every way to assign few requests, the longest to be placed first, up to a number of steps."""
-
-    def __init__(
-        self,
-        stage: IntColumn,
-        spans: IntColumn,
-        lengths: IntColumn,
-        prompts: IntColumn,
-        limit: IntColumn,
-    ) -> None:
-        self.stage, self.spans = stage.tolist(), spans.tolist()
-        self.lengths, self.prompts = lengths.tolist(), prompts.tolist()
-        self.free = limit.tolist()
-        self.order = np.lexsort((-prompts, -lengths)).tolist()
-        self.request = [-1] * len(self.stage)
-        self.steps = MAX_STEPS
-        self.found = self.request if self._place(0) else None
-
-    def _place(self, position: int) -> bool:
-        """Place the requests from a position of the order on."""
-        if position == len(self.order):
-            return True
-        self.steps -= 1
-        mine = self.order[position]
-        tried = set()
-        for window, stage in enumerate(self.stage):
-            same = (stage, self.spans[window])
-            fits = (
-                self.lengths[mine] <= self.spans[window] and self.prompts[mine] <= self.free[stage]
-            )
-            if self.request[window] >= 0 or not fits or same in tried or self.steps < 0:
-                continue
-            tried.add(same)
-            self.request[window] = mine
-            self.free[stage] -= self.prompts[mine]
-            if self._place(position + 1):
-                return True
-            self.request[window] = -1
-            self.free[stage] += self.prompts[mine]
-        return False
+def _least_time(prompts: IntColumn, counts: list[int], times: IntColumn) -> int:
+    """Return what stages of so many requests take at least: each with the shortest prompts."""
+    shortest = np.append(0, np.cumsum(np.sort(prompts)))
+    return int(times[shortest[counts]].sum())
 
 
-def _level_prompts(
-    request: IntColumn,
-    stage: IntColumn,
-    spans: IntColumn,
-    lengths: IntColumn,
-    prompts: IntColumn,
-    limit: IntColumn,
-) -> bool:
-    """Swap requests between windows, in place, until no stage is over its limit."""
-    load = np.bincount(stage, weights=prompts[request], minlength=len(limit)).astype(np.int64)
-    for _ in range(MAX_SWAPS):
-        worst = int(np.argmax(load - limit))
-        if load[worst] <= limit[worst]:
-            return True
-        swap = _best_swap(worst, load, request, stage, spans, lengths, prompts, limit)
-        if swap is None:
-            return False
-        here, there = swap
-        moved = int(prompts[request[here]] - prompts[request[there]])
-        load[worst] -= moved
-        load[stage[there]] += moved
-        request[here], request[there] = request[there], request[here]
-    return False
+def _worth(times: IntColumn, fill: float) -> IntColumn:
+    """Return the worth of the tokens of one stage: concave from each step of the times to the next.
 
-
-def _best_swap(
-    worst: int,
-    load: IntColumn,
-    request: IntColumn,
-    stage: IntColumn,
-    spans: IntColumn,
-    lengths: IntColumn,
-    prompts: IntColumn,
-    limit: IntColumn,
-) -> tuple[int, int] | None:
-    """Return the two windows whose swap lowers the total excess most, or None.
-
-    Among equal swaps the one that leaves the receiving stage with most room.
+    At the steps it is their time; just above one it is less than that by a share of the step.
     """
-    found: tuple[int, int] | None = None
-    best = (0, 0)
-    over = int(load[worst] - limit[worst])
-    free = limit[stage] - load[stage]
-    for here in np.flatnonzero(stage == worst).tolist():
-        mine = request[here]
-        moved = prompts[mine] - prompts[request]
-        fits = (lengths[mine] <= spans) & (lengths[request] <= spans[here]) & (stage != worst)
-        fits &= moved > 0
-        if not fits.any():
-            continue
-        after = np.maximum(moved - free, 0) - np.maximum(-free, 0)
-        gain = np.where(fits, np.minimum(moved, over) - after, -1)
-        room = free - moved
-        score = gain * 2**32 + np.clip(room, -(2**31), 2**31 - 1)
-        there = int(np.argmax(score))
-        value = (int(gain[there]), int(room[there]))
-        if value[0] > 0 and value > best:
-            best, found = value, (here, there)
-    return found
+    steps = np.flatnonzero(np.diff(times))
+    worth = times.copy()
+    for first, last in zip(steps, [*steps[1:], len(times) - 1], strict=True):
+        part = np.arange(1, last - first + 1) / (last - first)
+        jump = times[last] - times[first]
+        worth[first + 1 : last + 1] += (fill * jump * (np.sqrt(part) - 1)).astype(np.int64)
+    return worth
+
+
+def _anneal(
+    tables: list[IntColumn],
+    best: Assigned,
+    times: IntColumn,
+    worth: IntColumn,
+    floor: int,
+    rng: np.random.Generator,
+    fast: Any,
+) -> Assigned:
+    """Swap at falling temperatures; return the best assignment on the way."""
+    swap: Any = None if fast is None else fast.swap_requests
+    arrays: Any = [*tables, worth]
+    if swap is None:
+        swap, arrays = plain.swap_requests, [table.tolist() for table in arrays]
+    hot = float(np.diff(np.unique(times)).max()) / 2
+    count = SWAPS_A_REQUEST * len(best.request) // TEMPERATURES
+    for step in range(TEMPERATURES):
+        temperature = hot * COLDEST ** (step / (TEMPERATURES - 1))
+        draws = rng.random((count, 3))
+        thresholds = (-temperature * np.log1p(-draws[:, 2])).astype(np.int64)
+        swap(*arrays, draws[:, :2].ravel(), thresholds)
+        now = int(times[arrays[1]].sum())
+        if now < best.time_ns:
+            best = Assigned(np.array(arrays[0]), best.stage, now)
+        if best.time_ns <= floor:
+            break
+    return best

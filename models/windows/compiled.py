@@ -32,6 +32,7 @@ class Compiled:
 
     def __init__(self) -> None:
         self.run_moves: Any = None
+        self.swap_requests: Any = None
         self._thread = threading.Thread(target=self._load, daemon=True)
         self._thread.start()
 
@@ -53,6 +54,7 @@ class Compiled:
         except Exception as error:  # numba fails in many ways; the plain moves are always there
             _LOG.warning("numba cannot compile the moves, windows runs slower: %s", error)
             return
+        self.swap_requests = module.swap_requests
         self.run_moves = module.run_moves
 
 
@@ -79,7 +81,9 @@ def _compile() -> ModuleType:
         if callable(item) and getattr(item, "__module__", None) == _NAME:
             setattr(module, name, numba.njit(item, **options))
     empty: list[Any] = [[0] for _ in range(len(Tables._fields) - 1)]
-    module.run_moves(as_arrays(Tables(1, *empty)), 0, np.zeros(plain.DRAWS), np.zeros(1, np.int64))
+    whole, draws = np.zeros(1, np.int64), np.zeros(plain.DRAWS)
+    module.run_moves(as_arrays(Tables(1, *empty)), 0, draws, whole, 0)
+    module.swap_requests(whole, whole, whole, whole, whole, whole, whole, draws, whole)
     return module
 
 

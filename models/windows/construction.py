@@ -18,60 +18,41 @@ if TYPE_CHECKING:
     from orsched.schedule import Schedule
 
 
-def even_times(stages: int, first: int, end: int) -> list[int]:
-    """Return times of stages: ``first`` of them at 0, the others evenly spread before the end."""
-    first = min(first, stages)
-    rest = stages - first
-    return [0] * first + [(k + 1) * end // (rest + 1) for k in range(rest)]
+def even_times(stages: int, end: int) -> list[int]:
+    """Return times of stages: the first at 0, the others evenly spread before the end."""
+    return [k * end // stages for k in range(stages)]
 
 
-def spread(levels: Sequence[int], room: Sequence[int], first: int) -> tuple[list[int], int]:
-    """Order levels: the largest until ``first`` starts have room, then evenly mixed.
-
-    Returns the order and how many come first.
-    """
-    left = sorted(levels, reverse=True)
-    order: list[int] = []
-    while left and first > 0:
-        order.append(left.pop(0))
-        first -= room[order[-1]]
-    keyed = []
-    for level in set(left):
-        count = left.count(level)
-        keyed += [((k + 0.5) / count, -level) for k in range(count)]
-    return order + [-level for _, level in sorted(keyed)], len(order)
+def aligned_times(stages: int, end: int, longest: int) -> list[int]:
+    """Return times of stages: whole longest requests, the others evenly spread."""
+    whole = list(range(0, end, longest))[:stages]
+    rest = stages - len(whole)
+    return sorted(whole + [(k + 1) * end // (rest + 1) for k in range(rest)])
 
 
 def construct(
-    lengths: IntColumn,
-    clients: int,
-    times: Sequence[int],
-    end: int,
-    levels: Sequence[int],
-    room: Sequence[int],
+    lengths: IntColumn, clients: int, times: Sequence[int], end: int, price: Sequence[int] = ()
 ) -> Windows:
     """Return a state in which every request has a window, though maybe too short a one.
 
-    At each stage the free clients take the longest waiting requests, as many as its level has
-    room for. What is left at the last stage splits the paths further.
+    At each stage the free clients take the longest waiting requests. What is left at the last
+    stage splits the paths further.
     """
     waiting: list[int] = sorted(lengths.tolist(), reverse=True)
     free = list(range(clients))
     busy: list[tuple[int, int]] = []
     paths: list[list[int]] = [[] for _ in range(clients)]
     taken = 0
-    left = [room[level] for level in levels]
     for stage, now in enumerate(times):
         while busy and busy[0][0] <= now:
             free.append(heappop(busy)[1])
-        while free and taken < len(waiting) and left[stage] > 0:
+        while free and taken < len(waiting):
             client = free.pop(0)
             paths[client].append(stage)
             heappush(busy, (now + waiting[taken], client))
-            left[stage] -= 1
             taken += 1
-    _place_rest(len(waiting) - taken, paths, left)
-    return Windows(lengths, times, end, [path for path in paths if path], levels, room)
+    _place_rest(len(waiting) - taken, paths, len(times))
+    return Windows(lengths, times, end, [path for path in paths if path], price)
 
 
 def state_of(instance: Instance, schedule: Schedule, terms: Terms) -> Windows | None:
@@ -85,29 +66,25 @@ def state_of(instance: Instance, schedule: Schedule, terms: Terms) -> Windows | 
     assert plan.client is not None
     times = [0, *accumulate(plan.rounds)]
     paths: dict[int, list[int]] = {}
-    tokens = [0] * len(plan.rounds)
-    prompts = instance.requests.prompt_tokens.tolist()
-    for stage, client, prompt in sorted(zip(plan.stage, plan.client, prompts, strict=True)):
+    for stage, client in sorted(zip(plan.stage, plan.client, strict=True)):
         paths.setdefault(client, []).append(stage)
-        tokens[stage] += prompt
-    levels = [terms.level_of(count) for count in tokens]
-    lengths = instance.rounds_needed
-    return Windows(lengths, times[:-1], times[-1], list(paths.values()), levels, terms.room)
+    lengths, price = instance.rounds_needed, terms.prices.by_starts
+    return Windows(lengths, times[:-1], times[-1], list(paths.values()), price)
 
 
-def _place_rest(count: int, paths: list[list[int]], left: list[int]) -> None:
+def _place_rest(count: int, paths: list[list[int]], stages: int) -> None:
     """Give the requests that are left a start in the emptiest stages that a path can take."""
+    starts = [0] * stages
+    for path in paths:
+        for stage in path:
+            starts[stage] += 1
     for _ in range(count):
-        order = sorted(range(len(left)), key=lambda k: -left[k])
         stage, path = next(
-            (
-                (k, p)
-                for k in order
-                for p in sorted(paths, key=len)
-                if k not in p and left[k] > min(0, left[order[0]] - 1)
-            ),
-            (order[0], paths[0]),
+            (k, p)
+            for k in sorted(range(stages), key=starts.__getitem__)
+            for p in sorted(paths, key=len)
+            if k not in p
         )
         path.append(stage)
         path.sort()
-        left[stage] -= 1
+        starts[stage] += 1

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
-from orsched.costs import AffineCost, LevelsCost
-from orsched.errors import InputError, PolicyError, TimeLimitError
+from orsched.errors import InputError, PolicyError
 from orsched.methods import Outcome, Progress, Run
 from orsched.models.bounds import makespan_bound
 from orsched.models.windows.compiled import compiled
@@ -19,14 +18,13 @@ from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
 from orsched.simulator import simulate_policy
-from orsched.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
+from orsched.stop import FirstOf, MaxIterations, OnlyTime
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.windows.plan import PlannedStage
 
 WARM_START_ITERATIONS = 18
-AFFINE_SHARE = 0.4
 THREADS = 2
 MOST_THREADS = 64
 
@@ -55,7 +53,6 @@ class WindowsMethod:
         if run.stop.seconds_left == math.inf:
             fast.wait()
         follower = _Follower(instance, best, self.name)
-        self._search_affine(instance, run, threads, follower)
         search = Search(
             instance, terms_of(instance), run.seed, run, threads, fast, follower.makespan
         )
@@ -71,39 +68,6 @@ class WindowsMethod:
         except KeyboardInterrupt:
             termination = Termination.INTERRUPTED
         return follower.best._replace(termination=termination, parameters={"threads": threads})
-
-    def _search_affine(
-        self, instance: Instance, run: Run, threads: int, follower: _Follower
-    ) -> None:
-        """Under levels and a time limit: search first as if stages took affine times.
-
-        Levels leave few moves between stages that are full; what is found without them is carried
-        out under them.
-        """
-        worker, cost = instance.worker, instance.worker.cost
-        seconds = run.stop.seconds_left * AFFINE_SHARE
-        if not isinstance(cost, LevelsCost) or len(cost.levels) < 2 or seconds == math.inf:
-            return
-        affine = replace(worker, cost=_affine(cost), prefill_cap_tokens=worker.prefill_limit)
-        surrogate = instance.replace(workers=affine)
-        stop = FirstOf((OnlyTime(run.stop), MaxRuntime(seconds)))
-        stop.start()
-        shorter = replace(run, callback=None, stop=stop)
-        try:
-            inner = _Follower(surrogate, self._warm_start(surrogate, shorter), self.name)
-        except TimeLimitError:
-            return
-
-        def follow(plan: list[PlannedStage]) -> int | None:
-            follower.makespan(plan)
-            return inner.makespan(plan)
-
-        terms = terms_of(surrogate)
-        search = Search(surrogate, terms, run.seed, shorter, threads, compiled(), follow)
-        for _ in search.attempts(inner.best.schedule):
-            run.report(Progress(self.name, 0, follower.best.schedule.makespan_ns, True))
-            if stop(0, None):
-                break
 
     def _warm_start(self, instance: Instance, run: Run) -> Outcome:
         hybrid = resolve("methods", "hybrid")
@@ -136,16 +100,6 @@ class _Follower:
         if done.schedule.makespan_ns < self.best.schedule.makespan_ns:
             self.best = Outcome(done.schedule, Termination.ITERATIONS, done.decision_ns, {})
         return done.schedule.makespan_ns
-
-
-def _affine(cost: LevelsCost) -> AffineCost:
-    """Return affine times between those of the smallest and the largest level.
-
-    A stage is charged half of the smallest level for what it leaves empty.
-    """
-    (least, shortest), (most, longest) = cost.levels[0], cost.levels[-1]
-    token = (longest - shortest) // (most - least)
-    return AffineCost(max(0, shortest - token * least // 2), token, cost.round_fixed_ns, 0)
 
 
 def _threads(parameters: dict[str, Any]) -> int:

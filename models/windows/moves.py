@@ -24,28 +24,28 @@ DRAWS = 5
 index = int
 """Makes an index; the compiled moves put an unsigned type here, which loops over in vectors."""
 
-MANY_WINDOWS = (0.60, 0.85, 0.92, 0.98, 0.995)
-FEW_WINDOWS = (0.50, 0.70, 0.80, 0.91, 0.99)
-"""Cumulative shares of the moves: exchange, start, relocation, stage, chain; the rest are levels.
+MANY_WINDOWS = (0.60, 0.85, 0.92, 0.985)
+FEW_WINDOWS = (0.50, 0.70, 0.80, 0.92)
+"""Cumulative shares of the moves: exchange, start, relocation, stage; the rest are chains.
 
 With few windows a stage the times of stages matter more, and to move them costs less.
 """
 FEW = 10
 
 
-def shares_of(tables: Tables) -> tuple[float, float, float, float, float]:
+def shares_of(tables: Tables) -> tuple[float, float, float, float]:
     """Return the shares of the moves, by the number of windows a stage."""
     few = len(tables.start) < FEW * len(tables.counts)
     return FEW_WINDOWS if few else MANY_WINDOWS
 
 
 def run_moves(
-    tables: Tables, missing: int, draws: Sequence[float], thresholds: Sequence[int]
+    tables: Tables, missing: int, draws: Sequence[float], thresholds: Sequence[int], budget: int
 ) -> tuple[int, int]:
-    """Make a move for each threshold, until V = 0; return the moves made and V."""
-    made, stages = 0, len(tables.counts)
-    exchange, start, relocation, stage, chain = shares_of(tables)
-    while made < len(thresholds) and missing > 0:
+    """Make a move for each threshold, until V = 0 in the budget; return the moves made and V."""
+    made, stages, spent = 0, len(tables.counts), tables.spent
+    exchange, start, relocation, stage = shares_of(tables)
+    while made < len(thresholds) and (missing > 0 or spent[0] > budget):
         at = made * DRAWS
         kind, threshold = draws[at], thresholds[made]
         one, two, three = draws[at + 1], draws[at + 2], draws[at + 3]
@@ -58,10 +58,8 @@ def run_moves(
             missing += relocate(tables, one, two, three, threshold)
         elif stages > 1 and kind < stage:
             missing += shift_stage(tables, one, two, three, threshold)
-        elif stages > 1 and kind < chain:
+        elif stages > 1:
             missing += shift_chain(tables, one, two, three, threshold)
-        elif len(tables.room) > 1:
-            exchange_levels(tables, one, two)
     return made, missing
 
 
@@ -156,8 +154,12 @@ def move_start(tables: Tables, window: int, stage: int) -> None:
     tables.start[window] = stage
 
 
-def _is_full(tables: Tables, stage: int) -> bool:
-    return tables.counts[stage] >= tables.room[tables.level[stage]]
+def _price_of_moving(tables: Tables, here: int, there: int) -> int:
+    """Return the change of the prices when a window begins in another stage."""
+    if here == there:
+        return 0
+    price, few, many = tables.price, tables.counts[here], tables.counts[there]
+    return price[few - 1] - price[few] + price[many + 1] - price[many]
 
 
 def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> int:
@@ -168,18 +170,20 @@ def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> 
     first = -1 if before == END else start[before]
     stage, last = start[window], end_stage(tables, window)
     target = stage + int(near * (2 * NEAR + 1)) - NEAR
-    if target == stage or not first < target < last or _is_full(tables, target):
+    if target == stage or not first < target < last:
         return 0
     old, new, end = times[stage], times[target], times[last]
     change = resize(surplus, end - old, end - new)
     if before != END:
         change += resize(surplus, old - times[first], new - times[first])
-    if change > threshold:
+    cost = _price_of_moving(tables, stage, target)
+    if change + cost > threshold:
         if before != END:
             resize(surplus, new - times[first], old - times[first])
         resize(surplus, end - new, end - old)
         return 0
     move_start(tables, window, target)
+    tables.spent[0] += cost
     return change
 
 
@@ -195,21 +199,21 @@ def relocate(tables: Tables, window_: float, host_: float, stage_: float, thresh
     if end - begin < 2:
         return 0
     stage = begin + 1 + int(stage_ * (end - begin - 1))
-    if stage != start[window] and _is_full(tables, stage):
-        return 0
     t_before, t_window = times[start[before]], times[start[window]]
     t_end = times[end_stage(tables, window)]
     t_begin, t_split, t_close = times[begin], times[stage], times[end]
     change = resize(surplus, t_window - t_before, t_end - t_before)
     change += resize(surplus, t_end - t_window, t_close - t_split)
     change += resize(surplus, t_close - t_begin, t_split - t_begin)
-    if change > threshold:
+    cost = _price_of_moving(tables, start[window], stage)
+    if change + cost > threshold:
         resize(surplus, t_split - t_begin, t_close - t_begin)
         resize(surplus, t_close - t_split, t_end - t_window)
         resize(surplus, t_end - t_before, t_window - t_before)
         return 0
     _relink(tables, window, before, host)
     move_start(tables, window, stage)
+    tables.spent[0] += cost
     return change
 
 
@@ -224,16 +228,6 @@ def _relink(tables: Tables, window: int, before: int, host: int) -> None:
     _link(tables, host, window)
     tables.previous[window] = host
     _link(tables, window, host_after)
-
-
-def exchange_levels(tables: Tables, one_: float, two_: float) -> None:
-    """Let two stages exchange their levels where their starts have room then; V stays."""
-    level, counts, room = tables.level, tables.counts, tables.room
-    one, two = int(one_ * len(counts)), int(two_ * len(counts))
-    if counts[one] <= room[level[two]] and counts[two] <= room[level[one]]:
-        kept = level[one]
-        level[one] = level[two]
-        level[two] = kept
 
 
 def shift_stage(
@@ -312,3 +306,35 @@ def _move_stage(tables: Tables, stage: int, old: int, new: int) -> int:
         end = times[end_stage(tables, window)]
         change += resize(surplus, end - old, end - new)
     return change
+
+
+def swap_requests(
+    request: Ints,
+    load: Ints,
+    spans: Ints,
+    stage: Ints,
+    lengths: Ints,
+    prompts: Ints,
+    worth: Ints,
+    draws: Sequence[float],
+    thresholds: Sequence[int],
+) -> None:
+    """Swap requests that hold in each other's windows, where a threshold allows it.
+
+    A swap is kept when the worth of the two stages' tokens grows by at most its threshold.
+    """
+    n = len(request)
+    for made in range(len(thresholds)):
+        one, two = int(draws[2 * made] * n), int(draws[2 * made + 1] * n)
+        here, there, mine, yours = stage[one], stage[two], request[one], request[two]
+        moved = prompts[mine] - prompts[yours]
+        if here == there or moved == 0:
+            continue
+        if lengths[mine] > spans[two] or lengths[yours] > spans[one]:
+            continue
+        less, more = load[here] - moved, load[there] + moved
+        change = worth[less] + worth[more] - worth[load[here]] - worth[load[there]]
+        if change > thresholds[made]:
+            continue
+        request[one], request[two] = yours, mine
+        load[here], load[there] = less, more

@@ -9,10 +9,12 @@ from orsched.policy import Information, Policy, View
 from orsched.step import FOREVER, Step, decode_rounds, prefill_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from orsched.models.windows.assignment import Assigned
     from orsched.models.windows.structure import Windows
+
+    Divide = Callable[[list[int]], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,11 @@ class PlannedStage:
     clients: Sequence[int]
 
 
-def plan_of(state: Windows, assigned: Assigned) -> list[PlannedStage]:
-    """Return the stages of a state with its requests; empty stages are left out."""
+def plan_of(state: Windows, assigned: Assigned, divide: Divide | None = None) -> list[PlannedStage]:
+    """Return the stages of a state with its requests; empty stages are left out.
+
+    ``divide`` says which of the requests of one moment share a stage.
+    """
     tables = state.tables
     client = [0] * len(tables.start)
     for number, path in enumerate(state.paths()):
@@ -43,8 +48,9 @@ def plan_of(state: Windows, assigned: Assigned) -> list[PlannedStage]:
         chosen = sorted(tables.at[first : first + count])
         if chosen:
             requests = [int(assigned.request[w]) for w in chosen]
-            clients = [client[w] for w in chosen]
-            stages.append(PlannedStage(tables.times[stage], requests, clients))
+            of = {int(assigned.request[w]): client[w] for w in chosen}
+            for part in [requests] if divide is None else divide(requests):
+                stages.append(PlannedStage(tables.times[stage], part, [of[r] for r in part]))
     return stages
 
 

@@ -1,5 +1,10 @@
 """The search over numbers of stages and ends: a schedule is squeezed.
 
+The makespan of a state is estimated: its rounds, and prices of its stages by their starts; the
+moves keep these below a budget. Which requests fill the stages is chosen for each state with
+V = 0, and only then the makespan is known. What falls short by a few client-rounds gets rounds
+where they help most, and is a schedule as well.
+
 The first state is that of a heuristic's schedule. Short pilot runs at a shorter makespan find how
 much of its excess should go into stages (more window lengths) and how much into rounds (slack);
 the best pilot is annealed on, with rounds added until it is a schedule. A squeeze asks for a
@@ -18,6 +23,7 @@ import math
 import random
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,11 +31,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.models.windows.annealing import anneal
-from orsched.models.windows.assignment import FEW_REQUESTS, assign
-from orsched.models.windows.construction import construct, even_times, spread, state_of
+from orsched.models.windows.assignment import assign
+from orsched.models.windows.construction import aligned_times, construct, even_times, state_of
 from orsched.models.windows.plan import plan_of
 from orsched.models.windows.promise import Promise
-from orsched.models.windows.squeezing import SQUEEZES, with_end
+from orsched.models.windows.squeezing import SQUEEZES, stretched, with_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +50,9 @@ if TYPE_CHECKING:
     from orsched.schedule import Schedule
 
 HOT, COLD = 3.0, 0.15
+HOT_PRICES = 2.5
+"""First states begin this many times as hot as the price of a start changes from one to the next:
+or the numbers of starts would never change."""
 WARMTHS = (0.5, 1.0, 2.0)
 MOVES_A_REQUEST = 300
 LEAST_MOVES = 400_000
@@ -61,8 +70,6 @@ FAST_RATE, PLAIN_RATE = 1e6, 2e4
 """Moves a second that are expected before any are counted."""
 PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 """Shares of the excess that pilots spend on stages."""
-SLACKS = (0.01, 0.03, 0.1, 0.2, 0.4)
-"""Shares of starts that the levels of a first state have room for beyond the requests."""
 FIRST_AIM, FIRST_GAINS = 0.25, 10
 """Excess of the pilots as a share of the incumbent's; how many first gains make up all of it."""
 FRESH_AIMS = (0.6, 0.95)
@@ -70,8 +77,14 @@ FRESH_AIMS = (0.6, 0.95)
 PILOT_PART = 8
 """A pilot makes one part in this many of the moves of a run."""
 MOST_WAITING = 4
+FEW_REQUESTS = 30
 SHAKE = 4
-"""Moves a request that are all kept at first, where the same state would come out again."""
+"""Moves a request that are all kept at first, where the same state would come out again: from a
+state that has what is asked for, and with few requests."""
+MOST_ROUNDS, TOLERANCE = 12, 1
+"""Rounds that are put in at most where a state falls short; above the best estimate by so many."""
+SHIFTS = (0, -1, -2, 1, 2)
+"""Rounds by which a squeeze moves the end, where it can make stages cheaper or dearer instead."""
 LEAST_GAIN = 20_000
 """The makespan over this is the least gain that squeezes ask for."""
 
@@ -92,7 +105,8 @@ class Task:
         aim_ns: makespan of its stages and end.
         moves: at most so many.
         hot: first temperature.
-        arms: the squeeze and the warmth that were drawn to make it.
+        budget: what stages may cost, in units of ``Prices``.
+        arms: the squeeze, the warmth and the shift of the end that were drawn to make it.
         tries: how often rounds have been added.
         made: moves made.
         seconds: time taken.
@@ -102,15 +116,20 @@ class Task:
     aim_ns: int
     moves: int
     hot: float
-    arms: tuple[str, str] | None = None
+    budget: int
+    arms: tuple[str, str, str] | None = None
     tries: int = 0
     made: int = 0
     seconds: float = 0.0
 
+    def lacking(self) -> int:
+        """Return the client-rounds that are missing, and what stages cost above the budget."""
+        return self.state.missing + max(0, self.state.tables.spent[0] - self.budget)
+
     @property
     def kind(self) -> tuple[int, ...]:
-        """End and levels of a first state."""
-        return self.state.end, *self.state.tables.level
+        """End and times of the stages of a first state."""
+        return tuple(self.state.tables.times)
 
 
 class Search:
@@ -132,17 +151,21 @@ class Search:
         self.run, self.threads, self.fast = run, threads, fast
         self.rounds = run.stop.seconds_left == math.inf
         self.lengths = instance.rounds_needed
+        self.few = len(self.lengths) <= FEW_REQUESTS
         self.rng = random.Random(seed)
         self.waiting: list[Task] = []
         self.made, self.ended, self.exhausted, self.piloted = 0, False, False, False
         ready = fast is not None and fast.run_moves is not None
         self.rate = FAST_RATE if ready else PLAIN_RATE
         self.effort = 1.0
-        self.slacks = SLACKS if len(terms.levels) > 1 else (0.0,)
+        self.shifts = Promise({str(s): s for s in SHIFTS})
         self.best: Windows | None = None
         self.best_ns = 0
         self.squeezes = Promise(SQUEEZES)
-        self.warmths = Promise({str(hot): hot for hot in WARMTHS})
+        bends = np.abs(np.diff(terms.prices.by_starts, 2))[1:]
+        self.hot = max(HOT, HOT_PRICES * float(bends.mean()) if len(bends) else 0.0)
+        warmths = (*WARMTHS, self.hot / 2) if self.hot > HOT else WARMTHS
+        self.warmths = Promise({str(hot): hot for hot in warmths})
 
     def attempts(self, schedule: Schedule) -> Iterator[Attempt]:
         """Yield attempts to get below a schedule until time is out or nothing is left to gain."""
@@ -165,12 +188,11 @@ class Search:
         return not self.piloted and (self.rounds or moves > PILOTS_PAY * self._moves_of_a_run)
 
     def _pilot(self, pool: ThreadPoolExecutor) -> None:
-        """Run pilots; let the best one wait to be annealed longer."""
+        """Run pilots; let the best ones wait to be annealed longer, one for each thread."""
         self.piloted = True
         pilots = list(self._run(pool, self._pilots(self._aim(FIRST_AIM))))
-        if pilots:
-            base = min(pilots, key=lambda task: task.state.missing)
-            self.waiting.append(self._longer(base))
+        best = sorted(pilots, key=Task.lacking)[: self.threads]
+        self.waiting += [self._longer(pilot) for pilot in best]
 
     @property
     def least_gain(self) -> int:
@@ -210,10 +232,13 @@ class Search:
         def give_up() -> bool:
             return self._over() or (not self.rounds and task.aim_ns >= self.best_ns)
 
-        few = len(self.lengths) <= FEW_REQUESTS
-        shake = SHAKE * len(self.lengths) if few or task.state.missing == 0 else 0
+        state = task.state
+        done = state.missing == 0 and state.tables.spent[0] <= task.budget
+        shake = SHAKE * len(self.lengths) if self.few or done else 0
         begin = perf_counter()
-        task.made = anneal(task.state, task.moves, task.hot, COLD, rng, give_up, self.fast, shake)
+        task.made = anneal(
+            state, task.moves, task.hot, COLD, rng, give_up, self.fast, shake, task.budget
+        )
         task.seconds = perf_counter() - begin
         return task
 
@@ -241,15 +266,15 @@ class Search:
     def _pilots(self, aim_ns: int) -> Iterator[Task]:
         """Yield first states for a makespan."""
         tried = set()
-        for slack, share in product(self.slacks, PILOT_SHARES):
-            task = self._fresh(aim_ns, share, slack)
+        for share, aligned in product(PILOT_SHARES, (False, True)):
+            task = self._fresh(aim_ns, share, aligned)
             if task is not None and task.kind not in tried:
                 tried.add(task.kind)
                 yield task
 
     def _longer(self, task: Task) -> Task:
         """Return a pilot to be annealed with more moves."""
-        return Task(task.state.copy(), task.aim_ns, self._moves(PILOT_PART), HOT)
+        return Task(task.state.copy(), task.aim_ns, self._moves(PILOT_PART), self.hot, task.budget)
 
     def _relax(self, task: Task) -> None:
         """Let a state that falls short wait for another run, with the rounds that it lacks.
@@ -258,26 +283,27 @@ class Search:
         """
         short = -(-task.state.missing // self.instance.worker.clients) * (1 + task.tries)
         state = with_end(task.state, task.state.end + short)
-        aim = self.terms.makespan(state.tables.level, state.end)
+        budget = max(task.budget, state.tables.spent[0])
+        aim = self.terms.makespan(budget, state.end) - self._optimism
         if aim < self.best_ns and len(self.waiting) < MOST_WAITING:
-            again = Task(state, aim, self._moves(2), WARMTHS[-1], task.arms, task.tries + 1)
+            again = Task(state, aim, self._moves(2), WARMTHS[-1], budget, task.arms, task.tries + 1)
             self.waiting.append(again)
 
-    def _fresh(self, aim_ns: int, share: float, slack: float) -> Task | None:
-        """Return a first state for a makespan, with a share of its excess in stages."""
+    def _fresh(self, aim_ns: int, share: float, aligned: bool) -> Task | None:
+        """Return a first state for a makespan, with a share of its excess in stages.
+
+        Aligned: with stages where longest requests end that follow each other from the start.
+        """
         terms, clients = self.terms, self.instance.worker.clients
-        excess = aim_ns - terms.least
-        levels = terms.most_stages(terms.stages_ns + int(excess * share), slack)
-        if levels is None:
-            return None
-        end = terms.end(levels, aim_ns)
+        stages, time_ns = terms.stages_for(terms.stages_ns + int((aim_ns - terms.least) * share))
+        end = (aim_ns - terms.constant_ns - time_ns) // terms.round_ns
         if end < terms.rounds:
             return None
-        levels, first = spread(levels, terms.room, min(clients, terms.starts))
-        times = even_times(len(levels), first, end)
-        state = construct(self.lengths, clients, times, end, levels, terms.room)
-        moves = self._moves(self.effort, PILOT_TIME)
-        return Task(state, terms.makespan(levels, end), moves, HOT)
+        longest = int(self.lengths.max())
+        times = aligned_times(stages, end, longest) if aligned else even_times(stages, end)
+        state = construct(self.lengths, clients, times, end, terms.prices.by_starts)
+        budget = terms.budget(aim_ns + self._optimism, end)
+        return Task(state, aim_ns, self._moves(self.effort, PILOT_TIME), self.hot, budget)
 
     def _tasks(self) -> Iterator[Task]:
         """Yield what waits, then the best state asked for less, in the ways that promise most.
@@ -298,41 +324,45 @@ class Search:
         for _ in range(30):
             name, squeeze = self.squeezes.draw(self.rng)
             warmth, hot = self.warmths.draw(self.rng)
-            task = self._squeeze(squeeze, hot)
+            shift, rounds = self.shifts.draw(self.rng)
+            task = self._squeeze(squeeze, hot, rounds)
             if task is not None:
-                task.arms = (name, warmth)
+                task.arms = (name, warmth, shift)
                 return task
             self.gain = max(self.least_gain, self.gain // 2)
         return None
 
-    def _squeeze(self, squeeze: Squeeze | None, hot: float) -> Task | None:
+    def _squeeze(self, squeeze: Squeeze | None, hot: float, rounds: int) -> Task | None:
         """Return a squeezed state, or None where a lower bound excludes it."""
         if squeeze is None or self.best is None:
             aim = self._aim(self.rng.uniform(*FRESH_AIMS))
-            fresh = self._fresh(aim, self.rng.random(), self.rng.choice(self.slacks))
+            fresh = self._fresh(aim, self.rng.random(), self.rng.random() < 0.5)
             return None if fresh is None else self._longer(fresh)
-        changed = squeeze(self.best, self.rng)
-        if changed is None:
+        changed, terms = squeeze(self.best, self.rng), self.terms
+        end = self.best.end + rounds
+        if changed is None or end < terms.rounds:
             return None
-        levels, terms = changed.tables.level, self.terms
-        end = terms.end(levels, self.best_ns - self.gain)
-        if end < terms.rounds or terms.makespan(levels, end) < terms.least:
+        aim = self.best_ns - self.gain
+        budget = terms.budget(aim + self._optimism, end)
+        if aim < terms.least or budget < 0:
             return None
         state = changed if end == changed.end else with_end(changed, end)
-        return Task(state, terms.makespan(levels, end), self._moves(self.effort), hot)
+        return Task(state, aim, self._moves(self.effort), hot, budget)
 
     def _learn(self, task: Task) -> Attempt:
         """Keep what is a better schedule; let what is none wait for more rounds; weigh the arms."""
         if task.made and task.seconds > 0.02:
             self.rate = task.made / task.seconds
-        makespan = self._makespan(task) if task.aim_ns < self.best_ns else None
+        state = self._repaired(task.state)
+        makespan = None if state is None else self._makespan(state)
         success = makespan is not None and makespan < self.best_ns
         if task.arms:
-            squeeze, warmth = task.arms
+            squeeze, warmth, shift = task.arms
             self.squeezes.learn(squeeze, success)
             self.warmths.learn(warmth, success)
-        if makespan is not None and success:
-            self.best, self.best_ns = task.state, makespan
+            self.shifts.learn(shift, success)
+        if state is not None and makespan is not None and success:
+            self.best, self.best_ns = state, makespan
             self.effort = max(1.0, self.effort / MORE_EFFORT**2)
         elif task.made >= task.moves:
             self._relax(task)
@@ -341,11 +371,22 @@ class Search:
                 self.effort = min(MOST_EFFORT, self.effort * MORE_EFFORT)
         return Attempt(task.aim_ns, success)
 
-    def _makespan(self, task: Task) -> int | None:
-        """Return the makespan of a state, or None where it is no schedule."""
-        if task.state.missing:
+    @property
+    def _optimism(self) -> int:
+        """How far the estimate of the best state is from its makespan (prices are estimates)."""
+        return 0 if self.best is None else self.terms.estimate(self.best) - self.best_ns
+
+    def _repaired(self, state: Windows) -> Windows | None:
+        """Return a schedule's state: one with V = 0, or with more rounds if they pay."""
+        aim = self.best_ns + self._optimism + TOLERANCE * self.terms.round_ns
+        most = (aim - self.terms.estimate(state)) // self.terms.round_ns
+        return None if most < 0 else stretched(state, min(most, MOST_ROUNDS))
+
+    def _makespan(self, state: Windows) -> int | None:
+        """Return the makespan of a state with V = 0, or None where it is no schedule."""
+        prompts, prices = self.instance.requests.prompt_tokens, self.terms.prices
+        rng = np.random.default_rng([self.seed, self.best_ns])
+        assigned = assign(state, self.lengths, prompts, prices, rng, self.fast, self._over)
+        if assigned is None:
             return None
-        limits = [self.terms.levels[level].tokens for level in task.state.tables.level]
-        prompts = self.instance.requests.prompt_tokens
-        assigned = assign(task.state, self.lengths, prompts, limits)
-        return None if assigned is None else self.follow(plan_of(task.state, assigned))
+        return self.follow(plan_of(state, assigned, partial(prices.divide, prompts=prompts)))

@@ -37,18 +37,17 @@ class Windows:
         times: Sequence[int],
         end: int,
         paths: Sequence[Sequence[int]],
-        levels: Sequence[int],
-        room: Sequence[int],
+        price: Sequence[int] = (),
     ) -> None:
-        """Take stage times, the end, the stages of each path, stages' levels and levels' room."""
+        """Take stage times, the end, the stages of each path, and prices by starts, if any."""
         self.lengths = lengths
         start = [stage for path in paths for stage in path]
         n, stages = len(start), len(times)
         counts = np.bincount(start, minlength=stages).tolist()
-        width = max(max(room), *counts)
+        width = max(len(paths), *counts)
         self.tables = Tables(
             width, [*times, end], start, [END] * n, [END] * n, [0] * (stages * width), [0] * stages,
-            [0] * n, [], [0] * n, list(levels), list(room), [0] * stages, [],
+            [0] * n, [], [0] * n, [0] * stages, list(price) or [0] * (width + 1), [0], [],
         )  # fmt: skip
         window = 0
         for path in paths:
@@ -97,12 +96,13 @@ class Windows:
         return np.asarray(times[ends] - times[start], np.int64)
 
     def recount(self) -> None:
-        """Compute surplus and missing client-rounds from scratch."""
+        """Compute surplus, missing client-rounds and what stages cost from scratch."""
         longest = int(self.lengths.max())
         windows = np.bincount(np.clip(self.spans(), 0, longest), minlength=longest + 1)
         requests = np.bincount(self.lengths, minlength=longest + 1)
         surplus = np.cumsum((windows - requests)[::-1])[::-1]
         self.tables.surplus[:] = surplus.tolist()
+        self.tables.spent[0] = sum(self.tables.price[count] for count in self.tables.counts)
         self.missing = -sum(g for g in self.tables.surplus[1:] if g < 0)
 
     def paths(self) -> list[list[int]]:

@@ -24,9 +24,9 @@ class Tables(NamedTuple):
         place: the place of each window in its stage.
         last: the windows that end at the end, in no order.
         last_place: the place of such a window in ``last``.
-        level: level of each stage.
-        room: most starts in a stage of each level.
         mark: which stages a move shifts together.
+        price: what so many starts in one stage cost (``Prices.by_starts``).
+        spent: one entry, the prices of all stages together.
         surplus: G[L] for L = 0 .. longest request.
     """
 
@@ -40,7 +40,7 @@ class Tables(NamedTuple):
     place: Ints
     last: Ints
     last_place: Ints
-    level: Ints
-    room: Ints
     mark: Ints
+    price: Ints
+    spent: Ints
     surplus: Ints

@@ -21,7 +21,7 @@ from orsched.models.full_mip import solve_full_mip
 from orsched.models.windows import search
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.compiled import Compiled, compiled
-from orsched.models.windows.construction import construct, even_times, spread
+from orsched.models.windows.construction import construct, even_times
 from orsched.models.windows.terms import terms_of
 from tests.benchmarks import machine
 from tests.benchmarks.section import Options, Section, Target
@@ -139,12 +139,10 @@ def _profile(requests: int, clients: int) -> list[str]:
 
 def _moves_a_second(instance: Instance, moves: int, fast: Compiled | None) -> float:
     terms, clients = terms_of(instance), instance.worker.clients
-    stages = terms.most_stages(2 * terms.stages_ns, 0.0)
-    assert stages is not None
-    levels, first = spread(stages, terms.room, clients)
+    stages, _ = terms.stages_for(2 * terms.stages_ns)
     end = terms.rounds
-    times = even_times(len(levels), first, end)
-    state = construct(instance.rounds_needed, clients, times, end, levels, terms.room)
+    times, price = even_times(stages, end), terms.prices.by_starts
+    state = construct(instance.rounds_needed, clients, times, end, price)
     begin = perf_counter()
     made = anneal(state, moves, 3.0, 0.15, np.random.default_rng(0), lambda: False, fast)
     return made / (perf_counter() - begin)

@@ -21,10 +21,11 @@ from orsched.instances.gsm8k import gsm8k
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import assign
 from orsched.models.windows.compiled import compiled
-from orsched.models.windows.construction import construct, even_times, spread, state_of
+from orsched.models.windows.construction import construct, even_times, state_of
 from orsched.models.windows.moves import exchange_tails, relocate, shift_stage, shift_start
 from orsched.models.windows.plan import FollowPlan, plan_of
-from orsched.models.windows.squeezing import SQUEEZES, with_end
+from orsched.models.windows.prices import prices_of
+from orsched.models.windows.squeezing import SQUEEZES, stretched, with_end
 from orsched.models.windows.structure import Windows
 from orsched.models.windows.terms import terms_of
 from orsched.requests import Requests
@@ -36,15 +37,13 @@ from tests.models.full_mip.small import random_instance
 
 @st.composite
 def states(draw):
-    """Random requests, stage times and levels, with a first state."""
+    """Random requests, stage times and prices, with a first state."""
     lengths = np.array(draw(st.lists(st.integers(1, 12), min_size=1, max_size=14)))
     clients = draw(st.integers(1, 4))
-    room = sorted(draw(st.lists(st.integers(1, clients), min_size=1, max_size=3)))
-    stages = draw(st.integers(-(-len(lengths) // room[0]), len(lengths) + 3))
+    stages = draw(st.integers(-(-len(lengths) // clients), len(lengths) + 3))
     end = draw(st.integers(1, 3 * int(lengths.sum())))
-    levels = [draw(st.integers(0, len(room) - 1)) for _ in range(stages)]
-    times = even_times(stages, draw(st.integers(0, 3)), end)
-    return construct(lengths, clients, times, end, levels, room)
+    price = draw(st.sampled_from([(), (0, 3, 4, 9, 10), (0, 1, 1, 1, 1)]))
+    return construct(lengths, clients, even_times(stages, end), end, price)
 
 
 def _missing_by_sorting(state):
@@ -84,20 +83,17 @@ def test_moves_keep_the_books(state, seed, threshold):
     kinds = [exchange_tails, partial(_two_draws, shift_start), relocate]
     if state.stages > 1:
         kinds.append(shift_stage)
-    before = list(state.tables.counts)
     for _ in range(40):
+        spent = state.tables.spent[0]
         change = rng.choice(kinds)(
             state.tables, rng.random(), rng.random(), rng.random(), threshold
         )
-        kept, surplus = state.missing + change, list(state.tables.surplus)
-        assert change <= threshold
+        kept = state.missing + change, list(state.tables.surplus), state.tables.spent[0]
+        assert change + state.tables.spent[0] - spent <= threshold
         state.recount()
-        assert (state.missing, state.tables.surplus) == (kept, surplus)
+        assert (state.missing, state.tables.surplus, state.tables.spent[0]) == kept
         assert state.tables.times == sorted(state.tables.times)
         _check_links(state)
-    room = [state.tables.room[level] for level in state.tables.level]
-    for count, first, most in zip(state.tables.counts, before, room, strict=True):
-        assert count <= max(first, most)
 
 
 def _two_draws(move, tables, one, two, three, threshold):
@@ -121,6 +117,22 @@ def test_squeezes_keep_the_windows(state, squeeze, seed):
     assert earlier.missing == _missing_by_sorting(earlier)
 
 
+@given(states(), st.integers(0, 12))
+def test_rounds_are_put_in_until_nothing_is_missing(state, most):
+    """Nothing but times changes, by as many rounds as the end moves."""
+    before = state.copy()
+    made = stretched(state, most)
+    assert state.tables == before.tables
+    if made is None:
+        assert state.missing > 0
+        return
+    assert made.missing == 0
+    assert state.end <= made.end <= state.end + most
+    assert made.paths_of_stages() == state.paths_of_stages()
+    assert np.all(made.spans() >= state.spans())
+    _check_links(made)
+
+
 @given(states(), st.integers(0, 2**32), st.sampled_from([0.5, 3.0]))
 def test_compiled_moves_are_the_plain_ones(state, seed, hot):
     """The same draws lead to the same state, move by move."""
@@ -134,20 +146,22 @@ def _compare_executions(state, seed, hot, moves):
     assert fast.run_moves is not None
     other = state.copy()
     made = [
-        anneal(one, moves, hot, 0.2, np.random.default_rng(seed), lambda: False, how)
+        anneal(one, moves, hot, 0.2, np.random.default_rng(seed), lambda: False, how, budget=4)
         for one, how in ((state, None), (other, fast))
     ]
     assert made[0] == made[1]
+    spent = state.tables.spent[0]
+    state.recount()
+    assert spent == state.tables.spent[0]
     assert state.tables == other.tables
     assert state.missing == other.missing == _missing_by_sorting(state)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_compiled_moves_are_the_plain_ones_at_full_scale(seed):
-    instance = gsm8k(seed)
-    order = [0] * 58
-    times = even_times(len(order), 7, 2400)
-    state = construct(instance.rounds_needed, 200, times, 2400, order, [30])
+    instance = _levelled(gsm8k(seed))
+    price = terms_of(instance).prices.by_starts
+    state = construct(instance.rounds_needed, 200, even_times(58, 2400), 2400, price)
     first = state.missing
     _compare_executions(state, seed, 3.0, 30_000)
     assert state.missing < first
@@ -157,34 +171,72 @@ def test_annealing_closes_a_small_case_and_the_plan_is_a_schedule():
     """Lengths 4, 3, 3, 2 on two clients fit into R = 6 with stages at 0, 3, 4 only."""
     worker = Worker(2, AffineCost(1, 0, 10, 0))
     instance = Instance(Requests([1] * 4, [4, 3, 3, 2]), worker)
-    state = construct(instance.rounds_needed, 2, [0, 2, 5], 6, [0, 0, 0], [2])
+    state = construct(instance.rounds_needed, 2, [0, 2, 5], 6)
     anneal(state, 20_000, 4.0, 0.2, np.random.default_rng(1), lambda: False)
     assert state.missing == 0
-    prompts = instance.requests.prompt_tokens
-    assigned = assign(state, instance.rounds_needed, prompts, [None, None, None])
+    prompts, prices = instance.requests.prompt_tokens, terms_of(instance).prices
+    rng = np.random.default_rng(0)
+    assigned = assign(state, instance.rounds_needed, prompts, prices, rng)
     schedule = simulate_policy(instance, FollowPlan(plan_of(state, assigned))).schedule
     assert orsched.check(instance, schedule) == []
     assert schedule.makespan_ns == 3 * 1 + 6 * 10 == optimum_ns(instance)
 
 
+def _loads(levels, lengths, prompts):
+    """Return the sorted tokens of two stages with two windows each, and their time."""
+    lengths, prompts = np.array(lengths), np.array(prompts)
+    state = Windows(lengths, [0, 5], 10, [[0, 1], [0, 1]])
+    prices = prices_of(levels, prompts, 2, 10)
+    assigned = assign(state, lengths, prompts, prices, np.random.default_rng(0))
+    assert sorted(assigned.request.tolist()) == [0, 1, 2, 3]
+    loads = np.bincount(assigned.stage, weights=prompts[assigned.request]).astype(int).tolist()
+    assert assigned.time_ns == sum(prices.least_ns[load] for load in loads)
+    return sorted(loads), assigned.time_ns
+
+
 def test_prompts_are_levelled_under_the_cap():
     """Two stages of two windows; by sorting alone one stage would hold 9 + 9 tokens."""
-    lengths, prompts = np.array([5, 5, 5, 5]), np.array([9, 9, 1, 1])
-    state = Windows(lengths, [0, 5], 10, [[0, 1], [0, 1]], [0, 0], [2])
-    assigned = assign(state, lengths, prompts, [10, None])
-    loads = np.bincount(assigned.stage, weights=prompts[assigned.request])
-    assert loads.tolist() == [10, 10]
-    assert sorted(assigned.request.tolist()) == [0, 1, 2, 3]
-    assert assign(state, lengths, prompts, [9, 10]) is None
+    assert _loads([(10, 7)], [5, 5, 5, 5], [9, 9, 1, 1]) == ([10, 10], 14)
 
 
-def test_levels_limit_each_stage():
-    """One small and one large stage: the long prompts go into the large one."""
-    lengths, prompts = np.array([5, 5, 5, 5]), np.array([9, 9, 1, 1])
-    state = Windows(lengths, [0, 5], 10, [[0, 1], [0, 1]], [0, 1], [2, 2])
-    assigned = assign(state, lengths, prompts, [2, 18])
-    loads = np.bincount(assigned.stage, weights=prompts[assigned.request])
-    assert loads.tolist() == [2, 18]
+def test_prompts_fill_levels():
+    """One small and one large stage: the long prompts share the large one."""
+    assert _loads([(2, 3), (18, 10)], [5, 5, 5, 5], [9, 1, 9, 1]) == ([2, 18], 13)
+
+
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=12),
+    st.sampled_from([((30, 7),), ((30, 9), (40, 10)), ((31, 20), (64, 30), (128, 90))]),
+)
+def test_requests_of_one_moment_are_divided_into_stages(prompts, levels):
+    """Every request once, no stage over the largest level; one stage where one is cheapest."""
+    prices = prices_of(levels, np.array(prompts), len(prompts), 10)
+    parts = prices.divide(range(len(prompts)), np.array(prompts))
+    assert sorted(request for part in parts for request in part) == list(range(len(prompts)))
+    tokens = [sum(prompts[request] for request in part) for part in parts]
+    assert max(tokens) <= levels[-1][0]
+    least = prices.stages_of(sum(prompts))
+    times = dict(levels)
+    assert sum(times[cap] for cap in least) == prices.least_ns[sum(prompts)]
+    assert len(least) > 1 or len(parts) == 1
+
+
+def test_swaps_compiled_are_the_plain_ones():
+    pytest.importorskip("numba")
+    fast = compiled()
+    fast.wait()
+    instance = _levelled(gsm8k(4, requests=60, clients=10))
+    schedule = orsched.solve(instance, "hybrid").schedule
+    terms, prompts = terms_of(instance), instance.requests.prompt_tokens
+    state = state_of(instance, schedule, terms)
+    one, two = (
+        assign(state, instance.rounds_needed, prompts, terms.prices, np.random.default_rng(3), how)
+        for how in (None, fast)
+    )
+    assert one.request.tolist() == two.request.tolist()
+    assert one.time_ns == two.time_ns
+    first = schedule.makespan_ns - terms.round_ns * state.end
+    assert one.time_ns < first
 
 
 @settings(max_examples=20)
@@ -275,8 +327,8 @@ def test_240_small_instances_are_never_below_the_optimum_and_mostly_at_it():
     found = _shares_at_the_optimum(range(1000, 1240), 6)
     print(dict(found))
     assert found.total() >= 200
-    assert found["affine", True] >= 0.97 * (found["affine", True] + found["affine", False])
-    assert found["levels", True] >= 0.75 * (found["levels", True] + found["levels", False])
+    assert found["affine", True] >= 0.96 * (found["affine", True] + found["affine", False])
+    assert found["levels", True] >= 0.85 * (found["levels", True] + found["levels", False])
 
 
 def test_threads_are_a_parameter_and_change_nothing_else():
@@ -308,7 +360,9 @@ def test_the_state_of_a_schedule_is_one():
         assert state.missing == 0
         assert state.stages == schedule.results["prefill_stages"]
         assert state.end == schedule.results["decode_rounds"]
-        assert terms.makespan(state.tables.level, state.end) == schedule.makespan_ns
+        rest = terms.constant_ns + terms.round_ns * state.end
+        if instance.worker.cost.model == "affine":
+            assert rest + terms.stage_ns * state.stages == schedule.makespan_ns
         _check_links(state)
 
 
@@ -319,18 +373,21 @@ def _levelled(instance):
     return instance.replace(workers=replace(instance.worker, cost=cost))
 
 
-def test_terms_are_lower_bounds_and_levels_have_room():
-    instance = _levelled(gsm8k(0, requests=100, clients=20))
+@pytest.mark.parametrize("cost", ["affine", "levels"])
+def test_terms_are_lower_bounds_and_prices_near_the_line(cost):
+    instance = gsm8k(0, requests=100, clients=20)
+    instance = _levelled(instance) if cost == "levels" else instance
     terms = terms_of(instance)
     assert terms.least <= orsched.bound(instance).value_ns
-    assert [level.tokens for level in terms.levels] == [256, 512, 1024, 2048]
-    budget = 2 * terms.stages_ns
-    chosen = terms.most_stages(budget, 0.1)
-    assert sum(terms.levels[level].time_ns for level in chosen) <= budget
-    assert sum(terms.levels[level].room for level in chosen) >= 110
-    order, first = spread(chosen, terms.room, 20)
-    assert sorted(order) == sorted(chosen)
-    assert sum(terms.room[level] for level in order[:first]) >= 20
+    prices = np.array(terms.prices.by_starts) * terms.prices.unit_ns
+    mean = instance.requests.prompt_tokens.mean()
+    starts = np.arange(1, 21)
+    line = terms.stage_ns + terms.token_ns * mean * starts
+    assert np.all(prices[1:] >= line - terms.prices.unit_ns)
+    assert np.all(np.diff(prices) >= 0)
+    fewer, more = terms.stages_for(terms.stages_ns), terms.stages_for(2 * terms.stages_ns)
+    assert 5 <= fewer[0] < more[0]
+    assert fewer[1] < more[1]
 
 
 def test_windows_under_levels_beats_hybrid():
@@ -381,3 +438,12 @@ def test_three_seeds_are_within_half_a_percent():
         result = orsched.solve(gsm8k(seed), "windows", iterations=40)
         assert result.checked
         assert result.gap < 0.005, seed
+
+
+def test_a_limited_search_under_levels_is_no_worse_than_its_start():
+    instance = _levelled(gsm8k(1, requests=30, clients=6))
+    start = orsched.solve(instance, "hybrid", iterations=18)
+    result = orsched.solve(instance, "windows", time_limit=2.0)
+    assert result.checked
+    assert result.makespan_ns <= start.makespan_ns
+    assert result.schedule.bound["value_ns"] <= result.makespan_ns

@@ -1,0 +1,121 @@
+"""What the prompts that start at one moment take, by their tokens or by their number.
+
+At one moment several stages may follow each other, so tokens take the time of the cheapest stages
+that hold them together; under the affine cost, of as many as the cap makes necessary. While the
+moves search, nobody knows which request starts where: they see a price by the number of starts.
+Swaps will fill one stage and empty another down to a level, so the price of a number of tokens
+lies on the line between those of two numbers near it: the least such one, a lower convex hull.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.columns import IntColumn
+
+SPREAD = 0.3
+"""The tokens of a stage may be more or less than those of mean prompts by this share."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Times by tokens and by starts.
+
+    Attributes:
+        levels: capacity and time of each level.
+        least_ns: least time of stages that hold 0, 1, ... tokens.
+        choice: the level of one of these stages.
+        unit_ns: nanoseconds a unit of ``by_starts``: a round's time on one client.
+        by_starts: price of 0, 1, ... starts at one moment.
+    """
+
+    levels: tuple[tuple[int, int], ...]
+    least_ns: IntColumn
+    choice: IntColumn
+    unit_ns: int
+    by_starts: list[int]
+
+    def stages_of(self, tokens: int) -> list[int]:
+        """Return the capacities of the cheapest stages that hold these tokens, largest first."""
+        found = []
+        while tokens > 0:
+            found.append(self.levels[int(self.choice[tokens])][0])
+            tokens -= found[-1]
+        return sorted(found, reverse=True)
+
+    def divide(self, requests: Sequence[int], prompts: IntColumn) -> list[list[int]]:
+        """Divide requests that start at one moment into stages, the smallest ones filled first."""
+        left = list(requests)
+        parts: list[list[int]] = []
+        while True:
+            caps = self.stages_of(sum(int(prompts[request]) for request in left))
+            if len(caps) < 2:
+                return [*parts, left] if left else parts
+            part = _fullest(left, prompts, caps[-1]) or _fullest(left, prompts, self.levels[-1][0])
+            parts.append(part)
+            left = [request for request in left if request not in part]
+
+
+def _fullest(requests: Sequence[int], prompts: IntColumn, cap: int) -> list[int]:
+    """Return requests whose prompts fill a capacity best: a subset sum."""
+    reached, within = [1], (1 << (cap + 1)) - 1
+    for request in requests:
+        reached.append((reached[-1] | reached[-1] << int(prompts[request])) & within)
+    tokens, part = reached[-1].bit_length() - 1, []
+    for k in range(len(requests) - 1, -1, -1):
+        if not reached[k] >> tokens & 1:
+            part.append(requests[k])
+            tokens -= int(prompts[requests[k]])
+    return part[::-1]
+
+
+def prices_of(
+    levels: Sequence[tuple[int, int]], prompts: IntColumn, clients: int, round_ns: int
+) -> Prices:
+    """Return the prices for so many clients: no more requests start at one moment."""
+    most = min(clients, len(prompts))
+    ordered = np.sort(prompts)
+    shortest, longest = np.cumsum(ordered), np.cumsum(ordered[::-1])
+    least, choice = _cover(levels, int(longest[most - 1]))
+    unit = max(1, round_ns // clients)
+    mean = float(prompts.mean())
+    by_starts = [0]
+    for count in range(1, most + 1):
+        few = max(int(shortest[count - 1]), int(count * mean * (1 - SPREAD)))
+        many = min(int(longest[count - 1]), math.ceil(count * mean * (1 + SPREAD)))
+        by_starts.append(round(_hull(least, few, many, count * mean) / unit))
+    return Prices(tuple(levels), least, choice, unit, by_starts)
+
+
+def _hull(times: IntColumn, few: int, many: int, at: float) -> float:
+    """Return the least value at a point on lines between times of few and of many tokens."""
+    steps = few + np.flatnonzero(np.diff(times[few : many + 1]))
+    points = np.unique([few, *steps.tolist(), many])
+    below, above = points[points <= at], points[points >= at]
+    if not len(below) or not len(above):
+        return float(times[round(at)])
+    width = np.maximum(above[None, :] - below[:, None], 1)
+    part = (at - below[:, None]) / width
+    return float((times[below][:, None] * (1 - part) + times[above][None, :] * part).min())
+
+
+def _cover(levels: Sequence[tuple[int, int]], tokens: int) -> tuple[IntColumn, IntColumn]:
+    """Return for 0, 1, ... tokens the least time of levels that hold them, and one of these.
+
+    As many tokens at once as the smallest level holds: without any level they are further back.
+    """
+    least, choice = np.zeros(tokens + 1, np.int64), np.zeros(tokens + 1, np.int64)
+    smallest = levels[0][0]
+    for first in range(1, tokens + 1, smallest):
+        held = np.arange(first, min(first + smallest, tokens + 1))
+        times = np.array([least[np.maximum(0, held - cap)] + time for cap, time in levels])
+        best = len(levels) - 1 - times[::-1].argmin(axis=0)  # the largest of equal ones
+        least[held], choice[held] = times[best, np.arange(len(held))], best
+    return least, choice
