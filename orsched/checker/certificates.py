@@ -98,18 +98,21 @@ def _rows(instance: Instance, released: int) -> list[Row]:
     req = instance.requests
     columns = (req.prompt_tokens, req.output_tokens, req.arrival_ns)
     shift = 1 if instance.first_token == "prefill" else 0
-    rows = []
-    for prompt, output, arrival in zip(*(c.tolist() for c in columns), strict=True):
-        if arrival >= released:
-            held = held_blocks(instance.worker, prompt, output)
-            rows.append((prompt, output - shift, held, arrival))
-    return rows
+    worker = instance.worker
+    holds = blocks_of(worker) is not None
+    return [
+        (prompt, output - shift, held_blocks(worker, prompt, output) if holds else 0, arrival)
+        for prompt, output, arrival in zip(*(c.tolist() for c in columns), strict=True)
+        if arrival >= released
+    ]
 
 
 def _clients(instance: Instance) -> int:
     """Most requests on clients at one time: no more than there are, and those fit into memory."""
     worker, together, room = instance.worker, 0, 0
     memory = blocks_of(worker)
+    if memory is None:
+        return min(worker.clients, len(instance))
     for blocks in sorted(held for _, _, held, _ in _rows(instance, 0)):
         room += blocks
         if together == worker.clients or (memory and room > memory[0]):

@@ -187,7 +187,10 @@ def _numbers(table: Any, name: str, field: str | None = None) -> Any:
         raise InputError(
             f"a column of type {column.type}", row=0, field=field or name, remedy="use int64"
         )
-    return column.to_numpy()
+    # read from the buffers: pyarrow's own conversion imports pandas
+    kind = np.dtype(str(column.type)) if len(column) else np.dtype(np.int64)
+    parts = [np.frombuffer(c.buffers()[1], kind)[c.offset :][: len(c)] for c in column.chunks if c]
+    return np.concatenate(parts) if parts else np.zeros(0, kind)
 
 
 def _texts(table: Any, name: str) -> list[str]:
