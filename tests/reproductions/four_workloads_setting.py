@@ -1,6 +1,6 @@
 """The setting of the comparison on four real workloads: requests, machine, and every constant.
 
-All constants were fixed before policies were compared. What is measured is marked (data), what
+The machine was fixed before the policy under test was written. What is measured is marked (data), what
 follows from the model and the device (physics), what is taken because nothing says (assumed).
 
 The machine is LLaMA-2-70B on four A100 of 80 GB with tensor parallelism: the model and device of
