@@ -208,8 +208,8 @@ class RobustPolicy(GatedPolicy):
 def _make(
     instance: Instance, params: RobustParams, information: Information, seed: int
 ) -> RobustPolicy:
-    if len(instance.workers) == 1:
-        instance.require_stages("robust")
+    for worker in instance.workers:
+        instance.replace(workers=worker).require_stages("robust")
     return RobustPolicy(params, information)
 
 

@@ -144,11 +144,11 @@ def _deadline(begin: float, time_limit: float | None) -> float | None:
     if time_limit is None:
         return None
     number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
-    if not number or not 0 < time_limit < float("inf"):
+    if not number or not time_limit > 0:
         raise InputError(
             f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds, above 0"
         )
-    return begin + time_limit
+    return None if time_limit == float("inf") else begin + time_limit
 
 
 @dataclass

@@ -19,6 +19,8 @@ from orsched.costs import (
 )
 from orsched.costs import (
     PoolingCost as PoolingCost,
+)
+from orsched.costs import (
     ProfiledCost as ProfiledCost,
 )
 from orsched.errors import (

@@ -132,6 +132,13 @@ class Instance:
         Raises ``InputError`` for several workers, for one that pads, and, unless ``paged`` is
         allowed, for paged memory; ``what`` is what cannot deal with them.
         """
+        if len(self.workers) > 1:
+            raise InputError(
+                f"{what} is for one worker, the instance has {len(self.workers)}",
+                field="workers",
+                remedy="take one of them, or a policy that serves several (vllm, scls, ssjf, "
+                "mico, gittins, fcfs)",
+            )
         worker = self.worker
         if worker.padding:
             raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.errors import InputError
 from orsched.policy import Information, Policy
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from orsched.policy import View
     from orsched.step import Step, Wait
 
+_STOLEN_FROM = ("waiting", "surrender")
+
 
 class Dispatched(Policy):
     """Give each arriving request to a worker, whose own policy does the rest.
@@ -21,6 +24,9 @@ class Dispatched(Policy):
     policy of the worker with the most requests waiting. A policy that can be stolen from has
     ``waiting() -> int`` and ``surrender() -> int``, which gives up the request it would serve
     last.
+
+    Raises:
+        InputError: it is to steal, and the policies cannot be stolen from.
     """
 
     many_workers = True
@@ -33,6 +39,12 @@ class Dispatched(Policy):
         self.dispatcher = dispatcher
         self.steal = steal
         first = make()
+        if steal and not all(callable(getattr(first, each, None)) for each in _STOLEN_FROM):
+            raise InputError(
+                f"a policy {first.name} gives no waiting request away",
+                field="steal",
+                remedy="leave it out, or dispatch by least_work",
+            )
         self.name = first.name
         self.information = Information(first.information)
         self.policies = [first]

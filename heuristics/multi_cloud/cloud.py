@@ -116,7 +116,10 @@ class Cloud:
         """Take the requests that are inserted now, none if it is better to wait."""
         if self.params.trade_off and view.running:
             first = self.room.to_prefill(view, self.queue.first())
-            prompts = [first] * min(free, len(self.queue))
+            count, limit = min(free, len(self.queue)), self.room.limit
+            if limit is not None:  # what would not go into the step is no part of the trade-off
+                count, first = max(1, min(count, limit // first)), min(first, limit)
+            prompts = [first] * count
             if not self.insertion.pays(view, prompts, self.middles):
                 return []
         return self._take(view, free)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def _make(
     instance: Instance, params: RollingParams, information: Information, seed: int
 ) -> RollingPolicy:
-    if len(instance.workers) == 1:
-        instance.require_stages("rolling")
+    for worker in instance.workers:
+        instance.replace(workers=worker).require_stages("rolling")
     return RollingPolicy(params, information, seed)
 
 

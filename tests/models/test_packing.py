@@ -67,7 +67,7 @@ def test_more_clients_than_requests_and_empty_requests():
     assert len(set(pack([3, 2, 1], 5).assignment)) == 3
 
 
-@pytest.mark.parametrize("limit", [None, 1.0])
+@pytest.mark.parametrize("limit", [None, 1.0, float("inf")])
 def test_sums_near_the_edge_of_the_numbers(limit):
     for jobs, clients in (([2**53] * 512, 7), ([2**53 - k * k for k in range(9)], 4)):
         result = pack(jobs, clients, time_limit=limit)

@@ -9,6 +9,8 @@ from tests.product.policies import is_dispatched
 
 SEVERAL = tuple(name for name in FACTORS["workers"] if name != "one")
 PANG = ("offline", "online", "hybrid")
+PLANNED = ("rolling", "robust")
+STEALING = ("stealing", "least_work_stealing")
 ITERATION_LEVEL = ("vllm", "ils", "scls_continuous", "gittins")
 BATCHED = ("ssjf", "sjf", "fcfs_batched")
 
@@ -21,7 +23,6 @@ class Refusal(NamedTuple):
         factor, levels: the mode.
         field: what the error names.
         why: the reason.
-        alone: whether it is refused on one worker only.
     """
 
     methods: tuple[str, ...]
@@ -30,21 +31,14 @@ class Refusal(NamedTuple):
     field: str
     why: str
     lacks: tuple[str, ...] = ()
-    alone: bool = False
 
 
 REFUSALS = (
     Refusal(PANG, "workers", SEVERAL, "workers", "Pang's model has one worker"),
     Refusal(PANG, "padding", ("on",), "padding", "Pang's times of stages know no padding"),
     Refusal(ITERATION_LEVEL, "padding", ("on",), "padding", "nobody pads at iteration level"),
-    Refusal(
-        ("rolling", "robust"),
-        "padding",
-        ("on",),
-        "padding",
-        "stages of one worker know no padding",
-        alone=True,
-    ),
+    Refusal(PLANNED, "padding", ("on",), "padding", "planned times of stages know no padding"),
+    Refusal(PLANNED, "sharing", STEALING, "steal", "they give no waiting request away"),
     Refusal(
         BATCHED,
         "padding",
@@ -54,14 +48,6 @@ REFUSALS = (
         ("batching=none", "batching=dynamic"),
     ),
 )
-
-OPEN = (
-    ("trade_off=true", "cost", "levels", "mico weighs a stage that no level holds"),
-    ("rolling@", "sharing", "stealing", "waiting of a RollingPolicy is no method"),
-    ("rolling@", "sharing", "least_work_stealing", "waiting of a RollingPolicy is no method"),
-)
-"""Faults that are known: part of a policy's text, mode, and what happens. Each has a test that must
-fail (``test_refusals.py``), so that an entry goes when its fault does."""
 
 
 def refusal_of(policy, factor, level):
@@ -75,14 +61,9 @@ def refusal_of(policy, factor, level):
 
 def refusals_of(cell):
     """Return the refusals that a cell meets."""
-    found = [refusal_of(cell["policy"], name, cell[name]) for name in FACTORS]
-    several = cell["workers"] != "one"
-    return [one for one in found if one is not None and not (one.alone and several)]
-
-
-def is_open(cell):
-    """Whether a known fault may show in a cell."""
-    return any(part in cell["policy"] and cell.get(name) == level for part, name, level, _ in OPEN)
+    modes = ((name, level) for name, level in cell.items() if name != "policy")
+    found = (refusal_of(cell["policy"], name, level) for name, level in modes)
+    return [one for one in found if one is not None]
 
 
 def goes_together(one, other):
@@ -95,5 +76,4 @@ def goes_together(one, other):
     if "policy" not in pair:
         return True
     ((name, level),) = [item for item in pair.items() if item[0] != "policy"]
-    known = {"policy": pair["policy"], **dict.fromkeys(FACTORS), name: level}
-    return refusal_of(pair["policy"], name, level) is None and not is_open(known)
+    return refusal_of(pair["policy"], name, level) is None

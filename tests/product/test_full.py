@@ -15,7 +15,7 @@ import pytest
 from tests.product.cell import Size, judge
 from tests.product.modes import FACTORS
 from tests.product.policies import IN_FULL, SHARING, is_dispatched
-from tests.product.refusals import is_open, refusals_of
+from tests.product.refusals import refusals_of
 from tests.product.test_refusals import require_refusal
 
 pytestmark = pytest.mark.full
@@ -29,8 +29,6 @@ def judge_all(cells):
     served = refused = 0
     for cell in cells:
         refusals = refusals_of(cell)
-        if not refusals and is_open(cell):
-            continue
         try:
             if refusals:
                 require_refusal(cell, refusals)

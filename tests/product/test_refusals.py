@@ -9,13 +9,13 @@ from orsched.registry import names
 from tests.product.cell import Size, instance_of_cell, serve
 from tests.product.modes import FACTORS
 from tests.product.policies import METHODS, POLICIES, SEARCHES, SHARING, is_dispatched
-from tests.product.refusals import OPEN, REFUSALS, is_open, refusal_of
+from tests.product.refusals import REFUSALS, refusal_of
 
 SIZE = Size(6, 8, ())
 REFUSED = [
     (policy, factor, level)
     for policy in POLICIES
-    for factor, levels in FACTORS.items()
+    for factor, levels in {**FACTORS, "sharing": tuple(SHARING)}.items()
     for level in levels
     if refusal_of(policy, factor, level) is not None
 ]
@@ -37,7 +37,10 @@ def require_refusal(cell, refusals):
 
 @pytest.mark.parametrize(("policy", "factor", "level"), REFUSED)
 def test_what_is_refused_says_why(policy, factor, level):
-    require_refusal(plain(policy, **{factor: level}), [refusal_of(policy, factor, level)])
+    several = {"workers": "two_equal"} if factor == "sharing" else {}
+    require_refusal(
+        plain(policy, **several, **{factor: level}), [refusal_of(policy, factor, level)]
+    )
 
 
 def test_every_refusal_is_one_of_a_policy():
@@ -79,22 +82,3 @@ def test_policies_that_refuse_themselves(policy, field):
         serve(instance_of_cell(cell, SIZE), cell)
     assert caught.value.field == field
     assert caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    "modes",
-    [
-        {"cost": "levels", "memory": "paged", "padding": "on"},
-        {"sharing": "stealing", "workers": "four_equal"},
-        {"sharing": "least_work_stealing", "workers": "four_equal"},
-    ],
-    ids=[why for *_, why in OPEN],
-)
-@pytest.mark.xfail(strict=True, raises=(InputError, TypeError))
-def test_known_faults(modes):
-    """What is not a fault any more is to be removed from ``OPEN``."""
-    (part,) = {part for part, factor, level, _ in OPEN if modes.get(factor) == level}
-    policy = next(policy for policy in POLICIES if part in policy)
-    cell = plain(policy, workload="long_and_short", **modes)
-    assert is_open(cell)
-    serve(instance_of_cell(cell, Size(9, 14, ())), cell)
