@@ -10,7 +10,6 @@ from orsched.heuristics.rolling.remaining import (
     as_stages,
     first_schedule,
     plan_of_schedule,
-    room_of,
     starts_now,
     terms_of_remaining,
 )
@@ -76,7 +75,8 @@ def make_plan(left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
     """
     instance = as_instance(left)
     terms = terms_of_remaining(left, instance)
-    schedule = first_schedule(left, instance, room_of(left))
+    clients = len(left.free_at)  # their own first requests have one token each
+    schedule = first_schedule(left, instance, min(clients, left.cap or clients))
     best = _Best(left, instance, schedule)
     fast = compiled()
     fast.wait()
