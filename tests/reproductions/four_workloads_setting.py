@@ -1,7 +1,7 @@
 """The setting of the comparison on four real workloads: requests, machine, and every constant.
 
-The machine was fixed before the policy under test was written. What is measured is marked (data), what
-follows from the model and the device (physics), what is taken because nothing says (assumed).
+The machine was fixed before the policy under test was written. What is measured is marked (data),
+what follows from the model and the device (physics), what is taken because nothing says (assumed).
 
 The machine is LLaMA-2-70B on four A100 of 80 GB with tensor parallelism: the model and device of
 Mooncake's and Splitwise's own experiments. Its long prompts fit.
