@@ -92,6 +92,9 @@ class Dispatched(Policy):
         if source < 0:
             return False
         request: int = self.policies[source].surrender()  # type: ignore[attr-defined]
+        if not self.dispatcher.holds(view, request, view.index):
+            self.policies[source].on_arrival(view.workers[source], request)
+            return False
         self.dispatcher.moved(view, request, source, view.index)
         self.policies[view.index].on_arrival(view, request)
         return True

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from orsched.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
     from orsched.policy import View
+    from orsched.workers import Worker
 
 
 class Dispatcher(ABC):
@@ -19,6 +21,18 @@ class Dispatcher(ABC):
     def start(self, view: View) -> None:
         """See the workers before the first arrival."""
         self.workers = len(view.workers)
+        self.room = [_room(each.worker) for each in view.workers]
+        self.equal = len(set(self.room)) == 1
+
+    def holds(self, view: View, request: int, worker: int) -> bool:
+        """Whether a worker can hold a request, whatever of its length is not known."""
+        if self.equal:
+            return True
+        prompt, (tokens, stage) = view.prompt_tokens[request], self.room[worker]
+        output = view.output_limit_tokens
+        if isinstance(view, ClairvoyantView):
+            output = view.output_tokens[request]
+        return prompt <= stage and prompt + output <= tokens
 
     @abstractmethod
     def choose(self, view: View, request: int) -> int:
@@ -32,7 +46,7 @@ class Dispatcher(ABC):
 
 
 class RoundRobin(Dispatcher):
-    """Each worker in turn (the baseline of SCLS and MICO)."""
+    """Each worker in turn (the baseline of SCLS and MICO), but those too small for the request."""
 
     name = "round_robin"
 
@@ -42,7 +56,11 @@ class RoundRobin(Dispatcher):
         self.next = 0
 
     def choose(self, view: View, request: int) -> int:
-        """Return the next worker."""
+        """Return the next worker that can hold the request."""
+        for _ in range(self.workers):
+            if self.holds(view, request, self.next):
+                break
+            self.next = (self.next + 1) % self.workers
         chosen = self.next
         self.next = (chosen + 1) % self.workers
         return chosen
@@ -61,8 +79,12 @@ class FewestRequests(Dispatcher):
         self.clients = [each.worker.clients for each in view.workers]
 
     def choose(self, view: View, request: int) -> int:
-        """Return the least loaded worker."""
-        chosen = self.loads.index(min(self.loads))
+        """Return the least loaded worker of those that can hold the request."""
+        loads = self.loads
+        if not self.equal:
+            able = [self.holds(view, request, index) for index in range(self.workers)]
+            loads = [load if able[i] or not any(able) else inf for i, load in enumerate(loads)]
+        chosen = loads.index(min(loads))
         self._add(chosen, self._weight(view, request))
         return chosen
 
@@ -100,6 +122,13 @@ class LeastWork(FewestRequests):
         elif isinstance(view, ClairvoyantView):
             tokens += view.output_tokens[request]
         return tokens
+
+
+def _room(worker: Worker) -> tuple[float, float]:
+    """Return the most tokens of a request and of a prompt that a worker takes."""
+    memory, limit = worker.memory, worker.prefill_limit
+    tokens = inf if memory is None else memory.blocks * memory.block_tokens
+    return tokens, inf if limit is None else limit
 
 
 DISPATCHERS: dict[str, type[Dispatcher]] = {

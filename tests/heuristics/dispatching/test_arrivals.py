@@ -9,6 +9,8 @@ from orsched.costs import AffineCost
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.policy import Information
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
@@ -56,3 +58,28 @@ def test_arrivals_for_two_workers_end_the_rounds_of_both():
     assert check(given, schedule) == []
     assert rows_of(schedule, 0)[1] == [5, 35, 3]
     assert rows_of(schedule, 1)[1] == [5, 35, 3]
+
+
+@pytest.mark.parametrize("steal", [False, True])
+@pytest.mark.parametrize("name", DISPATCHERS)
+def test_requests_go_to_workers_that_can_hold_them(name, steal):
+    """The second worker has room for 20 tokens: the long requests go to the first one."""
+    requests = Requests([4, 40, 4, 40] * 3, [4, 40, 4, 40] * 3)
+    small, large = BlockMemory(20, 1), BlockMemory(100, 1)
+    workers = (
+        Worker(2, COST, memory=small, name="small"),
+        Worker(2, COST, memory=large, name="large"),
+    )
+    given = Instance(requests, workers, output_limit_tokens=40)
+    policy = Dispatched(Knowing, DISPATCHERS[name](), steal=steal)
+    schedule = simulate_policy(given, policy).schedule
+    assert check(given, schedule) == []
+    work = schedule.work
+    where = schedule.steps.worker[work.first_step]
+    long = requests.prompt_tokens[work.request] == 40
+    assert set(where[long].tolist()) == {1}
+    assert 0 in where[~long]
+
+
+class Knowing(FirstComeFirstServed):
+    name, information = "knowing", Information.CLAIRVOYANT
