@@ -18,15 +18,22 @@ from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
 from orsched.simulator import simulate_policy
-from orsched.stop import FirstOf, MaxIterations, OnlyTime
+from orsched.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orsched.instance import Instance
     from orsched.models.windows.plan import PlannedStage
+    from orsched.schedule import Schedule
 
 WARM_START_ITERATIONS = 18
 THREADS = 2
 MOST_THREADS = 64
+STARTS, START_SHARE, MOST_TO_RESTART = 3, 0.2, 300
+"""Up to so many requests, under a time limit, so many searches from the start get this share of the
+time each: how well one ends is mostly decided early, and they differ. The last goes on from the
+best of them."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +60,39 @@ class WindowsMethod:
         if run.stop.seconds_left == math.inf:
             fast.wait()
         follower = _Follower(instance, best, self.name)
-        search = Search(
-            instance, terms_of(instance), run.seed, run, threads, fast, follower.makespan
-        )
-        iteration = 0
+        first, iteration = best.schedule, 0
         try:
-            for attempt in search.attempts(follower.best.schedule):
-                iteration += 1
+            for schedule, seed, part in self._parts(instance, run, first, follower):
+                search = Search(
+                    instance, terms_of(instance), seed, part, threads, fast, follower.makespan
+                )
+                for attempt in search.attempts(schedule):
+                    iteration += 1
+                    makespan = follower.best.schedule.makespan_ns
+                    run.report(Progress(self.name, iteration, makespan, attempt.success))
+                    if makespan <= lower or part.stop(iteration, makespan):
+                        break
                 makespan = follower.best.schedule.makespan_ns
-                run.report(Progress(self.name, iteration, makespan, attempt.success))
                 if makespan <= lower or run.stop(iteration, makespan):
                     break
             termination = self._why(run, follower.best.schedule.makespan_ns <= lower)
         except KeyboardInterrupt:
             termination = Termination.INTERRUPTED
         return follower.best._replace(termination=termination, parameters={"threads": threads})
+
+    @staticmethod
+    def _parts(
+        instance: Instance, run: Run, first: Schedule, follower: _Follower
+    ) -> Iterator[tuple[Schedule, int, Run]]:
+        """Yield where each search begins, its seed, and the run that limits it."""
+        seconds = run.stop.seconds_left * START_SHARE
+        if 0 < seconds < math.inf and len(instance) <= MOST_TO_RESTART:
+            for start in range(1, STARTS + 1):
+                own = MaxRuntime(seconds)
+                own.start()
+                part = replace(run, stop=FirstOf((run.stop, own)))
+                yield first, run.seed + (start << 32), part
+        yield follower.best.schedule, run.seed, run
 
     def _warm_start(self, instance: Instance, run: Run) -> Outcome:
         hybrid = resolve("methods", "hybrid")

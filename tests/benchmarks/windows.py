@@ -1,6 +1,7 @@
 """The search over stage windows at full scale, with its gap, beside SCIP on Pang's full MIP.
 
 python -m tests.benchmarks.windows [--sizes SIZE ...] [--costs COST ...] [--seeds A:B] [--seconds S]
+    [--no-peers]
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def measure(
     costs: Sequence[str],
     seeds: range | None,
     seconds: float,
+    peers: bool = True,
 ) -> Section:
     """Return the table of these parts; each row is printed as it is there."""
     section = Section(NAME, f"windows, two threads, {seconds:g} s each, and the full MIP in SCIP")
@@ -60,7 +62,9 @@ def measure(
             rows = []
             for seed in seeds or range(count):
                 instance = case(requests, clients, seed, cost)
-                rows.append({"size": size, "cost": cost, "seed": seed} | _row(instance, seconds))
+                rows.append(
+                    {"size": size, "cost": cost, "seed": seed} | _row(instance, seconds, peers)
+                )
                 print(*rows[-1].values(), sep="  ", file=sys.stderr, flush=True)
             section.rows += rows
             worst = max(row["gap_percent"] for row in rows)
@@ -87,13 +91,12 @@ def case(requests: int, clients: int, seed: int, cost: str) -> Instance:
     return instance.replace(workers=worker)
 
 
-def _row(instance: Instance, seconds: float) -> dict[str, Any]:
+def _row(instance: Instance, seconds: float, peers: bool) -> dict[str, Any]:
     begin = perf_counter()
     result = orsched.solve(instance, "windows", time_limit=seconds)
     took, load = perf_counter() - begin, machine.load()[0]
     figures = result.schedule.results
-    mip = solve_full_mip(instance, "scip", time_limit=seconds)
-    return {
+    row = {
         "seconds": took,
         "K": figures["prefill_stages"],
         "R": figures["decode_rounds"],
@@ -101,6 +104,11 @@ def _row(instance: Instance, seconds: float) -> dict[str, Any]:
         "bound_s": result.bound,
         "gap_percent": 100 * result.gap,
         "load": load,
+    }
+    if not peers:
+        return row
+    mip = solve_full_mip(instance, "scip", time_limit=seconds)
+    return row | {
         "scip_seconds": mip.runtimes.get("total"),
         "scip": str(mip.termination),
         "scip_makespan_s": mip.makespan,
@@ -155,12 +163,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--costs", nargs="+", choices=COSTS, default=COSTS)
     parser.add_argument("--seeds", help="A:B, the seeds from A to B - 1")
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--no-peers", action="store_true", help="leave SCIP out")
     parser.add_argument("--out", type=Path, help="file for the table")
     given = parser.parse_args(arguments)
     seeds = None if given.seeds is None else range(*map(int, given.seeds.split(":")))
 
     sizes = {size: SIZES[size] for size in given.sizes}
-    section = measure(sizes, given.costs, seeds, given.seconds)
+    section = measure(sizes, given.costs, seeds, given.seconds, not given.no_peers)
     print(section.text())
     if given.out is not None:
         given.out.write_text(section.text() + "\n")
