@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _EXHAUST_BEFORE = (3, 12, 40)
 _ROUNDS_AGAIN = 60
 _GUIDED = 8
-"""Guided attempts before the first dive; more each time."""
+"""Guided attempts before the second dive; more each time."""
 _FIRST_TRIES = 3
 _ABOVE = (0, 1, 2, 5)
 """Where guided attempts begin, above the bound, and how often they are tried before branching."""
@@ -103,7 +103,8 @@ class Search:
                 return
             if number in _EXHAUST_BEFORE:
                 self.exhaust()
-            self.guide(_GUIDED * (number + 1), effort)
+            if number:  # the first dive is quick, and often enough
+                self.guide(_GUIDED * number, effort)
             if not self.finished():
                 self.attempt(self._capacity(number), number, effort)
 
