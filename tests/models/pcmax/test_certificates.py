@@ -205,7 +205,7 @@ def test_an_interrupt_amid_a_change_loses_no_job(monkeypatch):
     assert packing_violations(jobs, 7, result) == []
 
 
-@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("inf"), "1", True])
+@pytest.mark.parametrize("limit", [0, -1, float("nan"), float("-inf"), "1", True])
 def test_wrong_time_limits_are_refused(limit):
     with pytest.raises(InputError) as caught:
         pack([1, 2], 2, time_limit=limit)
