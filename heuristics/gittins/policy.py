@@ -182,7 +182,9 @@ class Gittins(Policy):
         """Return request -> prompt tokens of the next step, in order of the keys."""
         growth = self.params.reserve * min(self._mean(), _LONGEST_GROWTH)
         filling = Filling(site, self.params.max_num_batched_tokens, blocks, growth)
-        heads = self.queue.heads() if filling.clients else []
+        # Who was evicted would otherwise take the blocks again before those that stay get on.
+        again = site.evicted == view.rounds and len(view.running) > 0
+        heads = self.queue.heads() if filling.clients and not again else []
         begun = sorted((self.keys[request], request) for request in site.partial)
         others = self._others(view) if heads else ()
         while filling.tokens > 0:
@@ -285,6 +287,7 @@ class Gittins(Policy):
 
     def _evict(self, view: View, site: Site, missing: int) -> Step:
         """Evict those with most expected work to come until so many blocks are free."""
+        site.evicted = view.rounds
         size = site.size
         work = {request: self._work_ns(view, site, request) for request in view.running}
         victims: list[int] = []

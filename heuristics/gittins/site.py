@@ -22,6 +22,7 @@ class Site:
         partial: request -> tokens left to prefill, of those that are on the worker.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
+        evicted: rounds at the last eviction; -1 before the first.
         prefills: whether the step that it takes has prompt tokens: an arrival does not end it.
         seen: how many requests had come when it decided last.
         slept: how many requests had come when the worker had nothing to do; -1: it has something.
@@ -38,7 +39,7 @@ class Site:
         self.partial: dict[int, int] = {}
         self.origin: dict[int, int] = {}
         self.until_ns = 0
-        self.slept = self.seen = -1
+        self.slept = self.seen = self.evicted = -1
         self.prefills = False
         self.room = UNLIMITED if memory is None else memory.blocks
         self.spare = self.room
