@@ -7,14 +7,13 @@ source. So it happens in a thread, while the search goes on without.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from functools import cache
-from importlib import util
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.models.loaded_again import loaded_again
 from orsched.models.pcmax import beliefs as plain
 
 if TYPE_CHECKING:
@@ -57,12 +56,7 @@ def _compile() -> ModuleType:
     """Load the source of the loops again, with every function compiled."""
     import numba
 
-    spec = util.spec_from_file_location(_NAME, plain.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    sys.modules[_NAME] = module
-    spec.loader.exec_module(module)
+    module = loaded_again(plain, _NAME)
     for name in ("choose", "search", "pass_messages"):  # each after what it calls
         function = numba.njit(getattr(module, name), nogil=True, cache=True)
         setattr(module, name, function)

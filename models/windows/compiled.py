@@ -7,14 +7,13 @@ source. So it happens in a thread, while the search goes on in plain Python.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from functools import cache
-from importlib import util
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.models.loaded_again import loaded_again
 from orsched.models.windows import moves as plain
 from orsched.models.windows.tables import Tables
 
@@ -68,12 +67,7 @@ def _compile() -> ModuleType:
     """Load the source of the moves again, with every function compiled."""
     import numba
 
-    spec = util.spec_from_file_location(_NAME, plain.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    sys.modules[_NAME] = module
-    spec.loader.exec_module(module)
+    module = loaded_again(plain, _NAME)
     module.index = np.uint64  # type: ignore[attr-defined]
     # Without nrt, which only allocation needs, no references are counted: six times faster.
     options: dict[str, Any] = {"nogil": True, "cache": True, "_nrt": False}
