@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SPIN_NS = 200_000  # the last part of a wait is not left to the operating system
 _ASK_AGAIN_S = 0.0002  # where a device can only be asked whether it is done
-_LONGEST_SLEEP_S = 0.1  # then all are asked again: one may have hung
+LONGEST_SLEEP_S = 0.1  # then all are asked again: one may have hung
 _MOVE_ZERO_MS = 1000.0  # torch gives times as float32: only short ones are exact
 
 
@@ -112,7 +112,7 @@ def wait(devices: Sequence[Device], until_ns: int | None = None, now_ns: int = 0
     end = float("inf") if until_ns is None else perf_counter() + (until_ns - now_ns) / 1e9
     waking = [device for device in devices if not device.ready()]
     while not any(device.done() for device in devices):
-        left = min(end - perf_counter(), _LONGEST_SLEEP_S)
+        left = min(end - perf_counter(), LONGEST_SLEEP_S)
         if left <= 0:
             return
         handles = [handle for device in devices for handle in device.handles()]
@@ -122,6 +122,13 @@ def wait(devices: Sequence[Device], until_ns: int | None = None, now_ns: int = 0
             sleep(min(left, _ASK_AGAIN_S) if devices else left)
         if any(device.ready() for device in waking):
             return
+
+
+def sleep_until(device: Device, moment_ns: int) -> None:
+    """Sleep until a moment on the host's clock, and spin at the end."""
+    while (left := moment_ns - device.now_ns()) > 0:
+        if left > _SPIN_NS:
+            sleep((left - _SPIN_NS) / 1e9)
 
 
 class AlwaysThere:
@@ -214,9 +221,7 @@ class TorchDevice(AlwaysThere):
 
     def sleep_until(self, moment_ns: int) -> None:
         """Sleep, and spin at the end."""
-        while (left := moment_ns - self.now_ns()) > 0:
-            if left > _SPIN_NS:
-                sleep((left - _SPIN_NS) / 1e9)
+        sleep_until(self, moment_ns)
 
     def begin(
         self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
