@@ -25,15 +25,17 @@ class Filling:
         self.site = site
         self.chunks: dict[int, int] = {}
         self.tokens = min(tokens, site.prefill_limit)
-        self.clients = site.view.free_clients
+        self.clients = site.clients - len(site.view.running)
         self.blocks = blocks
         self.reserved = site.promised() + site.growth(growth)
 
     def has_room(self, request: int, left: int) -> bool:
         """Whether the whole prefill of a request fits; alone, one may use all that there is."""
-        if self.site.blocks(request, left) + self.reserved <= self.blocks:
+        site, size = self.site, self.site.size
+        blocks = -(-left // size) if size else site.view.blocks_of(request)
+        if blocks + self.reserved <= self.blocks:
             return True
-        return not (self.chunks or self.site.view.running)
+        return not (self.chunks or site.view.running)
 
     def admit(self, request: int, left: int) -> None:
         """Let a request be new on the worker."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from bisect import insort
+from heapq import heappop
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.gittins.filling import Filling
 from orsched.heuristics.gittins.lengths import LengthModel
+from orsched.heuristics.gittins.placing import Placing
 from orsched.heuristics.gittins.site import UNLIMITED, Site
 from orsched.heuristics.gittins.waiting import WaitingRequests
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
@@ -24,8 +26,6 @@ _LOOK_AGAIN = 4
 """Rounds after which a worker that left requests to others, or behind its gate, looks again."""
 _SOON = decode_rounds(_LOOK_AGAIN)
 _UNTIL_ARRIVAL = decode_rounds(until=ARRIVAL)
-Other = tuple[Site, int, float, float, int]
-"""A worker, how long until it decides, its time a round, that over a round alone, who runs."""
 
 _LONGEST_GROWTH = 512
 """Tokens up to which the growth of a running cache is reserved for."""
@@ -54,6 +54,8 @@ class Gittins(Policy):
         self.keys: dict[int, int] = {}
         self.stamps: dict[int, int] = {}  # how many requests had come when it came to wait
         self.stamp = 0
+        self.lefts: dict[int, int] = {}  # tokens to prefill, of those that wait
+        self.tight: set[int] = set()  # those that some worker may be too small for
         self.barred: dict[int, set[int]] = {}  # workers that turned out too small for a request
 
     def start(self, view: View) -> None:
@@ -65,6 +67,10 @@ class Gittins(Policy):
                 )
         window_ns = self.params.window_s * NS_PER_S
         self.sites = [Site(each, window_ns) for each in view.workers]
+        for site in self.sites:
+            site.others = [other for other in self.sites if other is not site]
+        by_memory = {site.view.worker.memory: site for site in self.sites}
+        self.memories = [site for memory, site in by_memory.items() if memory is not None]
         self.model = LengthModel(view.output_limit_tokens)
         self.alike = all(each.worker.cost == view.worker.cost for each in view.workers)
 
@@ -91,7 +97,7 @@ class Gittins(Policy):
     def _rank_ns(self, view: View, request: int) -> float:
         """Return the index of a new request as expected work, in nanoseconds."""
         prices = self.sites[view.index].prices
-        running = sum(len(site.view.running) for site in self.sites) / len(self.sites)
+        running = sum([len(site.view.running) for site in self.sites]) / len(self.sites)
         token_ns = prices.round_ns / max(running, 32.0) + prices.client_ns
         prefill_ns = prices.token_ns * view.prompt_tokens[request]
         if isinstance(view, ClairvoyantView) or self.params.index == "serpt":
@@ -119,6 +125,7 @@ class Gittins(Policy):
         group = self.groups.pop(request)
         del self.keys[request], self.stamps[request]
         self.barred.pop(request, None)
+        self.tight.discard(request)
         tokens = 1 if tokens is None else tokens
         if self.model.finish(group, tokens):
             self.model.learn(
@@ -130,6 +137,9 @@ class Gittins(Policy):
     def _wait(self, view: View, request: int) -> None:
         self.stamp += 1
         self.stamps[request] = self.stamp
+        self.lefts[request] = view.to_prefill(request)
+        if not all(site.holds(request) for site in self.memories):
+            self.tight.add(request)
         size_class = int(view.prompt_tokens[request]).bit_length()
         self.queue.put(size_class, self.keys[request], request)
 
@@ -137,22 +147,23 @@ class Gittins(Policy):
 
     def decide(self, view: View) -> Step | None:
         """Return the next step with prompt tokens, rounds, an eviction, or None."""
-        site, running = self.sites[view.index], len(view.running)
-        site.pace.update(view.now_ns, view.rounds, running > 0)
+        site = self.sites[view.index]
+        running = len(site.view.running)
+        site.look()
         site.until_ns, site.slept, site.seen = 0, -1, self.stamp
         decoding = running - len(site.partial)
         blocks = site.unused() - (site.needed() if decoding else 0)
         if blocks < 0:
             return self._evict(view, site, -blocks)
         site.spare, site.prefills = blocks, False
-        if site.partial or (self.queue and view.free_clients):
+        if site.partial or (self.queue.count and running < site.clients):
             chunks = self._chunks(view, site, decoding, blocks)
             if chunks:
                 return self._prefill(view, site, chunks, decoding)
         if decoding:
-            if not self.queue:
+            if not self.queue.count:
                 return _UNTIL_ARRIVAL
-            if not view.free_clients:
+            if running == site.clients:
                 return _UNTIL_FINISH
             site.until_ns = view.now_ns + int(_LOOK_AGAIN * site.pace.ns)
             return _SOON
@@ -183,22 +194,30 @@ class Gittins(Policy):
         growth = self.params.reserve * min(self._mean(), _LONGEST_GROWTH)
         filling = Filling(site, self.params.max_num_batched_tokens, blocks, growth)
         # Who was evicted would otherwise take the blocks again before those that stay get on.
-        again = site.evicted == view.rounds and len(view.running) > 0
+        again = site.evicted == view.rounds and len(site.view.running) > 0
         heads = self.queue.heads() if filling.clients and not again else []
-        begun = sorted((self.keys[request], request) for request in site.partial)
-        others = self._others(view) if heads else ()
+        begun = []
+        if site.partial:
+            begun = sorted((self.keys[request], request) for request in site.partial)
+        placing = Placing(self, view, site, decoding) if heads else None
+        lefts, tight, at = self.lefts, self.tight, 0
         while filling.tokens > 0:
-            if heads and filling.clients and (not begun or heads[0][:2] < begun[0]):
-                _, request, size_class = heappop(heads)
-                left = view.to_prefill(request)
-                if not self._able(site, request):
+            if (
+                placing is not None
+                and at < len(heads)
+                and filling.clients
+                and (not begun or heads[at][:2] < begun[0])
+            ):
+                _, request, size_class = heads[at]
+                left, at = lefts[request], at + 1
+                if request in tight and not self.able(site, request):
                     continue
                 if not filling.has_room(request, left):
-                    heads = []  # nobody overtakes it where it finds no room
-                elif self._suits(view, site, request, left, decoding, filling, others):
+                    placing = None  # nobody overtakes it where it finds no room
+                elif placing.suits(request, left, len(filling.chunks)):
                     following = self.queue.pop(size_class)
                     if following is not None:
-                        heappush(heads, following)
+                        insort(heads, following, at)
                     filling.admit(request, left)
             elif begun:
                 filling.go_on(heappop(begun)[1])
@@ -207,83 +226,14 @@ class Gittins(Policy):
         site.spare = filling.blocks
         return filling.chunks
 
-    # -- where a request is served, and when ----------------------------------------------
+    # -- memory ---------------------------------------------------------------------------
 
-    def _others(self, view: View) -> list[Other]:
-        """Return the other workers that could take a request."""
-        now = view.now_ns
-        found = []
-        for site in self.sites:
-            each = site.view
-            if each is not view and each.free_clients:
-                pace = site.pace.ns
-                weight = pace / site.prices.round_ns
-                delay = max(0, site.until_ns - now)
-                found.append((site, delay, pace, weight, len(each.running)))
-        return found
-
-    def _suits(
-        self,
-        view: View,
-        site: Site,
-        request: int,
-        left: int,
-        decoding: int,
-        filling: Filling,
-        others: Sequence[Other],
-    ) -> bool:
-        """Whether this worker is the one to take a request, and now.
-
-        What serving it costs: its rounds at the worker's present pace; and each of the others
-        there is delayed by its prefill and by its part of each round, as much more as the pace is
-        slower than rounds alone.
-        """
-        tokens = self._tokens(view, request)
-        if decoding and self._delays(view, site, request, left, decoding, tokens):
-            return False
-        prices, pace, joined = site.prices, site.pace.ns, len(filling.chunks)
-        work = prices.token_ns * left + prices.client_ns * tokens
-        running = len(view.running) + joined
-        own = tokens * pace + running * work * pace / prices.round_ns
-        stamp = self.stamps[request]
-        theirs = min(joined, len(self.queue) // len(self.sites))  # they will find some as well
-        for other, delay, pace, weight, count in others:
-            if stamp > other.seen and not other.prefills:
-                delay = 0  # its rounds ended with the arrival
-            if not self.alike:
-                work = other.prices.token_ns * left + other.prices.client_ns * tokens
-            if (
-                delay + tokens * pace + (count + theirs) * work * weight < own
-                and (other.slept < 0 or stamp > other.slept)
-                and self._able(other, request)
-                and other.has_room(request, left)
-            ):
-                return False
-        return True
-
-    def _able(self, site: Site, request: int) -> bool:
+    def able(self, site: Site, request: int) -> bool:
         """Whether a worker's memory can hold a request at all."""
         if site.room == UNLIMITED:
             return True
         barred = self.barred.get(request)
         return site.holds(request) and (barred is None or site.view.index not in barred)
-
-    def _delays(
-        self, view: View, site: Site, request: int, left: int, decoding: int, tokens: float
-    ) -> bool:
-        """Whether the gate is closed: the prefill would cost those that decode too much.
-
-        Before a round, it delays the finishes of that round by its own time; after it, the request
-        is one round behind. Each loses the more, the longer it waits.
-        """
-        prices, params = site.prices, self.params
-        finishes = decoding / self._mean()
-        round_ns = prices.round_ns + prices.client_ns * decoding
-        waited = (view.now_ns - view.arrival_ns[request]) / (tokens * site.pace.ns)
-        gate = params.gate * (1 + params.gate_aging * waited)
-        return finishes * prices.token_ns * left > gate * round_ns
-
-    # -- memory ---------------------------------------------------------------------------
 
     def _evict(self, view: View, site: Site, missing: int) -> Step:
         """Evict those with most expected work to come until so many blocks are free."""
@@ -318,7 +268,8 @@ class Gittins(Policy):
         """Keep a request off a worker whose memory it does not fit into, even alone."""
         barred = self.barred.setdefault(request, set())
         barred.add(site.view.index)
-        if not any(self._able(each, request) for each in self.sites):
+        self.tight.add(request)
+        if not any(self.able(each, request) for each in self.sites):
             raise PolicyError(
                 f"request {request} does not fit into any worker's memory, even alone: give one "
                 "more blocks"

@@ -19,6 +19,9 @@ class Site:
     are counted by the residue of their size less the rounds, modulo the block size.
 
     Attributes:
+        clients: how many clients the worker has.
+        others: the other workers' sites, in any order.
+        weight: time a round at present, over that of rounds alone.
         partial: request -> tokens left to prefill, of those that are on the worker.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
@@ -33,9 +36,12 @@ class Site:
 
     def __init__(self, view: View, window_ns: float) -> None:
         self.view = view
+        self.clients = view.worker.clients
+        self.others: list[Site] = []
         memory = view.worker.memory
         self.prices = prices = Prices(view)
         self.pace = Pace(prices.round_ns + prices.client_ns, window_ns)
+        self.weight = self.pace.ns / prices.round_ns
         self.partial: dict[int, int] = {}
         self.origin: dict[int, int] = {}
         self.until_ns = 0
@@ -46,6 +52,12 @@ class Site:
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.counts = [0] * self.size
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
+
+    def look(self) -> None:
+        """Take note of the worker's pace up to now."""
+        pace, view = self.pace, self.view
+        pace.update(view.now_ns, view.rounds, len(view.running) > 0)
+        self.weight = pace.ns / self.prices.round_ns
 
     def blocks(self, request: int, tokens: int) -> int:
         """Return the blocks that the prefill of a request of so many tokens takes."""
@@ -66,11 +78,15 @@ class Site:
     def promised(self) -> int:
         """Return the blocks that the rest of the begun prefills will take."""
         size = self.size
-        return sum(-(-left // size) for left in self.partial.values()) if size else 0
+        if not size or not self.partial:
+            return 0
+        return sum(-(-left // size) for left in self.partial.values())
 
     def has_room(self, request: int, left: int) -> bool:
         """Whether there are the blocks for a prefill, as of the worker's last decision."""
-        return self.blocks(request, left) + self.promised() <= self.spare
+        size = self.size
+        blocks = -(-left // size) if size else self.view.blocks_of(request)
+        return blocks + self.promised() <= self.spare
 
     def growth(self, tokens: float) -> int:
         """Return the blocks that the running caches take if each grows by so many tokens."""
