@@ -28,25 +28,38 @@ class Point(NamedTuple):
         count: prompts of a prefill stage, else active requests.
         length: tokens of each prompt (0 in a round).
         context: tokens in each active request's cache, that of the round included.
+        spread: whether that is the longest only, and the others' grow evenly up to it.
     """
 
     phase: str
     count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
     length: int
     context: int
+    spread: bool = False
+
+    def contexts(self) -> list[int]:
+        """Return the active requests' contexts in the first round."""
+        if self.phase == PREFILL:
+            return []
+        if not self.spread:
+            return [self.context] * self.count
+        return [-(-self.context * (i + 1) // self.count) for i in range(self.count)]
 
 
 def grid(slots: int, length: int, most_tokens: int) -> list[Point]:
-    """Return the points to measure on a worker.
+    """Return the points to measure on a worker: sizes grow by factors of 2 and 4.
+
+    Contexts of a round are all equal at some points and spread evenly at others.
 
     Args:
         slots: its slots.
         length: tokens that a slot holds.
         most_tokens: of a prefill stage.
     """
-    counts, lengths = _powers(slots, 4), _powers(length - ROUNDS, 4, least=min(8, length - ROUNDS))
+    counts, lengths = _powers(slots, 2), _powers(length - ROUNDS, 4, least=min(8, length - ROUNDS))
     prompts = [(n, p) for n in counts for p in lengths if n * p <= most_tokens]
     rounds = [Point(DECODE, n, 0, c) for n in counts for c in lengths]
+    rounds += [Point(DECODE, n, 0, c, True) for n in counts if n > 1 for c in lengths if c > n]
     beside = [n for n in (1, slots // 2, slots - 1) if 0 < n < slots]
     mixed = [
         Point(MIXED, n, p, c)
@@ -125,7 +138,7 @@ def _measure(device: TorchDevice, point: Point, rng: random.Random) -> int:
     if point.phase == PREFILL:
         active = range(0)
     else:
-        worker.pretend([point.context - 1] * point.count)
+        worker.pretend([context - 1 for context in point.contexts()])
     if point.length:
         slots = range(point.count) if point.phase == PREFILL else (point.count,)
         chunks = [
@@ -142,16 +155,15 @@ def _measure(device: TorchDevice, point: Point, rng: random.Random) -> int:
 
 def _rows(times: dict[Point, int]) -> Measurements:
     points = list(times)
-    decode = [point.phase != PREFILL for point in points]
-    # rounds are measured from the context given to one some tokens longer: the mean stands for it
+    # rounds are measured from the contexts given to ones some tokens longer: the means stand for it
     middle = [(ROUNDS - 1) // 2 if point.phase == DECODE else 0 for point in points]
-    contexts = [p.context + m if d else 0 for p, m, d in zip(points, middle, decode, strict=True)]
+    contexts = [[c + m for c in p.contexts()] for p, m in zip(points, middle, strict=True)]
     return Measurements(
         phase=[point.phase for point in points],
         count=[point.count for point in points],
         duration_ns=list(times.values()),
         tokens=[p.length * (p.count if p.phase == PREFILL else 1) for p in points],
         longest=[p.length for p in points],
-        context_sum=[c * p.count for c, p in zip(contexts, points, strict=True)],
-        context_max=contexts,
+        context_sum=[sum(found) for found in contexts],
+        context_max=[max(found, default=0) for found in contexts],
     )

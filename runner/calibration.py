@@ -1,0 +1,222 @@
+"""Every cost model fitted to one set of measurements, and judged by points it was not fitted to."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.costs import mixed_ns
+from orsched.costs.fit import fit
+from orsched.costs.measurements import DECODE, MIXED, PHASES, PREFILL, Measurements
+from orsched.errors import InputError, OrschedError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.columns import IntColumn
+    from orsched.costs import CostModel
+
+MODELS = ("affine", "levels", "bilinear", "pooling", "profiled")
+"""The cost models that can be fitted."""
+
+EVERY = 4
+"""One of so many points is held out."""
+
+MOST_LEVELS = 8
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cost model fitted to the points that were not held out.
+
+    Attributes:
+        model: its name.
+        cost: the fitted model, or None where the points do not suffice.
+        errors: absolute relative errors on the points held out, by phase and over ``all`` of
+            prefill and decode: ``points``, ``mean``, ``p95``, ``worst``.
+        notes: what was noticed while fitting, or why there is no model.
+    """
+
+    model: str
+    cost: CostModel | None
+    errors: dict[str, dict[str, Any]]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """All candidates, and which points they were fitted to.
+
+    Attributes:
+        candidates: in the order of ``MODELS``.
+        fitted, held: rows of the measurements.
+    """
+
+    candidates: tuple[Candidate, ...]
+    fitted: IntColumn
+    held: IntColumn
+
+    def candidate(self, model: str = "best") -> Candidate:
+        """Return a candidate by name, or the one with the least mean error on held-out points.
+
+        Raises:
+            InputError: there is none of that name, or it could not be fitted.
+        """
+        able = [c for c in self.candidates if c.cost is not None]
+        if model == "best":
+            if not able:
+                raise InputError(
+                    f"no cost model could be fitted: {self.candidates[0].notes[0]}",
+                    field="measurements",
+                )
+            return min(able, key=lambda c: c.errors["all"]["mean"])
+        for found in self.candidates:
+            if found.model == model:
+                if found.cost is None:
+                    raise InputError(found.notes[0], field=model)
+                return found
+        raise InputError(
+            f"no fit for {model!r}", field="model", remedy=f"best, {', '.join(MODELS)}"
+        )
+
+    def report(self, model: str = "best") -> dict[str, Any]:
+        """Return the report of a candidate's fit, as it stands in a cost-model file."""
+        chosen = self.candidate(model)
+        return {
+            "model": chosen.model,
+            "fitted": len(self.fitted),
+            "held_out": len(self.held),
+            "errors": chosen.errors,
+            "warnings": list(chosen.notes),
+            "others": {
+                c.model: c.errors["all"] if c.cost is not None else c.notes[0]
+                for c in self.candidates
+                if c.model != chosen.model
+            },
+        }
+
+
+def calibrate(measurements: Measurements, models: Sequence[str] = MODELS) -> Calibration:
+    """Fit cost models to three of four points, and score them on the others.
+
+    All models see the same points but for what a model cannot take: only the profiled and the
+    pooling model are fitted to mixed steps, and the pooling model to no stages of unequal prompts.
+    The others are scored on mixed steps all the same, as ``orsched.costs.mixed_ns`` has them.
+
+    Raises:
+        InputError: an unknown model, or a phase with too few points to hold any out.
+    """
+    fitted, held = interleaved(measurements)
+    train, test = select(measurements, fitted), select(measurements, held)
+    candidates = tuple(_candidate(model, train, test) for model in models)
+    return Calibration(candidates, fitted, held)
+
+
+def interleaved(measurements: Measurements) -> tuple[IntColumn, IntColumn]:
+    """Return the rows to fit to, and those held out: every fourth of each phase, by size.
+
+    The smallest and the largest are never held out, so that no model is asked beyond its points.
+
+    Raises:
+        InputError: fewer than five stages or rounds.
+    """
+    held: list[int] = []
+    for phase in PHASES:
+        rows = measurements.rows(phase)
+        if phase != MIXED and len(rows) <= EVERY:
+            raise InputError(
+                f"{len(rows)} {phase} measurements", field="phase", remedy=f"at least {EVERY + 1}"
+            )
+        names = ("longest", "tokens", "context_max", "context_sum", "count")
+        order = rows[np.lexsort([measurements.column(name)[rows] for name in names])]
+        held += order[EVERY // 2 : -1 : EVERY].tolist()
+    kept = np.ones(len(measurements), bool)
+    kept[held] = False
+    return np.flatnonzero(kept), np.array(sorted(held), np.int64)
+
+
+def select(measurements: Measurements, rows: IntColumn) -> Measurements:
+    """Return some rows of measurements."""
+    columns = measurements.to_dict()
+    return Measurements(**{name: [column[i] for i in rows] for name, column in columns.items()})
+
+
+def joined(*parts: Measurements) -> Measurements:
+    """Return the rows of several measurements one after the other."""
+    tables = [part.to_dict() for part in parts]
+    return Measurements(**{name: list(chain(*(t[name] for t in tables))) for name in tables[0]})
+
+
+def predicted_ns(cost: CostModel, data: Measurements, row: int) -> int:
+    """Return the duration that a cost model gives to a measured step: any model, any phase."""
+    active = int(data.column("count")[row]) if data.phase[row] != PREFILL else 0
+    contexts = (int(data.column(name)[row]) for name in ("context_sum", "context_max"))
+    return mixed_ns(cost, data.prompts(row), active, *contexts)
+
+
+def _candidate(model: str, train: Measurements, test: Measurements) -> Candidate:
+    options: dict[str, Any] = {"holdout": 0}
+    if model == "levels":
+        options |= {"level_caps": level_caps(train), "quantile": 0.5}
+    try:
+        found = fit(model, _usable(model, train), **options)
+        errors = _errors(found.cost, test)
+    except OrschedError as error:
+        if model not in MODELS:
+            raise
+        return Candidate(model, None, {}, (str(error),))
+    return Candidate(model, found.cost, errors, tuple(found.report["warnings"]))
+
+
+def _usable(model: str, data: Measurements) -> Measurements:
+    phase = np.array(data.phase, dtype="U7")
+    kept = np.ones(len(data), bool)
+    if model in ("affine", "levels", "bilinear"):
+        kept &= phase != MIXED
+    if model == "pooling":
+        unequal = data.column("tokens") != data.column("count") * data.column("longest")
+        kept &= ~((phase == PREFILL) & unequal)
+    return select(data, np.flatnonzero(kept))
+
+
+def level_caps(measurements: Measurements) -> list[int]:
+    """Return capacities of levels: measured sizes of stages, the largest and its halves."""
+    sizes = np.unique(measurements.column("tokens")[measurements.rows(PREFILL)])
+    caps: list[int] = []
+    size = int(sizes[-1]) if len(sizes) else 0
+    while size and len(caps) < MOST_LEVELS:
+        caps.append(size)
+        smaller = sizes[sizes <= size // 2]
+        size = int(smaller[-1]) if len(smaller) else 0
+    return caps[::-1]
+
+
+def _errors(cost: CostModel, test: Measurements) -> dict[str, dict[str, Any]]:
+    durations = test.column("duration_ns")
+    each = np.array([predicted_ns(cost, test, row) for row in range(len(test))], np.float64)
+    each = np.abs(each - durations) / durations
+    found = {}
+    for name, phases in (
+        ("prefill", (PREFILL,)),
+        ("decode", (DECODE,)),
+        ("mixed", (MIXED,)),
+        ("all", (PREFILL, DECODE)),
+    ):
+        rows = np.concatenate([test.rows(phase) for phase in phases])
+        if len(rows):
+            found[name] = _summary(sorted(each[rows].tolist()))
+    return found
+
+
+def _summary(errors: list[float]) -> dict[str, Any]:
+    n = len(errors)
+    return {
+        "points": n,
+        "mean": math.fsum(errors) / n,
+        "p95": errors[-(-95 * n // 100) - 1],
+        "worst": errors[-1],
+    }

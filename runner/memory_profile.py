@@ -1,0 +1,183 @@
+"""How many slots of a length a device holds: predicted from shapes, then found by trying."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.memory import BlockMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from orsched.runner.language_model import Shape
+
+COUNTER_BYTES = 8
+"""A token of a slot has its number beside its cache."""
+
+MOST_SLOTS = 2**20
+
+
+class Footprint(NamedTuple):
+    """Bytes that a worker takes.
+
+    Attributes:
+        weights: of the model.
+        token: of a token in a slot: keys and values of all layers, and the token itself.
+    """
+
+    weights: int
+    token: int
+
+    def slots(self, length: int, limit: int) -> int:
+        """Return how many slots of ``length`` tokens fit beside the weights, by bytes alone."""
+        return max(0, (limit - self.weights) // (self.token * (length + 1)))
+
+
+class Found(NamedTuple):
+    """The largest batch of a length.
+
+    Attributes:
+        length: tokens of each slot.
+        predicted: slots by bytes alone.
+        slots: slots with which the largest steps ran.
+    """
+
+    length: int
+    predicted: int
+    slots: int
+
+
+def cache_bytes(shape: Shape, number_bytes: int) -> int:
+    """Return what a token takes in a worker's caches."""
+    return 2 * shape.layers * shape.kv_heads * shape.head_dim * number_bytes
+
+
+def footprint(worker: Any) -> Footprint:
+    """Return the footprint of a torch worker."""
+    numbers = list(worker.model.parameters())
+    weights = sum(part.nbytes for part in numbers)
+    return Footprint(weights, cache_bytes(worker.shape, numbers[0].itemsize) + COUNTER_BYTES)
+
+
+def largest(fits: Callable[[int], bool], guess: int, most: int = MOST_SLOTS) -> int:
+    """Return the largest number up to ``most`` that fits, or 0; tried near a guess first.
+
+    What fits with some slots is taken to fit with fewer. Above 100 slots the answer may be too
+    small by one percent.
+    """
+    low, high, step = 0, most + 1, max(1, guess // 16)
+    trial = min(max(1, guess), most)
+    while high - low > max(1, low // 100):
+        if fits(trial):
+            low = trial
+            trial = low + step if high > most else (low + high) // 2
+        else:
+            high = trial
+            trial = high - step if low == 0 else (low + high) // 2
+        step *= 2
+        trial = min(max(trial, low + 1), high - 1)
+    return low
+
+
+def memory_profile(
+    lengths: Sequence[int],
+    predict: Callable[[int], int],
+    fits: Callable[[int, int], bool],
+    most: int = MOST_SLOTS,
+    report: Callable[[str], None] | None = None,
+) -> list[Found]:
+    """Return the largest batch for each length.
+
+    Args:
+        lengths: tokens of a slot.
+        predict: length -> slots by bytes alone.
+        fits: (slots, length) -> whether the largest steps of such a worker run.
+        most: slots that are enough.
+        report: told what is tried.
+
+    Raises:
+        InputError: not one slot of a length fits.
+    """
+    found = []
+    for length in lengths:
+        whole_number(length, "length", minimum=1)
+
+        def trial(slots: int, length: int = length) -> bool:
+            if report is not None:
+                report(f"{slots} slots of {length} tokens")
+            return fits(slots, length)
+
+        predicted = predict(length)
+        slots = largest(trial, predicted, most)
+        if slots == 0:
+            raise InputError(f"no slot of {length} tokens fits into memory", field="length")
+        found.append(Found(length, predicted, slots))
+    return found
+
+
+def block_memory(found: Sequence[Found], block_tokens: int = 16) -> BlockMemory:
+    """Return the memory model of a worker: as many tokens as at the length that holds fewest."""
+    tokens = min(item.slots * item.length for item in found)
+    blocks = tokens // block_tokens
+    if blocks == 0:
+        raise InputError(f"{tokens} tokens are less than a block", field="block_tokens")
+    return BlockMemory(blocks, block_tokens)
+
+
+def fits_on(
+    model: str, device: str, dtype: str, most_tokens: int, limit: int | None = None
+) -> Callable[[int, int], bool]:
+    """Return a test of (slots, length): the largest steps of such a worker run without a crash.
+
+    On a GPU the worker is built, prefills ``most_tokens`` at once and runs a round over full slots;
+    running out of memory is an answer. On a CPU, where it would stop the machine, ``limit`` bytes
+    are what weights and caches may take; a worker that needs more is not built.
+
+    Raises:
+        InputError: a CPU without a limit.
+    """
+    import torch
+
+    from orsched.runner.torch_worker import TorchWorker
+
+    on_gpu = torch.device(device).type == "cuda"
+    if limit is None and not on_gpu:
+        raise InputError(
+            "a CPU has no limit of its own", field="memory", remedy="say how many bytes to use"
+        )
+    bytes_of = footprint(TorchWorker(model, 1, 1, device, dtype))
+
+    def fits(slots: int, length: int) -> bool:
+        if limit is not None and bytes_of.slots(length, limit) < slots:
+            return False
+        try:
+            _largest_steps(TorchWorker(model, slots, length, device, dtype), most_tokens)
+        except torch.OutOfMemoryError:
+            return False
+        finally:
+            gc.collect()
+            if on_gpu:
+                torch.cuda.empty_cache()
+        return True
+
+    return fits
+
+
+def _largest_steps(worker: Any, most_tokens: int) -> None:
+    """Prefill as much as a stage may hold, then run a round over all slots when they are full."""
+    from orsched.runner.chunk import Chunk
+
+    slots, length = worker.slots.count, worker.slots.length
+    chunks: list[Chunk] = []
+    left = most_tokens
+    while len(chunks) < slots and left > 0:
+        size = min(length, left)
+        chunks.append(Chunk(len(chunks), 0, [0] * size, True))
+        left -= size
+    worker.prefill(chunks)
+    worker.pretend([length - 1] * slots)
+    worker.decode(list(range(slots)), 1)
+    worker.slots.lengths.tolist()  # waits for the device

@@ -1,0 +1,85 @@
+"""The largest batch: predicted by bytes, found by trying, without a crash."""
+
+from __future__ import annotations
+
+import pytest
+
+from orsched.errors import InputError
+from orsched.runner.memory_profile import (
+    Footprint,
+    Found,
+    block_memory,
+    cache_bytes,
+    fits_on,
+    largest,
+    memory_profile,
+)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 17, 99])
+@pytest.mark.parametrize("guess", [0, 1, 5, 17, 99, 400])
+def test_the_largest_is_found_from_any_guess(limit, guess):
+    tried = []
+
+    def fits(slots):
+        tried.append(slots)
+        return slots <= limit
+
+    assert largest(fits, guess, most=120) == limit
+    assert len(set(tried)) == len(tried)
+    assert all(1 <= slots <= 120 for slots in tried)
+
+
+@pytest.mark.parametrize("limit", [1000, 12_345, 2**19])
+def test_large_ones_are_found_to_one_percent_with_few_tries(limit):
+    tried = []
+    found = largest(lambda slots: tried.append(slots) or slots <= limit, round(limit * 1.04))
+    assert 0.99 * limit <= found <= limit
+    assert len(tried) <= 8
+
+
+def test_enough_is_enough():
+    assert largest(lambda _: True, 3, most=50) == 50
+
+
+def test_bytes_of_a_token_by_hand():
+    from orsched.runner.language_model import Shape
+
+    # keys and values of 32 layers, 8 heads of 128 numbers of two bytes: 128 KiB a token
+    shape = Shape(layers=32, kv_heads=8, head_dim=128, vocabulary=128_256, positions=1024)
+    assert cache_bytes(shape, 2) == 131_072
+    assert Footprint(16_000, 100).slots(9, 18_999) == 2
+    assert Footprint(16_000, 100).slots(9, 15_000) == 0
+
+
+def test_each_length_is_tried_and_the_fewest_tokens_become_blocks():
+    told = []
+    found = memory_profile(
+        (10, 100), lambda n: 1200 // n, lambda n, k: n * k <= 1000, report=told.append
+    )
+    assert found == [Found(10, 120, 100), Found(100, 12, 10)]
+    assert "12 slots of 100 tokens" in told
+    model = block_memory([*found, Found(200, 6, 4)], 16)
+    assert (model.blocks, model.block_tokens) == (800 // 16, 16)
+    with pytest.raises(InputError, match="no slot of 5 tokens fits"):
+        memory_profile((5,), lambda _: 3, lambda *_: False)
+    with pytest.raises(InputError, match="less than a block"):
+        block_memory([Found(10, 1, 1)], 16)
+
+
+def test_a_cpu_has_the_limit_that_it_is_given():
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    torch.set_num_threads(1)
+    from orsched.runner.memory_profile import footprint
+    from orsched.runner.torch_worker import TorchWorker
+
+    with pytest.raises(InputError, match="no limit of its own"):
+        fits_on("tiny", "cpu", "float32", 64)
+    worker = TorchWorker("tiny", slots=5, length=31)
+    bytes_of = footprint(worker)
+    assert bytes_of.weights == sum(p.nbytes for p in worker.model.parameters())
+    assert worker.slots.bytes() <= bytes_of.token * 5 * 32
+    limit = bytes_of.weights + bytes_of.token * 5 * 32
+    fits = fits_on("tiny", "cpu", "float32", 64, limit)
+    found = memory_profile([31], lambda length: bytes_of.slots(length, limit), fits)
+    assert found == [Found(31, 5, 5)]
