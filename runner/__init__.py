@@ -1,4 +1,38 @@
-"""Workers that execute schedules (imported with the extra ``orsched[runner]``)."""
+"""Workers that execute schedules (imported with the extra ``orsched[runner]``).
+
+Public names are imported from their modules at first use: a worker needs torch, a plan held
+against a run does not.
+"""
+
+from importlib import import_module
+from typing import Any
 
 if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")
+
+_HOME = {
+    "orsched.runner.device": ("TorchDevice", "VirtualDevice"),
+    "orsched.runner.execution": ("Ran", "run"),
+    "orsched.runner.fleet": ("RunSettings",),
+    "orsched.runner.following": ("FollowSchedule",),
+    "orsched.runner.live": ("Executed", "execute_policy"),
+    "orsched.runner.profiling": ("grid", "profile"),
+    "orsched.runner.torch_worker": ("TorchWorker",),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module at first use (PEP 562)."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module 'orsched.runner' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

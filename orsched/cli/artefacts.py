@@ -39,6 +39,7 @@ SUFFIXES = {
     "usage": (".png", ".svg", ".pdf"),
     "trace": (".json",),
     "records": (".csv", ".jsonl", ".parquet"),
+    "errors": (".csv", ".json"),
     "TARGET": (".json", ".parquet", ".csv"),
 }
 """What a file may end in, by the option or argument that names it."""

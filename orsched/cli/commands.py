@@ -19,6 +19,7 @@ from orsched.cli.data_commands import data_group
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
 from orsched.cli.report_command import report_command
+from orsched.cli.run_command import run_command
 from orsched.cli.simulate_command import simulate_command
 from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
@@ -72,6 +73,7 @@ for command in (
     simulate_command,
     bound_command,
     compare_command,
+    run_command,
     check_command,
     report_command,
     generate_command,

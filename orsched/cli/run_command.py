@@ -1,0 +1,204 @@
+"""``orsched run``: a schedule or a policy on a real worker, and plan against run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.artefacts import SINGLE, check_paths
+from orsched.cli.options import FORMAT, PARAMETERS, load_instance, with_options
+from orsched.cli.policies import blamed_on, working_folder_first
+from orsched.cli.progress import ProgressPrinter
+from orsched.cli.run_output import print_run, write_run
+from orsched.cli.solve_commands import said_once
+from orsched.errors import InputError
+from orsched.pairs import read_pairs
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.runner.execution import Ran
+    from orsched.runner.fleet import RunSettings
+    from orsched.schedule import Schedule
+
+WORKER_OPTIONS = (
+    click.option(
+        "--worker",
+        type=click.Choice(["torch", "virtual"]),
+        default="torch",
+        show_default=True,
+        help="What executes; virtual: steps take the time of the cost model.",
+    ),
+    click.option(
+        "--model",
+        default="tiny",
+        show_default=True,
+        help="A preset (tiny, 1b, 8b, 13b, ...) with random weights, or a model's folder.",
+    ),
+    click.option(
+        "--device", default="auto", show_default=True, help="auto, cpu, cuda, or as torch says."
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
+        help="Of weights and caches (default: float32 on the CPU, bfloat16 on a GPU).",
+    ),
+    click.option("--slots", type=int, help="Slots of the worker (default: its clients)."),
+    click.option(
+        "--length", type=int, metavar="TOKENS", help="Of a slot (default: the longest request)."
+    ),
+    click.option("--threads", type=int, help="Of torch on the CPU (default: torch's choice)."),
+)
+
+
+@click.command("run")
+@click.argument("source", metavar="SCHEDULE|INSTANCE")
+@click.option(
+    "--instance",
+    "instance_source",
+    metavar="INSTANCE",
+    help="Of SCHEDULE (default: the shipped one that it names).",
+)
+@click.option(
+    "--policy", help="For INSTANCE: a method's name, or module:Class of your own (default: fcfs)."
+)
+@click.option("--seed", type=int, help="Of the method, of prompts and random weights (default: 0).")
+@click.option(
+    "--errors",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write plan and run of each stage (.csv or .json).",
+)
+@with_options(PARAMETERS, *WORKER_OPTIONS, FORMAT, *SINGLE)
+def run_command(
+    source: str,
+    instance_source: str | None,
+    policy: str | None,
+    seed: int | None,
+    parameters: tuple[str, ...],
+    style: str,
+    errors: Path | None,
+    **options: Any,
+) -> int:
+    """Execute SCHEDULE, or drive a policy on INSTANCE, and hold plan against run.
+
+    Methods that are policies decide live; of the others (hybrid, windows) a schedule is made first.
+    The trace that -o writes is a schedule with measured times: check, report and convert take it.
+
+    Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
+    orsched run pang-100x20 --policy hybrid --worker virtual
+    """
+    from orsched.runner.fleet import RunSettings
+
+    paths = {name: options.pop(name) for name in _ARTEFACTS}
+    settings = RunSettings(**options)
+    inputs = [source, *([instance_source] if instance_source else [])]
+    check_paths({**paths, "errors": errors}, inputs)
+    given = read_pairs(parameters, "--param")
+    with ProgressPrinter("loading") as progress:
+        problem, what = _sources(source, instance_source, policy, given)
+        done = _run(problem, what, settings, seed or 0, given, progress)
+        progress.say("writing")
+        write_run(done, {**paths, "errors": errors})
+    print_run(done, style)
+    return 1 if done.violations else 0
+
+
+_ARTEFACTS = ("output", "report", "gantt", "usage", "trace", "records")
+
+
+def _run(
+    problem: Instance,
+    what: Schedule | str,
+    settings: RunSettings,
+    seed: int,
+    parameters: dict[str, Any],
+    progress: ProgressPrinter,
+) -> Ran:
+    from orsched.runner.execution import run
+
+    def start() -> Ran:
+        return run(
+            problem,
+            what,
+            settings,
+            seed=seed,
+            parameters=parameters,
+            callback=progress.callback,
+            say=progress.say,
+        )
+
+    if not isinstance(what, str) or ":" not in what:
+        return start()
+    working_folder_first()
+    with blamed_on(what):
+        return start()
+
+
+def _sources(
+    source: str, instance_source: str | None, policy: str | None, parameters: dict[str, Any]
+) -> tuple[Instance, Schedule | str]:
+    """Return the instance, and the schedule or the policy to run on it."""
+    if not is_schedule(source):
+        if instance_source is not None:
+            raise InputError(f"{source} is an instance", field="--instance", remedy="leave it out")
+        name = "fcfs" if policy is None else policy
+        _require_named(name, parameters)
+        return load_instance(source), name
+    from orsched.files import load_schedule
+
+    for field, value in (("--policy", policy), ("--param", parameters)):
+        if value:
+            raise InputError(
+                f"{source} is a schedule: it is followed", field=field, remedy="leave it out"
+            )
+    schedule = load_schedule(source)
+    return _instance_of(schedule, source, instance_source), schedule
+
+
+def _require_named(name: str, parameters: dict[str, Any]) -> None:
+    """Refuse, before anything is loaded, an unknown policy or parameter."""
+    from orsched.solver import read_spec
+    from orsched.study.named import require_method, require_parameters
+
+    if ":" in name:
+        return
+    spec = read_spec(name)
+    said_once(name, None, parameters)
+    require_method(spec.name, spec.information, "policy")
+    require_parameters(spec.name, {**parameters, **spec.parameters}, "parameters")
+
+
+def is_schedule(source: str) -> bool:
+    """Whether a source is the file of a schedule or of a trace."""
+    path, head = Path(source), b""
+    if path.suffix not in (".json", ".parquet") or not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        if path.suffix == ".json":
+            head = stream.read(4096)
+        else:  # the metadata stand at the end
+            stream.seek(max(0, path.stat().st_size - 2**20))
+            head = stream.read()
+    return any(b'"orsched/%s"' % kind in head for kind in (b"schedule", b"trace"))
+
+
+def _instance_of(schedule: Schedule, source: str, given: str | None) -> Instance:
+    from orsched.instances.catalog import names
+
+    if given is None and schedule.instance_name not in names():
+        raise InputError(
+            f"the schedule is for the instance {schedule.instance_name!r}",
+            file=source,
+            field="--instance",
+            remedy="give its file",
+        )
+    instance = load_instance(given or schedule.instance_name)
+    if instance.sha256 != schedule.instance_sha256:
+        raise InputError(
+            f"the schedule was made for another instance than {instance.name!r}",
+            file=source,
+            field="--instance",
+            remedy="give the one that it was made for",
+        )
+    return instance

@@ -1,0 +1,161 @@
+"""What drives a worker: a schedule that is followed, or a policy; and what is planned of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.methods import Run
+from orsched.policy import Information
+from orsched.registry import resolve
+from orsched.runner.following import FollowSchedule
+from orsched.schedule import Schedule
+from orsched.stop import MaxIterations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.instance import Instance
+    from orsched.methods import Progress
+    from orsched.policy import Policy
+
+
+class Driver(NamedTuple):
+    """What decides in a run.
+
+    Attributes:
+        policy: a fresh policy object.
+        parameters: its parameters, as the trace names them.
+        plan: the schedule that is followed, or what the policy does under the cost model's times;
+            with its bound.
+        follows: whether the policy repeats the plan, whatever time the steps take.
+    """
+
+    policy: Policy
+    parameters: dict[str, Any]
+    plan: Schedule
+    follows: bool
+
+
+def driver(
+    instance: Instance,
+    source: Schedule | str,
+    seed: int = 0,
+    information: str | None = None,
+    parameters: dict[str, Any] | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    iterations: int | None = None,
+    time_limit: float | None = None,
+) -> Driver:
+    """Return what drives the workers of an instance.
+
+    Args:
+        instance: the problem.
+        source: a schedule for it; a registered method with, if wanted, its information and
+            parameters, as in ``solve``; or ``module:Class`` of a policy. Methods that are policies
+            decide live; of the others a schedule is made first, which is then followed.
+        seed: of the method's random choices.
+        information, parameters: of the method.
+        callback, iterations, time_limit: for a method that searches, as in ``solve``.
+
+    Raises:
+        InputError: the schedule is for another instance, or an argument is wrong.
+        And what ``solve`` raises.
+    """
+    if isinstance(source, Schedule):
+        if information is not None or parameters:
+            raise InputError(
+                "a schedule has its information and parameters",
+                field="parameters",
+                remedy="leave them out",
+            )
+        return _follow(instance, source)
+    own = dict(parameters or {})
+    if ":" in source:
+        return _own(instance, source, own)
+    from orsched.solver import DEFAULT_ITERATIONS, solve
+
+    try:
+        plan = solve(
+            instance,
+            source,
+            seed=seed,
+            information=information,
+            parameters=own,
+            iterations=iterations,
+            time_limit=time_limit,
+            callback=callback,
+        ).schedule
+    except MissingDependencyError:  # of the search for a bound
+        stop = MaxIterations(iterations or DEFAULT_ITERATIONS)
+        plan = _without_bound(
+            instance, source, information, Run(Information.NONE, stop, seed, own, callback)
+        )
+    return _live(instance, source, plan, own) or _follow(instance, plan)
+
+
+def _follow(instance: Instance, plan: Schedule) -> Driver:
+    return Driver(FollowSchedule(instance, plan), plan.parameters, plan, True)
+
+
+def _own(instance: Instance, target: str, parameters: dict[str, Any]) -> Driver:
+    """Return a policy of the user; the plan is what another one of its class does."""
+    from orsched.simulator import simulate_policy
+    from orsched.study.scenario import own_policy
+
+    plan = simulate_policy(instance, own_policy(instance, target, parameters)).schedule
+    plan = plan.replace(parameters=parameters)
+    return Driver(own_policy(instance, target, parameters), parameters, plan, False)
+
+
+def _without_bound(
+    instance: Instance, source: str, information: str | None, options: Run
+) -> Schedule:
+    """Return what ``solve`` would, without a bound: on a machine that has no solver."""
+    from orsched.solver import read_spec
+
+    spec = read_spec(source)
+    method = resolve("methods", spec.name)
+    told = Information(spec.information or information or method.information[0])
+    parameters = {**options.parameters, **spec.parameters}
+    options.stop.start()
+    outcome = method(instance, replace(options, information=told, parameters=parameters))
+    plan: Schedule = outcome.schedule.replace(seed=options.seed, parameters=outcome.parameters)
+    return plan
+
+
+def _live(
+    instance: Instance, source: str, plan: Schedule, parameters: dict[str, Any]
+) -> Driver | None:
+    """Return a policy that decides as it goes, or None for methods that plan beforehand."""
+    from orsched.heuristics.methods import GatedMethod, PlannedMethod
+    from orsched.heuristics.policy_method import PolicyMethod
+    from orsched.solver import read_spec
+
+    spec = read_spec(source)
+    method, told = resolve("methods", spec.name), Information(plan.information)
+    given = {**parameters, **spec.parameters}
+    if isinstance(method, PolicyMethod):
+        policy, values = method.build(instance, told, given, plan.seed)
+        return Driver(policy, values, plan, False)
+    if isinstance(method, GatedMethod) and not isinstance(method, PlannedMethod):
+        return Driver(_gated(instance, method, told, given), plan.parameters, plan, False)
+    return None
+
+
+def _gated(
+    instance: Instance, method: Any, information: Information, parameters: dict[str, Any]
+) -> Policy:
+    from orsched.heuristics.gated import GatedParams, GatedPolicy
+    from orsched.heuristics.planning import as_known
+    from orsched.models.packing import pack
+
+    params = replace(method.defaults, **parameters)
+    assert isinstance(params, GatedParams)
+    packing = None
+    if params.assignment == "packing" and information is not Information.NONE:
+        known = as_known(instance, information)
+        packed = pack(known.requests.output_tokens.tolist(), known.worker.clients)
+        packing = packed.uninterrupted().assignment
+    return GatedPolicy(params, information, method.name, packing)

@@ -1,0 +1,134 @@
+"""``run``: a schedule or a policy on real workers, and the trace of it."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from orsched.checker import check
+from orsched.columns import whole_number
+from orsched.runner.driving import driver
+from orsched.runner.fleet import RunSettings, fleet, require_fit
+from orsched.runner.live import execute_policy
+from orsched.runner.tracing import Clocked, measured_trace
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from orsched.checker import Violation
+    from orsched.instance import Instance
+    from orsched.methods import Progress
+    from orsched.policy import Policy, View
+    from orsched.schedule import Schedule
+    from orsched.step import Step
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What ``run`` returns.
+
+    Attributes:
+        instance: what was run.
+        trace: what happened: a schedule with measured times.
+        plan: what was to happen, by the times of the cost model.
+        tokens: what each request yielded (empty on a virtual worker).
+        violations: what the checker found in the trace; nothing, unless there is a bug.
+    """
+
+    instance: Instance
+    trace: Schedule
+    plan: Schedule
+    tokens: list[list[int]] = field(repr=False)
+    violations: list[Violation]
+
+
+def run(
+    instance: Instance,
+    source: Schedule | str,
+    settings: RunSettings | None = None,
+    *,
+    seed: int = 0,
+    information: str | None = None,
+    parameters: dict[str, Any] | None = None,
+    iterations: int | None = None,
+    time_limit: float | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Ran:
+    """Execute a schedule, or let a policy decide live, on real workers.
+
+    Every request yields as many tokens as the instance says, from a prompt drawn at random; a
+    policy sees of these lengths what its information grants. Before time 0 the workers take steps
+    that do not count.
+
+    Args:
+        instance: the problem.
+        source: a schedule for it, a method's name (with information and parameters, as in
+            ``solve``), or ``module:Class`` of a policy. Methods that are policies decide live; of
+            the others a schedule is made first, which is then followed.
+        settings: what executes; default: the model ``tiny`` on torch.
+        seed: of the method, of the prompts and of random weights.
+        information, parameters, iterations, time_limit, callback: of the method, as in ``solve``.
+        say: told what is being done.
+
+    Raises:
+        InputError: an argument is wrong, or the requests do not fit onto the worker.
+        MissingDependencyError: torch is missing, and the worker is not ``virtual``.
+        PolicyError: the policy asked for an impossible step.
+    """
+    seed, settings = whole_number(seed, "seed"), settings or RunSettings()
+    begin = perf_counter()
+    say("planning")
+    require_fit(instance, settings)
+    drives = driver(
+        instance, source, seed, information, parameters, callback, iterations, time_limit
+    )
+    planned = perf_counter()
+    say("loading the workers")
+    workers = fleet(instance, drives, settings, seed)
+    loaded = perf_counter()
+    observe = _observer(say, len(drives.plan.steps))
+    with _undisturbed(drives.policy):
+        done = execute_policy(
+            instance, drives.policy, workers.devices[0], seed, workers.vocabulary, observe
+        )
+    ended = perf_counter()
+    say("checking")
+    spent = Clocked(planned - begin, loaded - planned, ended - loaded)
+    trace = measured_trace(instance, done, drives, workers, seed, spent)
+    found = check(instance, trace, times="measured")
+    return Ran(instance, trace, drives.plan, done.tokens, found)
+
+
+def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step], None]:
+    """Return what tells how far the run is, before each step."""
+    steps = 0
+
+    def observe(view: View, step: Step) -> None:
+        nonlocal steps
+        steps += 1
+        seconds = view.now_ns / NS_PER_S
+        say(f"running: {seconds:.1f} s, step {steps:,} ({planned:,} are planned)")
+
+    return observe
+
+
+@contextmanager
+def _undisturbed(policy: Policy) -> Iterator[None]:
+    """Keep the garbage collector from walking through all of torch in the middle of a run.
+
+    A policy that works in the background is told to end.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        close = getattr(policy, "close", None)
+        if close is not None:
+            close()

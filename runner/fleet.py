@@ -1,0 +1,177 @@
+"""The workers of a run: what they are, and the devices that stand for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.runner.device import VirtualDevice
+from orsched.runner.language_model import DTYPES
+from orsched.runner.room import (
+    Size,
+    length_needed,
+    model_config,
+    require_room,
+    require_slots,
+    size_of,
+    slots_needed,
+)
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.runner.device import Device
+    from orsched.runner.driving import Driver
+
+WORKERS = ("torch", "virtual")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What executes a run.
+
+    Attributes:
+        worker: ``torch``, or ``virtual``: steps take the time of the cost model.
+        model: a preset, or a folder with a model in the format of transformers.
+        device: ``auto`` (a GPU where there is one), or as torch names it.
+        dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
+        slots: requests on a worker at a time; None: the clients of the instance's workers.
+        length: tokens that a slot holds; None: those of the longest request.
+        threads: of torch on the CPU; None: torch's own choice.
+
+    Raises:
+        InputError: a value is out of range.
+    """
+
+    worker: str = "torch"
+    model: str = "tiny"
+    device: str = "auto"
+    dtype: str | None = None
+    slots: int | None = None
+    length: int | None = None
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (("worker", WORKERS), ("dtype", (None, *DTYPES))):
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"unknown: {getattr(self, name)!r}",
+                    field=name,
+                    remedy=", ".join(word for word in known if word is not None),
+                )
+        for name in ("slots", "length", "threads"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name, minimum=1)
+
+
+class Fleet(NamedTuple):
+    """The workers of a run.
+
+    Attributes:
+        devices: one for each worker of the instance, ready.
+        vocabulary: prompts are of tokens below this.
+        about: what a trace says of them.
+    """
+
+    devices: list[Device]
+    vocabulary: int
+    about: dict[str, Any]
+
+
+def require_fit(instance: Instance, settings: RunSettings) -> None:
+    """Refuse, before any planning, what cannot be run in any case.
+
+    Raises as ``fleet`` does.
+    """
+    if settings.worker == "torch":
+        requests = instance.requests
+        longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
+        _fitting(instance, settings, settings.slots or 1, settings.length or longest)
+
+
+def fleet(instance: Instance, drives: Driver, settings: RunSettings, seed: int) -> Fleet:
+    """Return workers that are ready for a run.
+
+    Raises:
+        InputError: the requests do not fit, or torch does not have the device.
+        MissingDependencyError: torch is missing, and the workers are not virtual.
+    """
+    least = slots_needed(instance, drives.plan, drives.follows)
+    slots = max(w.clients for w in instance.workers) if settings.slots is None else settings.slots
+    require_slots(slots, least)
+    longest = length_needed(instance, drives.plan, drives.follows)
+    length = longest if settings.length is None else settings.length
+    if length < longest:
+        raise InputError(
+            f"the longest request takes {longest:,} tokens, a slot holds {length:,}",
+            field="length",
+            remedy=f"at least {longest}",
+        )
+    about = {"worker": settings.worker, "slots": slots, "length": length}
+    if settings.worker == "virtual":
+        return Fleet([VirtualDevice() for _ in instance.workers], 2, about)
+    return _torch(instance, settings, about, seed)
+
+
+class _Fitting(NamedTuple):
+    """A device that torch has and on which the model fits."""
+
+    name: str
+    dtype: str
+    size: Size
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is none of the CPU's."""
+        return self.name.startswith("cuda")
+
+
+def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int) -> _Fitting:
+    model_config(settings.model)  # says if torch is missing
+    name = _device_name(settings.device)
+    dtype = settings.dtype or ("bfloat16" if name.startswith("cuda") else "float32")
+    size = size_of(settings.model, dtype)
+    require_room(size, slots, length, name, len(instance.workers))
+    return _Fitting(name, dtype, size)
+
+
+def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], seed: int) -> Fleet:
+    slots, length = about["slots"], about["length"]
+    found = _fitting(instance, settings, slots, length)
+    import torch
+
+    from orsched.runner.device import TorchDevice
+    from orsched.runner.torch_worker import TorchWorker
+    from orsched.runner.warming import warm_up
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    worker = TorchWorker(settings.model, slots, length, found.name, found.dtype, seed)
+    device = TorchDevice(worker)
+    prompts = instance.requests.prompt_tokens
+    if len(prompts):
+        warm_up(device, slots, length, [int(prompts.min()), int(prompts.max())])
+    more = {
+        "model": settings.model,
+        "dtype": found.dtype,
+        "threads": None if found.is_gpu else torch.get_num_threads(),
+    }
+    return Fleet([device], found.size.vocabulary, {**about, **more})
+
+
+def _device_name(name: str) -> str:
+    """Return a device that torch has; raises ``InputError`` for others."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            f"torch cannot use {name!r}: {str(error).splitlines()[0]}",
+            field="device",
+            remedy="auto, cpu, cuda or cuda:1",
+        ) from None
+    return name

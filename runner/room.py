@@ -1,0 +1,163 @@
+"""Whether requests fit onto a worker: known before anything is loaded or started."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.errors import InputError, MissingDependencyError
+from orsched.schedule import INVALID
+from orsched.timeline import Timeline
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+_SPARE = 0.1
+"""Share of the free memory that is left to everything but weights and caches."""
+
+
+class Size(NamedTuple):
+    """What a model takes.
+
+    Attributes:
+        positions: tokens of the longest request that it can hold.
+        vocabulary: its tokens are below this.
+        weight_bytes: of its weights.
+        token_bytes: of one token in a cache.
+    """
+
+    positions: int
+    vocabulary: int
+    weight_bytes: int
+    token_bytes: int
+
+
+def model_config(name: str) -> Any:
+    """Return the configuration of a preset, or of a model in a folder.
+
+    Raises:
+        InputError: there is neither.
+        MissingDependencyError: torch or transformers is missing.
+    """
+    try:
+        import torch  # noqa: F401
+        from transformers import AutoConfig
+    except ImportError:
+        raise MissingDependencyError(
+            "a torch worker needs torch and transformers: pip install 'orsched[runner]' "
+            "(or take --worker virtual)"
+        ) from None
+    from orsched.runner.presets import PRESETS, preset_config
+
+    if name in PRESETS or not Path(name).is_dir():
+        return preset_config(name)  # says what there is
+    return AutoConfig.from_pretrained(name, local_files_only=True)
+
+
+@cache
+def size_of(name: str, dtype: str) -> Size:
+    """Return what a model takes, without loading it."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from orsched.runner.language_model import shape_of
+
+    config = model_config(name)
+    numbers = getattr(torch, dtype)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=numbers)
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    shape = shape_of(config)
+    token = 2 * shape.layers * shape.kv_heads * shape.head_dim * numbers.itemsize
+    return Size(shape.positions, shape.vocabulary, weights, token)
+
+
+def free_bytes(device: str) -> int | None:
+    """Return the free memory of a device, or None where nobody says."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        free: int = torch.cuda.mem_get_info(device)[0]
+        return free
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
+    return found[0] if found else None
+
+
+def slots_needed(instance: Instance, plan: Schedule, follows: bool) -> int:
+    """Return the slots that a worker needs: those that a plan uses, or all that a policy may."""
+    if follows and len(plan.work):
+        return int(plan.work.client.max()) + 1
+    return max(worker.clients for worker in instance.workers)
+
+
+def length_needed(instance: Instance, plan: Schedule, follows: bool) -> int:
+    """Return the tokens that a slot must hold: those of the longest request.
+
+    A static batch holds requests beyond their last token: as far as the plan says, and, where a
+    policy may do otherwise, as far as the longest request that it may be held for.
+    """
+    requests = instance.requests
+    if len(requests) == 0:
+        return 1
+    longest = int((requests.prompt_tokens + requests.output_tokens).max())
+    held = plan.work.phase == INVALID
+    if not held.any():
+        return longest
+    if not follows:
+        return int(requests.prompt_tokens.max() + 2 * requests.output_tokens.max())
+    line = Timeline(instance, plan)
+    return max(longest, int((line.cached + line.row_rounds)[held].max()) + 1)
+
+
+def require_slots(slots: int, least: int) -> None:
+    """Raise ``InputError`` unless there are enough slots."""
+    if slots < least:
+        raise InputError(
+            f"{least} clients are in use, there are {slots} slots",
+            field="slots",
+            remedy=f"at least {least}, or a worker with fewer clients in the instance",
+        )
+
+
+def require_room(size: Size, slots: int, length: int, device: str, workers: int = 1) -> None:
+    """Raise ``InputError`` unless the model has the positions and the device the memory.
+
+    Args:
+        size: of the model.
+        slots, length: of each worker.
+        device: as torch names it.
+        workers: so many share the device.
+    """
+    if length > size.positions:
+        raise InputError(
+            f"requests of {length:,} tokens; the model has {size.positions:,} positions",
+            field="length",
+            remedy="leave the longest requests out, or take a model with more positions",
+        )
+    free = free_bytes(device)
+    if free is None:
+        return
+    usable = int((1 - _SPARE) * free) // workers
+    needed = size.weight_bytes + slots * length * size.token_bytes
+    if needed <= usable:
+        return
+    fit = (usable - size.weight_bytes) // (length * size.token_bytes)
+    raise InputError(
+        f"a worker with {slots} slots of {length:,} tokens needs {_gib(needed)} GiB, "
+        f"{_gib(usable)} GiB are free on {device}",
+        field="slots",
+        remedy=f"{fit} slots fit: give the instance's worker so many clients, or leave the longest "
+        "requests out"
+        if fit > 0
+        else "the weights alone do not fit: take a smaller model, or a shorter dtype",
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.1f}"

@@ -1,0 +1,121 @@
+"""The trace of a run: a schedule with measured times, and what was measured beside them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched._version import __version__
+from orsched.errors import MissingDependencyError
+from orsched.metrics import distribution, ratio, summarise
+from orsched.models.bounds import Bound, bound_for
+from orsched.schedule import PREFILL
+from orsched.timeline import Timeline
+
+if TYPE_CHECKING:
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.runner.driving import Driver
+    from orsched.runner.fleet import Fleet
+    from orsched.runner.live import Executed
+    from orsched.schedule import Schedule
+
+
+class Clocked(NamedTuple):
+    """Seconds spent on planning, on loading the workers, and on the run."""
+
+    plan: float
+    load: float
+    run: float
+
+
+def measured_trace(
+    instance: Instance, done: Executed, drives: Driver, workers: Fleet, seed: int, spent: Clocked
+) -> Schedule:
+    """Return a run as a trace: timeline, reported numbers, bound, and a ``run`` block."""
+    names = dict.fromkeys(device.name for device in workers.devices)
+    clocks = dict.fromkeys(device.clock for device in workers.devices)
+    decisions = distribution(done.decision_ns)
+    block: dict[str, Any] = {
+        "device": ", ".join(names),
+        "clock": ", ".join(clocks),
+        **workers.about,
+        "seed": seed,
+        "decision_ns": None if decisions is None else {"count": len(done.decision_ns), **decisions},
+        "runtime_s": spent._asdict(),
+        "plan": {"makespan_ns": drives.plan.makespan_ns, "followed": drives.follows},
+        "environment": environment(),
+    }
+    trace = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters, run=block)
+    block |= use_of_devices(instance, trace)
+    trace = trace.replace(bound=_bound(instance, drives.plan, trace))
+    return trace.replace(results=summarise(instance, trace))
+
+
+def use_of_devices(instance: Instance, trace: Schedule) -> dict[str, Any]:
+    """Return how busy the devices were, and the gaps between their steps.
+
+    ``busy_share`` is the time in steps over workers times makespan. A gap is the time from the end
+    of a worker's step, or from the arrival of all that the next step prefills if that is later, to
+    the start of the next: waiting for requests does not count, waiting for a decision does.
+    """
+    line = Timeline(instance, trace)
+    gaps = gaps_ns(instance, line)
+    busy, whole = int(line.time_before[-1]), len(instance.workers) * trace.makespan_ns
+    spread, total = distribution(gaps), int(gaps.sum())
+    return {
+        "busy_share": ratio(busy, whole),
+        "gap_share": ratio(total, whole),
+        "gap_ns": None if spread is None else {"count": len(gaps), "total": total, **spread},
+    }
+
+
+def gaps_ns(instance: Instance, line: Timeline) -> IntColumn:
+    """Return the gap before each step but the workers' first ones, by place."""
+    ready = np.zeros(len(line.order), np.int64)
+    rows = np.flatnonzero(line.work.phase == PREFILL)
+    arrivals = instance.requests.arrival_ns[line.work.request[rows]]
+    np.maximum.at(ready, line.first[rows], arrivals)
+    follows = np.flatnonzero(line.worker[1:] == line.worker[:-1]) + 1
+    since = np.maximum(line.end_ns[follows - 1], ready[follows])
+    found: IntColumn = np.maximum(line.start_ns[follows] - since, 0)
+    return found
+
+
+def environment() -> dict[str, Any]:
+    """Return versions and machine."""
+    versions: dict[str, str | None] = {}
+    for name in ("torch", "transformers"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            versions[name] = None
+    return {
+        "orsched": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "numpy": np.__version__,
+        **versions,
+        "platform": sys.platform,
+        "cpus": os.cpu_count(),
+    }
+
+
+def _bound(instance: Instance, plan: Schedule, trace: Schedule) -> dict[str, Any] | None:
+    """Return the plan's bound if it holds for what was done.
+
+    It is a bound by the times of the cost model: a run that ends before it shows that the device is
+    faster than the model, and has none.
+    """
+    if plan.bound is None:
+        return None
+    try:
+        found = bound_for(instance, trace, Bound(**plan.bound, reference={}))
+    except MissingDependencyError:  # another bound than the plan's would need a solver
+        return None
+    if found is None or found.value_ns > trace.makespan_ns:
+        return None
+    return found.to_dict()

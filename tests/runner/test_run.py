@@ -1,0 +1,170 @@
+"""A run on a virtual worker is the simulation; on a real one it is valid and complete."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import orsched
+from orsched.errors import InputError, MissingDependencyError
+from orsched.files import load_schedule, save_schedule
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.registry import names
+from orsched.runner import RunSettings, run
+from orsched.runner.room import Size, require_room
+from orsched.runner.tracing import gaps_ns
+from orsched.simulator import simulate_policy
+from orsched.timeline import Timeline
+
+VIRTUAL = RunSettings("virtual")
+SLOW = {"exact", "auto", "windows", "rolling"}
+
+
+@pytest.fixture(scope="module")
+def instance():
+    return orsched.load("pang-100x20")
+
+
+@pytest.mark.parametrize("name", [name for name in names("methods") if name not in SLOW])
+def test_on_a_virtual_worker_the_trace_is_the_simulation(instance, name):
+    plan = orsched.solve(instance, name).schedule
+    done = run(instance, name, VIRTUAL)
+    assert done.trace.steps == plan.steps == done.plan.steps
+    assert done.trace.work == plan.work
+    assert done.violations == []
+    assert done.trace.is_measured
+    assert done.trace.parameters == plan.parameters
+    expected = {**plan.results, "ttft_ns": None, "tpot_ns": None}
+    assert {**done.trace.results, "ttft_ns": None, "tpot_ns": None} == expected
+    assert done.trace.bound == plan.bound
+    assert done.trace.run["busy_share"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["hybrid", "windows"])
+def test_methods_that_plan_are_followed_and_policies_decide(instance, name):
+    followed = run(instance, name, VIRTUAL, iterations=1)
+    assert followed.trace.run["plan"]["followed"] is True
+    assert followed.trace.work == followed.plan.work
+    live = run(instance, "online", VIRTUAL)
+    assert live.trace.run["plan"]["followed"] is False
+
+
+def test_a_schedule_from_a_file_is_followed(instance, tmp_path):
+    plan = orsched.solve(instance, "offline", seed=3).schedule
+    save_schedule(plan, tmp_path / "plan.json")
+    done = run(instance, load_schedule(tmp_path / "plan.json"), VIRTUAL)
+    assert done.trace.work == plan.work
+    assert done.trace.seed == 3
+    assert done.trace.method == "offline"
+    save_schedule(done.trace, tmp_path / "run.json")
+    again = load_schedule(tmp_path / "run.json")
+    assert again.is_measured
+    assert orsched.check(instance, again, times="measured") == []
+    assert run(instance, again, VIRTUAL).trace.work == plan.work
+
+
+def test_specifications_have_parameters(instance):
+    done = run(instance, "hybrid@clairvoyant+gate=waited_time", VIRTUAL, iterations=1)
+    assert done.trace.parameters["gate"] == "waited_time"
+    with pytest.raises(InputError, match="gate"):
+        run(instance, "online", VIRTUAL, parameters={"gate": "none"})
+
+
+def test_a_schedule_takes_no_parameters_and_no_other_instance(instance):
+    plan = orsched.solve(instance, "fcfs").schedule
+    with pytest.raises(InputError, match="has its information"):
+        run(instance, plan, VIRTUAL, parameters={"a": 1})
+    with pytest.raises(InputError, match="another instance"):
+        run(orsched.load("two-by-two"), plan, VIRTUAL)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"slots": 3}, "slots"),
+        ({"length": 10}, "length"),
+        ({"worker": "gpu"}, "worker"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_what_does_not_fit_is_refused(instance, changes, field):
+    with pytest.raises(InputError) as caught:
+        run(instance, "fcfs", RunSettings(**{"worker": "virtual", **changes}))
+    assert caught.value.field == field
+
+
+def test_a_plan_that_uses_few_clients_needs_few_slots(instance):
+    few = instance.replace(workers=orsched.Worker(3, instance.worker.cost))
+    plan = orsched.solve(few, "fcfs").schedule
+    many = instance.replace(workers=orsched.Worker(50, instance.worker.cost))
+    moved = plan.replace(instance_sha256=many.sha256, bound=None)
+    assert run(many, moved, RunSettings("virtual", slots=3)).violations == []
+
+
+def test_positions_and_memory_are_refused_with_what_would_fit(monkeypatch):
+    size = Size(positions=4096, vocabulary=10, weight_bytes=1000, token_bytes=10)
+    with pytest.raises(InputError, match="4,096 positions"):
+        require_room(size, 1, 5000, "cpu")
+    monkeypatch.setattr("orsched.runner.room.free_bytes", lambda device: 11_112)
+    require_room(size, 9, 100, "cpu")
+    with pytest.raises(InputError, match="9 slots fit"):
+        require_room(size, 10, 100, "cpu")
+    with pytest.raises(InputError, match="weights alone"):
+        require_room(size, 10, 100, "cpu", workers=10)
+    monkeypatch.setattr("orsched.runner.room.free_bytes", lambda device: None)
+    require_room(size, 10_000, 100, "cpu")
+
+
+def test_gaps_do_not_count_waiting_for_requests(instance):
+    requests = instance.requests
+    arrivals = np.zeros(len(requests), np.int64)
+    arrivals[-1] = 1000 * 10**9
+    late = instance.replace(requests=requests.replace(arrival_ns=arrivals))
+    done = run(late, "fcfs", VIRTUAL)
+    assert done.trace.run["gap_ns"]["total"] == 0
+    assert done.trace.run["busy_share"] < 0.2
+    steps = done.trace.steps
+    moved = done.trace.replace(
+        steps=orsched.Steps(
+            steps.worker, steps.phase, steps.start_ns + 5, steps.end_ns + 5, steps.rounds
+        )
+    )
+    assert gaps_ns(late, Timeline(late, moved)).sum() == 5  # those before the late request
+
+
+def test_an_empty_instance_is_run(instance):
+    empty = instance.replace(requests=orsched.Requests([], []))
+    done = run(empty, "fcfs", VIRTUAL)
+    assert done.trace.makespan_ns == 0
+    assert done.violations == []
+
+
+def test_torch_is_asked_for_where_it_is_missing(instance, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(MissingDependencyError, match=r"orsched\[runner\]"):
+        run(instance, "fcfs")
+
+
+def test_a_run_on_torch_is_valid_and_yields_every_token():
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    instance = orsched.load("pang-100x20")
+    kept = instance.requests.take(range(25))
+    small = instance.replace(requests=kept, workers=orsched.Worker(5, instance.worker.cost))
+    plan = simulate_policy(small, FirstComeFirstServed()).schedule
+    try:
+        done = run(small, plan, RunSettings(threads=1))
+    finally:
+        torch.set_num_threads(threads)
+    assert done.violations == []
+    assert done.trace.work == plan.work
+    assert [len(tokens) for tokens in done.tokens] == kept.output_tokens.tolist()
+    block = done.trace.run
+    assert block["model"] == "tiny"
+    assert block["dtype"] == "float32"
+    assert block["device"] == "cpu"
+    assert block["slots"] == 5
+    assert 0 < block["busy_share"] <= 1
+    with pytest.raises(InputError, match="cannot use"):
+        run(small, plan, RunSettings(device="cuda:77"))
