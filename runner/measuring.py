@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.errors import InputError, MissingDependencyError
 from orsched.runner.calibration import joined
+from orsched.runner.memory_profile import Footprint, Found, fits_on, memory_profile
 from orsched.runner.profiling import grid, profile
 from orsched.runner.rehearsal import made_up_requests, rehearse
 
@@ -17,6 +19,106 @@ if TYPE_CHECKING:
 
 REQUESTS_A_SLOT = 6
 """Requests of a rehearsal for each slot: the first and the last ones run on a half-full worker."""
+
+
+class WorkerOptions(NamedTuple):
+    """What a worker is to be.
+
+    Attributes:
+        model: a preset or a folder.
+        device: as torch names it, or ``auto``: a GPU where there is one.
+        dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
+        slots, length: of its caches.
+        threads: on the CPU; None: as torch chooses.
+    """
+
+    model: str = "tiny"
+    device: str = "auto"
+    dtype: str | None = None
+    slots: int = 8
+    length: int = 1024
+    threads: int | None = None
+
+    def resolved(self) -> WorkerOptions:
+        """Return the options with device and type of numbers filled in.
+
+        Raises:
+            InputError: torch does not have the device.
+            MissingDependencyError: torch or transformers is missing.
+        """
+        try:
+            import torch
+            import transformers  # noqa: F401
+        except ImportError:
+            raise MissingDependencyError(
+                "a worker needs torch and transformers: pip install 'orsched[runner]'"
+            ) from None
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            torch.empty(1, device=name)
+        except (RuntimeError, AssertionError) as error:
+            why = str(error).splitlines()[0]
+            raise InputError(f"torch cannot use {name!r}: {why}", field="device") from None
+        usual = "bfloat16" if name.startswith("cuda") else "float32"
+        return self._replace(device=name, dtype=self.dtype or usual)
+
+
+def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dict[str, Any]]:
+    """Return a worker on its device, and what a report says of it.
+
+    Raises as ``WorkerOptions.resolved`` and ``TorchWorker``.
+    """
+    found = options.resolved()
+    import torch
+
+    from orsched.runner.device import TorchDevice
+    from orsched.runner.torch_worker import TorchWorker
+
+    on_cpu = found.device == "cpu"
+    if found.threads is not None and on_cpu:
+        torch.set_num_threads(found.threads)
+    assert found.dtype is not None
+    worker = TorchWorker(found.model, found.slots, found.length, found.device, found.dtype, seed)
+    device = TorchDevice(worker)
+    threads = torch.get_num_threads() if on_cpu else None
+    about = found._replace(threads=threads)._asdict()
+    return device, {**about, "device": device.name, "torch": torch.__version__}
+
+
+def largest_batches(
+    options: WorkerOptions,
+    most_tokens: int,
+    limit: int | None,
+    report: Callable[[str], None] | None = None,
+) -> list[Found]:
+    """Return the largest batch for the length of a slot, its half and its quarter.
+
+    Args:
+        options: the worker; its number of slots does not matter.
+        most_tokens: of a prefill stage.
+        limit: bytes to use; None: what a GPU has.
+        report: told what is tried.
+
+    Raises as ``memory_profile`` and ``fits_on``.
+    """
+    found = options.resolved()
+    import torch
+
+    from orsched.runner.room import size_of
+
+    dtype = found.dtype or "float32"
+    size = size_of(found.model, dtype)
+    bytes_of = Footprint.of(size.weight_bytes, size.token_bytes)
+    if found.device == "cpu" and limit is None:
+        raise InputError(
+            "a CPU has no limit of its own", field="memory", remedy="say how many bytes to use"
+        )
+    room = torch.cuda.mem_get_info(found.device)[0] if limit is None else limit
+    fits = fits_on(found.model, found.device, dtype, most_tokens, bytes_of, limit)
+    lengths = sorted({max(1, found.length // part) for part in (1, 2, 4)})
+    return memory_profile(lengths, lambda n: bytes_of.slots(n, room), fits, report=report)
 
 
 def measure_worker(

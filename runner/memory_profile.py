@@ -31,6 +31,11 @@ class Footprint(NamedTuple):
     weights: int
     token: int
 
+    @classmethod
+    def of(cls, weights: int, cache: int) -> Footprint:
+        """Return the footprint by the bytes of the weights and of a token's keys and values."""
+        return cls(weights, cache + COUNTER_BYTES)
+
     def slots(self, length: int, limit: int) -> int:
         """Return how many slots of ``length`` tokens fit beside the weights, by bytes alone."""
         return max(0, (limit - self.weights) // (self.token * (length + 1)))
@@ -59,7 +64,23 @@ def footprint(worker: Any) -> Footprint:
     """Return the footprint of a torch worker."""
     numbers = list(worker.model.parameters())
     weights = sum(part.nbytes for part in numbers)
-    return Footprint(weights, cache_bytes(worker.shape, numbers[0].itemsize) + COUNTER_BYTES)
+    return Footprint.of(weights, cache_bytes(worker.shape, numbers[0].itemsize))
+
+
+def read_bytes(text: str) -> int:
+    """Return a number of bytes: digits, with KiB, MiB or GiB after them if wanted.
+
+    Raises:
+        InputError: it is none.
+    """
+    units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
+    unit = next(name for name in units if text.endswith(name))
+    digits = text.removesuffix(unit).strip()
+    if not (digits.isascii() and digits.isdigit() and 0 < len(digits) <= 18):
+        raise InputError(
+            f"{text!r} is no number of bytes", field="memory", remedy="as in 512MiB, or auto"
+        )
+    return whole_number(int(digits) * units[unit], "memory", minimum=1)
 
 
 def largest(fits: Callable[[int], bool], guess: int, most: int = MOST_SLOTS) -> int:
@@ -128,27 +149,24 @@ def block_memory(found: Sequence[Found], block_tokens: int = 16) -> BlockMemory:
 
 
 def fits_on(
-    model: str, device: str, dtype: str, most_tokens: int, limit: int | None = None
+    model: str,
+    device: str,
+    dtype: str,
+    most_tokens: int,
+    bytes_of: Footprint,
+    limit: int | None = None,
 ) -> Callable[[int, int], bool]:
     """Return a test of (slots, length): the largest steps of such a worker run without a crash.
 
     On a GPU the worker is built, prefills ``most_tokens`` at once and runs a round over full slots;
-    running out of memory is an answer. On a CPU, where it would stop the machine, ``limit`` bytes
-    are what weights and caches may take; a worker that needs more is not built.
-
-    Raises:
-        InputError: a CPU without a limit.
+    running out of memory is an answer. ``limit`` is how many bytes weights and caches may take, on
+    a CPU, where running out would stop the machine: a worker that needs more is not built.
     """
     import torch
 
     from orsched.runner.torch_worker import TorchWorker
 
     on_gpu = torch.device(device).type == "cuda"
-    if limit is None and not on_gpu:
-        raise InputError(
-            "a CPU has no limit of its own", field="memory", remedy="say how many bytes to use"
-        )
-    bytes_of = footprint(TorchWorker(model, 1, 1, device, dtype))
 
     def fits(slots: int, length: int) -> bool:
         if limit is not None and bytes_of.slots(length, limit) < slots:

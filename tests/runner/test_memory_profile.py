@@ -13,6 +13,7 @@ from orsched.runner.memory_profile import (
     fits_on,
     largest,
     memory_profile,
+    read_bytes,
 )
 
 
@@ -70,16 +71,34 @@ def test_each_length_is_tried_and_the_fewest_tokens_become_blocks():
 def test_a_cpu_has_the_limit_that_it_is_given():
     torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     torch.set_num_threads(1)
+    from orsched.runner.measuring import WorkerOptions, largest_batches
     from orsched.runner.memory_profile import footprint
     from orsched.runner.torch_worker import TorchWorker
 
     with pytest.raises(InputError, match="no limit of its own"):
-        fits_on("tiny", "cpu", "float32", 64)
+        largest_batches(WorkerOptions(device="cpu"), 64, None)
     worker = TorchWorker("tiny", slots=5, length=31)
     bytes_of = footprint(worker)
     assert bytes_of.weights == sum(p.nbytes for p in worker.model.parameters())
     assert worker.slots.bytes() <= bytes_of.token * 5 * 32
     limit = bytes_of.weights + bytes_of.token * 5 * 32
-    fits = fits_on("tiny", "cpu", "float32", 64, limit)
+    fits = fits_on("tiny", "cpu", "float32", 64, bytes_of, limit)
     found = memory_profile([31], lambda length: bytes_of.slots(length, limit), fits)
     assert found == [Found(31, 5, 5)]
+    batches = largest_batches(WorkerOptions(device="cpu", length=31), 64, limit)
+    assert [item.length for item in batches] == [7, 15, 31]
+    assert batches[-1] == Found(31, 5, 5)
+    assert [item.slots for item in batches] == sorted((b.slots for b in batches), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("17", 17), ("2GiB", 2**31), ("3 MiB", 3 * 2**20), ("1KiB", 1024)]
+)
+def test_bytes_are_read(text, size):
+    assert read_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "2GB", "1.5GiB", "GiB", "9" * 30])
+def test_what_is_no_number_of_bytes_is_refused(text):
+    with pytest.raises(InputError):
+        read_bytes(text)
