@@ -1,198 +1,152 @@
-"""One policy, one worker, real time: the simulator's loop with a device in the place of the clock.
+"""One policy on real workers, in real time.
 
 Rules, views and hooks are those of the simulator; only how long a step takes comes from the device.
-The device goes on with a step while the policy decides what comes next: when a step begins, the
-host waits for the one before it only.
+A single device in this process goes on with a step while the policy decides what comes next: when a
+step begins, the host waits for the one before it only.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.runner.chunk import Chunk
-from orsched.schedule import DECODE
-from orsched.simulator.ledger import NEVER
-from orsched.simulator.loop import _Loop as Loop
-from orsched.simulator.worker import WorkerRun
+from orsched.runner.device import AlwaysThere, start_together
+from orsched.runner.live_loop import LiveLoop
+from orsched.runner.live_worker import AT_ONCE, live
+from orsched.runner.prompts import Prompts
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.policy import Policy, View
-    from orsched.runner.device import Device, Times
+    from orsched.runner.device import Device
     from orsched.schedule import Schedule
-    from orsched.step import Step, Wait
+    from orsched.step import Step
 
-AT_ONCE = 8
-"""Rounds that are begun together while requests are still to arrive."""
+__all__ = ["AT_ONCE", "MOST_LOSSES", "Executed", "execute_policy"]
+
+MOST_LOSSES = 3
+"""Losses of a worker in a row, without a step done, after which a run still goes on."""
 
 
 class Executed(NamedTuple):
     """What a run yields.
 
     Attributes:
-        schedule: the timeline with the times of the device; no results and bound yet.
+        schedule: the timeline with the times of the devices; no results and bound yet. ``run`` has
+            the ``events``; of a run that was stopped also ``complete`` (False), and ``unfinished``:
+            what the requests that are not done have yielded, by row.
         planned_ns: what the cost model says of each step.
         decision_ns: wall-clock time of each call of ``decide``.
         tokens: what each request yielded (empty on a device that yields none).
+        instance: what the schedule is for.
+        events: losses and returns of workers: ``time_ns``, ``worker``, ``what``, and for a loss
+            ``reason``, ``message`` and the ``requests`` that lost their caches.
+        stopped: why the run ended before all requests were done; empty if it did not.
     """
 
     schedule: Schedule
     planned_ns: IntColumn
     decision_ns: array[int]
     tokens: list[list[int]]
+    instance: Instance
+    events: list[dict[str, Any]]
+    stopped: str
 
 
 def execute_policy(
     instance: Instance,
     policy: Policy,
-    device: Device,
+    devices: Device | Sequence[Device],
     seed: int = 0,
     vocabulary: int = 2,
     observer: Callable[[View, Step], None] | None = None,
     deadline: Callable[[], None] | None = None,
+    *,
+    prompts: Sequence[Sequence[int]] | None = None,
+    most_losses: int = MOST_LOSSES,
 ) -> Executed:
-    """Let a policy drive a device until every request is done.
+    """Let a policy drive devices until every request is done.
 
     Each request yields as many tokens as the instance says. Its prompt is drawn at random.
 
+    The step in which a worker is lost never happened, and all requests on it lose their caches, but
+    not what they have yielded. The policy is told by ``on_preempt``; one that has no such hook does
+    not notice: the requests are prefilled anew where they were, as soon as the worker is back.
+    Meanwhile the other workers go on. Ctrl-C, and a worker that is lost again and again, end the
+    run with what was done so far.
+
     Args:
-        instance: one worker, whose cost model says what was planned.
+        instance: the problem; its cost models say what was planned.
         policy: a fresh policy object.
-        device: what executes.
+        devices: what executes, one device for each worker.
         seed: of the prompts.
         vocabulary: prompts are of tokens below this.
         observer: called with the view and the step before each step is taken.
         deadline: called now and then; raises to stop the run.
+        prompts: the tokens of each prompt, where they are known.
+        most_losses: of one worker in a row, without a step done, that the run goes on after.
 
     Raises:
-        InputError: several workers.
+        InputError: there is not one device for each worker, or a prompt's length is wrong.
         PolicyError: as ``simulate_policy``.
     """
-    if len(instance.workers) > 1:
-        raise InputError("a device is one worker", field="workers", remedy="take one of them")
+    listed: list[Any] = list(devices) if isinstance(devices, (list, tuple)) else [devices]
+    if len(listed) != len(instance.workers):
+        raise InputError(
+            f"{len(listed)} devices for {len(instance.workers)} workers",
+            field="devices",
+            remedy="give one device for each worker",
+        )
     instance.require_feasible()
-    loop = _LiveLoop(instance, policy, observer, deadline)
-    worker = _LiveWorker(instance, loop, device, _Prompts(instance, seed, vocabulary))
-    loop.workers = [worker]
-    device.start()
+    most_losses = whole_number(most_losses, "most_losses")
+    loop = LiveLoop(
+        instance,
+        policy,
+        listed,
+        Prompts(instance, seed, vocabulary, prompts),
+        _looks_ahead(listed),
+        most_losses,
+        observer,
+        deadline,
+    )
+    start_together(listed)
     done = loop.run()
-    worker.settle()
-    steps = done.schedule.steps
-    times = np.array(worker.times, np.int64).reshape(-1, 2)
-    steps = replace(steps, start_ns=times[:, 0], end_ns=times[:, 1])
-    planned = np.array(worker.planned, np.int64)
-    tokens = [
-        [token for part in parts for token in part.tolist()] for parts in worker.prompts.yielded
-    ]
-    return Executed(done.schedule.replace(steps=steps), planned, done.decision_ns, tokens)
+    return _executed(instance, loop, done.schedule)
 
 
-class _Prompts:
-    """Tokens of the requests: random prompts, then what they yielded before an eviction."""
-
-    def __init__(self, instance: Instance, seed: int, vocabulary: int) -> None:
-        self.sizes: list[int] = instance.requests.prompt_tokens.tolist()
-        self.seed, self.vocabulary = seed, vocabulary
-        self.yielded: list[list[Any]] = [[] for _ in self.sizes]
-
-    def of(self, request: int) -> list[int]:
-        """Return the prompt and all that was yielded."""
-        stream = np.random.default_rng([self.seed, request])
-        prompt: list[int] = stream.integers(self.vocabulary, size=self.sizes[request]).tolist()
-        for part in self.yielded[request]:
-            prompt += part.tolist()
-        return prompt
-
-    def length(self, request: int) -> int:
-        """Return the number of these tokens."""
-        return self.sizes[request] + sum(len(part) for part in self.yielded[request])
+def _looks_ahead(devices: Sequence[Any]) -> bool:
+    """Whether the effects of a step may be told before it is done: it will be, and soon."""
+    kind = type(devices[0])
+    restart = getattr(kind, "restart", None)
+    return len(devices) == 1 and (restart is None or restart is AlwaysThere.restart)
 
 
-class _LiveLoop(Loop):
-    """The simulator's loop for one worker, where waiting takes time."""
-
-    def _wait_alone(self, wait: Wait | None) -> None:
-        super()._wait_alone(wait)
-        worker, ledger = self.workers[0], self.ledger
-        assert isinstance(worker, _LiveWorker)
-        worker.device.sleep_until(ledger.now_ns)
-        ledger.now_ns = worker.state.now_ns = max(ledger.now_ns, worker.device.now_ns())
-
-
-class _LiveWorker(WorkerRun):
-    """Begins steps on a device; its times are asked for one step later."""
-
-    def __init__(self, instance: Instance, loop: Loop, device: Device, prompts: _Prompts) -> None:
-        super().__init__(instance, loop.ledger, loop.views[0], loop.work)
-        self.device, self.prompts = device, prompts
-        self.times: list[Times] = []
-        self.planned: list[int] = []
-        self.before: dict[int, int] = {}
-        self.told = loop.ledger.on_finish
-        loop.ledger.on_finish = self._on_finish
-
-    def take(self, step: Step) -> bool:
-        """Begin a step."""
-        running = self.state.running
-        for request in step.preempt:
-            if request in running:
-                self._release(request, running[request])
-        partial = self.state.partial
-        self.before = {request: partial.get(request, 0) for request in step.prefill}
-        return super().take(step)
-
-    def _plan_rounds(self) -> bool:
-        """Begin few rounds at once while an arrival is to end them: when it comes is not known."""
-        target = self.target
-        if self.arrival < NEVER:
-            self.target = min(target, self.state.rounds + AT_ONCE)
-        try:
-            return super()._plan_rounds()
-        finally:
-            self.target = target
-
-    def _advance(self, duration: int, rounds: int, phase: int) -> None:
-        """Begin on the device what the base class has made sure of."""
-        state, running = self.state, self.state.running
-        chunks = [] if phase == DECODE else [self._chunk(request) for request in self.before]
-        active = [running[request] for request in state.origin] if phase != 0 else []
-        active += [running[request] for request in state.held]
-        super()._advance(duration, rounds, phase)
-        self.device.begin(chunks, active, rounds, duration)
-        self.planned.append(duration)
-        if len(self.planned) - len(self.times) > 1:
-            self.times.append(self.device.end())
-        self.until_ns = max(state.now_ns, self.device.now_ns())
-
-    def settle(self) -> None:
-        """Wait for the steps that are still under way."""
-        while len(self.times) < len(self.planned):
-            self.times.append(self.device.end())
-
-    def _chunk(self, request: int) -> Chunk:
-        tokens, start = self.prompts.of(request), self.before[request]
-        end = self.state.partial.get(request, len(tokens))
-        slot = self.state.running[request]
-        if end < len(tokens):
-            return Chunk(slot, start, tokens[start:end], False)
-        if self.first_from_prefill:
-            return Chunk(slot, start, tokens[start:], True)
-        return Chunk(slot, start, tokens[start:-1], False, tokens[-1])
-
-    def _on_finish(self, view: View, request: int, client: int) -> None:
-        self._release(request, client)
-        if self.told is not None:
-            self.told(view, request, client)
-
-    def _release(self, request: int, client: int) -> None:
-        found = self.device.release(client, self.prompts.length(request))
-        if found is not None:
-            self.prompts.yielded[request].append(found)
+def _executed(instance: Instance, loop: LiveLoop, schedule: Schedule) -> Executed:
+    workers, prompts = live(loop.workers), live(loop.workers)[0].prompts
+    planned = np.concatenate([np.array(w.measured.planned, np.int64) for w in workers])
+    times = [np.array(w.measured.times, np.int64).reshape(-1, 2) for w in workers]
+    starts = np.concatenate(times)[:, 0]
+    where = np.repeat(np.arange(len(workers)), [len(each) for each in times])
+    tokens = [prompts.yielded(request) for request in range(len(instance))]
+    run: dict[str, Any] = {}
+    if loop.events_told:
+        run["events"] = loop.events_told
+    if loop.stopped:
+        left = [r for r in range(len(instance)) if r in loop.ledger.yielded and tokens[r]]
+        run |= {"complete": False, "unfinished": {str(r): tokens[r] for r in left}}
+    return Executed(
+        schedule.replace(run=run),
+        planned[np.lexsort((where, starts))],
+        loop.decision_ns,
+        tokens,
+        instance,
+        loop.events_told,
+        loop.stopped,
+    )

@@ -61,11 +61,14 @@ def simulate_policy(
         PolicyError: the policy asked for an impossible step, or left requests unserved.
     """
     instance.require_feasible()
-    return _Loop(instance, policy, observer, deadline).run()
+    return Loop(instance, policy, observer, deadline).run()
 
 
-class _Loop:
-    """One run: asks the policy for each worker that is free, in order of time, then worker."""
+class Loop:
+    """One run: asks the policy for each worker that is free, in order of time, then worker.
+
+    The runner's loop is a subclass, in which a device says how long a step takes.
+    """
 
     def __init__(
         self,
@@ -105,6 +108,13 @@ class _Loop:
 
     def run(self) -> Simulated:
         """Run until every request is done."""
+        self.serve()
+        for worker in self.workers:
+            worker.require_empty()
+        return Simulated(self.schedule(), self.decision_ns)
+
+    def serve(self) -> None:
+        """Handle all events until every request is done."""
         try:
             self.policy.start(self.views[0])
             self.ledger.deliver_arrivals(self.views[0])
@@ -112,17 +122,12 @@ class _Loop:
             if len(self.workers) == 1:
                 self._serve_alone()
             else:
-                self._ask_all()
-                while self.ledger.left:
-                    self._next_event()
+                self._serve_several()
         except PolicyError as error:
             raise PolicyError(f"{self._moment()}: {error}") from None
         except (TypeError, ValueError, AttributeError, OverflowError):
             self._blame()
             raise
-        for worker in self.workers:
-            worker.require_empty()
-        return Simulated(self._schedule(), self.decision_ns)
 
     def _serve_alone(self) -> None:
         """Do the same for one worker, without a queue of events: about twice as fast."""
@@ -156,6 +161,12 @@ class _Loop:
             if ledger.next_arrival_ns <= ledger.now_ns:
                 ledger.deliver_arrivals(view)
 
+    def _serve_several(self) -> None:
+        """Go from event to event."""
+        self._ask_all()
+        while self.ledger.left:
+            self._next_event()
+
     def _wait_alone(self, wait: Wait | None) -> None:
         """Let the only worker sleep until the next arrival or the end of its wait."""
         worker, ledger = self.workers[0], self.ledger
@@ -174,11 +185,7 @@ class _Loop:
         arrival = ledger.next_arrival_ns if self.asleep or ledger.assigns else NEVER
         if arrival < (events[0][0] if events else NEVER):
             ledger.now_ns = arrival
-            herald = min(self.asleep, default=0)
-            for index in (herald, *self.asleep):
-                self.workers[index].state.now_ns = arrival
-            self._tell_arrivals(self.views[herald])
-            self._ask_all()
+            self._arrive()
             return
         if not events:
             raise self._endless_wait()
@@ -200,6 +207,14 @@ class _Loop:
         self._ask(index)
         if self.to_ask:
             self._ask_all()
+
+    def _arrive(self) -> None:
+        """Handle arrivals now, at no worker's step border."""
+        herald = min(self.asleep, default=0)
+        for index in (herald, *self.asleep):
+            self.workers[index].state.now_ns = self.ledger.now_ns
+        self._tell_arrivals(self.views[herald])
+        self._ask_all()
 
     def _tell_arrivals(self, view: View) -> None:
         """Tell of the arrivals up to now: who sleeps is asked, whom they concern is interrupted."""
@@ -288,7 +303,8 @@ class _Loop:
         except PolicyError as error:
             raise PolicyError(f"{self._moment()}: {error}") from None
 
-    def _schedule(self) -> Schedule:
+    def schedule(self) -> Schedule:
+        """Return what was done so far, without the steps in progress."""
         steps, work = timeline([worker.steps for worker in self.workers], self.work)
         return Schedule(
             instance_sha256=self.instance.sha256,

@@ -41,6 +41,13 @@ class WorkRecorder:
         """Add a row that is not plain: the values of ``_FIELDS``, with steps numbered by worker."""
         self.others += _ROW.pack(*row)
 
+    def drop(self, worker: int, phase: int, first_step: int) -> None:
+        """Drop the rows that are not plain of a worker's step that never happened."""
+        rows = np.frombuffer(bytes(self.others), np.int32).reshape(-1, len(_FIELDS))
+        wrong = (rows[:, 0] == worker) & (rows[:, 3] == phase) & (rows[:, 4] == first_step)
+        if wrong.any():
+            self.others = bytearray(rows[~wrong].tobytes())
+
     def columns(self) -> dict[str, IntColumn]:
         """Return the columns of all rows: the plain ones by request, then the others."""
         prefill, first = _column(self.prefill_step), _column(self.first_step)

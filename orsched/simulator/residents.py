@@ -325,12 +325,12 @@ class Residents:
         ledger = self.ledger
         if self.caches.tracks:
             self.caches.stop(request)
-        client = self._leave(request, DONE)
+        client = self.leave(request, DONE)
         ledger.left -= 1
         if ledger.on_finish is not None:
             ledger.on_finish(self.view, request, client)
 
-    def _leave(self, request: int, status: int) -> int:
+    def leave(self, request: int, status: int) -> int:
         """Free a request's client and the blocks that are set aside; return the client."""
         state = self.state
         self.ledger.status[request] = status
@@ -356,7 +356,7 @@ class Residents:
                 self.caches.drop(self.view.cached(request))
                 state.partial.pop(request, None)
                 self.paused.pop(request, None)
-            self._leave(request, WAITING)
+            self.leave(request, WAITING)
             ledger.stays[request] = ledger.stays.get(request, 0) + 1
             if ledger.on_preempt is not None:
                 ledger.on_preempt(self.view, request)

@@ -174,8 +174,8 @@ def test_impossible_steps_are_refused_before_the_device_sees_them():
     assert decode_rounds(1).rounds == 1
 
 
-def test_several_workers_are_refused():
+def test_there_is_one_device_for_each_worker():
     instance = orsched.load("pang-100x20")
     twice = instance.replace(workers=[instance.worker, instance.worker])
-    with pytest.raises(InputError, match="one worker"):
+    with pytest.raises(InputError, match="1 devices for 2 workers"):
         execute_policy(twice, FirstComeFirstServed(), VirtualDevice())
