@@ -17,21 +17,30 @@ class Slots:
     may run over slots that yield nothing in it, and what they write is lost.
 
     Attributes:
-        keys, values: for each layer, [slots, heads, tokens, head size].
+        keys, values: for each layer, [slots, tokens, heads, head size].
+        rows: for each layer, both as [slots * tokens, heads, head size].
+        begins: first of these rows of each slot, int64, on the device.
         lengths: tokens in the cache of each slot, int64, on the device.
         tokens: the token that a slot processes next, int64, on the device.
+        active: 1 for each slot that yields a token in a round, else 0, int64, on the device.
     """
 
     def __init__(self, shape: Shape, count: int, length: int, like: torch.Tensor) -> None:
         import torch
 
-        size = (count, shape.kv_heads, length, shape.head_dim)
+        size = (count, length, shape.kv_heads, shape.head_dim)
         self.count, self.length = count, length
         # zeros, since a masked weight of 0 times garbage is NaN where the garbage is
         self.keys = [like.new_zeros(size) for _ in range(shape.layers)]
         self.values = [like.new_zeros(size) for _ in range(shape.layers)]
+        self.rows = [
+            (key.view(-1, *size[2:]), value.view(-1, *size[2:]))
+            for key, value in zip(self.keys, self.values, strict=True)
+        ]
+        self.begins = torch.arange(count, device=like.device) * length
         self.lengths = torch.zeros(count, dtype=torch.int64, device=like.device)
         self.tokens = torch.zeros(count, dtype=torch.int64, device=like.device)
+        self.active = torch.zeros(count, dtype=torch.int64, device=like.device)
 
     def bytes(self) -> int:
         """Return the memory that the caches take."""

@@ -98,7 +98,7 @@ def generated(model: Any, prompt: Sequence[int], count: int) -> tuple[list[int],
     """Return what transformers generates, and the margin of each token."""
     import torch
 
-    ids = torch.tensor([list(prompt)])
+    ids = torch.tensor([list(prompt)], device=model.device)
     found = model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
@@ -129,7 +129,7 @@ def differences(
     case = Case(seed)
     found = case.serve(TorchWorker(family, SLOTS, LENGTH, dtype=dtype, seed=seed, **settings))
     assert len({token for tokens in found for token in tokens}) > 20  # weights that tell
-    plain = load_model(family, "cpu", dtype, seed)
+    plain = load_model(family, settings.get("device", "cpu"), dtype, seed)
     differing = []
     for request, tokens in enumerate(found):
         expected, margins = generated(plain, case.prompts[request], case.outputs[request])

@@ -84,8 +84,8 @@ def test_one_forward_pass_a_step_however_many_requests_are_in_it() -> None:
 
 def test_forward_passes_see_no_padding() -> None:
     worker, seen = TorchWorker("tiny", slots=4, length=64), []
-    forward = worker._forward
-    worker._forward = lambda tokens, positions: (
+    forward = worker.forward
+    worker.forward = lambda tokens, positions: (
         seen.append(len(tokens)) or forward(tokens, positions)
     )
     worker.prefill([Chunk(0, 0, [1] * 40, True), Chunk(1, 0, [2] * 3, True)])
