@@ -98,7 +98,10 @@ class ContinuousSlices(Policy):
         self._free(self.lines[view.index], request)
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Choose a worker for the rest; what was set aside is free already."""
+        """Choose a worker for the rest; what was set aside is free, unless the worker was lost."""
+        line = self.lines[view.index]
+        if request in line.needs:
+            self._free(line, request)
         self._assign(view, request)
 
     def _free(self, line: _Line, request: int) -> None:
@@ -140,10 +143,11 @@ class ContinuousSlices(Policy):
         line = self.lines[view.index]
         if line.joining:
             self._begin_slices(line)
-        over = self._over(line)
-        if over:
-            return Step(preempt=over, decode=())
-        if line.joining or line.queue:
+        if line.heap and line.heap[0][0] <= view.rounds:
+            over = self._over(line)
+            if over:
+                return Step(preempt=over, decode=())
+        if line.joining or (line.queue and self._first_fits(line)):
             requests, chunks = self._join(line)
             if requests:
                 return Step(prefill=requests, tokens=chunks, decode=None if line.ends else ())
@@ -172,10 +176,13 @@ class ContinuousSlices(Policy):
 
     def _over(self, line: _Line) -> list[int]:
         """Return the requests that have to leave; others get another slice in place."""
+        heap, ends, now = line.heap, line.ends, line.view.rounds
         leaving: list[int] = []
-        while line.ends and self._next_end(line) <= line.view.rounds:
-            _, request = heappop(line.heap)
-            del line.ends[request]
+        while heap and heap[0][0] <= now:
+            end, request = heappop(heap)
+            if ends.get(request) != end:
+                continue  # it is done
+            del ends[request]
             if not (self._may_stay(line) and self._renew(line, request)):
                 self._free(line, request)
                 leaving.append(request)
@@ -198,6 +205,14 @@ class ContinuousSlices(Policy):
         self._end_at(line, request, view.rounds + self.tokens)
         return True
 
+    def _first_fits(self, line: _Line) -> bool:
+        """Whether there are a client and memory for the first who waits; alone, anybody fits."""
+        if not line.needs:
+            return True
+        if line.memory is not None and line.used + line.queue[0][1] > line.blocks:
+            return False
+        return line.view.free_clients > 0
+
     def _join(self, line: _Line) -> tuple[list[int], list[int]]:
         """Return the requests of the next prefill and the tokens of each."""
         view, queue = line.view, line.queue
@@ -207,10 +222,8 @@ class ContinuousSlices(Policy):
         chunks = [min(view.to_prefill(request), budget) for request in requests]
         budget -= sum(chunks)
         room = view.free_clients
-        while queue and room and budget > 0:
+        while queue and room and budget > 0 and self._first_fits(line):
             request, needs = queue[0]
-            if line.memory is not None and line.needs and line.used + needs > line.blocks:
-                break
             left = view.to_prefill(request)
             if left > budget:
                 if requests:

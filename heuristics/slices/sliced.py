@@ -142,6 +142,9 @@ class SlicedPolicy(Policy):
 
     def on_preempt(self, view: View, request: int) -> None:
         """Put the unfinished request back, longer by what it has yielded."""
+        todo = self.todo[view.index]
+        if request in todo:  # the worker was lost in the midst of its prefill
+            self.todo[view.index] = [each for each in todo if each != request]
         self._add(view, request, view.now_ns)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
