@@ -84,7 +84,7 @@ def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dic
     device = TorchDevice(worker)
     threads = torch.get_num_threads() if on_cpu else None
     about = found._replace(threads=threads)._asdict()
-    return device, {**about, "device": device.name, "torch": torch.__version__}
+    return device, {**about, "device": device.name, "torch": str(torch.__version__)}
 
 
 def largest_batches(

@@ -16,7 +16,7 @@ from orsched.instance import Instance
 from orsched.policy import Information, Policy, View
 from orsched.requests import Requests
 from orsched.runner.live import execute_policy
-from orsched.runner.step_contents import measurements_of
+from orsched.runner.observed import averaged, observed
 from orsched.step import Step, decode_rounds, prefill_stage
 from orsched.workers import Worker
 
@@ -83,7 +83,9 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
 def rehearse(
     device: TorchDevice, requests: Requests, most_tokens: int, seed: int = 0
 ) -> Measurements:
-    """Serve requests on a worker and return its steps; a gap counts to the step after it.
+    """Serve requests on a worker and return its steps, ``averaged``.
+
+    The time from the step before counts as part of a step: a plan knows no gaps.
 
     Args:
         device: the worker; nothing may be on it.
@@ -108,4 +110,4 @@ def rehearse(
     )
     policy, vocabulary = Rehearsal(seed), device.worker.shape.vocabulary
     done = execute_policy(instance, policy, device, seed, vocabulary)
-    return measurements_of(instance, done.schedule, gaps=True)
+    return averaged(observed(instance, done.schedule, gaps=True))

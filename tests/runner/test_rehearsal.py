@@ -10,8 +10,9 @@ from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.requests import Requests
 from orsched.runner.calibration import predicted_ns
+from orsched.runner.observed import averaged, observed
 from orsched.runner.rehearsal import Rehearsal, made_up_requests
-from orsched.runner.step_contents import measurements_of, step_contents
+from orsched.runner.step_contents import step_contents
 from orsched.schedule import PREFILL
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
@@ -45,7 +46,7 @@ def test_stages_of_many_sizes_come_up():
 
 def test_steps_of_a_plan_take_what_the_cost_model_says():
     instance, schedule = rehearsal()
-    found = measurements_of(instance, schedule)
+    found = observed(instance, schedule).measurements()
     assert len(found) == len(schedule.steps)
     true = found.column("duration_ns").tolist()
     for row, time in enumerate(true):
@@ -66,12 +67,26 @@ def test_a_gap_counts_to_the_step_after_it():
             steps.worker, steps.phase, steps.start_ns + shift, steps.end_ns + shift, steps.rounds
         )
     )
-    plain, wide = (measurements_of(instance, late, gaps) for gaps in (False, True))
-    assert plain.to_dict() == measurements_of(instance, schedule).to_dict()
+    plain, wide = (observed(instance, late, gaps).measurements() for gaps in (False, True))
+    assert plain.to_dict() == observed(instance, schedule).measurements().to_dict()
     more = wide.column("duration_ns") - plain.column("duration_ns")
     assert more[0] == 0
     assert (more[1:] >= 1000 // steps.rounds[1:]).all()
     assert (more[1:] <= 1000 // steps.rounds[1:] + 1).all()
+
+
+@pytest.mark.parametrize("rows", [1, 4, 32])
+def test_means_keep_the_time_and_the_count(rows):
+    instance, schedule = rehearsal(clients=8)
+    steps = observed(instance, schedule)
+    found, each = averaged(steps, rows), steps.measurements()
+    for phase in ("prefill", "decode"):
+        here, there = found.rows(phase), each.rows(phase)
+        assert set(found.column("count")[here]) == set(each.column("count")[there])
+        assert len(here) <= rows + len(set(each.column("count")[there]))
+    for row, time in enumerate(found.column("duration_ns").tolist()):
+        if rows == 32:
+            assert predicted_ns(COST, found, row) == pytest.approx(time, rel=0.05)
 
 
 def test_a_rehearsal_runs_on_a_worker():
