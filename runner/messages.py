@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-    import numpy as np
-
-    from orsched.errors import InputError
+    from orsched.errors import OrschedError
     from orsched.runner.chunk import Chunk
     from orsched.runner.lost import Reason
 
@@ -65,12 +63,13 @@ class Ended(NamedTuple):
 
     Attributes:
         start_ns, end_ns: when it ran.
-        tokens: what it yielded: one of each chunk that yields, then those of each active slot.
+        tokens: what it yielded, as int32: one of each chunk that yields, then those of each active
+            slot.
     """
 
     start_ns: int
     end_ns: int
-    tokens: np.ndarray
+    tokens: bytes
 
 
 class Lost(NamedTuple):
@@ -81,9 +80,9 @@ class Lost(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The settings are wrong: another attempt would end the same way."""
+    """There can be no such worker here: another attempt would end the same way."""
 
-    error: InputError
+    error: OrschedError
 
 
 _SIZE = struct.Struct(">Q")

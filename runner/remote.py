@@ -21,7 +21,7 @@ from orsched.runner.messages import Begin, Ended, Lost, Ready, Refused, Start
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from orsched.errors import InputError
+    from orsched.errors import OrschedError
     from orsched.runner.chunk import Chunk
     from orsched.runner.lost import Reason
     from orsched.runner.messages import Fault
@@ -108,7 +108,7 @@ class RemoteDevice(ABC):
         self.begun: deque[_Begun] = deque()
         self.ended: deque[Times] = deque()
         self.released: list[int] = []
-        self.loss: WorkerLostError | InputError | None = None
+        self.loss: WorkerLostError | OrschedError | None = None
         self.booting = True
         self.deadline_ns = perf_counter_ns() + self.boot_ns
         try:
@@ -121,6 +121,7 @@ class RemoteDevice(ABC):
 
         Raises:
             InputError: its settings are wrong.
+            MissingDependencyError: torch or transformers are missing.
             WorkerLostError: it did not get ready.
         """
         while not self.ready():
@@ -274,7 +275,7 @@ class RemoteDevice(ABC):
 
     def _take_step(self, answer: Ended) -> None:
         step = self.begun[len(self.ended)]
-        tokens, place = answer.tokens.tolist(), 0
+        tokens, place = np.frombuffer(answer.tokens, np.int32).tolist(), 0
         for slot, count in step.slots:
             self.yields[slot] += tokens[place : place + count]
             place += count

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.errors import InputError, MissingDependencyError
 from orsched.runner.device import TorchDevice
 from orsched.runner.messages import Begin, Ended, Lost, Ready, Refused, Start
 from orsched.runner.torch_worker import TorchWorker
@@ -42,6 +42,10 @@ class ServedWorker:
             self.greeting = Ready(self.device.name, self.device.clock, _facts(self.device))
         except InputError as error:
             self.greeting = Refused(error)
+        except ImportError as error:
+            self.greeting = Refused(
+                MissingDependencyError(f"{error}: a worker needs the extra orsched[runner]")
+            )
         except Exception as error:
             self.greeting = last_words(error)
 
@@ -132,10 +136,13 @@ def _places(
     )
 
 
-def _read(worker: TorchWorker, rows: Any, columns: Any) -> np.ndarray:
-    """Return what is written somewhere; the host waits for it."""
+def _read(worker: TorchWorker, rows: Any, columns: Any) -> bytes:
+    """Return what is written somewhere, as int32; the host waits for it."""
     import torch
 
-    place = torch.from_numpy(np.stack([rows, columns])).to(worker.device)
-    found: np.ndarray = worker.written[place[0], place[1]].to(torch.int32).cpu().numpy()
-    return found
+    if worker.device.type == "cpu":
+        found: np.ndarray = worker.written.numpy()[rows, columns]
+    else:
+        place = torch.from_numpy(np.stack([rows, columns])).to(worker.device)
+        found = worker.written[place[0], place[1]].cpu().numpy()
+    return found.astype(np.int32).tobytes()

@@ -1,0 +1,200 @@
+"""Workers in processes of their own: they are lost in every way, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from orsched.errors import InputError
+from orsched.runner.device import start_together, wait
+from orsched.runner.lost import WorkerLostError
+from orsched.runner.processes import ProcessDevice
+from tests.runner import remote_devices as common
+
+pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+
+
+@pytest.fixture(scope="module")
+def devices():
+    """Two workers that all tests share: a process that imports torch takes seconds."""
+    both = [ProcessDevice(common.SETTINGS, f"worker {index}") for index in range(2)]
+    start_together(both)
+    yield both
+    for device in both:
+        device.close()
+
+
+@pytest.fixture
+def device(devices):
+    return devices[0]
+
+
+def descriptors():
+    return set(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else set()
+
+
+def gone(pid, seconds=20.0):
+    """Say whether a process ends within some seconds, its number included."""
+    end = monotonic() + seconds
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if monotonic() >= end:
+            return False
+        sleep(0.01)
+
+
+def test_tokens_are_those_of_a_worker_in_this_process(devices):
+    common.yields_what_a_worker_here_yields(devices[0])
+    assert devices[0].name == "worker 0"
+    assert devices[0].facts["vocabulary"] == 512
+    assert devices[0].facts["threads"] == 1
+
+
+def test_two_workers_run_at_one_time(devices):
+    for device in devices:
+        common.prefill(device)
+    for device in devices:
+        device.begin([], [0], 60, 0)
+    times = []
+    while any(device.begun for device in devices):
+        wait([device for device in devices if device.begun])
+        times += [device.end() for device in devices if device.done()]
+    first, second = sorted(times)
+    assert second.start_ns < first.end_ns  # one clock tells it
+    assert devices[0].yielded(0) == devices[1].yielded(0)
+    for device in devices:
+        assert len(device.release(0, 5)) == 61
+
+
+def test_steps_may_wait_for_one_another(device):
+    common.prefill(device)
+    for rounds in (3, 1, 2):
+        device.begin([], [0], rounds, 0)
+    times = [device.end() for _ in range(3)]
+    assert times == sorted(times)
+    assert len(device.release(0, 5)) == 7
+
+
+def test_a_worker_that_is_killed_comes_back_while_the_other_goes_on(devices):
+    common.begin_a_long_step(devices[0])
+    os.kill(devices[0].pid, signal.SIGKILL)
+    message = common.ends_with(devices[0], "died")
+    assert "SIGKILL" in message
+    known = devices[0].yielded(0)
+    devices[0].restart()
+    common.prefill(devices[1])
+    rounds = 0
+    while not devices[0].ready():
+        devices[1].begin([], [0], 1 if rounds < 80 else 0, 0)
+        devices[1].end()
+        rounds += 1
+    assert rounds > 10
+    assert devices[1].release(0, 5)[:3].tolist() == known
+    assert devices[0].release(0, 5).tolist() == known
+    common.prefill(devices[0])
+    assert devices[0].release(0, 5).tolist() == known[:1]
+
+
+def test_want_of_memory_is_told_by_the_worker(device):
+    common.survives_want_of_memory(device)
+
+
+def test_a_worker_that_hangs_is_ended(device):
+    pid = device.pid
+    common.survives_a_hang(device)
+    assert gone(pid)
+
+
+@pytest.mark.full
+def test_a_worker_that_is_stopped_is_ended(device):
+    common.begin_a_long_step(device)
+    pid = device.pid
+    os.kill(pid, signal.SIGSTOP)
+    device.deadline_ns = 0
+    common.ends_with(device, "hung")
+    assert gone(pid)
+    common.comes_back(device)
+
+
+@pytest.mark.full
+def test_an_error_in_a_step_is_passed_on(device):
+    common.survives_an_error(device)
+
+
+@pytest.mark.full
+def test_a_worker_may_die_between_steps(device):
+    common.survives_a_kill_between_steps(device)
+
+
+@pytest.mark.full
+def test_a_worker_may_be_lost_while_it_comes_to_life(device):
+    for pause in (0.0, 0.3, 1.5):
+        device.restart()
+        sleep(pause)
+        os.kill(device.pid, signal.SIGKILL)
+        wait([device], until_ns=60 * 10**9)
+        assert device.ready()
+        with pytest.raises(WorkerLostError, match="SIGKILL"):
+            device.begin([], [], 1, 0)
+    device.boot_ns = 10**8
+    device.restart()
+    with pytest.raises(WorkerLostError, match=r"not ready after 0\.1 s"):
+        device.start()
+    device.boot_ns = 900 * 10**9
+    device.restart()
+    device.start()
+    common.prefill(device)
+    assert len(device.release(0, 5)) == 1
+
+
+def test_nothing_is_left_of_a_device_that_was_closed():
+    before = descriptors()
+    device = ProcessDevice(common.SETTINGS)
+    pid = device.pid
+    device.restart()
+    second = device.pid
+    device.close()
+    device.close()
+    assert gone(pid, 0)
+    assert gone(second, 0)
+    assert descriptors() == before
+    with pytest.raises(WorkerLostError, match="closed"):
+        device.start()
+
+
+@pytest.mark.full
+def test_settings_that_no_worker_can_have_are_an_error_of_their_own():
+    device = ProcessDevice(replace(common.SETTINGS, length=10**6))
+    with pytest.raises(InputError, match="positions") as caught:
+        device.start()
+    assert caught.value.field == "length"
+    assert device.pid is None
+    device.close()
+
+
+PARENT = """
+import os, signal
+from orsched.runner.processes import ProcessDevice
+from orsched.runner.settings import WorkerSettings
+print(ProcessDevice(WorkerSettings()).pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_ends_with_its_parent():
+    done = subprocess.run(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, check=False, text=True
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert gone(int(done.stdout))
