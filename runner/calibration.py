@@ -151,6 +151,33 @@ def joined(*parts: Measurements) -> Measurements:
     return Measurements(**{name: list(chain(*(t[name] for t in tables))) for name in tables[0]})
 
 
+def anchored(grid: Measurements, run: Measurements) -> tuple[Measurements, dict[str, float]]:
+    """Return a grid with its times multiplied, phase by phase, until they agree with a run.
+
+    A step of a grid finds the worker as the same step left it; in a run others came between, and
+    decisions. What of a run's time the best fit to the grid says, and what it took, gives the
+    factor. Steps of the run that are averages of equally long times (``averaged``) count alike.
+
+    Returns:
+        The grid, and the factors by phase; mixed steps have that of rounds.
+
+    Raises as ``calibrate``.
+    """
+    cost = calibrate(grid).candidate().cost
+    assert cost is not None
+    true, factors = run.column("duration_ns"), {}
+    for phase in (PREFILL, DECODE):
+        shares = [predicted_ns(cost, run, row) / int(true[row]) for row in run.rows(phase)]
+        factors[phase] = len(shares) / math.fsum(shares) if math.fsum(shares) else 1.0
+    factors[MIXED] = factors[DECODE]
+    columns = grid.to_dict()
+    columns["duration_ns"] = [
+        max(1, round(time * factors[phase]))
+        for time, phase in zip(columns["duration_ns"], columns["phase"], strict=True)
+    ]
+    return Measurements(**columns), factors
+
+
 def predicted_ns(cost: CostModel, data: Measurements, row: int) -> int:
     """Return the duration that a cost model gives to a measured step: any model, any phase."""
     active = int(data.column("count")[row]) if data.phase[row] != PREFILL else 0

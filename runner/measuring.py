@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError, MissingDependencyError
-from orsched.runner.calibration import joined
+from orsched.runner.calibration import anchored, joined
 from orsched.runner.memory_profile import Footprint, Found, fits_on, memory_profile
 from orsched.runner.profiling import grid, profile
 from orsched.runner.rehearsal import made_up_requests, rehearse
@@ -133,8 +133,8 @@ def measure_worker(
     """Measure a worker's steps, for ``calibrate``.
 
     The grid has sizes that seldom come up in a run, for which a fit would otherwise have to guess;
-    the rehearsal has steps in the state in which a run finds them: caches in no order, other
-    steps before, decisions between.
+    the rehearsal has steps in the state in which a run finds them, and the grid's times are
+    ``anchored`` to it.
 
     Args:
         device: the worker; nothing may be on it.
@@ -158,7 +158,10 @@ def measure_worker(
         return found
     say(f"a rehearsal with {count} requests")
     drawn = made_up_requests(count, slots.length, seed, like)
-    return joined(found, rehearse(device, drawn, most_tokens, seed))
+    run = rehearse(device, drawn, most_tokens, seed)
+    found, factors = anchored(found, run)
+    say(", ".join(f"{phase} of the grid x {factor:.3f}" for phase, factor in factors.items()))
+    return joined(found, run)
 
 
 def _warm_up(device: TorchDevice, most_tokens: int, seed: int) -> None:

@@ -13,6 +13,7 @@ from orsched.costs.measurements import Measurements
 from orsched.errors import InputError
 from orsched.runner.calibration import (
     MODELS,
+    anchored,
     calibrate,
     interleaved,
     joined,
@@ -135,6 +136,20 @@ def test_too_few_points_and_unknown_models_are_refused():
     nothing = calibrate(Measurements(**columns), ["bilinear"])
     with pytest.raises(InputError, match="no cost model could be fitted"):
         nothing.candidate()
+
+
+def test_a_grid_is_anchored_to_a_run():
+    fast, run = measured(AFFINE), measured(AFFINE)
+    columns = run.to_dict()
+    columns["duration_ns"] = [
+        time * (2 if phase == "prefill" else 3)
+        for time, phase in zip(columns["duration_ns"], columns["phase"], strict=True)
+    ]
+    run = Measurements(**columns)
+    found, factors = anchored(fast, run)
+    assert factors == pytest.approx({"prefill": 2, "decode": 3, "mixed": 3}, rel=1e-6)
+    assert found.to_dict() == run.to_dict()
+    assert anchored(run, run)[1] == pytest.approx({"prefill": 1, "decode": 1, "mixed": 1}, rel=1e-6)
 
 
 def test_parts_are_joined_in_order():
