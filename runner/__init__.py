@@ -16,6 +16,7 @@ _HOME = {
     "orsched.runner.fleet": ("RunSettings",),
     "orsched.runner.following": ("FollowSchedule",),
     "orsched.runner.live": ("Executed", "execute_policy"),
+    "orsched.runner.plan_errors": ("PlanAgainstRun", "plan_against_run"),
     "orsched.runner.profiling": ("grid", "profile"),
     "orsched.runner.torch_worker": ("TorchWorker",),
 }

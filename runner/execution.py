@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -82,8 +82,9 @@ def run(
     """
     seed, settings = whole_number(seed, "seed"), settings or RunSettings()
     begin = perf_counter()
-    say("planning")
+    say("looking at the worker")
     require_fit(instance, settings)
+    say("planning")
     drives = driver(
         instance, source, seed, information, parameters, callback, iterations, time_limit
     )
@@ -92,9 +93,9 @@ def run(
     workers = fleet(instance, drives, settings, seed)
     loaded = perf_counter()
     observe = _observer(say, len(drives.plan.steps))
-    with _undisturbed(drives.policy):
+    with closing(workers), _undisturbed(drives.policy):
         done = execute_policy(
-            instance, drives.policy, workers.devices[0], seed, workers.vocabulary, observe
+            instance, drives.policy, workers.devices, seed, workers.vocabulary, observe
         )
     ended = perf_counter()
     say("checking")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.runner.device import VirtualDevice
+from orsched.errors import InputError, OrschedError
+from orsched.runner.device import VirtualDevice, start_together
 from orsched.runner.language_model import DTYPES
+from orsched.runner.lost import WorkerLostError
 from orsched.runner.room import (
     Size,
     length_needed,
@@ -18,6 +19,8 @@ from orsched.runner.room import (
     size_of,
     slots_needed,
 )
+from orsched.runner.settings import WorkerSettings, one_each
+from orsched.runner.warming import warm_up
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from orsched.runner.driving import Driver
 
 WORKERS = ("torch", "virtual")
+PLACES = ("here", "process", "ray")
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class RunSettings:
         slots: requests on a worker at a time; None: the clients of the instance's workers.
         length: tokens that a slot holds; None: those of the longest request.
         threads: of torch on the CPU; None: torch's own choice.
+        place: where torch workers live: ``here`` (a single one, in this process), ``process`` (one
+            each) or ``ray`` (actors); None: here, or in processes if there are several.
 
     Raises:
         InputError: a value is out of range.
@@ -51,9 +57,14 @@ class RunSettings:
     slots: int | None = None
     length: int | None = None
     threads: int | None = None
+    place: str | None = None
 
     def __post_init__(self) -> None:
-        for name, known in (("worker", WORKERS), ("dtype", (None, *DTYPES))):
+        for name, known in (
+            ("worker", WORKERS),
+            ("dtype", (None, *DTYPES)),
+            ("place", (None, *PLACES)),
+        ):
             if getattr(self, name) not in known:
                 raise InputError(
                     f"unknown: {getattr(self, name)!r}",
@@ -78,12 +89,21 @@ class Fleet(NamedTuple):
     vocabulary: int
     about: dict[str, Any]
 
+    def close(self) -> None:
+        """End the workers; none is left behind."""
+        for device in self.devices:
+            device.close()
+
 
 def require_fit(instance: Instance, settings: RunSettings) -> None:
     """Refuse, before any planning, what cannot be run in any case.
 
     Raises as ``fleet`` does.
     """
+    if settings.place == "here" and len(instance.workers) > 1:
+        raise InputError(
+            f"{len(instance.workers)} workers in one process", field="place", remedy="process, ray"
+        )
     if settings.worker == "torch":
         requests = instance.requests
         longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
@@ -121,11 +141,6 @@ class _Fitting(NamedTuple):
     dtype: str
     size: Size
 
-    @property
-    def is_gpu(self) -> bool:
-        """Whether it is none of the CPU's."""
-        return self.name.startswith("cuda")
-
 
 def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int) -> _Fitting:
     model_config(settings.model)  # says if torch is missing
@@ -137,27 +152,68 @@ def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int)
 
 
 def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], seed: int) -> Fleet:
-    slots, length = about["slots"], about["length"]
+    """Return torch workers that have taken their first steps."""
+    slots, length, many = about["slots"], about["length"], len(instance.workers)
     found = _fitting(instance, settings, slots, length)
+    own = WorkerSettings(
+        settings.model, slots, length, found.name, found.dtype, seed, settings.threads
+    )
+    place = settings.place or ("here" if many == 1 else "process")
+    devices = _here(own) if place == "here" else _elsewhere(place, one_each(own, many))
+    about |= {
+        "model": settings.model,
+        "dtype": found.dtype,
+        "threads": None if found.name.startswith("cuda") else _threads(place, devices),
+        "place": place,
+    }
+    workers = Fleet(devices, found.size.vocabulary, about)
+    prompts = instance.requests.prompt_tokens
+    try:
+        if len(prompts):
+            start_together(devices)
+            for device in devices:
+                warm_up(device, slots, length, [int(prompts.min()), int(prompts.max())])
+    except BaseException as error:
+        workers.close()
+        if isinstance(error, WorkerLostError):
+            raise OrschedError(f"a worker was lost before the run began: {error}") from None
+        raise
+    return workers
+
+
+def _here(settings: WorkerSettings) -> list[Device]:
+    """Return a device in this process."""
     import torch
 
     from orsched.runner.device import TorchDevice
     from orsched.runner.torch_worker import TorchWorker
-    from orsched.runner.warming import warm_up
 
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    worker = TorchWorker(settings.model, slots, length, found.name, found.dtype, seed)
-    device = TorchDevice(worker)
-    prompts = instance.requests.prompt_tokens
-    if len(prompts):
-        warm_up(device, slots, length, [int(prompts.min()), int(prompts.max())])
-    more = {
-        "model": settings.model,
-        "dtype": found.dtype,
-        "threads": None if found.is_gpu else torch.get_num_threads(),
-    }
-    return Fleet([device], found.size.vocabulary, {**about, **more})
+    arguments = (settings.model, settings.slots, settings.length, settings.device)
+    return [TorchDevice(TorchWorker(*arguments, settings.dtype, settings.seed))]
+
+
+def _elsewhere(place: str, each: list[WorkerSettings]) -> list[Device]:
+    """Return devices in processes of their own."""
+    if place == "process":
+        from orsched.runner.processes import ProcessDevice
+
+        return [ProcessDevice(settings) for settings in each]
+    from orsched.runner.ray_devices import RayDevice, connect
+
+    connect()
+    return [RayDevice(settings) for settings in each]
+
+
+def _threads(place: str, devices: list[Device]) -> int | None:
+    if place != "here":
+        found: int | None = devices[0].settings.threads  # type: ignore[attr-defined]
+        return found
+    import torch
+
+    count: int = torch.get_num_threads()
+    return count
 
 
 def _device_name(name: str) -> str:

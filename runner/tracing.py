@@ -48,6 +48,7 @@ def measured_trace(
         "decision_ns": None if decisions is None else {"count": len(done.decision_ns), **decisions},
         "runtime_s": spent._asdict(),
         "plan": {"makespan_ns": drives.plan.makespan_ns, "followed": drives.follows},
+        **done.schedule.run,
         "environment": environment(),
     }
     trace = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters, run=block)

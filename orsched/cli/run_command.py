@@ -49,6 +49,12 @@ WORKER_OPTIONS = (
         "--length", type=int, metavar="TOKENS", help="Of a slot (default: the longest request)."
     ),
     click.option("--threads", type=int, help="Of torch on the CPU (default: torch's choice)."),
+    click.option(
+        "--workers-as",
+        "place",
+        type=click.Choice(["here", "process", "ray"]),
+        help="Where torch workers live (default: one here, several as processes).",
+    ),
 )
 
 
@@ -89,6 +95,7 @@ def run_command(
     orsched run pang-100x20 --policy hybrid --worker virtual
     """
     from orsched.runner.fleet import RunSettings
+    from orsched.runner.plan_errors import plan_against_run
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     settings = RunSettings(**options)
@@ -98,9 +105,11 @@ def run_command(
     with ProgressPrinter("loading") as progress:
         problem, what = _sources(source, instance_source, policy, given)
         done = _run(problem, what, settings, seed or 0, given, progress)
+        progress.say("holding plan against run")
+        against = plan_against_run(problem, done.plan, done.trace)
         progress.say("writing")
-        write_run(done, {**paths, "errors": errors})
-    print_run(done, style)
+        write_run(done, against, {**paths, "errors": errors})
+    print_run(done, against, style)
     return 1 if done.violations else 0
 
 

@@ -2,46 +2,141 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from orsched.cli.artefacts import write_artefacts
-from orsched.cli.output import print_rows
-from orsched.units import NS_PER_S
+from orsched.cli.output import print_rows, table
+from orsched.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.runner.execution import Ran
+    from orsched.runner.plan_errors import PlanAgainstRun
 
 
-def print_run(done: Ran, style: str) -> None:
-    """Print the run's row."""
-    print_rows([run_row(done)], style, single=True)
+def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:
+    """Print the run's row, then plan against run (in JSON: within the row)."""
+    row = run_row(done, against)
+    if style == "json":
+        row["plan_against_run"] = against.to_dict()
+    print_rows([row], style, single=True)
+    if style == "table":
+        click.echo(f"\n{table(phase_rows(against))}")
+        if against.terms:
+            click.echo(f"\n{table(term_rows(against))}")
+        click.echo(f"\n{verdict(against)}")
     for violation in done.violations[:3]:
         click.echo(f"orsched: {violation.kind}: {violation.message}", err=True)
 
 
-def run_row(done: Ran) -> dict[str, Any]:
+def run_row(done: Ran, against: PlanAgainstRun) -> dict[str, Any]:
     """Return the figures of a run."""
-    trace, plan, block = done.trace, done.plan, done.trace.run
+    trace, block = done.trace, done.trace.run
     gaps = block["gap_ns"]
     return {
         "method": trace.method,
         "information": trace.information,
         "device": block["device"],
         "model": block.get("model", "-"),
-        "plan_s": plan.makespan_ns / NS_PER_S,
-        "run_s": trace.makespan_ns / NS_PER_S,
+        "plan_s": against.plan_makespan_ns / NS_PER_S,
+        "makespan_s": trace.makespan_ns / NS_PER_S,
+        "plan_error": against.makespan_error,
         "slot_utilization": trace.results["slot_utilization"],
         "busy_share": block["busy_share"],
-        "gap_p99_us": None if gaps is None else gaps["p99"] / 1000,
+        "gap_p99_s": None if gaps is None else gaps["p99"] / NS_PER_S,
         "tokens_per_s": trace.results["tokens_per_s"],
         "checked": not done.violations,
     }
 
 
-def write_run(done: Ran, paths: dict[str, Path | None]) -> None:
-    """Write what was asked for."""
-    write_artefacts(done.instance, done.trace, {k: v for k, v in paths.items() if k != "errors"})
+def phase_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
+    """Return planned and measured times by phase, as a table shows them."""
+    return [
+        {
+            "phase": row.phase,
+            "stages": row.stages,
+            "rounds": row.rounds,
+            "plan s": row.planned_ns / NS_PER_S,
+            "run s": row.took_ns / NS_PER_S,
+            "gaps s": row.gap_ns / NS_PER_S,
+            "error": percent(row.error, sign=True),
+            "a stage: mean": percent(row.mean),
+            "p95": percent(row.p95),
+            "worst": percent(row.worst),
+        }
+        for row in against.phases
+    ]
+
+
+def term_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
+    """Return the terms of the cost model, as a table shows them."""
+    return [
+        {
+            "phase": term.phase,
+            "term": term.term,
+            "plan us": term.planned_ns / 1000,
+            "run us": term.measured_ns / 1000,
+            "error ms": term.error_ns / NS_PER_MS,
+        }
+        for term in against.terms
+    ]
+
+
+def verdict(against: PlanAgainstRun) -> str:
+    """Return in a few lines what the run says of the plan."""
+    plan, run = (ns / NS_PER_S for ns in (against.plan_makespan_ns, against.run_makespan_ns))
+    parts = ", ".join(f"{k} {v / NS_PER_S:+.3f} s" for k, v in against.parts.items() if v)
+    lines = [
+        f"The run took {run:.3f} s, planned were {plan:.3f} s"
+        f" ({percent(against.makespan_error, sign=True)}){': ' + parts if parts else ''}.",
+        f"{against.followed:,} of {len(against.stages.worker):,} stages are the plan's.",
+    ]
+    worst = against.worst_term
+    if worst is not None and worst.error_ns:
+        lines.append(
+            f"Most of the error: the term '{worst.term}' of {worst.phase}, "
+            f"{worst.measured_ns / 1000:,.3f} us instead of {worst.planned_ns / 1000:,.3f} us."
+        )
+    if against.refit_error is not None:
+        error = percent(against.refit_error, sign=True)
+        lines.append(f"With the {against.cost['model']} model fitted to this run: {error}.")
+    return "\n".join(lines)
+
+
+def percent(value: float | None, *, sign: bool = False) -> str:
+    """Return a share as per cent, or a dash."""
+    if value is None:
+        return "-"
+    return f"{100 * value:+.2f} %" if sign else f"{100 * value:.2f} %"
+
+
+def write_run(done: Ran, against: PlanAgainstRun, paths: dict[str, Path | None]) -> None:
+    """Write what was asked for, and say on stderr where it lies."""
+    own = {kind: path for kind, path in paths.items() if kind != "errors"}
+    write_artefacts(done.instance, done.trace, own)
+    target = paths["errors"]
+    if target is not None:
+        _write_errors(against, target)
+        click.echo(f"orsched: errors written to {target}", err=True)
+
+
+def _write_errors(against: PlanAgainstRun, path: Path) -> None:
+    from orsched.files.atomic import write_text
+
+    rows = against.stage_rows()
+    if path.suffix.lower() == ".json":
+        document = {**against.to_dict(), "stage_rows": rows}
+        write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
+        return
+    text = io.StringIO()
+    names = list(rows[0]) if rows else ["worker", "phase"]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
