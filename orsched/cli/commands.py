@@ -13,6 +13,7 @@ import click
 
 from orsched._version import __version__
 from orsched.cli import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
+from orsched.cli.calibrate_command import calibrate_command
 from orsched.cli.check_command import check_command
 from orsched.cli.compare_command import compare_command
 from orsched.cli.data_commands import data_group
@@ -74,6 +75,7 @@ for command in (
     bound_command,
     compare_command,
     run_command,
+    calibrate_command,
     check_command,
     report_command,
     generate_command,

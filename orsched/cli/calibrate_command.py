@@ -1,0 +1,253 @@
+"""``orsched calibrate``: measure a worker, fit every cost model, write the one to use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.core import ParameterSource
+
+from orsched.cli.options import FORMAT, load_instance
+from orsched.cli.output import print_rows, table
+from orsched.cli.progress import ProgressPrinter
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.costs.measurements import Measurements
+    from orsched.memory import BlockMemory
+    from orsched.runner.calibration import Calibration, Candidate
+    from orsched.runner.memory_profile import Found
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _Measured(NamedTuple):
+    """What is known of a worker, or of steps in a file."""
+
+    measurements: Measurements
+    worker: dict[str, Any] | None
+    batches: list[Found]
+
+
+@click.command("calibrate")
+@click.option("--model", default="tiny", show_default=True, help="A preset or a model's folder.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1.")
+@click.option("--dtype", help="Of weights and caches (default: float32; bfloat16 on a GPU).")
+@click.option("--slots", type=int, default=8, show_default=True, help="J.")
+@click.option(
+    "--length", type=int, default=1024, show_default=True, help="Tokens that a slot holds."
+)
+@click.option(
+    "--prefill-cap",
+    type=int,
+    default=2048,
+    show_default=True,
+    metavar="TOKENS",
+    help="Most tokens of a prefill stage.",
+)
+@click.option("--threads", type=int, help="Of torch on the CPU (default: torch's choice).")
+@click.option("--repeats", type=int, default=5, show_default=True, help="Of each point.")
+@click.option("--requests", type=int, help="Of the rehearsal (default: 6 a slot; 0: none).")
+@click.option("--like", metavar="INSTANCE", help="Whose lengths the rehearsal is to have.")
+@click.option(
+    "--memory",
+    metavar="BYTES|auto",
+    help="Find the largest batch of each length: within so many bytes (2GiB), or what a GPU has.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of order and prompts.")
+@click.option("--from", "source", type=_FILE, help="Fit to measurements in a file (.csv).")
+@click.option(
+    "--cost-model",
+    "chosen",
+    default="best",
+    show_default=True,
+    help="Which one to write: affine, levels, bilinear, pooling, profiled, or the best.",
+)
+@click.option("-o", "--output", type=_FILE, help="Write the cost model (.json).")
+@click.option("--measurements", type=_FILE, help="Write what was measured (.csv).")
+@click.option("--worker-file", type=_FILE, help="Write a worker: slots, cost and memory (.json).")
+@FORMAT
+def calibrate_command(
+    source: Path | None,
+    chosen: str,
+    output: Path | None,
+    measurements: Path | None,
+    worker_file: Path | None,
+    style: str,
+    **options: Any,
+) -> None:
+    """Measure a worker's steps, fit every cost model, and report errors on steps not fitted.
+
+    Example: orsched calibrate --model tiny --slots 16 --length 512 -o cost.json
+    """
+    from orsched.runner.calibration import MODELS, calibrate
+
+    if chosen not in ("best", *MODELS):
+        raise InputError(
+            f"no fit for {chosen!r}", field="--cost-model", remedy=f"best, {', '.join(MODELS)}"
+        )
+    _check_files(output, measurements, worker_file, source)
+    measured = _measure(options) if source is None else _read(source, worker_file)
+    if measurements is not None:
+        from orsched.runner.measurements_csv import write_measurements
+
+        write_measurements(measured.measurements, measurements)
+        _said("measurements", measurements)
+    done = calibrate(measured.measurements)
+    best = done.candidate(chosen)
+    _write(done, best, measured, output, worker_file, options)
+    _print(done, best, measured, style)
+
+
+def _check_files(
+    output: Path | None, measurements: Path | None, worker_file: Path | None, source: Path | None
+) -> None:
+    """Refuse, before anything is measured, files that could not be written."""
+    taken = {} if source is None else {source.resolve(): "the command reads it"}
+    for option, path, suffix in (
+        ("--output", output, ".json"),
+        ("--measurements", measurements, ".csv"),
+        ("--worker-file", worker_file, ".json"),
+    ):
+        if path is None:
+            continue
+        problem = None
+        if path.suffix.lower() != suffix:
+            problem, remedy = "the wrong suffix", f"a file that ends in {suffix}"
+        elif not path.parent.is_dir():
+            problem, remedy = "there is no such folder", "choose a folder that exists"
+        elif path.resolve() in taken:
+            problem, remedy = taken[path.resolve()], "choose another name"
+        if problem is not None:
+            raise InputError(problem, file=str(path), field=option, remedy=remedy)
+        taken[path.resolve()] = f"{option} writes it, too"
+
+
+def _read(source: Path, worker_file: Path | None) -> _Measured:
+    from orsched.runner.measurements_csv import read_measurements
+
+    context = click.get_current_context()
+    names = ("model", "device", "dtype", "slots", "length", "prefill_cap", "threads", "repeats")
+    for name in (*names, "requests", "like", "memory", "seed"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise InputError(
+                "does not apply to measurements of a file",
+                field="--" + name.replace("_", "-"),
+                remedy="leave it out",
+            )
+    if worker_file is not None:
+        raise InputError("measurements name no worker", field="--worker-file", remedy="use -o")
+    return _Measured(read_measurements(source), None, [])
+
+
+def _measure(options: dict[str, Any]) -> _Measured:
+    from orsched.runner.measuring import WorkerOptions, largest_batches, make_device, measure_worker
+    from orsched.runner.memory_profile import read_bytes
+
+    wanted = WorkerOptions(
+        *(options[name] for name in ("model", "device", "dtype", "slots", "length", "threads"))
+    )
+    most, memory = options["prefill_cap"], options["memory"]
+    limit = None if memory in (None, "auto") else read_bytes(memory)
+    like = None if options["like"] is None else load_instance(options["like"]).requests
+    with ProgressPrinter("loading the model") as progress:
+        batches = []
+        if memory is not None:
+            batches = largest_batches(wanted, most, limit, progress.say)
+        device, about = make_device(wanted, options["seed"])
+        found = measure_worker(
+            device,
+            most,
+            options["repeats"],
+            options["seed"],
+            options["requests"],
+            like,
+            progress.say,
+        )
+    return _Measured(found, about, batches)
+
+
+def _write(
+    done: Calibration,
+    best: Candidate,
+    measured: _Measured,
+    output: Path | None,
+    worker_file: Path | None,
+    options: dict[str, Any],
+) -> None:
+    from orsched.files import save_cost
+    from orsched.files.atomic import write_text
+    from orsched.workers import Worker
+
+    report = done.report(best.model)
+    if measured.worker is not None:
+        report["worker"] = measured.worker
+    assert best.cost is not None
+    if output is not None:
+        save_cost(best.cost, output, report)
+        _said("cost model", output)
+    if worker_file is not None:
+        worker = Worker(
+            options["slots"],
+            best.cost,
+            options["prefill_cap"],
+            _memory(measured),
+            name=Path(options["model"]).name,
+        )
+        write_text(worker_file, json.dumps(worker.to_dict(), indent=1) + "\n")
+        _said("worker", worker_file)
+
+
+def _memory(measured: _Measured) -> BlockMemory | None:
+    from orsched.runner.memory_profile import block_memory
+
+    return block_memory(measured.batches) if measured.batches else None
+
+
+def _said(what: str, path: Path) -> None:
+    click.echo(f"orsched: {what} written to {path}", err=True)
+
+
+def _print(done: Calibration, best: Candidate, measured: _Measured, style: str) -> None:
+    rows = [_row(candidate, candidate is best) for candidate in done.candidates]
+    memory = _memory(measured)
+    batches = [found._asdict() for found in measured.batches]
+    if style == "json":
+        blocks = None if memory is None else memory.to_dict()
+        facts = {"models": rows, "chosen": best.model, "batches": batches, "memory": blocks}
+        click.echo(json.dumps(facts, indent=2))
+    else:
+        print_rows(rows, style)
+        if batches and style == "table":
+            click.echo(f"\n{table(batches)}")
+    held, every = len(done.held), len(done.held) + len(done.fitted)
+    click.echo(
+        f"orsched: absolute relative errors on {held} of {every} steps, to which nothing was "
+        f"fitted; the best is {done.candidate().model}",
+        err=True,
+    )
+    for candidate in done.candidates:
+        for note in candidate.notes:
+            click.echo(f"note: {candidate.model}: {note}", err=True)
+    if memory is not None:
+        size = memory.blocks * memory.block_tokens
+        click.echo(f"orsched: {size:,} tokens in {memory.blocks:,} blocks", err=True)
+
+
+def _row(candidate: Candidate, chosen: bool) -> dict[str, Any]:
+    """Return a line of the table: errors in percent, those of all phases and the phases' means."""
+    errors = candidate.errors
+    every = errors.get("all", {})
+    row: dict[str, Any] = {"model": candidate.model, "chosen": chosen}
+    row["points"] = every.get("points")
+    for name in ("mean", "p95", "worst"):
+        row[f"{name}_%"] = _percent(every.get(name))
+    for phase in ("prefill", "decode", "mixed"):
+        row[f"{phase}_%"] = _percent(errors.get(phase, {}).get("mean"))
+    return row
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 3)

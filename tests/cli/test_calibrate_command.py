@@ -1,0 +1,145 @@
+"""``orsched calibrate``: from measurements in a file, and from a worker where there is torch."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from orsched.cli.commands import run
+from orsched.costs import AffineCost, BilinearCost
+from orsched.costs.measurements import Measurements
+from orsched.files import load_cost
+from orsched.files.native import load_fitted_cost
+from orsched.runner.measurements_csv import write_measurements
+from orsched.study.scenario import read_workers
+
+COST = AffineCost()
+
+
+@pytest.fixture
+def call(capsys):
+    """Run the command line in this process; return (exit code, stdout, stderr)."""
+
+    def invoke(*args):
+        code = run(["calibrate", *(str(a) for a in args)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return invoke
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A file of steps with exactly the times of an affine model."""
+    prompts = [(n, p) for n in (1, 2, 4) for p in (8, 64, 512)]
+    rounds = [(n, c) for n in (1, 4, 16) for c in (8, 64, 512)]
+    stages = [COST.prefill_ns([p] * n) for n, p in prompts]
+    found = Measurements(
+        phase=["prefill"] * 9 + ["decode"] * 9,
+        count=[n for n, _ in prompts + rounds],
+        duration_ns=stages + [COST.round_ns(n) for n, _ in rounds],
+        tokens=[n * p for n, p in prompts] + [0] * 9,
+        longest=[p for _, p in prompts] + [0] * 9,
+        context_sum=[0] * 9 + [n * c for n, c in rounds],
+        context_max=[0] * 9 + [c for _, c in rounds],
+    )
+    path = tmp_path / "steps.csv"
+    write_measurements(found, path)
+    return path
+
+
+def test_a_file_is_fitted_and_the_best_model_written(call, source, tmp_path):
+    target = tmp_path / "cost.json"
+    code, out, err = call("--from", source, "-o", target, "--format", "json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["chosen"] in ("affine", "profiled")
+    rows = {row["model"]: row for row in found["models"]}
+    assert list(rows) == ["affine", "levels", "bilinear", "pooling", "profiled"]
+    assert rows["affine"]["worst_%"] < 0.001
+    assert rows["levels"]["mean_%"] > 1
+    assert [row["chosen"] for row in found["models"]].count(True) == 1
+    cost, report = load_fitted_cost(target)
+    assert cost.prefill_ns([100]) == pytest.approx(COST.prefill_ns([100]), rel=1e-3)
+    assert report["errors"]["all"]["points"] == rows["affine"]["points"]
+    assert set(report["others"]) == set(rows) - {found["chosen"]}
+    assert f"cost model written to {target}" in err
+
+
+def test_a_model_can_be_chosen_and_a_table_is_printed(call, source, tmp_path):
+    target = tmp_path / "cost.json"
+    code, out, err = call("--from", source, "-o", target, "--cost-model", "bilinear")
+    assert (code, type(load_cost(target))) == (0, BilinearCost)
+    lines = out.splitlines()
+    assert lines[0].split()[:4] == ["model", "chosen", "points", "mean_%"]
+    assert [line.split()[0] for line in lines if " yes " in line] == ["bilinear"]
+    assert "to which nothing was fitted" in err
+    code, out, _ = call("--from", source, "--format", "csv")
+    assert len(list(csv.DictReader(io.StringIO(out)))) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--cost-model", "cubic"], "no fit for 'cubic'"),
+        (["-o", "cost.parquet"], "ends in .json"),
+        (["-o", "nowhere/cost.json"], "no such folder"),
+        (["--measurements", "steps.txt"], "ends in .csv"),
+        (["--measurements", "{source}"], "the command reads it"),
+        (["--slots", "3"], "does not apply to measurements of a file"),
+        (["--memory", "1GiB"], "does not apply to measurements of a file"),
+        (["--worker-file", "w.json"], "name no worker"),
+        (["--from", "absent.csv"], "absent.csv"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(call, source, options, message, monkeypatch):
+    monkeypatch.chdir(source.parent)
+    given = [option.format(source=source) for option in options]
+    code, out, err = call("--from", source, *given)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_one_path_for_two_outputs_is_refused(call, source, tmp_path):
+    path = tmp_path / "same.json"
+    code, _, err = call("-o", path, "--worker-file", path)
+    assert code == 2
+    assert "writes it, too" in err
+
+
+def test_a_worker_is_measured(call, tmp_path):
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    cost, rows, worker = (tmp_path / name for name in ("cost.json", "rows.csv", "worker.json"))
+    threads = torch.get_num_threads()
+    try:
+        code, out, err = call(
+            *("--slots", 4, "--length", 64, "--prefill-cap", 128, "--repeats", 1),
+            *("--requests", 12, "--threads", 1, "--device", "cpu", "--memory", "8MiB"),
+            *("-o", cost, "--measurements", rows, "--worker-file", worker, "--format", "json"),
+        )
+    finally:
+        torch.set_num_threads(threads)
+    assert code == 0, err
+    found = json.loads(out)
+    (written,) = read_workers(str(worker))
+    assert written.cost == load_cost(cost)
+    assert (written.clients, written.prefill_cap_tokens) == (4, 128)
+    assert written.memory.to_dict() == found["memory"]
+    fewest = min(batch["slots"] * batch["length"] for batch in found["batches"])
+    assert written.memory.blocks == fewest // written.memory.block_tokens
+    _, report = load_fitted_cost(cost)
+    assert report["worker"]["slots"] == 4
+    assert report["worker"]["dtype"] == "float32"
+    again = json.loads(call("--from", rows, "--format", "json")[1])
+    assert again["models"] == found["models"]
+
+
+def test_a_cpu_needs_a_limit_of_memory(call):
+    pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    code, _, err = call("--device", "cpu", "--memory", "auto")
+    assert code == 2
+    assert "say how many bytes" in err
