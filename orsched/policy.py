@@ -141,12 +141,12 @@ class View:
         Those of a request without a client are its prompt and the tokens that it has yielded.
         """
         state = self._state
-        if request in state.running and request not in state.partial:
-            return 0
-        return self._total(request) - state.partial.get(request, 0)
-
-    def _total(self, request: int) -> int:
-        return self.prompt_tokens[request] + self.generated(request)
+        done = state.partial.get(request)
+        if done is None:
+            if request in state.running:
+                return 0
+            done = 0
+        return self.prompt_tokens[request] + state.yielded.get(request, 0) - done
 
     def cached(self, request: int) -> int:
         """Return the tokens in the cache of a request on this worker, 0 for others."""
