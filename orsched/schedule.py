@@ -213,6 +213,11 @@ class Schedule:
         return all(name in self.run for name in MEASURED_BY)
 
     @property
+    def is_partial(self) -> bool:
+        """Whether a run was stopped before all requests were done: ``run`` says so."""
+        return self.run.get("complete") is False
+
+    @property
     def makespan_ns(self) -> int:
         """End of the last step."""
         return int(self.steps.end_ns.max(initial=0))

@@ -134,7 +134,8 @@ def _executed(instance: Instance, loop: LiveLoop, schedule: Schedule) -> Execute
     times = [np.array(w.measured.times, np.int64).reshape(-1, 2) for w in workers]
     starts = np.concatenate(times)[:, 0]
     where = np.repeat(np.arange(len(workers)), [len(each) for each in times])
-    tokens = [prompts.yielded(request) for request in range(len(instance))]
+    outputs = instance.requests.output_tokens.tolist()  # invalid tokens of static batches follow
+    tokens = [prompts.yielded(request)[:most] for request, most in enumerate(outputs)]
     run: dict[str, Any] = {}
     if loop.events_told:
         run["events"] = loop.events_told

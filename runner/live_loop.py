@@ -9,6 +9,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
+from orsched.errors import PolicyError
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.shortest_first.after_prediction import AfterPrediction
 from orsched.policy import Policy
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from orsched.step import Step, Wait
 
 
-class TooManyLossesError(Exception):
-    """A worker was lost again and again without a step done in between."""
+class CannotGoOnError(Exception):
+    """After losses: a worker is lost again and again, or the policy does not know what to do."""
 
 
 class LiveLoop(Loop):
@@ -74,7 +75,7 @@ class LiveLoop(Loop):
                 self.serve()
             except KeyboardInterrupt:
                 self.stopped = "interrupted"
-            except TooManyLossesError as error:
+            except CannotGoOnError as error:
                 self.stopped = str(error)
             for worker in live(self.workers):
                 worker.settle()
@@ -209,7 +210,7 @@ class LiveLoop(Loop):
         self.to_ask |= self.asleep
         worker.losses += 1
         if worker.losses > self.most_losses:
-            raise TooManyLossesError(
+            raise CannotGoOnError(
                 f"{worker.worker.name} was lost {worker.losses} times without a step done in "
                 f"between; the last time it {_VERBS.get(loss.reason, loss.reason)}: {loss.message}"
             )
@@ -276,7 +277,12 @@ class _Asking(Policy):
             step = restoring_step(worker)
             if step is not None:
                 return step
-        return self.policy.decide(view)
+        try:
+            return self.policy.decide(view)
+        except PolicyError as error:
+            if not loop.events_told:
+                raise
+            raise CannotGoOnError(f"policy {self.name}, after losses: {error}") from None
 
 
 def hears_of_evictions(policy: Policy) -> bool:

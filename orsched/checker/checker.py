@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orsched.checker.durations import Durations, check_durations
 from orsched.checker.limits import check_limits
@@ -34,7 +34,8 @@ def check(
         instance: the problem.
         schedule: any schedule, however wrong.
         times: ``model``: durations must be those of the cost model; ``measured``: they were
-            measured on a worker and are taken as they are.
+            measured on a worker and are taken as they are. A measured schedule whose ``run`` says
+            that it was stopped need not serve all requests to their ends.
         limit: violations of each kind that are spelt out; a last one counts the others.
 
     Raises:
@@ -44,7 +45,7 @@ def check(
         raise InputError(f"{times!r} is unknown", field="times", remedy="model or measured")
     measured = times == "measured"
     findings = Findings(limit)
-    reading = Reading(instance, schedule)
+    reading = Reading(instance, schedule, stopped=measured and _was_stopped(schedule))
     durations = Durations(reading)
     check_labels(reading, findings)
     check_structure(reading, findings)
@@ -54,3 +55,8 @@ def check(
     bound_ns = check_bound(reading, findings, measured)
     check_results(reading, durations, findings, measured, bound_ns)
     return findings.violations()
+
+
+def _was_stopped(schedule: Schedule) -> bool:
+    run: Any = schedule.run
+    return isinstance(run, dict) and run.get("complete") is False

@@ -31,6 +31,7 @@ class Reading:
 
     Attributes:
         n: requests of the instance.
+        stopped: whether some requests may not be done.
         first_by_prefill: whether the end of a prefill yields a token.
         order, position: step at each position, and position of each step; the same number when
             the steps are in order of worker already.
@@ -38,9 +39,10 @@ class Reading:
         step_ok: whether the worker exists, by position.
     """
 
-    def __init__(self, instance: Instance, schedule: Schedule) -> None:
+    def __init__(self, instance: Instance, schedule: Schedule, stopped: bool = False) -> None:
         self.instance = instance
         self.schedule = schedule
+        self.stopped = stopped
         self.n = len(instance.requests.prompt_tokens)
         self.first_by_prefill = instance.first_token == "prefill"
         steps = schedule.steps

@@ -142,14 +142,18 @@ def check_results(
 ) -> None:
     """Every reported number is right, none is missing, none unknown.
 
-    A schedule with ``{}`` reports nothing. The numbers of a schedule that is wrong in its
-    structure are not defined: then only their names are checked.
+    A schedule with ``{}`` reports nothing, and so does a run that was stopped. The numbers of a
+    schedule that is wrong in its structure are not defined: then only their names are checked.
     """
     results: Any = reading.schedule.results
     if not isinstance(results, dict):
         findings.add(Kind.RESULT, "the results are no table", field="results", found=results)
         return
     if not results:
+        return
+    if reading.stopped:
+        message = "a run that was stopped has no results: not all requests have times"
+        findings.add(Kind.RESULT, message, field="results")
         return
     _check_names(findings, Kind.RESULT, "results", results, (*_SCALARS, *_TABLES))
     for name, parts in _TABLES.items():

@@ -214,13 +214,16 @@ def _row(r: Reading) -> Any:
 
 
 def check_completeness(reading: Reading, findings: Findings) -> None:
-    """Every stay prefills what is due, and every request yields exactly its tokens."""
+    """Every stay prefills what is due, and every request yields exactly its tokens.
+
+    If the run was stopped, requests may have yielded fewer.
+    """
     r, s, work = reading, reading.stays, reading.schedule.work
     known = work.request[work.request < r.n]
     served = np.bincount(known, minlength=r.n) > 0
     findings.add_rows(
         Kind.COMPLETENESS,
-        ~served,
+        ~served if not r.stopped else np.zeros(r.n, bool),
         lambda request: {"message": f"request {request} is never served", "request": request},
     )
     # Rows that are wrong in themselves have been reported; without them tokens are missing.
@@ -228,7 +231,8 @@ def check_completeness(reading: Reading, findings: Findings) -> None:
     sound[work.request[~r.row_ok & (work.request < r.n)]] = False
     every = np.flatnonzero(sound)
     outputs = r.instance.requests.output_tokens
-    _amounts(findings, "output tokens", every, outputs[every], s.yielded[every])
+    expected = np.minimum(outputs, s.yielded) if r.stopped else outputs
+    _amounts(findings, "output tokens", every, expected[every], s.yielded[every])
     wrong = (s.prefilled > s.due) | (s.complete & (s.prefilled != s.due))
     stays = np.flatnonzero(wrong & sound[s.of])
     _amounts(findings, "tokens prefilled in a stay", s.of[stays], s.due[stays], s.prefilled[stays])

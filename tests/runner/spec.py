@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from orsched.heuristics.gated import GatedParams, GatedPolicy
+from orsched.heuristics.methods import GatedMethod
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.solver import read_spec
@@ -12,6 +14,10 @@ def build(instance, spec, seed, parameters=None):
     read = read_spec(spec)
     method = resolve("methods", read.name)
     information = Information(read.information or method.information[0])
+    if isinstance(method, GatedMethod):
+        instance.require_stages(method.name)
+        params = GatedParams(**{**method.defaults.to_dict(), **read.parameters})
+        return GatedPolicy(params, information, method.name)
     return method.build(instance, information, {**read.parameters, **(parameters or {})}, seed)[0]
 
 

@@ -1,0 +1,74 @@
+"""Workers that are lost: nothing is lost with them, and nothing happens twice."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import orsched
+from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.runner.live import execute_policy
+from orsched.simulator import simulate_policy
+from tests.product.policies import IN_FULL
+from tests.random_instances import random_batching_instance
+from tests.runner.fake_device import VOCABULARY, FormulaDevice, reference
+from tests.runner.spec import build
+
+
+def faulty(instance, rng, share):
+    """Return devices that are lost at random."""
+    unit = 1 + instance.workers[0].cost.round_ns(1, 2, 2)
+
+    def fails(_):
+        return rng.choice(("begin", "end", "end")) if rng.random() < share else None
+
+    restarts = [rng.choice((0, 1, 30)) * unit for _ in instance.workers]
+    return [FormulaDevice(fails, restart_ns) for restart_ns in restarts]
+
+
+def served(spec, text, count):
+    """Yield instances that a policy can serve."""
+    for seed in range(count):
+        rng = random.Random(f"{text} {spec} {seed}")
+        instance = random_batching_instance(rng)
+        try:
+            simulate_policy(instance, build(instance, spec, seed))
+        except (InputError, PolicyError, InfeasibleError):
+            continue
+        yield seed, rng, instance
+
+
+def losses_of(spec, text, count, most):
+    """Run instances with losses, check all that comes of it, and return how many losses were."""
+    losses = 0
+    for runs, (seed, rng, instance) in enumerate(served(spec, text, count)):
+        done = execute_policy(
+            instance,
+            build(instance, spec, seed),
+            faulty(instance, rng, rng.choice((0.02, 0.1, 0.3))),
+            vocabulary=VOCABULARY,
+            most_losses=1000,
+        )
+        if done.stopped:  # a prompt with what it has yielded is too long for a whole prefill
+            assert "can never be admitted" in done.stopped
+            assert "prefill_first" in spec or "chunked_prefill=false" in spec
+            assert orsched.check(instance, done.schedule, times="measured") == []
+            continue
+        assert done.tokens == reference(instance)
+        assert orsched.check(instance, done.schedule) == []
+        losses += sum(event["what"] == "lost" for event in done.events)
+        if runs == most:
+            break
+    return losses
+
+
+@pytest.mark.parametrize("spec", IN_FULL)
+def test_every_request_finishes_once_with_its_tokens(spec):
+    assert losses_of(spec, "faults", 30, 12)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("spec", IN_FULL)
+def test_every_request_finishes_once_in_many_runs(spec):
+    assert losses_of(spec, "many faults", 600, 300)
