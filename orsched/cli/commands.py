@@ -24,6 +24,7 @@ from orsched.cli.run_command import run_command
 from orsched.cli.simulate_command import simulate_command
 from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
+from orsched.cli.vllm_command import vllm_group
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError
 
 
@@ -82,6 +83,7 @@ for command in (
     convert_command,
     data_group,
     study_command,
+    vllm_group,
     info_command,
 ):
     cli.add_command(command)

@@ -86,7 +86,7 @@ for name in tomllib.load(open("pyproject.toml", "rb"))["tool"]["setuptools"]["pa
             try:
                 importlib.import_module(f"{name}.{stem}")
             except ImportError as error:
-                if (error.name or "").partition(".")[0] not in ("torch", "transformers"):
+                if (error.name or "").partition(".")[0] not in ("torch", "transformers", "vllm"):
                     raise
 files = collections.defaultdict(list)
 for name, module in sorted(sys.modules.items()):

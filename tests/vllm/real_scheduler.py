@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 from vllm import SamplingParams
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
-from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
@@ -48,16 +47,18 @@ def scheduler(case, model):
             enable_chunked_prefill=case["chunked"],
             policy=case["policy"],
             long_prefill_token_threshold=case["threshold"],
-            async_scheduling=False,
+            async_scheduling=case.get("async", False),
+            scheduler_cls=case.get("scheduler_cls"),
             scheduler_reserve_full_isl=case["reserve"],
         ),
         cache_config=cache,
         device_config=DeviceConfig("cpu"),
+        additional_config=case.get("additional_config", {}),
     )
     cache.num_gpu_blocks = blocks
     spec = FullAttentionSpec(block_size=size, num_kv_heads=1, head_size=1, dtype=torch.float16)
     groups = [KVCacheGroupSpec(["layer"], spec)]
-    return Scheduler(
+    return config.scheduler_config.get_scheduler_cls()(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(
             num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups

@@ -1,0 +1,123 @@
+"""``orsched vllm``: plans for vLLM, and its benchmark results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orsched.cli.options import FORMAT, INSTANCE, load_instance
+from orsched.errors import InputError
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group("vllm")
+def vllm_group() -> None:
+    """Send a plan's order to vLLM, and read back what it measured."""
+
+
+@vllm_group.command("export")
+@INSTANCE
+@click.argument("schedule", type=_FILE)
+@click.option("-o", "--output", type=_FILE, required=True, help="The file to write.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(["priorities", "trace", "batch"]),
+    default="priorities",
+    show_default=True,
+    help="A table (.csv, .json, .jsonl), a trace for vllm bench serve, or a batch file (.jsonl).",
+)
+@click.option("--batch", type=_FILE, help="The batch file without priorities, for --as batch.")
+def export_command(
+    instance: str, schedule: Path, output: Path, kind: str, batch: Path | None
+) -> None:
+    """Write the order of SCHEDULE, a plan for INSTANCE, for vLLM's tools.
+
+    A request's priority is its place in the order of first admission; lower goes first under
+    vLLM's --scheduling-policy priority.
+
+    Example: orsched vllm export gsm8k-llama65b plan.json --as trace -o trace.jsonl
+    """
+    from orsched.files import load_schedule
+    from orsched.runner.vllm_outlet import write_batch, write_priorities, write_timed_trace
+
+    if (batch is None) == (kind == "batch"):
+        raise InputError(
+            "a batch file with priorities is made of one without",
+            field="--batch",
+            remedy="give --as batch and --batch FILE together",
+        )
+    if output.exists() and any(
+        each.exists() and each.samefile(output) for each in (schedule, batch) if each is not None
+    ):
+        raise InputError("this file would be lost: the command reads it", file=str(output))
+    problem, plan = load_instance(instance), load_schedule(schedule)
+    matched = ""
+    if kind == "priorities":
+        write_priorities(problem, plan, output)
+    elif kind == "trace":
+        write_timed_trace(problem, plan, output)
+    else:
+        assert batch is not None
+        matched = f", matched by {write_batch(problem, plan, batch, output)}"
+    click.echo(f"orsched: {len(problem)} requests written to {output}{matched}", err=True)
+
+
+@vllm_group.command("results")
+@click.argument("result", type=_FILE)
+@click.option(
+    "--plan",
+    type=(str, _FILE),
+    metavar="INSTANCE SCHEDULE",
+    help="Compare with this plan, whose trace (export --as trace) was sent.",
+)
+@click.option("-o", "--output", type=_FILE, help="Write the times of the requests (.csv).")
+@click.option("--drop-failed", is_flag=True, help="Leave failed requests out.")
+@FORMAT
+def results_command(
+    result: Path,
+    plan: tuple[str, Path] | None,
+    output: Path | None,
+    drop_failed: bool,
+    style: str,
+) -> None:
+    """Read RESULT of vllm bench serve --save-result --save-detailed: figures, or plan against run.
+
+    Example: orsched vllm results result.json --plan gsm8k-llama65b plan.json -o times.csv
+    """
+    from orsched.cli.output import print_rows
+    from orsched.files import load_schedule
+    from orsched.runner.vllm_outlet import read_request_times
+    from orsched.runner.vllm_outlet.export import require_suffix, sent_order
+
+    if output is not None:
+        require_suffix(output, (".csv",))
+    times = read_request_times(result, drop_failed=drop_failed)
+    if plan is None:
+        rows = _figure_rows(times.figures())
+    else:
+        problem, schedule = load_instance(plan[0]), load_schedule(plan[1])
+        rows_sent = sent_order(problem, schedule)
+        if len(rows_sent) == len(times.requests):
+            times = times.in_rows_of(rows_sent)
+        rows = [row._asdict() for row in times.against_plan(problem, schedule)]
+    if output is not None:
+        times.write_csv(output)
+        click.echo(f"orsched: {len(times.requests)} requests written to {output}", err=True)
+    print_rows(rows, style)
+
+
+def _figure_rows(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one row a figure, times in seconds."""
+    rows = []
+    for name, value in figures.items():
+        is_time = name.endswith("_ns")
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        for part, number in parts:
+            shown = number / 1e9 if is_time and number is not None else number
+            label = f"{part} {name.removesuffix('_ns')}".strip()
+            rows.append({"figure": label, "measured": shown})
+    return rows

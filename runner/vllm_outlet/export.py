@@ -1,0 +1,190 @@
+"""Files with a plan's order, in the formats that vLLM's tools read (0.33)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+from orsched.files.atomic import write_text
+from orsched.instances.readers.text import open_text
+from orsched.runner.vllm_outlet.priorities import in_order
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+CHUNK_TOKENS = 16
+"""Prompt tokens that one of ``hash_ids`` stands for: vLLM's default."""
+
+
+def priority_rows(instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
+    """Return one row a request, in the plan's order: what ``LLM.generate`` takes as lists.
+
+    ``max_tokens`` is the instance's output limit; ``output_tokens`` what the plan reckons with.
+    """
+    requests = instance.requests
+    return [
+        {
+            "id": requests.id_of(row),
+            "arrival_s": seconds(int(requests.arrival_ns[row])),
+            "prompt_tokens": int(requests.prompt_tokens[row]),
+            "output_tokens": int(requests.output_tokens[row]),
+            "max_tokens": instance.output_limit_tokens,
+            "priority": rank,
+        }
+        for rank, row in enumerate(in_order(instance, schedule))
+    ]
+
+
+def write_priorities(instance: Instance, schedule: Schedule, path: str | os.PathLike[str]) -> None:
+    """Write ``priority_rows`` as CSV, JSON (a list) or JSONL, by suffix.
+
+    Raises:
+        InputError: the suffix is none of these, or the file cannot be written.
+    """
+    suffix = require_suffix(path, (".csv", ".json", ".jsonl"))
+    rows = priority_rows(instance, schedule)
+    if suffix == ".csv":
+        text = io.StringIO()
+        writer = csv.DictWriter(text, rows[0] if rows else ["id"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(path, text.getvalue())
+        return
+    for row in rows:
+        row["arrival_s"] = float(row["arrival_s"])
+    if suffix == ".json":
+        write_text(path, json.dumps(rows, indent=1) + "\n")
+    else:
+        write_text(path, (json.dumps(row) + "\n" for row in rows))
+
+
+def write_timed_trace(
+    instance: Instance,
+    schedule: Schedule,
+    path: str | os.PathLike[str],
+    chunk_tokens: int = CHUNK_TOKENS,
+) -> None:
+    """Write a trace for ``vllm bench serve --dataset-name timed_trace``: JSONL, no texts needed.
+
+    vLLM makes up prompts of the right lengths and sends them at ``timestamp`` seconds, lines of one
+    moment in the order of the file, which is the plan's. ``output_length`` is N^d, which that
+    benchmark enforces. No two requests share a prefix. The benchmark sends no priorities: where
+    requests arrive apart, the order is up to the server's scheduler.
+
+    Raises:
+        InputError: the suffix is not ``.jsonl``, or the file cannot be written.
+    """
+    require_suffix(path, (".jsonl",))
+    requests, rows = instance.requests, sent_order(instance, schedule)
+    chunks = -(-int(requests.prompt_tokens.max()) // chunk_tokens) if rows else 0
+
+    def lines() -> Iterator[str]:
+        for row in rows:
+            prompt = int(requests.prompt_tokens[row])
+            first = row * chunks
+            ids = list(range(first, first + -(-prompt // chunk_tokens)))
+            lengths = f'"input_length": {prompt}, "output_length": {requests.output_tokens[row]}'
+            arrival = seconds(int(requests.arrival_ns[row]))
+            yield f'{{"timestamp": {arrival}, {lengths}, "hash_ids": {ids}}}\n'
+
+    write_text(path, lines())
+
+
+def sent_order(instance: Instance, schedule: Schedule) -> list[int]:
+    """Return the rows in the order in which a timed trace sends them: by arrival, then rank."""
+    arrival = instance.requests.arrival_ns
+    return sorted(in_order(instance, schedule), key=lambda row: int(arrival[row]))
+
+
+def write_batch(
+    instance: Instance,
+    schedule: Schedule,
+    batch: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+) -> str:
+    """Write a batch file for ``vllm run-batch`` with priorities, its lines in the plan's order.
+
+    ``batch`` is that file without them: JSONL with ``custom_id``, ``method``, ``url`` and ``body``.
+    Its ``custom_id`` are the requests' names; where none is, its lines are the requests in order.
+
+    Returns:
+        How lines and requests were matched: ``custom_id`` or ``line``.
+
+    Raises:
+        InputError: a line is wrong, lines and requests do not match, or a file cannot be read or
+            written; rows are line numbers from 1.
+    """
+    require_suffix(path, (".jsonl",))
+    items = list(_batch_lines(batch))
+    names = {instance.requests.id_of(row): row for row in range(len(instance))}
+    found = [names.get(item["custom_id"]) for _, item in items]
+    how = "line" if all(row is None for row in found) else "custom_id"
+    rows = list(range(len(found))) if how == "line" else found
+    if len(rows) != len(instance) or None in rows or len(set(rows)) < len(rows):
+        raise InputError(
+            f"{len(items)} lines, of which {sum(row is not None for row in found)} are named like "
+            f"a request, for {len(instance)} requests",
+            file=str(batch),
+            field="custom_id",
+            remedy="give one line a request, with the requests' ids or with none of them",
+        )
+    line_of = dict(zip(rows, items, strict=True))
+    ordered = []
+    for rank, row in enumerate(in_order(instance, schedule)):
+        _, item = line_of[row]
+        item["body"]["priority"] = rank
+        ordered.append(json.dumps(item, ensure_ascii=False) + "\n")
+    write_text(path, ordered)
+    return how
+
+
+def _batch_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    with open_text(path) as stream:
+        for line, text in enumerate(stream, start=1):
+            if not text.strip():
+                continue
+            problem = None
+            try:
+                item = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                item, problem = None, f"is not JSON: {error}"
+            if not isinstance(item, dict):
+                problem = problem or "is not a JSON object"
+            elif not isinstance(item.get("custom_id"), str):
+                problem = "has no text as custom_id"
+            elif not isinstance(item.get("body"), dict):
+                problem = "has no object as body"
+            if problem:
+                raise InputError(
+                    problem,
+                    file=str(path),
+                    row=line,
+                    remedy="give a batch file as vllm run-batch takes it",
+                )
+            yield line, item
+
+
+def require_suffix(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> str:
+    """Return a path's suffix; raises ``InputError`` if it is none of some."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in suffixes:
+        raise InputError(
+            f"{suffix or 'no suffix'!r} is none of the suffixes of this output",
+            file=str(path),
+            remedy=f"name a file that ends in {', '.join(suffixes)}",
+        )
+    return suffix
+
+
+def seconds(ns: int) -> str:
+    """Return nanoseconds, at least 0, as exact decimal seconds."""
+    return f"{ns // NS_PER_S}.{ns % NS_PER_S:09d}"

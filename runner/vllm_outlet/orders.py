@@ -1,0 +1,155 @@
+"""Orders of waiting requests by name: what an order may know, and the key that it gives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.errors import InputError
+from orsched.policy import Information
+from orsched.units import seconds_to_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Known(NamedTuple):
+    """What an order may know of a request when it comes.
+
+    Attributes:
+        name: the engine's name of the request.
+        place: how many requests came before it.
+        arrival_ns: when it arrived, on the engine's clock.
+        prompt_tokens: N^p.
+        priority: what the client sent as ``priority``; a plan's rank.
+        service_class: 0 interactive, 1 batch.
+        length: the predicted or the true output length, as the order's information class grants;
+            None without information.
+    """
+
+    name: str
+    place: int
+    arrival_ns: int
+    prompt_tokens: int
+    priority: int
+    service_class: int
+    length: int | None
+
+
+class Order(ABC):
+    """Which waiting request is next: the one with the smallest key, then the first that came.
+
+    A key is given once, when the request comes, and kept when it is preempted.
+
+    Attributes:
+        information: what ``Known.length`` is for this order.
+    """
+
+    information: Information = Information.NONE
+
+    def start(self, clients: int, output_limit_tokens: int) -> None:  # noqa: B027
+        """Know how many requests run at a time, and how long an answer can be at most."""
+
+    @abstractmethod
+    def key(self, request: Known, running: int) -> int:
+        """Return the key of a request that has come while so many run."""
+
+    def on_finish(  # noqa: B027
+        self, request: Known, tokens: int, running: Iterable[tuple[Known, int]]
+    ) -> None:
+        """Take note of a request that is done with all its tokens.
+
+        ``running`` has those that run, with the tokens that each has yielded.
+        """
+
+
+class FirstCome(Order):
+    """First come, first served."""
+
+    def key(self, request: Known, running: int) -> int:
+        """Return the request's place."""
+        return request.place
+
+
+class PlanRank(Order):
+    """By what the client sent as ``priority``, such as the rank in a plan."""
+
+    def key(self, request: Known, running: int) -> int:
+        """Return the priority."""
+        return request.priority
+
+
+class ShortestFirst(Order):
+    """Shortest predicted (``ssjf``) or true (``sjf``) length first, with aging if asked for.
+
+    ``aging_s`` as in ``ShortestFirstParams``: a wait of so many seconds counts as much as one
+    token less.
+    """
+
+    def __init__(self, information: Information, aging_s: float | None = None) -> None:
+        self.information = information
+        self.aging_ns = None if aging_s is None else seconds_to_ns(aging_s, "aging_s")
+
+    def key(self, request: Known, running: int) -> int:
+        """Return the length, or with aging the moment at which it would be due."""
+        assert request.length is not None
+        if self.aging_ns is None:
+            return request.length
+        return request.length * self.aging_ns + request.arrival_ns
+
+
+def _gittins(information: str = "none", cost: str | None = None, **params: Any) -> Order:
+    from orsched.runner.vllm_outlet.gittins_order import GittinsOrder
+
+    return GittinsOrder(Information(information), cost, **params)
+
+
+ORDERS: dict[str, Callable[..., Order]] = {
+    "fcfs": FirstCome,
+    "plan": PlanRank,
+    "ssjf": lambda **params: ShortestFirst(Information.PREDICTED, **params),
+    "sjf": lambda **params: ShortestFirst(Information.CLAIRVOYANT, **params),
+    "gittins": _gittins,
+}
+"""Orders by the names of the policies that have them; ``plan`` is the rank in a plan."""
+
+
+def make_order(settings: dict[str, Any]) -> Order:
+    """Return an order from ``{"order": NAME, ...}``, where the rest are its parameters.
+
+    NAME is one of ``ORDERS``, or ``module:Class`` of a subclass of ``Order``.
+
+    Raises:
+        InputError: the name or a parameter is unknown, or a value is wrong.
+    """
+    params = dict(settings)
+    name = params.pop("order", None)
+    if not isinstance(name, str):
+        raise InputError("no order is named", field="order", remedy=f"one of {', '.join(ORDERS)}")
+    make = _of_class(name) if ":" in name else ORDERS.get(name)
+    if make is None:
+        raise InputError(
+            f"unknown order {name!r}",
+            field="order",
+            remedy=f"one of {', '.join(ORDERS)}, or module:Class",
+        )
+    try:
+        order = make(**params)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: {error}", field="orsched", remedy="see its parameters") from None
+    if not isinstance(order, Order):
+        raise InputError(f"{name} is no Order", field="order")
+    return order
+
+
+def _of_class(target: str) -> Callable[..., Order]:
+    from importlib import import_module
+
+    module, _, attribute = target.partition(":")
+    try:
+        found: Callable[..., Order] = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{target}: {error}", field="order", remedy="give module:Class") from None
+    return found

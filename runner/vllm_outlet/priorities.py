@@ -1,0 +1,50 @@
+"""A plan's rank as vLLM's ``priority``: lower goes first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+
+def in_order(instance: Instance, schedule: Schedule) -> list[int]:
+    """Return the rows of all requests in the order in which a schedule admits them first.
+
+    Ties, requests of one step, go by arrival, then row. Requests that a partial schedule does not
+    serve come last.
+
+    Raises:
+        InputError: the schedule names requests or steps that are not there.
+    """
+    work, steps, n = schedule.work, schedule.steps, len(instance)
+    if len(work) and (int(work.request.max()) >= n or int(work.first_step.max()) >= len(steps)):
+        raise InputError(
+            "the schedule is not one of this instance",
+            field="schedule",
+            remedy="give the instance that it was made for",
+        )
+    start = np.full(n, np.iinfo(np.int64).max, np.int64)
+    np.minimum.at(start, work.request, steps.start_ns[work.first_step])
+    order: list[int] = np.lexsort((np.arange(n), instance.requests.arrival_ns, start)).tolist()
+    return order
+
+
+def priorities(instance: Instance, schedule: Schedule) -> list[int]:
+    """Return each request's place, from 0, in the order of first admission.
+
+    As ``priority`` of a request it makes vLLM (``--scheduling-policy priority``) take waiting
+    requests in the plan's order. All are different, so that vLLM never decides by arrival.
+
+    Raises:
+        InputError: as ``in_order``.
+    """
+    ranks = [0] * len(instance)
+    for rank, row in enumerate(in_order(instance, schedule)):
+        ranks[row] = rank
+    return ranks

@@ -1,0 +1,71 @@
+"""vLLM's asynchronous scheduler with a waiting queue in an order of orsched.
+
+Written for vLLM 0.33. Its scheduler interface is not public: what is used of it is the queue
+``waiting``, ``add_request`` and ``_free_request``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
+from vllm.v1.request import RequestStatus
+
+from orsched.errors import InputError
+from orsched.runner.vllm_outlet.book import Book
+from orsched.runner.vllm_outlet.orders import make_order
+from orsched.runner.vllm_outlet.waiting import OrderedRequests
+
+SETTINGS = "orsched"
+"""Where the settings are in vLLM's ``additional_config``."""
+
+_COMPLETED = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
+
+
+class OrderedRequestQueue(OrderedRequests, RequestQueue):  # type: ignore[misc]
+    """``OrderedRequests`` as a queue of vLLM."""
+
+
+class OrderedScheduler(AsyncScheduler):  # type: ignore[misc]
+    """For ``--scheduler-cls orsched.runner.vllm_outlet.OrderedScheduler``.
+
+    The order is ``additional_config["orsched"]``, as ``make_order`` takes it. All else is vLLM's:
+    preempted requests wait again, by the keys that they had. Who is preempted is vLLM's choice by
+    its scheduling policy: under ``fcfs`` the last one admitted, under ``priority`` the one with
+    the largest key, which is written into ``Request.priority`` for that.
+
+    Raises:
+        InputError: the settings are wrong, or vLLM's scheduler is not as expected.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        config = self.vllm_config.additional_config
+        settings = config.get(SETTINGS) if isinstance(config, dict) else None
+        if not isinstance(settings, dict):
+            raise InputError(
+                "no order is given",
+                field=f"additional_config.{SETTINGS}",
+                remedy='pass --additional-config \'{"orsched": {"order": "gittins"}}\'',
+            )
+        if not isinstance(getattr(self, "waiting", None), RequestQueue):
+            raise InputError("this version of vLLM has no waiting queue to replace", field="vllm")
+        order = make_order(settings)
+        order.start(self.max_num_running_reqs, self.max_model_len)
+        self.book = Book(order)
+        self.writes_priority = self.policy == SchedulingPolicy.PRIORITY
+        self.waiting = OrderedRequestQueue(lambda each: self.book.put(each, len(self.running)))
+
+    def add_request(self, request: Any) -> None:
+        """Give the request its key, then let vLLM queue it."""
+        if request.request_id not in self.requests:
+            key, _ = self.book.put(request, len(self.running))
+            if self.writes_priority:
+                request.priority = key
+        super().add_request(request)
+
+    def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        running = (each for each in self.running if each is not request)
+        self.book.finish(request, request.status in _COMPLETED, running)
+        return super()._free_request(request, *args, **kwargs)

@@ -1,0 +1,279 @@
+"""Orders for vLLM's waiting queue, and the queue itself (no vLLM needed)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orsched
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.heuristics.gittins import Gittins, GittinsParams
+from orsched.policy import Information
+from orsched.runner.vllm_outlet import Known, Order, make_order
+from orsched.runner.vllm_outlet.book import Book
+from orsched.runner.vllm_outlet.orders import ORDERS
+from orsched.runner.vllm_outlet.waiting import OrderedRequests
+from orsched.simulator import simulate_policy
+
+
+def request(name, priority=0, arrival=0.0, prompt=10, limit=64, yielded=0, **extra):
+    """Return a request as vLLM has it."""
+    return SimpleNamespace(
+        request_id=str(name),
+        priority=priority,
+        arrival_time=arrival,
+        num_prompt_tokens=prompt,
+        max_tokens=limit,
+        num_output_tokens=yielded,
+        sampling_params=SimpleNamespace(extra_args=extra or None),
+    )
+
+
+def started(settings):
+    """Return a book with an order."""
+    order = make_order(settings)
+    order.start(8, 200)
+    return Book(order)
+
+
+def queue_of(book):
+    """Return an empty queue in a book's order."""
+    return OrderedRequests(lambda each: book.put(each, 0))
+
+
+def names(queue):
+    """Return who waits, the next one first."""
+    return [each.request_id for each in queue]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"order": "fcfs"}, "0123"),
+        ({"order": "plan"}, "3120"),
+        ({"order": "ssjf"}, "2130"),
+        ({"order": "sjf"}, "1203"),
+        ({"order": "gittins", "information": "clairvoyant", "aging": 1e6}, "1203"),
+        ({"order": "ssjf", "aging_s": 10.0}, "0123"),
+    ],
+)
+def test_orders_by_name(settings, expected):
+    book = started(settings)
+    queue = queue_of(book)
+    rows = [(9, 60, 30), (2, 20, 5), (5, 10, 7), (1, 40, 50)]
+    for name, (priority, predicted, output) in enumerate(rows):
+        known = {"predicted_tokens": predicted, "output_tokens": output}
+        arrival = 1e4 * name if "aging_s" in settings else 1e-6 * name
+        queue.add_request(request(name, priority, arrival, **known))
+    assert "".join(names(queue)) == expected
+
+
+def test_aging_lets_a_long_request_be_overtaken_by_those_soon_after_it_only():
+    book = started({"order": "sjf", "aging_s": 0.1})
+    queue = queue_of(book)
+    for name, (arrival, length) in enumerate([(0, 50), (4.8, 1), (5.0, 1)]):
+        queue.add_request(request(name, arrival=arrival, output_tokens=length))
+    assert "".join(names(queue)) == "102"
+
+
+def test_an_order_sees_no_length_that_its_information_class_hides():
+    class Curious(Order):
+        def key(self, request, running):
+            seen.append(request)
+            return 0
+
+    seen: list[Known] = []
+    book = Book(Curious())
+    book.put(request("a", predicted_tokens=3, output_tokens=4), 0)
+    assert seen[0].length is None
+    for information, expected in ((Information.PREDICTED, 3), (Information.CLAIRVOYANT, 4)):
+        order = Curious()
+        order.information = information
+        Book(order).put(request("a", predicted_tokens=3, output_tokens=4), 0)
+        assert seen[-1].length == expected
+
+
+@pytest.mark.parametrize("wrong", [None, "ten", -3, True, 0, float("nan"), float("inf")])
+def test_a_length_that_is_missing_or_wrong_counts_as_the_limit(wrong, caplog):
+    book = started({"order": "ssjf"})
+    extra = {} if wrong is None else {"predicted_tokens": wrong}
+    assert book.put(request("a", **extra), 0) == (64, 0)
+    assert book.put(request("b", **extra), 0) == (64, 1)
+    assert len(caplog.records) == 1
+
+
+def test_keys_are_kept_until_the_end_and_then_forgotten():
+    book = started({"order": "fcfs"})
+    first = request("a")
+    assert book.put(first, 0) == book.put(first, 5) == (0, 0)
+    assert book.put(request("b"), 0) == (1, 1)
+    book.finish(first, True, [])
+    book.finish(first, True, [])
+    assert set(book.keys) == set(book.known) == {"b"}
+
+
+def test_only_completed_requests_teach_and_their_companions_are_known():
+    class Pupil(Order):
+        def key(self, request, running):
+            return 0
+
+        def on_finish(self, request, tokens, running):
+            lessons.append((request.name, tokens, [(each.name, age) for each, age in running]))
+
+    lessons: list[tuple[str, int, list[tuple[str, int]]]] = []
+    book = Book(Pupil())
+    a, b, c = (request(name, yielded=n) for name, n in (("a", 7), ("b", 3), ("c", 9)))
+    for each in (a, b, c):
+        book.put(each, 0)
+    book.finish(c, False, [a, b])
+    book.finish(a, True, [b, request("stranger")])
+    assert lessons == [("a", 7, [("b", 3)])]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "pop", "remove", "back", "several"]), st.integers(0, 9)),
+        max_size=60,
+    )
+)
+def test_the_queue_is_a_sorted_list(steps):
+    keys: dict[int, tuple[int, int]] = {}
+    queue = OrderedRequests(lambda each: keys[id(each)])
+    waiting: list[SimpleNamespace] = []
+    running: list[SimpleNamespace] = []
+    for place, (what, number) in enumerate(steps):
+        if what == "add":
+            each = SimpleNamespace(number=number)
+            keys[id(each)] = (number, place)
+            waiting.append(each)
+            queue.add_request(each)
+        elif what == "pop" and waiting:
+            waiting.sort(key=lambda each: keys[id(each)])
+            running.append(waiting.pop(0))
+            assert queue.peek_request() is running[-1]
+            assert queue.pop_request() is running[-1]
+        elif what == "remove" and waiting:
+            gone = waiting.pop(number % len(waiting))
+            queue.remove_request(gone)
+            with pytest.raises(ValueError, match="does not wait"):
+                queue.remove_request(gone)
+        elif what == "back" and running:
+            waiting.append(running.pop())
+            queue.prepend_request(waiting[-1])
+        elif what == "several":
+            gone, waiting = waiting[:number], waiting[number:]
+            queue.remove_requests(gone)
+            queue.prepend_requests(running)
+            waiting, running = waiting + running, []
+        waiting.sort(key=lambda each: keys[id(each)])
+        assert list(queue) == waiting
+        assert len(queue) == len(waiting)
+        assert bool(queue) == bool(waiting)
+    if not waiting:
+        with pytest.raises(IndexError):
+            queue.peek_request()
+
+
+@pytest.mark.parametrize("information", ["none", "predicted", "clairvoyant"])
+@pytest.mark.parametrize("index", ["gittins", "serpt"])
+def test_gittins_gives_the_keys_of_the_policy(information, index):
+    """Both are told of the same events; the policy's keys are taken as it makes them."""
+
+    class Told(Gittins):
+        def on_arrival(self, view, request):
+            super().on_arrival(view, request)
+            known = Known(
+                str(request),
+                len(seen),
+                view.arrival_ns[request],
+                view.prompt_tokens[request],
+                0,
+                int(self.service_class[request]),
+                lengths and lengths[request],
+            )
+            seen[request] = known
+            found.append((self.keys[request], order.key(known, len(view.running))))
+
+        def on_finish(self, view, request, client):
+            site = self.sites[view.index]
+            ages = [
+                (seen[each], view.rounds - origin)
+                for each, origin in site.origin.items()
+                if each != request
+            ]
+            order.on_finish(seen[request], outputs[request], ages)
+            super().on_finish(view, request, client)
+
+    n = 150
+    outputs = [1 + row * row % 97 for row in range(n)]
+    predicted = [max(1, each + (-1) ** each * each // 3) for each in outputs]
+    lengths = {"none": None, "predicted": predicted, "clairvoyant": outputs}[information]
+    requests = orsched.Requests(
+        [1 + row * 7 % 50 for row in range(n)],
+        outputs,
+        [row * 40_000_000 for row in range(n)],
+        predicted,
+        [row % 2 for row in range(n)],
+    )
+    worker = orsched.Worker(8, AffineCost())
+    instance = orsched.Instance(requests, worker, "prefill", output_limit_tokens=200)
+    settings = {"order": "gittins", "information": information, "index": index}
+    order = make_order({**settings, "batch_weight": 0.5})
+    order.start(8, 200)
+    seen: dict[int, Known] = {}
+    found: list[tuple[int, int]] = []
+    params = GittinsParams(index=index, batch_weight=0.5)
+    policy = Told(params, Information(information), requests.service_class)
+    simulate_policy(instance, policy)
+    assert len(found) == n
+    assert all(a == b for a, b in found)
+    assert len({a - r for (a, _), r in zip(found, requests.arrival_ns, strict=True)}) > 10
+
+
+class Backwards(Order):
+    """Last come, first served."""
+
+    def key(self, request, running):
+        """Return the place, negative."""
+        return -request.place
+
+
+def test_an_order_of_ones_own_by_module_and_class(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "own_order", SimpleNamespace(Backwards=Backwards))
+    queue = queue_of(started({"order": "own_order:Backwards"}))
+    for name in "abc":
+        queue.add_request(request(name))
+    assert names(queue) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({}, "no order is named"),
+        ({"order": 3}, "no order is named"),
+        ({"order": "lifo"}, "unknown order 'lifo'"),
+        ({"order": "nowhere:Order"}, "nowhere"),
+        ({"order": "orsched:Nobody"}, "Nobody"),
+        ({"order": "builtins:dict"}, "no Order"),
+        ({"order": "fcfs", "aging_s": 1}, "FirstCome"),
+        ({"order": "sjf", "aging_s": -1}, "negative"),
+        ({"order": "gittins", "information": "some"}, "some"),
+        ({"order": "gittins", "gate": 3}, "gate"),
+        ({"order": "gittins", "index": "best"}, "best"),
+        ({"order": "gittins", "cost": "/nowhere/cost.json"}, "nowhere"),
+    ],
+)
+def test_settings_that_are_wrong_are_refused(settings, problem):
+    with pytest.raises(InputError, match=problem):
+        make_order(settings)
+
+
+def test_all_orders_can_be_made_without_parameters():
+    for name in ORDERS:
+        assert isinstance(make_order({"order": name}), Order)
