@@ -13,6 +13,7 @@ from orsched.columns import whole_number
 from orsched.runner.driving import driver
 from orsched.runner.fleet import RunSettings, fleet, require_fit
 from orsched.runner.live import execute_policy
+from orsched.runner.resuming import rest_of
 from orsched.runner.tracing import Clocked, measured_trace
 from orsched.units import NS_PER_S
 
@@ -33,17 +34,20 @@ class Ran:
 
     Attributes:
         instance: what was run.
-        trace: what happened: a schedule with measured times.
-        plan: what was to happen, by the times of the cost model.
-        tokens: what each request yielded (empty on a virtual worker).
+        trace: what happened: a schedule with measured times, up to where the run was stopped.
+        plan: what was to happen, by the times of the cost model; None for runs that were stopped
+            or resumed.
+        tokens: what each request yielded in this run (empty on a virtual worker).
         violations: what the checker found in the trace; nothing, unless there is a bug.
+        stopped: why the run ended before all requests were done; empty if it did not.
     """
 
     instance: Instance
     trace: Schedule
-    plan: Schedule
+    plan: Schedule | None
     tokens: list[list[int]] = field(repr=False)
     violations: list[Violation]
+    stopped: str = ""
 
 
 def run(
@@ -58,12 +62,13 @@ def run(
     time_limit: float | None = None,
     callback: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] = lambda _: None,
+    resume: Schedule | None = None,
 ) -> Ran:
     """Execute a schedule, or let a policy decide live, on real workers.
 
     Every request yields as many tokens as the instance says, from a prompt drawn at random; a
     policy sees of these lengths what its information grants. Before time 0 the workers take steps
-    that do not count.
+    that do not count. After Ctrl-C the trace holds what was done until then.
 
     Args:
         instance: the problem.
@@ -74,6 +79,8 @@ def run(
         seed: of the method, of the prompts and of random weights.
         information, parameters, iterations, time_limit, callback: of the method, as in ``solve``.
         say: told what is being done.
+        resume: the trace of a run of this instance that was stopped; what it has left is run, and
+            the two are one trace.
 
     Raises:
         InputError: an argument is wrong, or the requests do not fit onto the worker.
@@ -84,25 +91,38 @@ def run(
     begin = perf_counter()
     say("looking at the worker")
     require_fit(instance, settings)
+    rest = None if resume is None else rest_of(instance, resume, source, settings)
+    seed = seed if rest is None else rest.seed
+    problem = instance if rest is None else rest.instance
     say("planning")
     drives = driver(
-        instance, source, seed, information, parameters, callback, iterations, time_limit
+        problem, source, seed, information, parameters, callback, iterations, time_limit
     )
     planned = perf_counter()
     say("loading the workers")
-    workers = fleet(instance, drives, settings, seed)
+    workers = fleet(problem, drives, settings, seed)
     loaded = perf_counter()
     observe = _observer(say, len(drives.plan.steps))
     with closing(workers), _undisturbed(drives.policy):
         done = execute_policy(
-            instance, drives.policy, workers.devices, seed, workers.vocabulary, observe
+            problem,
+            drives.policy,
+            workers.devices,
+            seed,
+            workers.vocabulary,
+            observe,
+            prompts=None if rest is None else rest.prompts(workers.vocabulary),
         )
-    ended = perf_counter()
+    spent = Clocked(planned - begin, loaded - planned, perf_counter() - loaded)
     say("checking")
-    spent = Clocked(planned - begin, loaded - planned, ended - loaded)
-    trace = measured_trace(instance, done, drives, workers, seed, spent)
+    timeline = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters)
+    if rest is not None:
+        timeline = rest.merged(timeline)
+    trace = measured_trace(instance, timeline, done, drives, workers, seed, spent)
+    whole = rest is None and not trace.is_partial
     found = check(instance, trace, times="measured")
-    return Ran(instance, trace, drives.plan, done.tokens, found)
+    plan = drives.plan if whole else None
+    return Ran(instance, trace, plan, done.tokens, found, done.stopped)
 
 
 def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step], None]:

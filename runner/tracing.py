@@ -33,10 +33,22 @@ class Clocked(NamedTuple):
     run: float
 
 
+_OF_RUNS = ("events", "complete", "unfinished")
+
+
 def measured_trace(
-    instance: Instance, done: Executed, drives: Driver, workers: Fleet, seed: int, spent: Clocked
+    instance: Instance,
+    timeline: Schedule,
+    done: Executed,
+    drives: Driver,
+    workers: Fleet,
+    seed: int,
+    spent: Clocked,
 ) -> Schedule:
-    """Return a run as a trace: timeline, reported numbers, bound, and a ``run`` block."""
+    """Return a run as a trace: timeline, reported numbers, bound, and a ``run`` block.
+
+    A run that was stopped has no reported numbers.
+    """
     names = dict.fromkeys(device.name for device in workers.devices)
     clocks = dict.fromkeys(device.clock for device in workers.devices)
     decisions = distribution(done.decision_ns)
@@ -48,11 +60,13 @@ def measured_trace(
         "decision_ns": None if decisions is None else {"count": len(done.decision_ns), **decisions},
         "runtime_s": spent._asdict(),
         "plan": {"makespan_ns": drives.plan.makespan_ns, "followed": drives.follows},
-        **done.schedule.run,
+        **{name: timeline.run[name] for name in _OF_RUNS if name in timeline.run},
         "environment": environment(),
     }
-    trace = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters, run=block)
+    trace = timeline.replace(run=block)
     block |= use_of_devices(instance, trace)
+    if trace.is_partial:
+        return trace
     trace = trace.replace(bound=_bound(instance, drives.plan, trace))
     return trace.replace(results=summarise(instance, trace))
 
@@ -111,7 +125,7 @@ def _bound(instance: Instance, plan: Schedule, trace: Schedule) -> dict[str, Any
     It is a bound by the times of the cost model: a run that ends before it shows that the device is
     faster than the model, and has none.
     """
-    if plan.bound is None:
+    if plan.bound is None or plan.instance_sha256 != instance.sha256:
         return None
     try:
         found = bound_for(instance, trace, Bound(**plan.bound, reference={}))

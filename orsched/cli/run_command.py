@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import SINGLE, check_paths
 from orsched.cli.options import FORMAT, PARAMETERS, load_instance, with_options
 from orsched.cli.policies import blamed_on, working_folder_first
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
 from orsched.cli.solve_commands import said_once
-from orsched.errors import InputError
+from orsched.errors import InputError, OrschedError
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ WORKER_OPTIONS = (
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write plan and run of each stage (.csv or .json).",
 )
+@click.option(
+    "--resume",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="TRACE",
+    help="Go on with a run of INSTANCE that was stopped (default policy: that of the run).",
+)
 @with_options(PARAMETERS, *WORKER_OPTIONS, FORMAT, *SINGLE)
 def run_command(
     source: str,
@@ -84,12 +91,14 @@ def run_command(
     parameters: tuple[str, ...],
     style: str,
     errors: Path | None,
+    resume: Path | None,
     **options: Any,
 ) -> int:
     """Execute SCHEDULE, or drive a policy on INSTANCE, and hold plan against run.
 
     Methods that are policies decide live; of the others (hybrid, windows) a schedule is made first.
-    The trace that -o writes is a schedule with measured times: check, report and convert take it.
+    The trace that -o writes is a schedule with measured times: check and report take it. After
+    Ctrl-C it holds what was done, and --resume goes on with it.
 
     Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
     orsched run pang-100x20 --policy hybrid --worker virtual
@@ -99,49 +108,78 @@ def run_command(
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     settings = RunSettings(**options)
-    inputs = [source, *([instance_source] if instance_source else [])]
+    inputs = [str(path) for path in (source, instance_source, resume) if path]
     check_paths({**paths, "errors": errors}, inputs)
     given = read_pairs(parameters, "--param")
     with ProgressPrinter("loading") as progress:
+        before = None if resume is None else _stopped_run(resume)
+        if before is not None and policy is None:
+            policy = _policy_of(before)
         problem, what = _sources(source, instance_source, policy, given)
-        done = _run(problem, what, settings, seed or 0, given, progress)
+        chosen = {"seed": seed or 0, "parameters": given, "resume": before}
+        done = _run(problem, what, settings, chosen, progress)
         progress.say("holding plan against run")
         against = plan_against_run(problem, done.plan, done.trace)
         progress.say("writing")
         write_run(done, against, {**paths, "errors": errors})
     print_run(done, against, style)
-    return 1 if done.violations else 0
+    return _exit_code(done)
 
 
 _ARTEFACTS = ("output", "report", "gantt", "usage", "trace", "records")
+
+
+def _exit_code(done: Ran) -> int:
+    if done.violations:
+        return EXIT_INVALID
+    if done.stopped == "interrupted":
+        return EXIT_INTERRUPTED
+    if done.stopped:
+        raise OrschedError(f"the run was stopped: {done.stopped} (--resume goes on with it)")
+    return 0
 
 
 def _run(
     problem: Instance,
     what: Schedule | str,
     settings: RunSettings,
-    seed: int,
-    parameters: dict[str, Any],
+    options: dict[str, Any],
     progress: ProgressPrinter,
 ) -> Ran:
     from orsched.runner.execution import run
 
     def start() -> Ran:
-        return run(
-            problem,
-            what,
-            settings,
-            seed=seed,
-            parameters=parameters,
-            callback=progress.callback,
-            say=progress.say,
-        )
+        return run(problem, what, settings, callback=progress.callback, say=progress.say, **options)
 
     if not isinstance(what, str) or ":" not in what:
         return start()
     working_folder_first()
     with blamed_on(what):
         return start()
+
+
+def _stopped_run(path: Path) -> Schedule:
+    from orsched.files import load_schedule
+
+    trace = load_schedule(path)
+    if not trace.is_partial:
+        raise InputError(
+            "this run was not stopped", file=str(path), field="--resume", remedy="leave it out"
+        )
+    return trace
+
+
+def _policy_of(trace: Schedule) -> str:
+    """Return the policy that a run had, as far as its name says it."""
+    from orsched.registry import names
+
+    if trace.method not in names("methods"):
+        raise InputError(
+            f"the run had a policy of its own, {trace.method!r}",
+            field="--policy",
+            remedy="say which policy goes on",
+        )
+    return f"{trace.method}@{trace.information}"
 
 
 def _sources(

@@ -31,6 +31,8 @@ def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:
         if against.terms:
             click.echo(f"\n{table(term_rows(against))}")
         click.echo(f"\n{verdict(against)}")
+    if done.stopped:
+        click.echo(f"orsched: {done.stopped}: the trace is of a part of the run", err=True)
     for violation in done.violations[:3]:
         click.echo(f"orsched: {violation.kind}: {violation.message}", err=True)
 
@@ -47,10 +49,10 @@ def run_row(done: Ran, against: PlanAgainstRun) -> dict[str, Any]:
         "plan_s": against.plan_makespan_ns / NS_PER_S,
         "makespan_s": trace.makespan_ns / NS_PER_S,
         "plan_error": against.makespan_error,
-        "slot_utilization": trace.results["slot_utilization"],
+        "slot_utilization": trace.results.get("slot_utilization"),
         "busy_share": block["busy_share"],
         "gap_p99_s": None if gaps is None else gaps["p99"] / NS_PER_S,
-        "tokens_per_s": trace.results["tokens_per_s"],
+        "tokens_per_s": trace.results.get("tokens_per_s"),
         "checked": not done.violations,
     }
 

@@ -1,0 +1,77 @@
+"""What ``run`` needs to go on with a run that was stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.runner.resume import merge, prompts_of_rest, residual
+from orsched.schedule import Schedule
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.runner.fleet import RunSettings
+    from orsched.runner.resume import Rest
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run to go on with.
+
+    Attributes:
+        whole: the instance.
+        trace: what was done of it.
+        rest: what is left.
+        seed: of the prompts, which stay the same.
+        has_tokens: whether the requests have yielded any that could be read.
+    """
+
+    whole: Instance
+    trace: Schedule
+    rest: Rest
+    seed: int
+    has_tokens: bool
+
+    @property
+    def instance(self) -> Instance:
+        """What is left, as an instance of its own."""
+        return self.rest.instance
+
+    def prompts(self, vocabulary: int) -> list[list[int]] | None:
+        """Return the prompts of what is left; None where nobody reads them."""
+        if not self.has_tokens:
+            return None
+        return prompts_of_rest(self.rest, self.trace, self.seed, vocabulary)
+
+    def merged(self, timeline: Schedule) -> Schedule:
+        """Return both runs as one."""
+        return merge(self.whole, self.trace, timeline)
+
+
+def rest_of(
+    instance: Instance, trace: Schedule, source: Schedule | str, settings: RunSettings
+) -> Resumed:
+    """Return what a run that was stopped has left.
+
+    Raises:
+        InputError: it was not stopped, is of another instance or another model, or a schedule is to
+            be followed, which is not one of what is left.
+    """
+    if not trace.is_partial:
+        raise InputError("this run was not stopped", field="resume", remedy="give a partial trace")
+    if isinstance(source, Schedule):
+        raise InputError(
+            "a schedule of the whole does not say what to do with the rest",
+            field="resume",
+            remedy="give the instance and a policy",
+        )
+    for name in ("worker", "model"):
+        had, has = trace.run.get(name), getattr(settings, name)
+        if had is not None and had != has:
+            raise InputError(
+                f"the run had the {name} {had!r}", field=name, remedy=f"--{name} {had}"
+            )
+    seed = whole_number(trace.run.get("seed", 0), "run.seed")
+    return Resumed(instance, trace, residual(instance, trace), seed, settings.worker == "torch")
