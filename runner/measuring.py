@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError, MissingDependencyError
 from orsched.runner.calibration import anchored, joined
 from orsched.runner.memory_profile import Footprint, Found, fits_on, memory_profile
-from orsched.runner.profiling import grid, profile
+from orsched.runner.profiling import Point, grid, profile
 from orsched.runner.rehearsal import made_up_requests, rehearse
 
 if TYPE_CHECKING:
@@ -150,6 +151,25 @@ def measure_worker(
     points = grid(slots.count, slots.length, most_tokens)
     if slots.length > 1:
         _warm_up(device, most_tokens, seed)
+    gc.collect()
+    gc.freeze()  # else the collector walks through all of torch now and then
+    try:
+        return _measured(device, points, most_tokens, repeats, seed, requests, like, say)
+    finally:
+        gc.unfreeze()
+
+
+def _measured(
+    device: TorchDevice,
+    points: list[Point],
+    most_tokens: int,
+    repeats: int,
+    seed: int,
+    requests: int | None,
+    like: Requests | None,
+    say: Callable[[str], None],
+) -> Measurements:
+    slots = device.worker.slots
     found = profile(
         device, points, repeats, seed, lambda done, of: say(f"{done} of {of} steps of the grid")
     )

@@ -1,0 +1,166 @@
+"""Plan against run: a worker is measured, then serves requests live, and the plan is held up to it.
+
+Every plan is made with a cost model that was fitted before the run.
+"""
+
+from __future__ import annotations
+
+import gc
+from statistics import median
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orsched
+from orsched.instances.gsm8k import gsm8k
+from orsched.runner.calibration import Calibration, calibrate
+from orsched.runner.driving import driver
+from orsched.runner.live import execute_policy
+from orsched.runner.measuring import WorkerOptions, make_device, measure_worker
+from orsched.runner.nvml import NvmlSampler
+from orsched.runner.step_contents import step_contents
+from orsched.runner.utilization import gaps
+from orsched.workers import Worker
+from tests.benchmarks.section import Options, Section, Target
+
+if TYPE_CHECKING:
+    from orsched.costs import CostModel
+    from orsched.instance import Instance
+    from orsched.runner.device import TorchDevice
+    from orsched.schedule import Schedule
+
+NAME = "runner"
+PREFILL_CAP = 2048
+SLOTS, REQUESTS = 16, 240
+POLICIES = ("fcfs", "online")
+
+
+class Run(NamedTuple):
+    """A run with what was planned.
+
+    Attributes:
+        instance: what was run, with the fitted cost model.
+        trace: what happened.
+        plan_ns: the makespan by the plan.
+        cpu_share: CPU time of this process by wall time.
+        nvml: samples of the GPU, or None.
+    """
+
+    instance: Instance
+    trace: Schedule
+    plan_ns: int
+    cpu_share: float
+    nvml: dict[str, Any] | None
+
+    @property
+    def error(self) -> float:
+        """By how much the plan is above the run."""
+        return self.plan_ns / self.trace.makespan_ns - 1
+
+
+def workload(requests: int, slots: int, cost: CostModel | None = None, seed: int = 0) -> Instance:
+    """Return GSM8K requests on a worker; the first token comes from the prefill."""
+    made = gsm8k(seed, requests, slots, PREFILL_CAP, first_token="prefill")
+    if cost is None:
+        return made
+    return made.replace(workers=Worker(slots, cost, PREFILL_CAP, name="measured"))
+
+
+def longest(instance: Instance) -> int:
+    """Return the tokens of the longest request."""
+    return int((instance.requests.prompt_tokens + instance.requests.output_tokens).max())
+
+
+def calibrated(
+    device: TorchDevice, repeats: int, requests: int | None, seed: int = 1
+) -> Calibration:
+    """Measure a worker now, with a rehearsal of other requests of the same kind."""
+    like = workload(1319, 1, seed=seed).requests
+    return calibrate(measure_worker(device, PREFILL_CAP, repeats, seed, requests, like))
+
+
+def run_live(device: TorchDevice, instance: Instance, name: str, iterations: int = 20) -> Run:
+    """Plan with the instance's cost model, then let the policy (or its plan) drive the worker."""
+    drives = driver(instance, name, iterations=iterations)
+    kind = str(device.worker.device)
+    gc.collect()
+    gc.freeze()
+    wall, cpu = perf_counter(), process_time()
+    with NvmlSampler(kind) as sampler:
+        done = execute_policy(
+            instance, drives.policy, device, vocabulary=device.worker.shape.vocabulary
+        )
+    share = (process_time() - cpu) / (perf_counter() - wall)
+    gc.unfreeze()
+    trace = done.schedule.replace(
+        method=name,
+        run={**done.schedule.run, "device": device.name, "clock": device.clock},
+    )
+    faults = orsched.check(instance, trace, times="measured")
+    if faults:
+        raise RuntimeError(f"the trace of {name} is not valid: {faults[0]}")
+    return Run(instance, trace, drives.plan.makespan_ns, share, sampler.summary())
+
+
+def run(options: Options) -> Section:
+    """Calibrate and run, several times."""
+    section = Section(NAME, "a calibrated plan against a run on a worker on the CPU")
+    try:
+        import torch
+        import transformers  # noqa: F401
+    except ImportError:
+        section.rows.append({"policy": "-", "remark": "torch is missing: pip install .[runner]"})
+        section.targets = [Target("makespan error (median)", None, 10.0, "%")]
+        return section
+    threads = torch.get_num_threads()
+    try:
+        for repeat in range(1 if options.tiny else max(3, options.repeats)):
+            section.rows += _rows(options, repeat)
+    finally:
+        torch.set_num_threads(threads)
+    section.targets = [
+        Target(f"makespan error{what} (median)", median(row[name] for row in section.rows), 10, "%")
+        for what, name in (("", "error_%"), (", in processor time", "error_cpu_%"))
+    ]
+    section.notes = [
+        "Model tiny, one thread. In each repeat the worker is measured (a grid, and a rehearsal "
+        "with other requests), the best cost model by its error on points held out makes the "
+        "plans, then the policies decide live on the same worker.",
+        "calibration_%: mean error on points held out. cpu_%: share of the wall time in which "
+        "this process had a processor, in the run and while the worker was measured: where they "
+        "differ, or are far from 100, the machine was busy with other things. error_cpu_% takes "
+        "plan and run times these shares.",
+    ]
+    return section
+
+
+def _rows(options: Options, repeat: int) -> list[dict[str, Any]]:
+    requests, slots = (12, 4) if options.tiny else (REQUESTS, SLOTS)
+    length = longest(workload(1319, slots))
+    wanted = WorkerOptions("tiny", "cpu", "float32", slots, length, threads=1)
+    device, _ = make_device(wanted)
+    wall, cpu = perf_counter(), process_time()
+    found = calibrated(device, 1 if options.tiny else 5, 8 if options.tiny else None)
+    share = (process_time() - cpu) / (perf_counter() - wall)
+    best, rows = found.candidate(), []
+    assert best.cost is not None
+    for name in POLICIES:
+        done = run_live(device, workload(requests, slots, best.cost), name)
+        between = gaps(done.instance, done.trace, step_contents(done.instance, done.trace))
+        rows.append(
+            {
+                "policy": name,
+                "requests": requests,
+                "repeat": repeat + 1,
+                "cost_model": best.model,
+                "calibration_%": 100 * best.errors["all"]["mean"],
+                "plan_s": done.plan_ns / 1e9,
+                "run_s": done.trace.makespan_ns / 1e9,
+                "error_%": 100 * abs(done.error),
+                "plan_is": "above" if done.error > 0 else "below",
+                "error_cpu_%": 100 * abs((1 + done.error) * share / done.cpu_share - 1),
+                "gaps_%": 100 * between["share"],
+                "cpu_run_%": 100 * done.cpu_share,
+                "cpu_measured_%": 100 * share,
+            }
+        )
+    return rows
