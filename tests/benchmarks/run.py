@@ -26,6 +26,7 @@ from tests.benchmarks import (
     multi_cloud,
     packing,
     pang,
+    runner,
     slices,
     startup,
     ten_thousand,
@@ -54,6 +55,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
         limits,
         full_mip,
         windows,
+        runner,
     )
 }
 
