@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from orsched.errors import InputError
 from orsched.policy import Information, Policy, View
-from orsched.schedule import DECODE, PREFILL
+from orsched.runner.in_order import InOrder
+from orsched.runner.planned_steps import planned_steps
 from orsched.step import Step, Wait
 
 if TYPE_CHECKING:
@@ -14,31 +17,26 @@ if TYPE_CHECKING:
     from orsched.schedule import Schedule
 
 
-class PlannedStep(NamedTuple):
-    """A step of a schedule.
-
-    Attributes:
-        step: what the worker is asked for.
-        start_ns: when it was planned to start, if the worker idled before it; else 0.
-    """
-
-    step: Step
-    start_ns: int
-
-
 class FollowSchedule(Policy):
-    """Take the steps of a schedule in their order.
+    """Take the steps of a schedule in their order, worker by worker.
 
-    A step waits for the arrival of its requests and, where the plan idles before it, for its start
-    in the plan. One that comes late delays the rest; the order stays.
+    A step waits for the arrival of its requests, for the end of their stays elsewhere and, where
+    the plan idles before it, for its start in the plan. One that comes late delays the rest; the
+    order stays.
+
+    A worker that was lost cannot go on as planned. It then serves the requests that the plan gave
+    it in the order of their planned starts (``InOrder``); and so do all workers, if requests move
+    between them or are evicted in the plan.
 
     Args:
-        instance: the schedule's, with one worker.
+        instance: the schedule's.
         schedule: planned or measured.
 
     Raises:
-        InputError: the schedule is of another instance, or has several workers.
+        InputError: the schedule is of another instance.
     """
+
+    many_workers = True
 
     def __init__(self, instance: Instance, schedule: Schedule) -> None:
         if schedule.instance_sha256 != instance.sha256:
@@ -47,117 +45,76 @@ class FollowSchedule(Policy):
                 field="instance_sha256",
                 remedy="give the instance that it was made for",
             )
-        if len(instance.workers) > 1:
-            raise InputError("a schedule on several workers", field="workers")
         self.name = schedule.method
         self.information = Information(schedule.information)  # what it sets aside in memory
-        self.planned = planned_steps(schedule)
-        self.position = 0
+        workers = range(len(instance.workers))
+        self.planned = [planned_steps(schedule, worker) for worker in workers]
+        self.position = [0 for _ in workers]
+        self.moves = bool(schedule.work.stay.any())
+        self.homes, ranks = _first_places(instance, schedule)
+        self.in_order = [InOrder(ranks) for _ in workers]
+        self.left_plan = [False for _ in workers]
+        self.stays = [0] * len(instance)  # how many have ended by an eviction
+        self.leaving: set[int] = set()  # whom the plan evicts now
+        self.open: set[int] = set()  # arrived, not finished
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Take note of it."""
+        self.open.add(request)
+        home = self.homes[request]
+        if self.left_plan[home]:
+            self.in_order[home].put(request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Take note of it."""
+        self.open.discard(request)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Take note of the end of a stay: if it was not planned, the worker was lost."""
+        self.stays[request] += 1
+        if request in self.leaving:
+            self.leaving.remove(request)
+            return
+        if not self.left_plan[view.index]:
+            self._leave_plan(view)
+        self.in_order[self.homes[request]].put(request)
+
+    def _leave_plan(self, view: View) -> None:
+        """Let the worker, or all, go on in the order of the plan."""
+        leaving = range(len(self.planned)) if self.moves else [view.index]
+        running = {request for each in view.workers for request in each.running}
+        for index in leaving:
+            self.left_plan[index] = True
+        for request in self.open - running:
+            if self.left_plan[self.homes[request]]:
+                self.in_order[self.homes[request]].put(request)
 
     def decide(self, view: View) -> Step | Wait | None:
-        """Return the next step of the plan."""
-        if self.position == len(self.planned):
+        """Return the next step of the plan, or what follows it in order."""
+        index = view.index
+        if self.left_plan[index]:
+            return self.in_order[index].decide(view)
+        if self.position[index] == len(self.planned[index]):
             return None
-        step, start = self.planned[self.position]
-        for request in step.prefill:
-            start = max(start, view.arrival_ns[request])
+        step, start, begins = self.planned[index][self.position[index]]
+        ready = all(
+            request in self.open and self.stays[request] == stay for request, stay in begins.items()
+        )
         if start > view.now_ns:
             return Wait(start)
-        self.position += 1
+        if not ready:
+            return None
+        self.position[index] += 1
+        self.leaving.update(step.preempt)
         return step
 
 
-def planned_steps(schedule: Schedule) -> list[PlannedStep]:
-    """Return the steps of a schedule on one worker as a policy would ask for them."""
-    rows = _Rows(schedule)
-    steps, found = schedule.steps, []
-    phases, rounds = steps.phase.tolist(), steps.rounds.tolist()
-    starts, ends = steps.start_ns.tolist(), steps.end_ns.tolist()
-    active: dict[int, None] = {}
-    index, before = 0, 0
-    while index < len(phases):
-        for request in rows.leave[index]:
-            del active[request]
-        for request in rows.enter[index]:
-            active[request] = None
-        start = starts[index] if starts[index] > before else 0
-        evicted = rows.evicted[index]
-        if index in rows.held:
-            last = rows.held[index]
-            step = Step(rounds=sum(rounds[index : last + 1]), until=0, preempt=evicted, hold=True)
-            for later in range(index + 1, last + 1):
-                for request in rows.leave[later]:
-                    del active[request]
-                assert not rows.enter[later]
-            index = last
-        else:
-            prefill, tokens, clients = rows.prefill[index]
-            step = Step(
-                prefill=prefill,
-                tokens=tokens or None,
-                clients=clients,
-                decode=() if phases[index] == PREFILL else list(active),
-                rounds=rounds[index],
-                until=0,
-                preempt=evicted,
-            )
-        found.append(PlannedStep(step, start))
-        before = ends[index]
-        index += 1
-    if rows.evicted[index]:
-        found.append(PlannedStep(Step(preempt=rows.evicted[index], decode=()), 0))
-    return found
-
-
-class _Rows:
-    """The work of a schedule by step.
-
-    Attributes:
-        prefill: requests, tokens, and the clients of those that are new, by step.
-        enter, leave: who begins to decode with a step, and who has ended before it.
-        evicted: whose stay has ended before a step with work left to do.
-        held: first step of each static batch that holds requests -> its last step.
-    """
-
-    def __init__(self, schedule: Schedule) -> None:
-        work, count = schedule.work, len(schedule.steps) + 1
-        self.prefill: list[tuple[list[int], list[int], list[int]]]
-        self.prefill = [([], [], []) for _ in range(count)]
-        self.enter: list[list[int]] = [[] for _ in range(count)]
-        self.leave: list[list[int]] = [[] for _ in range(count)]
-        self.evicted: list[list[int]] = [[] for _ in range(count)]
-        names = ("request", "client", "phase", "first_step", "last_step", "tokens", "stay")
-        columns = (getattr(work, name).tolist() for name in names)
-        held: list[tuple[int, int]] = []
-        present: dict[int, tuple[int, int]] = {}  # stay and last step of each request so far
-        for request, client, phase, first, last, tokens, stay in zip(*columns, strict=True):
-            new = request not in present or present[request][0] < stay
-            if request in present and new:
-                self.evicted[present[request][1] + 1].append(request)
-            present[request] = (stay, last)
-            if phase == PREFILL:
-                requests, chunks, clients = self.prefill[first]
-                # those that are new come first: only they are given clients
-                place = len(clients) if new else len(requests)
-                requests.insert(place, request)
-                chunks.insert(place, tokens)
-                if new:
-                    clients.append(client)
-            elif phase == DECODE:
-                self.enter[first].append(request)
-                self.leave[last + 1].append(request)
-            else:
-                held.append((first - 1, last))
-        self.held = _joined(held)
-
-
-def _joined(spans: list[tuple[int, int]]) -> dict[int, int]:
-    """Return spans that share a step as one."""
-    found: dict[int, int] = {}
-    first = last = -2
-    for start, end in sorted(spans):
-        if start > last:
-            first = start
-        last = max(last, end) if start <= last else end
-        found[first] = last
-    return found
+def _first_places(instance: Instance, schedule: Schedule) -> tuple[list[int], list[int]]:
+    """Return the worker of each request's first stay, and its rank by start."""
+    steps, work = schedule.steps, schedule.work
+    first = np.full(len(instance), len(steps), np.int64)
+    np.minimum.at(first, work.request, work.first_step)
+    homes = np.append(steps.worker, 0)[first]
+    ranks = np.empty(len(instance), np.int64)
+    ranks[np.argsort(first, kind="stable")] = np.arange(len(instance))
+    return homes.tolist(), ranks.tolist()

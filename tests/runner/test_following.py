@@ -1,4 +1,4 @@
-"""A schedule that is followed is the same schedule again."""
+"""A schedule that is followed is the same schedule again; after losses all are served still."""
 
 from __future__ import annotations
 
@@ -8,43 +8,77 @@ import pytest
 
 import orsched
 from orsched.errors import InfeasibleError, InputError, PolicyError
-from orsched.registry import resolve
 from orsched.runner.device import VirtualDevice
 from orsched.runner.following import FollowSchedule
 from orsched.runner.live import execute_policy
 from orsched.simulator import simulate_policy
-from tests.product.policies import POLICIES
+from tests.product.policies import IN_FULL
 from tests.random_instances import random_batching_instance
-
-SPECS = [
-    spec
-    for spec in POLICIES
-    if hasattr(resolve("methods", spec.partition("@")[0]), "build") and "+steal" not in spec
-]
+from tests.runner.fake_device import VOCABULARY, reference
+from tests.runner.spec import build, merged
+from tests.runner.test_faults_virtual import faulty
 
 
-def planned(spec, seed):
-    rng = random.Random(f"{spec} {seed}")
-    instance = random_batching_instance(rng, most=12)
-    instance = instance.replace(workers=instance.workers[0])
-    return instance, orsched.solve(instance, spec, seed=seed).schedule
-
-
-@pytest.mark.parametrize("spec", SPECS)
-def test_following_a_schedule_gives_it_again(spec):
-    served = 0
-    for seed in range(12):
+def planned(spec, count, most=12):
+    """Yield instances and a policy's schedules for them."""
+    for seed in range(count):
+        rng = random.Random(f"{spec} {seed}")
+        instance = random_batching_instance(rng, most)
         try:
-            instance, schedule = planned(spec, seed)
+            policy = build(instance, spec, seed)
+            yield rng, instance, simulate_policy(instance, policy).schedule
         except (InputError, PolicyError, InfeasibleError):
             continue
+
+
+@pytest.mark.parametrize("spec", IN_FULL)
+def test_following_a_schedule_gives_it_again(spec):
+    served = 0
+    for _, instance, schedule in planned(spec, 16):
         served += 1
         again = simulate_policy(instance, FollowSchedule(instance, schedule)).schedule
         assert again.work == schedule.work
         assert again.steps == schedule.steps
-        done = execute_policy(instance, FollowSchedule(instance, schedule), VirtualDevice())
-        assert done.schedule.work == schedule.work
-    assert served >= 2
+        devices = [VirtualDevice() for _ in instance.workers]
+        done = execute_policy(instance, FollowSchedule(instance, schedule), devices)
+        assert merged(done.schedule) == merged(schedule)
+    assert served
+
+
+@pytest.mark.parametrize("spec", IN_FULL)
+def test_after_losses_all_requests_finish_once(spec):
+    losses = 0
+    for rng, instance, schedule in planned(f"{spec}", 24):
+        done = execute_policy(
+            instance,
+            FollowSchedule(instance, schedule),
+            faulty(instance, rng, rng.choice((0.02, 0.1, 0.3))),
+            vocabulary=VOCABULARY,
+            most_losses=1000,
+        )
+        assert not done.stopped
+        assert done.tokens == reference(instance)
+        assert orsched.check(instance, done.schedule) == []
+        losses += bool(done.events)
+    assert losses
+
+
+class Fast(VirtualDevice):
+    """Takes no time: each step waits for its requests to arrive, not for its planned start."""
+
+    def begin(self, chunks, active, rounds, planned_ns):
+        super().begin(chunks, active, rounds, 0)
+
+
+def test_a_step_waits_for_its_requests_on_a_device_that_is_faster_than_planned():
+    served = 0
+    for _, instance, schedule in planned("fcfs", 40):
+        if instance.requests.arrival_ns.any():
+            served += 1
+            devices = [Fast() for _ in instance.workers]
+            done = execute_policy(instance, FollowSchedule(instance, schedule), devices)
+            assert orsched.check(instance, done.schedule, times="measured") == []
+    assert served
 
 
 def test_a_schedule_of_another_instance_is_refused():

@@ -1,0 +1,104 @@
+"""Serving requests in a given order, whatever has become of the plan."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+from orsched.errors import PolicyError
+from orsched.step import FINISH, Step, decode_rounds, evict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.policy import View
+
+_UNLIMITED = 2**62
+_UNTIL_EVENT = decode_rounds()
+_UNTIL_FINISH = decode_rounds(until=FINISH)
+
+
+class InOrder:
+    """One worker's requests: prefill first, in the order of their ranks, else decode.
+
+    Memory is set aside as the view says, under paged memory as well; what is longer than a stage
+    may hold is prefilled in chunks. Where caches fill the memory nevertheless, the last admitted
+    request is evicted.
+    """
+
+    def __init__(self, ranks: Sequence[int]) -> None:
+        self.ranks = ranks
+        self.heap: list[tuple[int, int]] = []
+        self.queued: set[int] = set()
+
+    def put(self, request: int) -> None:
+        """Let a request wait that has arrived; one that waits already stays where it is."""
+        if request not in self.queued:
+            self.queued.add(request)
+            heappush(self.heap, (self.ranks[request], request))
+
+    def decide(self, view: View) -> Step | None:
+        """Return the next step, None if nobody is there."""
+        begun = [request for request in view.running if view.to_prefill(request)]
+        chunks = self._chunks(view, begun)
+        if chunks:
+            return Step(prefill=list(chunks), tokens=list(chunks.values()), decode=())
+        if not view.running:
+            return None
+        if not begun and self._holds(view, dict.fromkeys(view.running, 1)):
+            return _UNTIL_FINISH if self.heap and not view.free_clients else _UNTIL_EVENT
+        if len(view.running) == 1:
+            raise PolicyError(f"request {next(iter(view.running))} does not fit into memory")
+        return evict([next(reversed(view.running))])
+
+    def _chunks(self, view: View, begun: list[int]) -> dict[int, int]:
+        """Return request -> tokens of the next prefill stage: what was begun, then what waits."""
+        cap, padding = view.worker.prefill_limit, view.worker.padding
+        left = _UNLIMITED if cap is None else cap
+        chunks: dict[int, int] = {}
+        longest, clients = 0, view.free_clients
+        admitted: list[int] = []
+        while begun or (self.heap and clients):
+            request = begun[0] if begun else self.heap[0][1]
+            due = view.to_prefill(request)
+            longest = max(longest, due)
+            used = longest * (len(chunks) + 1) if padding else sum(chunks.values()) + due
+            if used > left and chunks:
+                break
+            if not self._holds(view, {**chunks, request: min(due, left)}):
+                break
+            if begun:
+                begun = begun[1:]
+            elif not self._has_room(view, [*admitted, request]):
+                break
+            else:
+                heappop(self.heap)
+                self.queued.remove(request)
+                admitted.append(request)
+                clients -= 1
+            chunks[request] = min(due, left)
+            if used > left:
+                break
+        return chunks
+
+    def _has_room(self, view: View, admitted: list[int]) -> bool:
+        """Whether what is set aside for these fits beside what is; one alone may try."""
+        free, memory = view.blocks_free, view.worker.memory
+        if memory is None or free is None or (len(admitted) == 1 and not view.running):
+            return True
+        needed = [view.blocks_of(request) for request in admitted]
+        if view.worker.padding and memory.is_paged:
+            needed += [view.blocks_of(request) for request in view.running]
+            return max(needed) * len(needed) <= memory.blocks
+        return sum(needed) <= free
+
+    def _holds(self, view: View, more: dict[int, int]) -> bool:
+        """Whether paged memory holds all caches when some have grown by so many tokens."""
+        memory = view.worker.memory
+        if memory is None or not memory.is_paged:
+            return True
+        requests = view.running.keys() | more
+        tokens = [view.cached(request) + more.get(request, 0) for request in requests]
+        if view.worker.padding:
+            tokens = [max(tokens)] * len(tokens)
+        return sum(-(-each // memory.block_tokens) for each in tokens) <= memory.blocks
