@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     Forward = Callable[[Tensor, Tensor], Tensor]
 
 WALKED = ("llama", "qwen2", "qwen3")
-FIXED_ANGLES = ("default", "linear", "llama3", "yarn")
-"""Rotary embeddings whose angles do not depend on the length of the context."""
 
 
 def forward_of(model: Any, attention: SlotAttention) -> Forward:
@@ -32,9 +30,7 @@ def forward_of(model: Any, attention: SlotAttention) -> Forward:
 
     Layers attend through ``attention``. The result is [tokens, hidden size], normed.
     """
-    config = model.config
-    rotary = getattr(getattr(model.base_model, "rotary_emb", None), "rope_type", None)
-    if config.model_type in WALKED and rotary in FIXED_ANGLES:
+    if model.config.model_type in WALKED:
         return LlamaForward(model.base_model, attention)
     install(model, attention)
     return TransformersForward(model.base_model)

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 FAMILIES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neo")
 """Model types whose tokens are tested against ``generate``."""
 
+ANGLES = ("default", "linear", "llama3", "yarn", "dynamic")
+"""Rotary embeddings whose angles do not depend on what else is in a step (within the model's
+positions, for the last)."""
+
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 
@@ -88,6 +92,13 @@ def _require_family(config: Any) -> None:
             f"models of type {config.model_type!r} are not supported",
             field="model",
             remedy=", ".join(FAMILIES),
+        )
+    angles = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if angles not in ANGLES:
+        raise InputError(
+            f"rotary embeddings of type {angles!r} are not supported",
+            field="model",
+            remedy=", ".join(ANGLES),
         )
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     if kinds and config.model_type != "gpt_neo":

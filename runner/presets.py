@@ -10,6 +10,19 @@ from typing import Any
 
 from orsched.errors import InputError
 
+
+def _llama3_angles(factor: float) -> dict[str, Any]:
+    """Return the rotary embedding of LLaMA 3.1 and 3.2."""
+    return {
+        "rope_type": "llama3",
+        "rope_theta": 500_000.0,
+        "factor": factor,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    }
+
+
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "tiny": (
         "llama",
@@ -73,6 +86,17 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": False,
         },
     ),
+    "small": (  # 31 million parameters: between the tests' models and real ones
+        "llama",
+        {
+            "hidden_size": 512,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 8,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 4,
+            "vocab_size": 8192,
+        },
+    ),
     # LLaMA 3.2 1B, LLaMA 3.1 8B and LLaMA 2 13B, as their published configurations say
     "1b": (
         "llama",
@@ -84,6 +108,8 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_key_value_heads": 8,
             "head_dim": 64,
             "vocab_size": 128_256,
+            "rms_norm_eps": 1e-5,
+            "rope_parameters": _llama3_angles(32.0),
             "tie_word_embeddings": True,
         },
     ),
@@ -96,6 +122,8 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_attention_heads": 32,
             "num_key_value_heads": 8,
             "vocab_size": 128_256,
+            "rms_norm_eps": 1e-5,
+            "rope_parameters": _llama3_angles(8.0),
         },
     ),
     "13b": (
@@ -107,6 +135,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_attention_heads": 40,
             "num_key_value_heads": 40,
             "vocab_size": 32_000,
+            "rms_norm_eps": 1e-5,
         },
     ),
 }

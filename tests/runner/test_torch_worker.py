@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,13 +14,17 @@ from orsched.errors import InputError
 from orsched.memory import BlockMemory
 from orsched.registry import resolve
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
-pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+transformers = pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from orsched.runner.chunk import Chunk  # noqa: E402
 from orsched.runner.device import TorchDevice  # noqa: E402
 from orsched.runner.language_model import load_model  # noqa: E402
 from orsched.runner.live import execute_policy  # noqa: E402
+from orsched.runner.presets import PRESETS  # noqa: E402
 from orsched.runner.torch_worker import TorchWorker  # noqa: E402
 from tests.reproductions.tokens import (  # noqa: E402
     FAMILIES,
@@ -157,3 +162,71 @@ def test_a_policy_with_evictions_and_chunks_yields_the_tokens_of_generate(rule: 
     assert done.tokens == expected
     assert evictions
     assert check(instance, done.schedule, times="measured") == []
+
+
+def saved(folder: Path, rope: dict[str, float | str]) -> str:
+    """Save a small Llama model with everything that a configuration may change; return its path."""
+    arguments = PRESETS["tiny"][1] | {
+        "attention_bias": True,
+        "mlp_bias": True,
+        "hidden_act": "gelu",
+        "head_dim": 24,
+        "max_position_embeddings": 256,
+        "rope_parameters": {"rope_theta": 500.0} | rope,
+    }
+    config = transformers.AutoConfig.for_model("llama", **arguments)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        for name, weights in model.named_parameters():
+            if name.endswith("bias"):
+                torch.nn.init.normal_(weights, std=0.05)
+            elif name.endswith("proj.weight"):
+                torch.nn.init.normal_(weights, std=0.2)
+    model.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    "rope",
+    [
+        {"rope_type": "default"},
+        {"rope_type": "linear", "factor": 4.0},
+        {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 64,
+        },
+        {"rope_type": "dynamic", "factor": 2.0},
+    ],
+    ids=lambda rope: rope["rope_type"],
+)
+def test_a_model_from_a_folder_yields_the_tokens_of_generate(
+    tmp_path: Path, rope: dict[str, float | str]
+) -> None:
+    _, differing = differences(saved(tmp_path, rope), "float64", 6)
+    assert differing == []
+
+
+def test_angles_that_depend_on_other_requests_are_refused(tmp_path: Path) -> None:
+    factors = {"rope_type": "longrope", "short_factor": [1.0] * 12, "long_factor": [2.0] * 12}
+    config = {"original_max_position_embeddings": 64, "factor": 4.0}
+    with pytest.raises(InputError, match="longrope"):
+        TorchWorker(saved(tmp_path, factors | config), slots=1, length=64)
+
+
+def test_merged_weights_stay_those_of_the_model() -> None:
+    worker, plain = (
+        TorchWorker("tiny-qwen2", slots=1, length=16),
+        load_model("tiny-qwen2", "cpu", "float32"),
+    )
+    for (name, found), (_, expected) in zip(
+        worker.model.named_parameters(), plain.named_parameters(), strict=True
+    ):
+        assert torch.equal(found, expected), name
+    first = worker.model.model.layers[0].self_attn
+    whole = worker.forward.layers[0].projections
+    assert first.q_proj.weight.data_ptr() == whole.data_ptr()
+    assert len(whole) == sum(len(p.weight) for p in (first.q_proj, first.k_proj, first.v_proj))
