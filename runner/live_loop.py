@@ -133,6 +133,7 @@ class LiveLoop(Loop):
         """Wait for what happens next; return the worker that it happens to, -1 for an arrival."""
         ledger, events = self.ledger, self.events
         while True:
+            self.interrupts.check()
             self._collect()
             while events and events[0][2] != self.numbers[events[0][1] % len(self.workers)]:
                 heappop(events)  # the wait was ended by something else

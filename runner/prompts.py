@@ -65,7 +65,8 @@ class Prompts:
 
     def keep(self, request: int, part: Any) -> None:
         """Take what a stay has yielded: a list, or a tensor that is looked into later."""
-        self.parts[request].append(part)
+        if len(part):
+            self.parts[request].append(part)
 
 
 def _plain(part: Any) -> list[int]:

@@ -17,11 +17,15 @@ from tests.runner.spec import build
 
 
 def faulty(instance, rng, share):
-    """Return devices that are lost at random."""
+    """Return devices that are lost at random, but not for ever."""
     unit = 1 + instance.workers[0].cost.round_ns(1, 2, 2)
+    left = [100]
 
     def fails(_):
-        return rng.choice(("begin", "end", "end")) if rng.random() < share else None
+        if not left[0] or rng.random() >= share:
+            return None
+        left[0] -= 1
+        return rng.choice(("begin", "end", "end"))
 
     restarts = [rng.choice((0, 1, 30)) * unit for _ in instance.workers]
     return [FormulaDevice(fails, restart_ns) for restart_ns in restarts]
