@@ -36,8 +36,8 @@ def export_command(
 ) -> None:
     """Write the order of SCHEDULE, a plan for INSTANCE, for vLLM's tools.
 
-    A request's priority is its place in the order of first admission; lower goes first under
-    vLLM's --scheduling-policy priority.
+    A request's priority is its place in the order of admission (the last one, if it is evicted);
+    lower goes first under vLLM's --scheduling-policy priority.
 
     Example: orsched vllm export gsm8k-llama65b plan.json --as trace -o trace.jsonl
     """

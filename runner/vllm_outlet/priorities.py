@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def in_order(instance: Instance, schedule: Schedule) -> list[int]:
-    """Return the rows of all requests in the order in which a schedule admits them first.
+    """Return the rows of all requests in the order in which a schedule admits them to stay.
 
-    Ties, requests of one step, go by arrival, then row. Requests that a partial schedule does not
-    serve come last.
+    A request that is evicted counts from its last admission: the plan would have done without the
+    ones before. Ties, requests of one step, go by arrival, then row. Requests that a partial
+    schedule does not serve come last.
 
     Raises:
         InputError: the schedule names requests or steps that are not there.
@@ -29,14 +30,17 @@ def in_order(instance: Instance, schedule: Schedule) -> list[int]:
             field="schedule",
             remedy="give the instance that it was made for",
         )
-    start = np.full(n, np.iinfo(np.int64).max, np.int64)
-    np.minimum.at(start, work.request, steps.start_ns[work.first_step])
+    head = np.ones(len(work), bool)
+    head[1:] = (work.request[1:] != work.request[:-1]) | (work.stay[1:] != work.stay[:-1])
+    start = np.full(n, -1, np.int64)
+    np.maximum.at(start, work.request[head], steps.start_ns[work.first_step[head]])
+    start[start < 0] = np.iinfo(np.int64).max
     order: list[int] = np.lexsort((np.arange(n), instance.requests.arrival_ns, start)).tolist()
     return order
 
 
 def priorities(instance: Instance, schedule: Schedule) -> list[int]:
-    """Return each request's place, from 0, in the order of first admission.
+    """Return each request's place, from 0, in the order of ``in_order``.
 
     As ``priority`` of a request it makes vLLM (``--scheduling-policy priority``) take waiting
     requests in the plan's order. All are different, so that vLLM never decides by arrival.

@@ -44,7 +44,7 @@ def plan():
     return make()
 
 
-def test_priorities_are_the_order_of_first_admission(plan):
+def test_priorities_are_the_order_of_admission(plan):
     instance, schedule = plan
     ranks = priorities(instance, schedule)
     starts = request_times(instance, schedule)["prefill_start_ns"]
@@ -70,6 +70,22 @@ def test_fcfs_has_the_order_of_arrival(rows):
     expected = sorted(range(len(rows)), key=lambda row: (arrivals[row], row))
     assert in_order(instance, schedule) == expected
     assert sent_order(instance, schedule) == expected
+
+
+def test_an_evicted_request_counts_from_its_last_admission():
+    requests = orsched.Requests([16] * 6, [40] * 6)
+    worker = orsched.Worker(6, memory=orsched.BlockMemory(8, 16, "paged"))
+    instance = orsched.Instance(requests, worker, "prefill", output_limit_tokens=40)
+    schedule = orsched.solve(instance, method="vllm").schedule
+    work, starts = schedule.work, schedule.steps.start_ns
+    assert work.stay.max() > 0
+    last = {}
+    for request, stay, step in zip(work.request, work.stay, work.first_step, strict=True):
+        last.setdefault((request, stay), starts[step])
+    last = {request: start for (request, _), start in sorted(last.items())}
+    order = in_order(instance, schedule)
+    assert [last[row] for row in order] == sorted(last.values())
+    assert len(set(last.values())) > 1
 
 
 def test_requests_that_are_not_served_come_last(plan):

@@ -1,6 +1,6 @@
-"""The method ``vllm`` beside vLLM's own scheduler, step by step.
+"""The method ``vllm`` beside vLLM's own scheduler, step by step; then orsched's orders in it.
 
-python -m tests.vllm.compare PYTHON_WITH_VLLM [--workloads 50]
+python -m tests.vllm.compare PYTHON_WITH_VLLM [--workloads 50] [--requests 500]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_step
 from orsched.heuristics.continuous.waiting import make_queue
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from tests.vllm import outlet, outlet_files
 from tests.vllm.workloads import as_case, workload
 
 LEAST_EQUAL = 0.9
@@ -45,10 +46,14 @@ def theirs(python, cases):
 
 
 def main():
-    """Print one line for each workload that differs and one for all; exit 1 below 90 %."""
+    """Print one line for each workload that differs, then the outlet's tables.
+
+    Exit 1 below 90 %, or if the outlet has a fault.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("python")
     parser.add_argument("--workloads", type=int, default=50)
+    parser.add_argument("--requests", type=int, default=500, help="of the outlet's workloads")
     options = parser.parse_args()
     steps, cases = {}, []
     for seed in range(options.workloads):
@@ -74,8 +79,11 @@ def main():
             at = next((k for k, (a, b) in enumerate(zip(mine, real, strict=False)) if a != b), -1)
             print(f"workload {seed}: differs at step {at} of {len(mine)}")
     run = options.workloads - refused
-    print(f"{equal} of {run} workloads equal, {compared} steps, {preempted} preemptions")
-    sys.exit(equal < LEAST_EQUAL * options.workloads)
+    print(
+        f"{equal} of {run} workloads equal, {compared} steps, {preempted} preemptions", flush=True
+    )
+    faults = outlet.compare(options.python, options.requests) + outlet_files.check(options.python)
+    sys.exit(equal < LEAST_EQUAL * options.workloads or faults > 0)
 
 
 if __name__ == "__main__":

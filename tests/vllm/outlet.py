@@ -46,7 +46,8 @@ ORDERS = (
     ("orsched sjf", "priority", {"order": "sjf"}),
     ("orsched sjf, victims as fcfs", "fcfs", {"order": "sjf"}),
     ("orsched ssjf, predictions off by 40 %", "priority", {"order": "ssjf"}),
-    ("orsched gittins, no information", "fcfs", {"order": "gittins"}),
+    ("orsched gittins, the same", "priority", {"order": "gittins", "information": "predicted"}),
+    ("orsched gittins, no information", "priority", {"order": "gittins"}),
 )
 """Name, vLLM's scheduling policy, and the settings of our class (None: vLLM's own)."""
 
@@ -104,6 +105,7 @@ def make_cases(count):
             "orsched fcfs": place,
             "plan's rank as priority": ranks,
             "orsched ssjf, predictions off by 40 %": list(zip(guesses, place, strict=True)),
+            "orsched gittins, the same": None,
             "orsched gittins, no information": None,
         }
         for name, policy, order in ORDERS:
