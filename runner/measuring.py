@@ -82,6 +82,7 @@ def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dic
         torch.set_num_threads(found.threads)
     assert found.dtype is not None
     worker = TorchWorker(found.model, found.slots, found.length, found.device, found.dtype, seed)
+    worker.prepare()
     device = TorchDevice(worker)
     threads = torch.get_num_threads() if on_cpu else None
     about = found._replace(threads=threads)._asdict()
@@ -130,6 +131,7 @@ def measure_worker(
     requests: int | None = None,
     like: Requests | None = None,
     report: Callable[[str], None] | None = None,
+    factor: int = 2,
 ) -> Measurements:
     """Measure a worker's steps, for ``calibrate``.
 
@@ -145,10 +147,11 @@ def measure_worker(
         requests: of the rehearsal; 0 leaves it out; by default six a slot.
         like: requests whose lengths those of the rehearsal are drawn from.
         report: told what is done.
+        factor: by which the numbers of requests in the grid grow.
     """
     slots = device.worker.slots
     say = report if report is not None else _nobody
-    points = grid(slots.count, slots.length, most_tokens)
+    points = grid(slots.count, slots.length, most_tokens, factor)
     if slots.length > 1:
         _warm_up(device, most_tokens, seed)
     gc.collect()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
@@ -18,6 +18,11 @@ COUNTER_BYTES = 8
 """A token of a slot has its number beside its cache."""
 
 MOST_SLOTS = 2**20
+
+T = TypeVar("T")
+
+_SIGNS = ("out of memory", "alloc_failed")
+"""In messages of libraries that do not ask torch for memory."""
 
 
 class Footprint(NamedTuple):
@@ -171,21 +176,35 @@ def fits_on(
     def fits(slots: int, length: int) -> bool:
         if limit is not None and bytes_of.slots(length, limit) < slots:
             return False
-        try:
-            _largest_steps(TorchWorker(model, slots, length, device, dtype), most_tokens)
-        except torch.OutOfMemoryError:
-            return False
-        finally:
-            gc.collect()
-            if on_gpu:
-                torch.cuda.empty_cache()
-        return True
+        ran = within_memory(
+            lambda: largest_steps(TorchWorker(model, slots, length, device, dtype), most_tokens)
+        )
+        gc.collect()  # what failed is let go of by now: the error that held it is gone
+        if on_gpu:
+            torch.cuda.empty_cache()
+        return ran is not None
 
     return fits
 
 
-def _largest_steps(worker: Any, most_tokens: int) -> None:
-    """Prefill as much as a stage may hold, then run a round over all slots when they are full."""
+def within_memory(action: Callable[[], T]) -> T | None:
+    """Return what an action returns, or None if it ran out of a GPU's memory."""
+    import torch
+
+    try:
+        return action()
+    except RuntimeError as error:
+        lines = str(error).lower()
+        if isinstance(error, torch.OutOfMemoryError) or any(sign in lines for sign in _SIGNS):
+            return None
+        raise
+
+
+def largest_steps(worker: Any, most_tokens: int) -> list[int]:
+    """Prefill as much as a stage may hold, then run a round over all slots when they are full.
+
+    Returns the slots' lengths, which waits for the device; the slots are free again.
+    """
     from orsched.runner.chunk import Chunk
 
     slots, length = worker.slots.count, worker.slots.length
@@ -198,4 +217,7 @@ def _largest_steps(worker: Any, most_tokens: int) -> None:
     worker.prefill(chunks)
     worker.pretend([length - 1] * slots)
     worker.decode(list(range(slots)), 1)
-    worker.slots.lengths.tolist()  # waits for the device
+    lengths: list[int] = worker.slots.lengths.tolist()
+    for slot in range(slots):
+        worker.release(slot)
+    return lengths

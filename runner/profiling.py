@@ -46,8 +46,8 @@ class Point(NamedTuple):
         return [-(-self.context * (i + 1) // self.count) for i in range(self.count)]
 
 
-def grid(slots: int, length: int, most_tokens: int) -> list[Point]:
-    """Return the points to measure on a worker: sizes grow by factors of 2 and 4.
+def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Point]:
+    """Return the points to measure on a worker: lengths grow by factors of 4.
 
     Contexts of a round are all equal at some points and spread evenly at others.
 
@@ -55,8 +55,12 @@ def grid(slots: int, length: int, most_tokens: int) -> list[Point]:
         slots: its slots.
         length: tokens that a slot holds.
         most_tokens: of a prefill stage.
+        factor: by which the numbers of requests grow.
     """
-    counts, lengths = _powers(slots, 2), _powers(length - ROUNDS, 4, least=min(8, length - ROUNDS))
+    counts, lengths = (
+        _powers(slots, factor),
+        _powers(length - ROUNDS, 4, least=min(8, length - ROUNDS)),
+    )
     prompts = [(n, p) for n in counts for p in lengths if n * p <= most_tokens]
     rounds = [Point(DECODE, n, 0, c) for n in counts for c in lengths]
     rounds += [Point(DECODE, n, 0, c, True) for n in counts if n > 1 for c in lengths if c > n]

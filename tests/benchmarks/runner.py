@@ -71,11 +71,13 @@ def longest(instance: Instance) -> int:
 
 
 def calibrated(
-    device: TorchDevice, repeats: int, requests: int | None, seed: int = 1
+    device: TorchDevice, repeats: int, requests: int | None, factor: int = 2, seed: int = 1
 ) -> Calibration:
     """Measure a worker now, with a rehearsal of other requests of the same kind."""
     like = workload(1319, 1, seed=seed).requests
-    return calibrate(measure_worker(device, PREFILL_CAP, repeats, seed, requests, like))
+    return calibrate(
+        measure_worker(device, PREFILL_CAP, repeats, seed, requests, like, factor=factor)
+    )
 
 
 def run_live(device: TorchDevice, instance: Instance, name: str, iterations: int = 20) -> Run:

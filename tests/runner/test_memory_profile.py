@@ -14,6 +14,7 @@ from orsched.runner.memory_profile import (
     largest,
     memory_profile,
     read_bytes,
+    within_memory,
 )
 
 
@@ -89,6 +90,23 @@ def test_a_cpu_has_the_limit_that_it_is_given():
     assert [item.length for item in batches] == [7, 15, 31]
     assert batches[-1] == Found(31, 5, 5)
     assert [item.slots for item in batches] == sorted((b.slots for b in batches), reverse=True)
+
+
+def test_running_out_of_memory_is_an_answer_and_other_errors_are_not():
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+
+    def fail(error):
+        raise error
+
+    assert within_memory(lambda: 3) == 3
+    for error in (
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("cuBLAS: CUBLAS_STATUS_ALLOC_FAILED"),
+    ):
+        assert within_memory(lambda error=error: fail(error)) is None
+    with pytest.raises(RuntimeError, match="shape"):
+        within_memory(lambda: fail(RuntimeError("wrong shape")))
 
 
 @pytest.mark.parametrize(
