@@ -78,7 +78,9 @@ def error_terms(contents: StepContents, times: StepTimes) -> list[Term]:
             for values, least in ((times.model_ns, False), (times.took_ns, True))
         )
         for index, (term, column) in enumerate(columns.items()):
-            before, after = (round(float(values[index]), _DIGITS) for values in (planned, measured))
+            before, after = (
+                round(float(values[index]), _DIGITS) + 0.0 for values in (planned, measured)
+            )
             error = round((after - before) * float(column.sum()))
             found.append(Term(name, term, before, after, error))
     return found

@@ -95,6 +95,17 @@ def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Pat
             click.echo(f"orsched: {kind} written to {path}", err=True)
 
 
+def write_plan_and_run(
+    instance: Instance, plan: Schedule, trace: Schedule, path: Path | None
+) -> None:
+    """Write one picture of plan and run, if it is asked for."""
+    if path is not None:
+        from orsched.plotting.plan_and_run import save_plan_and_run
+
+        save_plan_and_run(instance, plan, trace, path)
+        click.echo(f"orsched: gantt written to {path}", err=True)
+
+
 def write_comparison(
     instance: Instance,
     schedules: Sequence[Schedule],

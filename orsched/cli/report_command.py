@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from orsched.cli.artefacts import check_paths, write_artefacts, write_comparison
+from orsched.cli.artefacts import (
+    check_paths,
+    write_artefacts,
+    write_comparison,
+    write_plan_and_run,
+)
 from orsched.cli.options import INSTANCE, load_instance
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError, InvalidScheduleError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.schedule import Schedule
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -29,7 +40,8 @@ def report_command(
 ) -> None:
     """Draw and list SCHEDULE files of INSTANCE; each is checked first.
 
-    Charts, trace and records are of one schedule, the HTML report takes any number.
+    Charts, trace and records are of one schedule, the HTML report takes any number, and --gantt a
+    plan with its run (orsched run). A report with a run holds it against its plan.
     """
     from orsched.checker import check
     from orsched.files import load_schedule
@@ -38,10 +50,9 @@ def report_command(
         raise InputError(
             "nothing to write", remedy="give -o, --gantt, --usage, --trace or --records"
         )
-    if len(schedules) > 1 and any(paths.values()):
-        raise InputError(
-            "--gantt, --usage, --trace and --records take one schedule", field="SCHEDULE"
-        )
+    several = len(schedules) > 1
+    if several and any(path for kind, path in paths.items() if kind != "gantt"):
+        raise InputError("--usage, --trace and --records take one schedule", field="SCHEDULE")
     check_paths({"report": output, **paths}, (instance, *schedules))
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)
@@ -55,4 +66,15 @@ def report_command(
                 raise InvalidScheduleError(message, violations)
         progress.say("writing")
         write_comparison(problem, loaded, output, None)
-        write_artefacts(problem, loaded[0], paths)
+        if several and paths["gantt"] is not None:
+            write_plan_and_run(problem, *_plan_and_run(loaded), paths["gantt"])
+        else:
+            write_artefacts(problem, loaded[0], paths)
+
+
+def _plan_and_run(schedules: Sequence[Schedule]) -> tuple[Schedule, Schedule]:
+    plans = [schedule for schedule in schedules if not schedule.is_measured]
+    runs = [schedule for schedule in schedules if schedule.is_measured]
+    if len(plans) != 1 or len(runs) != 1:
+        raise InputError("--gantt takes one schedule, or a plan and its run", field="SCHEDULE")
+    return plans[0], runs[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orsched.cli.artefacts import write_artefacts
+from orsched.cli.artefacts import write_artefacts, write_comparison, write_plan_and_run
 from orsched.cli.output import print_rows, table
 from orsched.units import NS_PER_MS, NS_PER_S
 
@@ -121,6 +121,10 @@ def percent(value: float | None, *, sign: bool = False) -> str:
 def write_run(done: Ran, against: PlanAgainstRun, paths: dict[str, Path | None]) -> None:
     """Write what was asked for, and say on stderr where it lies."""
     own = {kind: path for kind, path in paths.items() if kind != "errors"}
+    if done.plan is not None:
+        write_artefacts(done.instance, done.trace, {"output": own.pop("output")})
+        write_comparison(done.instance, [done.plan, done.trace], own.pop("report"), None)
+        write_plan_and_run(done.instance, done.plan, done.trace, own.pop("gantt"))
     write_artefacts(done.instance, done.trace, own)
     target = paths["errors"]
     if target is not None:

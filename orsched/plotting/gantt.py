@@ -45,6 +45,7 @@ def gantt(
     *,
     title: str | None = None,
     show_legend: bool = True,
+    end_ns: int = 0,
 ) -> Axes:
     """Draw a schedule: time in seconds to the right, clients downwards, workers stacked.
 
@@ -67,6 +68,7 @@ def gantt(
         ax: axes to draw on; None: a new figure.
         title: first title line; None: instance, method and information.
         show_legend: whether to explain the colours below the axes.
+        end_ns: the time axis reaches at least so far.
 
     Raises:
         MissingDependencyError: matplotlib is missing.
@@ -85,7 +87,7 @@ def gantt(
     else:
         _draw_bars(ax, use)
         _draw_stages(ax, instance, schedule)
-    _label_axes(ax, instance, schedule)
+    _label_axes(ax, instance, schedule, end_ns)
     _draw_lines(ax, schedule)
     _draw_title(ax, instance, schedule, title)
     if len(use.decode) <= _MAX_LABELS:
@@ -264,13 +266,13 @@ def _draw_density(ax: Axes, instance: Instance, schedule: Schedule, use: ClientU
     )
 
 
-def _label_axes(ax: Axes, instance: Instance, schedule: Schedule) -> None:
+def _label_axes(ax: Axes, instance: Instance, schedule: Schedule, end_ns: int) -> None:
     from matplotlib.ticker import MaxNLocator
 
     offsets = lane_offsets(instance)
     lanes = int(offsets[-1])
     bound = 0 if schedule.bound is None else int(schedule.bound["value_ns"])
-    right = max(schedule.makespan_ns, bound) / NS_PER_S
+    right = max(schedule.makespan_ns, bound, end_ns) / NS_PER_S
     ax.set_xlim(0, right * 1.01 if right else 1)
     ax.set_ylim(lanes - 0.5, -0.5)
     ax.set_xlabel("time (s)", loc="right")

@@ -40,7 +40,7 @@ def rows_of(instance: Instance, schedules: Sequence[Schedule]) -> list[Row]:
 
 def labels(schedules: Sequence[Schedule]) -> list[str]:
     """Return a label for each schedule: its method, with what tells it from its namesakes."""
-    methods = [one_line(s.method) for s in schedules]
+    methods = [one_line(s.method) + ", run" * s.is_measured for s in schedules]
     full = [
         f"{m} ({s.information})" if methods.count(m) > 1 else m
         for m, s in zip(methods, schedules, strict=True)

@@ -20,6 +20,7 @@ from orsched.report.comparison import (
     text,
 )
 from orsched.report.page_data import chart_data, instance_data
+from orsched.report.plan_and_run import pair_data, pairs_of, section
 from orsched.report.words import WORDS
 
 if TYPE_CHECKING:
@@ -99,11 +100,16 @@ def _page(
     paths = path_table(instance, rows)
     if paths:
         yield f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n"
+    pairs = pairs_of(instance, rows)
+    yield section(pairs, rows)
     yield _charts(instance, rows)
     yield f'<section><h2>Words</h2>\n<dl class="words">{_words()}</dl></section>\n</main>\n'
-    yield _block("orsched-data", _data(instance, rows))
+    data = _data(instance, rows)
+    yield _block("orsched-data", {**data, "pairs": pair_data(pairs)} if pairs else data)
     yield _block("orsched-run", [row.schedule.run for row in rows])
     yield f"<script>\n{_plotly()}\n</script>\n<script>\n{_asset('page.js')}</script>\n"
+    if pairs:
+        yield f"<script>\n{_asset('plan_and_run.js')}</script>\n"
     yield "</body>\n</html>\n"
 
 

@@ -303,6 +303,7 @@
     });
   }
 
+  window.orschedCharts = { data, lanes, several, seconds, exact, plain, traces, CONFIG, FONT, HOVER };
   decisions();
   tabs();
   bubbles();

@@ -245,3 +245,30 @@ def test_a_small_screen_has_no_sideways_scrolling(page):
     page.set_viewport_size({"width": 400, "height": 800})
     until(page, "document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert page.locator("#panel-0").is_visible()
+
+
+def test_plan_and_run_stand_on_one_time_axis(opened, sample):
+    instance, (plan, _) = sample
+    steps = plan.steps
+    slow = type(steps)(
+        steps.worker, steps.phase, 2 * steps.start_ns, 2 * steps.end_ns, steps.rounds
+    )
+    trace = plan.replace(
+        steps=slow, bound=None, results={}, run={"device": "cpu", "clock": "perf_counter"}
+    )
+    page = opened(instance, [plan, trace])
+    until(page, "document.getElementById('plan-run-0').dataset.drawn === 'done'")
+    layout = "document.getElementById('plan-run-0')._fullLayout"
+    assert page.evaluate(f"{layout}.xaxis.range[1]") >= trace.makespan_ns / 1e9
+    bars = page.evaluate(
+        "document.getElementById('plan-run-0').data.filter((t) => t.name === 'decode' && "
+        "t.type === 'bar').map((t) => [t.yaxis, t.x.reduce((a, b) => a + b, 0)])"
+    )
+    (upper, planned), (lower, took) = bars
+    assert (upper, lower) == ("y", "y3")
+    assert took == pytest.approx(2 * planned)
+    errors = page.evaluate(
+        "document.getElementById('plan-run-0').data.filter((t) => t.yaxis === 'y5')"
+        ".flatMap((t) => t.y)"
+    )
+    assert errors == pytest.approx([100.0] * len(errors))

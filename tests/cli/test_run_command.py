@@ -1,0 +1,177 @@
+"""``orsched run`` on a virtual worker, from a schedule and from policies."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+
+import pytest
+
+import orsched
+from orsched.cli.commands import run
+from orsched.files import load_schedule, save_instance, save_schedule
+
+MINE = """
+from orsched import Policy, decode_rounds, prefill_stage
+
+class Mine(Policy):
+    name = "mine"
+
+    def __init__(self, most=1):
+        self.queue, self.most = [], most
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        count = min(self.most, len(self.queue), view.free_clients)
+        if count:
+            return prefill_stage([self.queue.pop(0) for _ in range(count)])
+        return decode_rounds() if view.running else None
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "my_run_policy.py").write_text(MINE)
+    plan = orsched.solve(orsched.load("with-arrivals"), "fcfs").schedule
+    save_schedule(plan, tmp_path / "plan.json")
+    yield tmp_path
+    sys.modules.pop("my_run_policy", None)
+
+
+@pytest.fixture
+def execute(folder, capsys):
+    """Run the command; return exit code, output, and last line on stderr."""
+
+    def invoke(*arguments):
+        code = run(["run", *map(str, arguments)])
+        out, err = capsys.readouterr()
+        return code, out, (err.splitlines() or [""])[-1]
+
+    return invoke
+
+
+def test_a_schedule_is_followed_and_its_trace_is_a_schedule(execute, folder, capsys):
+    code, out, _ = execute(
+        "plan.json", "--worker", "virtual", "-o", "run.json", "--gantt", "a.svg", "--report",
+        "a.html", "--usage", "a.png", "--trace", "t.json", "--records", "r.csv", "--errors",
+        "e.csv", "--format", "json",
+    )  # fmt: skip
+    assert code == 0
+    row = json.loads(out)
+    assert row["plan_error"] == 0
+    assert row["checked"] is True
+    assert row["plan_against_run"]["stages_as_planned"] == row["plan_against_run"]["stages"]
+    trace, plan = load_schedule(folder / "run.json"), load_schedule(folder / "plan.json")
+    assert trace.is_measured
+    assert trace.steps == plan.steps
+    with (folder / "e.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == row["plan_against_run"]["stages"]
+    assert sum(int(r["took_ns"]) for r in rows) <= trace.makespan_ns
+    assert "Plan against run" in (folder / "a.html").read_text(encoding="utf-8")
+    for name in ("a.svg", "a.png", "t.json", "r.csv"):
+        assert (folder / name).stat().st_size > 100
+    assert run(["check", "with-arrivals", "run.json", "--times", "measured"]) == 0
+    assert run(["report", "with-arrivals", "plan.json", "run.json", "--gantt", "b.svg"]) == 0
+    assert (folder / "b.svg").read_bytes() == (folder / "a.svg").read_bytes()
+    assert run(["report", "with-arrivals", "plan.json", "plan.json", "--gantt", "c.svg"]) == 2
+    assert "a plan and its run" in capsys.readouterr().err
+
+
+def test_the_table_says_what_was_wrong(execute):
+    code, out, _ = execute("pang-100x20", "--policy", "hybrid", "--worker", "virtual")
+    assert code == 0
+    assert "The run took 69.518 s, planned were 69.518 s (+0.00 %)." in out
+    assert "decode   active" in out
+    code, out, _ = execute("with-arrivals", "--worker", "virtual", "--format", "csv")
+    assert code == 0
+    assert out.splitlines()[0].startswith("method,information,device")
+
+
+def test_own_policies_decide_live(execute, folder):
+    code, out, _ = execute(
+        "two-by-two", "--policy", "my_run_policy:Mine", "--param", "most=2", "--worker", "virtual",
+        "--format", "json", "-o", "run.parquet",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(out)["method"] == "mine"
+    assert load_schedule(folder / "run.parquet").parameters == {"most": 2}
+    assert execute("run.parquet", "--worker", "virtual")[0] == 0
+
+
+def test_the_instance_of_a_schedule_may_be_a_file(execute, folder):
+    own = orsched.load("two-by-two").replace(name="own")
+    save_instance(own, folder / "own.json")
+    save_schedule(orsched.solve(own, "fcfs").schedule, folder / "own-plan.json")
+    code, _, err = execute("own-plan.json", "--worker", "virtual")
+    assert code == 2
+    assert "--instance" in err
+    assert execute("own-plan.json", "--instance", "own.json", "--worker", "virtual")[0] == 0
+    code, _, err = execute("own-plan.json", "--instance", "one-request", "--worker", "virtual")
+    assert code == 2
+    assert "another instance" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["two-by-two", "--policy", "fcsf"], "did you mean fcfs"),
+        (["two-by-two", "--policy", "hybrid", "--param", "gait=1"], "gait"),
+        (["two-by-two", "--slots", "1"], "at least 2"),
+        (["two-by-two", "--length", "1"], "longest request"),
+        (["two-by-two", "--slots", "0"], "slots"),
+        (["plan.json", "--policy", "fcfs"], "is a schedule"),
+        (["plan.json", "--param", "a=1"], "is a schedule"),
+        (["two-by-two", "--instance", "two-by-two"], "is an instance"),
+        (["two-by-two", "-o", "run.txt"], "suffix"),
+        (["two-by-two", "--resume", "plan.json"], "was not stopped"),
+        (["plan.json", "-o", "plan.json"], "would be lost"),
+        (["nowhere.json"], "no such file"),
+    ],
+)
+def test_what_is_wrong_is_refused(execute, arguments, said):
+    code, out, err = execute(*arguments, "--worker", "virtual")
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, folder, monkeypatch):
+    from orsched.runner import execution
+
+    def interrupting(say, planned):
+        steps = 0
+
+        def observe(view, step):
+            nonlocal steps
+            steps += 1
+            if steps == 60:
+                raise KeyboardInterrupt
+
+        return observe
+
+    monkeypatch.setattr(execution, "_observer", interrupting)
+    code, _, err = execute("pang-100x20", "--worker", "virtual", "-o", "part.json")
+    assert code == 130
+    assert "interrupted" in err
+    part = load_schedule(folder / "part.json")
+    assert part.is_partial
+    instance = orsched.load("pang-100x20")
+    assert orsched.check(instance, part, times="measured") == []
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    code, out, _ = execute(
+        "pang-100x20", "--worker", "virtual", "--resume", "part.json", "-o", "whole.json",
+        "--format", "json",
+    )  # fmt: skip
+    assert code == 0
+    assert json.loads(out)["method"] == "fcfs"
+    whole = load_schedule(folder / "whole.json")
+    assert not whole.is_partial
+    assert orsched.check(instance, whole, times="measured") == []
+    assert whole.steps.start_ns[: len(part.steps)].tolist() == part.steps.start_ns.tolist()
+    assert [event["what"] for event in whole.run["events"]][-1] == "resumed"
