@@ -14,13 +14,14 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.runner.device import AlwaysThere, start_together
+from orsched.runner.ends import Ends
 from orsched.runner.live_loop import LiveLoop
 from orsched.runner.live_worker import AT_ONCE, live
 from orsched.runner.prompts import Prompts
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
@@ -45,7 +46,8 @@ class Executed(NamedTuple):
         planned_ns: what the cost model says of each step.
         decision_ns: wall-clock time of each call of ``decide``.
         tokens: what each request yielded (empty on a device that yields none).
-        instance: what the schedule is for.
+        instance: what the schedule is for: that which was given, or with the lengths that came out
+            (of requests that are not done: the output limit).
         events: losses and returns of workers: ``time_ns``, ``worker``, ``what``, and for a loss
             ``reason``, ``message`` and the ``requests`` that lost their caches.
         stopped: why the run ended before all requests were done; empty if it did not.
@@ -71,10 +73,12 @@ def execute_policy(
     *,
     prompts: Sequence[Sequence[int]] | None = None,
     most_losses: int = MOST_LOSSES,
+    end_of_sequence: int | Collection[int] | None = None,
 ) -> Executed:
     """Let a policy drive devices until every request is done.
 
-    Each request yields as many tokens as the instance says. Its prompt is drawn at random.
+    Each request yields as many tokens as the instance says or, with ``end_of_sequence``, as many
+    as it has to say, up to the output limit. Its prompt is drawn at random.
 
     The step in which a worker is lost never happened, and all requests on it lose their caches, but
     not what they have yielded. The policy is told by ``on_preempt``; one that has no such hook does
@@ -93,8 +97,12 @@ def execute_policy(
         prompts: the tokens of each prompt, where they are known.
         most_losses: of one worker in a row, without a step done, that the run goes on after.
 
+        end_of_sequence: tokens that end a request. Lengths are seen as they happen only; rounds
+            are begun one by one.
+
     Raises:
-        InputError: there is not one device for each worker, or a prompt's length is wrong.
+        InputError: there is not one device for each worker; a prompt's length is wrong; the policy
+            is clairvoyant, or a device yields no tokens, and lengths are to turn out.
         PolicyError: as ``simulate_policy``.
     """
     listed: list[Any] = list(devices) if isinstance(devices, (list, tuple)) else [devices]
@@ -104,21 +112,28 @@ def execute_policy(
             field="devices",
             remedy="give one device for each worker",
         )
-    instance.require_feasible()
+    ends = None
+    if end_of_sequence is not None:
+        ends = Ends(end_of_sequence, instance, policy, listed)
+    problem = instance if ends is None else ends.open(instance)
+    problem.require_feasible()
     most_losses = whole_number(most_losses, "most_losses")
     loop = LiveLoop(
-        instance,
+        problem,
         policy,
         listed,
         Prompts(instance, seed, vocabulary, prompts),
-        _looks_ahead(listed),
+        ends is None and _looks_ahead(listed),
         most_losses,
+        ends,
         observer,
         deadline,
     )
     start_together(listed)
     done = loop.run()
-    return _executed(instance, loop, done.schedule)
+    if ends is not None:
+        instance = ends.open(instance)
+    return _executed(instance, loop, done.schedule.replace(instance_sha256=instance.sha256))
 
 
 def _looks_ahead(devices: Sequence[Any]) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.policy import View
     from orsched.runner.device import Device
+    from orsched.runner.ends import Ends
     from orsched.runner.lost import WorkerLostError
     from orsched.runner.prompts import Prompts
     from orsched.step import Step, Wait
@@ -51,6 +52,7 @@ class LiveLoop(Loop):
         prompts: Prompts,
         looks_ahead: bool,
         most_losses: int,
+        ends: Ends | None,
         observer: Callable[[View, Step], None] | None,
         deadline: Callable[[], None] | None,
     ) -> None:
@@ -59,9 +61,11 @@ class LiveLoop(Loop):
         self.interrupts = Interrupts()
         self.policy = _Asking(policy, self)
         self.looks_ahead, self.most_losses = looks_ahead, most_losses
+        if ends is not None:
+            ends.watch(self.ledger)
         self.is_virtual = all(isinstance(device, VirtualDevice) for device in devices)
         self.workers = [
-            LiveWorker(instance, self, index, device, prompts, looks_ahead)
+            LiveWorker(instance, self, index, device, prompts, looks_ahead, ends)
             for index, device in enumerate(devices)
         ]
         self.told, self.ledger.on_finish = self.ledger.on_finish, self._on_finish

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.runner.device import Device, Times
+    from orsched.runner.ends import Ends
     from orsched.runner.prompts import Prompts
     from orsched.simulator.loop import Loop
     from orsched.step import Step
@@ -73,6 +74,7 @@ class LiveWorker(WorkerRun):
         device: Device,
         prompts: Prompts,
         looks_ahead: bool,
+        ends: Ends | None,
     ) -> None:
         super().__init__(instance, loop.ledger, loop.views[index], loop.work)
         self.device, self.prompts, self.looks_ahead = device, prompts, looks_ahead
@@ -81,7 +83,8 @@ class LiveWorker(WorkerRun):
         self.awaited = self.down = self.stopping = self.inner_border = False
         self.reply: Times | WorkerLostError | None = None
         self.losses = self.due_ns = 0
-        self.at_once = AT_ONCE
+        self.at_once = AT_ONCE if ends is None else 1
+        self.ends = ends
         self.restoring: dict[int, tuple[int, int | None]] = {}
 
     # -- a step begins --------------------------------------------------------------------
@@ -172,6 +175,12 @@ class LiveWorker(WorkerRun):
                 self.reply = lost
         if not isinstance(self.reply, WorkerLostError):
             self.measured.times.append(self.reply)
+
+    def complete(self) -> bool:
+        """Let the step in progress end, and those requests that say that they are done."""
+        if self.ends is not None:
+            self.ends.find(self)
+        return super().complete()
 
     def settle(self) -> None:
         """Wait for the steps that are still under way, whose effects have been told."""

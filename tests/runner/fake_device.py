@@ -20,8 +20,8 @@ def next_token(tokens):
     return found % VOCABULARY
 
 
-def reference(instance, seed=0):
-    """Return what each request yields if nothing disturbs it."""
+def reference(instance, seed=0, ends=()):
+    """Return what each request yields if nothing disturbs it, up to its length or to an end."""
     rows = zip(
         instance.requests.prompt_tokens.tolist(),
         instance.requests.output_tokens.tolist(),
@@ -32,6 +32,8 @@ def reference(instance, seed=0):
         tokens = random_prompt(seed, request, prompt, VOCABULARY)
         for _ in range(output):
             tokens.append(next_token(tokens))
+            if tokens[-1] in ends:
+                break
         found.append(tokens[prompt:])
     return found
 
@@ -81,6 +83,9 @@ class FormulaDevice(VirtualDevice):
             if chunk.yields:
                 tokens.append(next_token(tokens))
         return times
+
+    def yielded(self, slot):
+        return self.slots[slot][-1:]
 
     def _lose(self):
         self.is_lost = True

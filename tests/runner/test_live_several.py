@@ -69,7 +69,7 @@ def test_decisions_are_those_of_the_simulator(monkeypatch, spec, sharing):
         assert orsched.check(instance, here.schedule) == []
         assert not here.stopped
         assert not here.events
-        if served == 8:
+        if served == 5:
             break
     assert served
 
