@@ -135,17 +135,31 @@ def make_cases(count):
     return cases
 
 
-def run(python, cases):
-    """Return vLLM's answers by workload and order."""
-    done = subprocess.run(
-        [python, "-m", "tests.vllm.outlet_scheduler"],
-        input="".join(json.dumps(case) + "\n" for case in cases),
+def in_vllm(python, module, lines=""):
+    """Run a module of this folder in the environment with vLLM; orsched is on its path."""
+    return subprocess.run(
+        [python, "-m", f"tests.vllm.{module}"],
+        input=lines,
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
+
+
+def check_engine(python):
+    """Print what vLLM's engine core did with our class; return the number of faults."""
+    done = in_vllm(python, "outlet_engine")
+    shown = [line for line in done.stdout.splitlines() if line.startswith("vLLM's engine core")]
+    print("\n".join(shown) or f"vLLM's engine core failed: {done.stderr[-900:]}")
+    return int(done.returncode != 0)
+
+
+def run(python, cases):
+    """Return vLLM's answers by workload and order."""
+    lines = "".join(json.dumps(case) + "\n" for case in cases)
+    done = in_vllm(python, "outlet_scheduler", lines)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if len(answers) < len(cases):
         sys.exit(f"vLLM answered {len(answers)} of {len(cases)} cases: {done.stderr[-900:]}")
@@ -202,8 +216,8 @@ def compare(python, count):
             for fault in faults(case, answer, own):
                 print(f"  WRONG: {fault}")
                 wrong += 1
-    print(f"\n{len(cases)} runs on vLLM's scheduler, {wrong} faults")
-    return wrong
+    print(f"\n{len(cases)} runs on vLLM's scheduler, {wrong} faults", flush=True)
+    return wrong + check_engine(python)
 
 
 def main():

@@ -31,10 +31,14 @@ PROMPT_TOKEN, YIELDED_TOKEN = 5, 7
 FURTHER_STEPS = 3
 
 
-def scheduler(case, model):
-    """Build the scheduler of a case; one block of vLLM's is never given out."""
-    size, blocks, length = case["block_tokens"], case["blocks"] + 1, case["max_len"]
-    cache = CacheConfig(block_size=size, enable_prefix_caching=False)
+def configuration(case, model):
+    """Return vLLM's settings of a case; one block of vLLM's is never given out."""
+    length, blocks = case["max_len"], case["blocks"] + 1
+    cache = CacheConfig(
+        block_size=case["block_tokens"],
+        enable_prefix_caching=False,
+        num_gpu_blocks_override=blocks,
+    )
     config = VllmConfig(
         model_config=ModelConfig(
             model=model, skip_tokenizer_init=True, dtype="float16", max_model_len=length
@@ -56,12 +60,22 @@ def scheduler(case, model):
         additional_config=case.get("additional_config", {}),
     )
     cache.num_gpu_blocks = blocks
-    spec = FullAttentionSpec(block_size=size, num_kv_heads=1, head_size=1, dtype=torch.float16)
-    groups = [KVCacheGroupSpec(["layer"], spec)]
+    return config
+
+
+def cache_spec(size):
+    """Return what a layer's cache holds: as little as can be."""
+    return FullAttentionSpec(block_size=size, num_kv_heads=1, head_size=1, dtype=torch.float16)
+
+
+def scheduler(case, model):
+    """Build the scheduler of a case."""
+    config, size = configuration(case, model), case["block_tokens"]
+    groups = [KVCacheGroupSpec(["layer"], cache_spec(size))]
     return config.scheduler_config.get_scheduler_cls()(
         vllm_config=config,
         kv_cache_config=KVCacheConfig(
-            num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups
+            num_blocks=case["blocks"] + 1, kv_cache_tensors=[], kv_cache_groups=groups
         ),
         block_size=size,
         structured_output_manager=StructuredOutputManager(config),
