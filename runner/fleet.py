@@ -191,7 +191,9 @@ def _here(settings: WorkerSettings) -> list[Device]:
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     arguments = (settings.model, settings.slots, settings.length, settings.device)
-    return [TorchDevice(TorchWorker(*arguments, settings.dtype, settings.seed))]
+    worker = TorchWorker(*arguments, settings.dtype, settings.seed)
+    worker.prepare()
+    return [TorchDevice(worker)]
 
 
 def _elsewhere(place: str, each: list[WorkerSettings]) -> list[Device]:
