@@ -24,12 +24,13 @@ class Ends:
 
     Args:
         tokens: a token, or several.
-        instance: its output limit ends requests that yield none of them.
+        instance: the problem.
         policy: what decides.
         devices: where it runs.
+        most: tokens of each request if it yields none of them; None: the output limit.
 
     Attributes:
-        outputs: tokens of each request: the limit, until it is known.
+        outputs: tokens of each request: the most, until it is known.
 
     Raises:
         InputError: the policy is clairvoyant, or a device yields no tokens.
@@ -41,6 +42,7 @@ class Ends:
         instance: Instance,
         policy: Policy,
         devices: Sequence[Any],
+        most: Sequence[int] | None = None,
     ) -> None:
         listed = [tokens] if isinstance(tokens, int) else list(tokens)
         self.tokens = frozenset(whole_number(token, "end_of_sequence") for token in listed)
@@ -53,6 +55,8 @@ class Ends:
         if not all(hasattr(device, "yielded") or hasattr(device, "worker") for device in devices):
             raise InputError("a device that yields no tokens", field="end_of_sequence")
         self.outputs = np.full(len(instance), instance.output_limit_tokens, np.int64)
+        if most is not None:
+            self.outputs[:] = most
 
     def open(self, instance: Instance) -> Instance:
         """Return the instance with lengths that say nothing."""

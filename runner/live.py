@@ -47,7 +47,7 @@ class Executed(NamedTuple):
         decision_ns: wall-clock time of each call of ``decide``.
         tokens: what each request yielded (empty on a device that yields none).
         instance: what the schedule is for: that which was given, or with the lengths that came out
-            (of requests that are not done: the output limit).
+            (of requests that are not done: the most that they may yield).
         events: losses and returns of workers: ``time_ns``, ``worker``, ``what``, and for a loss
             ``reason``, ``message`` and the ``requests`` that lost their caches.
         stopped: why the run ended before all requests were done; empty if it did not.
@@ -74,6 +74,7 @@ def execute_policy(
     prompts: Sequence[Sequence[int]] | None = None,
     most_losses: int = MOST_LOSSES,
     end_of_sequence: int | Collection[int] | None = None,
+    most_tokens: Sequence[int] | None = None,
 ) -> Executed:
     """Let a policy drive devices until every request is done.
 
@@ -99,6 +100,7 @@ def execute_policy(
 
         end_of_sequence: tokens that end a request. Lengths are seen as they happen only; rounds
             are begun one by one.
+        most_tokens: of each request, with ``end_of_sequence``; None: the output limit.
 
     Raises:
         InputError: there is not one device for each worker; a prompt's length is wrong; the policy
@@ -114,7 +116,7 @@ def execute_policy(
         )
     ends = None
     if end_of_sequence is not None:
-        ends = Ends(end_of_sequence, instance, policy, listed)
+        ends = Ends(end_of_sequence, instance, policy, listed, most_tokens)
     problem = instance if ends is None else ends.open(instance)
     problem.require_feasible()
     most_losses = whole_number(most_losses, "most_losses")

@@ -114,8 +114,22 @@ def prompts_of_rest(rest: Rest, trace: Schedule, seed: int, vocabulary: int) -> 
     return found
 
 
+def with_lengths(instance: Instance, rest: Rest, came_out: Instance) -> Instance:
+    """Return the whole instance with the lengths that came out of the rest.
+
+    For runs in which requests end when they say so: ``came_out`` is what was executed of the rest.
+    """
+    outputs = instance.requests.output_tokens.copy()
+    outputs[rest.rows] = rest.yielded + came_out.requests.output_tokens
+    return instance.replace(requests=instance.requests.replace(output_tokens=outputs))
+
+
 def merge(
-    instance: Instance, trace: Schedule, rest: Schedule, offset_ns: int | None = None
+    instance: Instance,
+    trace: Schedule,
+    rest: Schedule,
+    offset_ns: int | None = None,
+    came_out: Instance | None = None,
 ) -> Schedule:
     """Return a run that was stopped and its rest as one schedule of the whole instance.
 
@@ -127,12 +141,18 @@ def merge(
         trace: of it.
         rest: a schedule of ``residual(instance, trace).instance``, complete or not.
         offset_ns: default: ``residual``'s.
+        came_out: the rest's instance, if lengths turned out in the run; the whole is then of
+            ``with_lengths``.
 
     Raises:
         InputError: the rest is of another instance.
     """
     left = residual(instance, trace)
-    if rest.instance_sha256 != left.instance.sha256:
+    done = left.instance if came_out is None else came_out
+    if came_out is not None:
+        instance = with_lengths(instance, left, came_out)
+        left = left._replace(instance=came_out)
+    if rest.instance_sha256 != done.sha256:
         raise InputError(
             "that is not the rest of this run", field="instance_sha256", remedy="see residual"
         )
@@ -159,6 +179,7 @@ def merge(
         work[name] = place[work[name]]
     by_request = np.lexsort((work["phase"], work["first_step"], work["stay"], work["request"]))
     return trace.replace(
+        instance_sha256=instance.sha256,
         steps=Steps(**{name: column[order] for name, column in steps.items()}),
         work=Work(**{name: column[by_request] for name, column in work.items()}),
         run=_run(left, trace, rest, offset),

@@ -6,10 +6,11 @@ import pytest
 
 import orsched
 from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.runner.live import execute_policy
-from orsched.runner.resume import merge, prompts_of_rest, residual
+from orsched.runner.resume import merge, prompts_of_rest, residual, with_lengths
 from tests.product.policies import METHODS
-from tests.runner.fake_device import VOCABULARY, reference
+from tests.runner.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.spec import build
 from tests.runner.test_faults_virtual import faulty, served
 
@@ -69,6 +70,35 @@ def in_parts(instance, name, seed, rng, most=8):
         _add(tokens, rest.rows.tolist(), done)
         trace = merge(instance, trace, done.schedule)
     return trace, tokens
+
+
+def test_lengths_that_turn_out_in_parts():
+    instance = orsched.load("pang-100x20").replace(output_limit_tokens=512)
+    ends = {"vocabulary": VOCABULARY, "end_of_sequence": 3}
+    done = execute_policy(
+        instance, FirstComeFirstServed(), FormulaDevice(), observer=stopping(60), **ends
+    )
+    whole, trace, tokens = done.instance, measured(done), [list(each) for each in done.tokens]
+    for stop in (80, 10**9):
+        assert orsched.check(whole, trace, times="measured") == []
+        rest = residual(whole, trace)
+        done = execute_policy(
+            rest.instance,
+            FirstComeFirstServed(),
+            FormulaDevice(),
+            observer=stopping(stop),
+            prompts=prompts_of_rest(rest, trace, 0, VOCABULARY),
+            most_tokens=rest.instance.requests.output_tokens,
+            **ends,
+        )
+        _add(tokens, rest.rows.tolist(), done)
+        trace = merge(whole, trace, done.schedule, came_out=done.instance)
+        whole = with_lengths(whole, rest, done.instance)
+    longest = instance.replace(requests=instance.requests.replace(output_tokens=[512] * 100))
+    assert tokens == reference(longest, ends={3})
+    assert whole.requests.output_tokens.tolist() == [len(each) for each in tokens]
+    assert orsched.check(whole, trace, times="measured") == []
+    assert not trace.is_partial
 
 
 def _add(tokens, rows, done):
