@@ -20,6 +20,8 @@ from orsched.schedule import DECODE, PREFILL
 from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orsched.columns import IntColumn
     from orsched.costs import CostModel
     from orsched.costs.least_squares import FloatArray
@@ -45,8 +47,10 @@ class Term(NamedTuple):
         term: ``constant`` (a step, a round), ``tokens`` (prompt tokens), ``active`` (requests in a
             round) or ``context`` (tokens that are attended to).
         planned_ns: its coefficient in the cost model, as the executed steps show it; nanoseconds.
-        measured_ns: its coefficient in the measured times.
+        measured_ns: its coefficient in the measured times, fitted together with the others.
         error_ns: what the difference adds up to over all steps.
+        alone_ns: the best coefficient if the other terms are as planned.
+        explains: share of the phase's squared error that this alone would remove.
     """
 
     phase: str
@@ -54,6 +58,8 @@ class Term(NamedTuple):
     planned_ns: float
     measured_ns: float
     error_ns: int
+    alone_ns: float
+    explains: float
 
 
 def error_terms(contents: StepContents, times: StepTimes) -> list[Term]:
@@ -63,27 +69,45 @@ def error_terms(contents: StepContents, times: StepTimes) -> list[Term]:
     the measured times are at least 0. What the terms do not explain is the rest of the phase's
     error.
     """
-    found = []
+    found: list[Term] = []
+    parts = (contents.rounds, times.model_ns, times.took_ns)
     for phase, name in PHASES.items():
         rows = np.flatnonzero(contents.phase == phase)
         if len(rows) == 0:
             continue
         columns = _told_apart(_features(contents, phase, rows), contents.rounds[rows])
-        design = np.stack(list(columns.values()), axis=1)
-        weights = 1.0 / np.sqrt(contents.rounds[rows])
-        planned, measured = (
-            solve(
-                design * weights[:, None], weights * values[rows], list(columns), nonnegative=least
-            )
-            for values, least in ((times.model_ns, False), (times.took_ns, True))
-        )
-        for index, (term, column) in enumerate(columns.items()):
-            before, after = (
-                round(float(values[index]), _DIGITS) + 0.0 for values in (planned, measured)
-            )
-            error = round((after - before) * float(column.sum()))
-            found.append(Term(name, term, before, after, error))
+        found += _phase_terms(name, columns, *(part[rows] for part in parts))
     return found
+
+
+def _phase_terms(
+    phase: str,
+    columns: dict[str, FloatArray],
+    rounds: IntColumn,
+    model_ns: IntColumn,
+    took_ns: IntColumn,
+) -> Iterator[Term]:
+    weights = 1.0 / np.sqrt(rounds)
+    design = np.stack(list(columns.values()), axis=1) * weights[:, None]
+    planned, measured = (
+        solve(design, weights * values, list(columns), nonnegative=least)
+        for values, least in ((model_ns, False), (took_ns, True))
+    )
+    error = weights * (took_ns - model_ns)
+    squared = float(error @ error)
+    for index, (term, column) in enumerate(columns.items()):
+        before, after = float(planned[index]), float(measured[index])
+        own = design[:, index]
+        along, size = float(own @ error), float(own @ own)
+        yield Term(
+            phase,
+            term,
+            round(before, _DIGITS) + 0.0,
+            round(after, _DIGITS) + 0.0,
+            round((after - before) * float(column.sum())),
+            round(before + along / size, _DIGITS) + 0.0,
+            along**2 / (size * squared) if squared else 0.0,
+        )
 
 
 def _features(steps: StepContents, phase: int, rows: IntColumn) -> dict[str, FloatArray]:

@@ -98,8 +98,11 @@ class PlanAgainstRun:
 
     @property
     def worst_term(self) -> Term | None:
-        """The term whose error adds up to most."""
-        return max(self.terms, key=lambda term: abs(term.error_ns), default=None)
+        """Of the phase whose sum is off most, the term that explains most; None without errors."""
+        off = {row.phase: abs(row.took_ns - row.planned_ns) for row in self.phases}
+        phase = max(PHASES.values(), key=lambda name: off.get(name, 0))
+        terms = [term for term in self.terms if term.phase == phase and off[phase]]
+        return max(terms, key=lambda term: term.explains, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the stages as plain JSON values."""

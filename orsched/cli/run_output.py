@@ -84,7 +84,9 @@ def term_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
             "term": term.term,
             "plan us": term.planned_ns / 1000,
             "run us": term.measured_ns / 1000,
-            "error ms": term.error_ns / NS_PER_MS,
+            "adds ms": term.error_ns / NS_PER_MS,
+            "alone us": term.alone_ns / 1000,
+            "explains": percent(term.explains),
         }
         for term in against.terms
     ]
@@ -100,10 +102,11 @@ def verdict(against: PlanAgainstRun) -> str:
         f"{against.followed:,} of {len(against.stages.worker):,} stages are the plan's.",
     ]
     worst = against.worst_term
-    if worst is not None and worst.error_ns:
+    if worst is not None:
         lines.append(
-            f"Most of the error: the term '{worst.term}' of {worst.phase}, "
-            f"{worst.measured_ns / 1000:,.3f} us instead of {worst.planned_ns / 1000:,.3f} us."
+            f"The error is mostly of {worst.phase}; its term '{worst.term}' alone, with "
+            f"{worst.alone_ns / 1000:,.3f} us instead of {worst.planned_ns / 1000:,.3f} us, "
+            f"explains {percent(worst.explains)} of it (of the squares)."
         )
     if against.refit_error is not None:
         error = percent(against.refit_error, sign=True)

@@ -75,10 +75,11 @@ def _verdict(pair: Pair) -> str:
         count = len(against.stages.worker)
         said += f"{against.followed:,} of {count:,} stages are the plan\u2019s. "
     worst = against.worst_term
-    if worst is not None and worst.error_ns:
+    if worst is not None:
         said += (
-            f"Most of the error lies in the term <em>{worst.term}</em> of {worst.phase}: "
-            f"{_coefficient(worst.measured_ns)} instead of {_coefficient(worst.planned_ns)}. "
+            f"The error is mostly of {worst.phase}; its term <em>{worst.term}</em> alone, with "
+            f"{_coefficient(worst.alone_ns)} instead of {_coefficient(worst.planned_ns)}, "
+            f"explains {_percent(worst.explains, sign=False)} of it (of the squares). "
         )
     if against.refit_error is not None:
         said += (
@@ -112,12 +113,14 @@ def _phases(pair: Pair, number: int) -> str:
 
 
 def _terms(pair: Pair, number: int) -> str:
-    heads = ["Phase", "Term", "Plan", "Run", "Adds up to"]
+    heads = ["Phase", "Term", "Plan", "Run", "Adds up to", "Alone", "Explains"]
     body = [
         f'<tr><th scope="row">{term.phase}</th><td class="word">{term.term}</td>'
         + cell(_coefficient(term.planned_ns), field="plan", ns=term.planned_ns)
         + cell(_coefficient(term.measured_ns), field="run", ns=term.measured_ns)
         + cell(_signed(term.error_ns), field="error", ns=term.error_ns)
+        + cell(_coefficient(term.alone_ns), field="alone", ns=term.alone_ns)
+        + cell(_percent(term.explains, sign=False), field="explains", value=term.explains)
         + "</tr>"
         for term in pair.against.terms
     ]
