@@ -86,7 +86,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": False,
         },
     ),
-    "small": (  # 31 million parameters: between the tests' models and real ones
+    "small": (  # 34 million parameters: between the tests' models and real ones
         "llama",
         {
             "hidden_size": 512,
