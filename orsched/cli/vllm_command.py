@@ -50,10 +50,7 @@ def export_command(
             field="--batch",
             remedy="give --as batch and --batch FILE together",
         )
-    if output.exists() and any(
-        each.exists() and each.samefile(output) for each in (schedule, batch) if each is not None
-    ):
-        raise InputError("this file would be lost: the command reads it", file=str(output))
+    _require_other(output, [Path(instance), schedule, *([] if batch is None else [batch])])
     problem, plan = load_instance(instance), load_schedule(schedule)
     matched = ""
     if kind == "priorities":
@@ -95,6 +92,7 @@ def results_command(
 
     if output is not None:
         require_suffix(output, (".csv",))
+        _require_other(output, [result, *([] if plan is None else [Path(plan[0]), plan[1]])])
     times = read_request_times(result, drop_failed=drop_failed)
     if plan is None:
         rows = _figure_rows(times.figures())
@@ -108,6 +106,17 @@ def results_command(
         times.write_csv(output)
         click.echo(f"orsched: {len(times.requests)} requests written to {output}", err=True)
     print_rows(rows, style)
+
+
+def _require_other(output: Path, inputs: list[Path]) -> None:
+    """Raise ``InputError`` if the file to write is one that the command reads."""
+    if output.exists() and any(each.exists() and each.samefile(output) for each in inputs):
+        raise InputError(
+            "this file would be lost: the command reads it",
+            file=str(output),
+            field="--output",
+            remedy="choose another name",
+        )
 
 
 def _figure_rows(figures: dict[str, Any]) -> list[dict[str, Any]]:

@@ -49,8 +49,11 @@ class OrderedScheduler(AsyncScheduler):  # type: ignore[misc]
                 field=f"additional_config.{SETTINGS}",
                 remedy='pass --additional-config \'{"orsched": {"order": "gittins"}}\'',
             )
-        if not isinstance(getattr(self, "waiting", None), RequestQueue):
-            raise InputError("this version of vLLM has no waiting queue to replace", field="vllm")
+        replaced = isinstance(getattr(self, "waiting", None), RequestQueue)
+        if not replaced or not hasattr(AsyncScheduler, "_free_request"):
+            raise InputError(
+                "vLLM's scheduler is another than that of 0.33", remedy="pip install orsched[vllm]"
+            )
         order = make_order(settings)
         order.start(self.max_num_running_reqs, self.max_model_len)
         self.book = Book(order)

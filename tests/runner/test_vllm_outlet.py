@@ -340,6 +340,8 @@ def test_the_command_exports_batches(files):
         invoke(*args, files / "out.jsonl")
     with pytest.raises(InputError, match="would be lost"):
         invoke(*args, files / "in.jsonl", "--batch", files / "in.jsonl")
+    with pytest.raises(InputError, match="would be lost"):
+        invoke(*args[:3], "-o", files / "instance.json")
 
 
 def test_the_command_holds_results_against_the_plan(files):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched.costs import AffineCost
 from orsched.errors import InputError
+from orsched.files import save_cost
 from orsched.heuristics.gittins import Gittins, GittinsParams
 from orsched.policy import Information
 from orsched.runner.vllm_outlet import Known, Order, make_order
@@ -232,6 +233,17 @@ def test_gittins_gives_the_keys_of_the_policy(information, index):
     assert len(found) == n
     assert all(a == b for a, b in found)
     assert len({a - r for (a, _), r in zip(found, requests.arrival_ns, strict=True)}) > 10
+
+
+def test_gittins_takes_its_prices_from_a_cost_file(tmp_path):
+    save_cost(AffineCost(1, 10**6, 1, 1), tmp_path / "cost.json")
+    keys = {}
+    for cost in (None, str(tmp_path / "cost.json")):
+        book = started({"order": "gittins", "cost": cost})
+        keys[cost] = [book.put(request(n, prompt=n), 0)[0] for n in (1, 11)]
+    dear = keys[str(tmp_path / "cost.json")]
+    assert dear[1] - dear[0] == pytest.approx(30 * 10 * 10**6, rel=0.5)
+    assert keys[None] != dear
 
 
 class Backwards(Order):
