@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,6 +45,42 @@ class ArrivalRate:
         return 1 / self.gap_ns
 
 
+class Tally:
+    """Numbers of which many are equal, in order: what it costs grows with the different ones."""
+
+    def __init__(self) -> None:
+        self.counts: dict[int, int] = {}
+        self.order: list[int] = []
+
+    def add(self, number: int) -> None:
+        """Count a number."""
+        before = self.counts.get(number, 0)
+        self.counts[number] = before + 1
+        if not before:
+            insort(self.order, number)
+
+    def remove(self, number: int) -> None:
+        """Count a number that is there once less."""
+        self.counts[number] -= 1
+        if not self.counts[number]:
+            del self.counts[number], self.order[bisect_left(self.order, number)]
+
+    def largest(self) -> int:
+        """Return the largest number, 0 if there is none."""
+        return self.order[-1] if self.order else 0
+
+    def smallest(self, most: int) -> tuple[int, int]:
+        """Return how many the smallest so many are, which may be fewer, and their sum."""
+        left, total = most, 0
+        for number in self.order:
+            count = min(self.counts[number], left)
+            total += count * number
+            left -= count
+            if not left:
+                break
+        return most - left, total
+
+
 class KnownEnds:
     """Ends of running requests, and rounds of waiting ones, by known or predicted lengths."""
 
@@ -53,7 +89,7 @@ class KnownEnds:
         self.first = int(view.first_token == "prefill")
         self.ends: list[int] = []
         self.end_of: dict[int, int] = {}
-        self.waiting: list[int] = []
+        self.waiting = Tally()
         self.work = 0
         self.sum_ends = 0
         self.mean_error = 0.0
@@ -64,14 +100,14 @@ class KnownEnds:
     def queue(self, request: int) -> None:
         """Take note of a request that waits."""
         rounds = self._rounds(request)
-        insort(self.waiting, rounds)
+        self.waiting.add(rounds)
         self.work += rounds
 
     def start(self, now: int, stage: Sequence[int]) -> None:
         """Take note of requests that start."""
         for request in stage:
             rounds = self._rounds(request)
-            self.waiting.pop(bisect_right(self.waiting, rounds) - 1)
+            self.waiting.remove(rounds)
             self.work -= rounds
             self.end_of[request] = now + rounds
             insort(self.ends, now + rounds)
@@ -104,11 +140,11 @@ class KnownEnds:
         del ends[:past]
         if not ends:
             return 0
-        short = self.waiting[:most]
-        tail = sum(short) / (2 * len(short)) if short else 0.0
+        count, short = self.waiting.smallest(most)
+        tail = short / (2 * count) if count else 0.0
         work = self.work + self.sum_ends - now * len(ends)
         rest = max(ends[-1] - now, work / most + tail)
-        longest = self.waiting[-1] if self.waiting else 0
+        longest = self.waiting.largest()
         total = 0
         for count, end in enumerate(ends[:_LOOKED_AT], 1):
             rounds = end - now

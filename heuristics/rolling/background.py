@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from array import array
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from orsched.heuristics.rolling.remaining import Stage
     from orsched.heuristics.rolling.snapshot import Snapshot
 
-    Plan = tuple[list[Stage], set[int], list[int]]
-    """Stages, the next one last; who is in one; who was in one of the snapshot's plan only."""
+    Plan = tuple[list[Stage], set[int], array[int]]
+    """Stages, the next one last; who is in one; the entries of the others, the longest last."""
 
 _HEADER = struct.Struct(">Q")
 _BOOT = (
@@ -69,12 +70,11 @@ def plan_snapshot(snapshot: Snapshot, iterations: int, seed: int) -> Plan:
     """Return a plan for a snapshot, by rounds of its worker; an empty one if nobody will wait."""
     left = snapshot.remaining()
     if left is None:
-        return [], set(), []
+        return [], set(), array("q")
     stages = make_plan(left, iterations, seed)
     planned = {request for stage in stages for request in stage.requests}
     timed = [stage._replace(round=snapshot.base + stage.round) for stage in reversed(stages)]
-    before = {request for stage in snapshot.stages for request in stage.requests}
-    return timed, planned, sorted(before - planned)
+    return timed, planned, snapshot.spare(planned)
 
 
 def _close(pool: ThreadPoolExecutor, child: _Child | None) -> None:

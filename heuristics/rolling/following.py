@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from array import array
+
     from orsched.heuristics.rolling.drift import Drift
     from orsched.heuristics.rolling.remaining import Stage
     from orsched.heuristics.rolling.waiting import WaitingRequests
@@ -32,15 +34,17 @@ class Follower:
         self.late: list[int] = []
         self.reset(0)
 
-    def adopt(self, stages: list[Stage], planned: set[int], freed: list[int], now: int) -> None:
-        """Follow another plan; ``freed``: who was planned when it was begun and is not in it."""
-        self.waiting.plan(planned, self.late + freed)
+    def adopt(self, stages: list[Stage], planned: set[int], spare: array[int], now: int) -> None:
+        """Follow another plan; ``spare`` are the entries of those that it has no stage for."""
+        self.waiting.plan(planned, spare)
         self.stages, self.late = stages, []
         self.reset(now)
 
     def drop(self) -> None:
         """Follow none."""
-        self.adopt([], set(), list(self.waiting.planned), 0)
+        self.waiting.unplan()
+        self.stages, self.late = [], []
+        self.reset(0)
 
     def reset(self, now: int) -> None:
         """Start a new count of surplus client-rounds."""

@@ -12,7 +12,7 @@ from orsched.heuristics.rolling.background import Planner
 from orsched.heuristics.rolling.drift import Drift
 from orsched.heuristics.rolling.following import Follower
 from orsched.heuristics.rolling.snapshot import Snapshot
-from orsched.heuristics.rolling.waiting import WaitingRequests
+from orsched.heuristics.rolling.waiting import Copy, WaitingRequests
 from orsched.heuristics.shadow_price import ShadowPrice, within_memory
 from orsched.policy import Information
 from orsched.step import FINISH, Step, decode_rounds, prefill_stage
@@ -60,6 +60,7 @@ class RollingPolicy(GatedPolicy):
         stage_ns, round_ns = self.gate.stage_ns, self.gate.round_ns
         clients = view.worker.clients
         self.waiting = self.queues = WaitingRequests()
+        self.copy = Copy()
         self.drift = Drift()
         budget = stage_ns * clients / max(1, round_ns)
         self.plan = Follower(self.waiting, self.drift, clients, budget)
@@ -111,8 +112,7 @@ class RollingPolicy(GatedPolicy):
         if not stage:
             return decode_rounds(1) if view.running else None
         places = sorted(self.idle)[: len(stage)]
-        for request in stage:
-            self.waiting.take(request)
+        self.waiting.take(stage)
         self.queued_tokens -= sum(map(view.prompt_tokens.__getitem__, stage))
         self.idle.difference_update(places)
         self.gate.stage_taken(view)
@@ -156,12 +156,13 @@ class RollingPolicy(GatedPolicy):
             return
         before = perf_counter_ns()
         try:
-            stages, planned, freed = future.result()
+            stages, planned, spare = future.result()
         except CancelledError:
             return
         self.joined_ns += perf_counter_ns() - before
         if stages:
-            self.plan.adopt(stages, planned, freed, view.rounds)
+            self.copy.retire(future, self.plan.stages, self.waiting.planned)
+            self.plan.adopt(stages, planned, spare, view.rounds)
             self.followed += 1
 
     def _consider_snapshot(self, view: View) -> None:
@@ -196,9 +197,10 @@ class RollingPolicy(GatedPolicy):
         _, held = within_memory(view, len(self.idle))
         if held < clients * _NEARLY_ALL:
             clients = held
+        self.copy.hand_over(self.waiting.snapshot())
         return Snapshot(
             view.rounds, self.base, self.drift.end.copy(), self.drift.begin.copy(),
-            len(self.idle), clients, list(self.waiting.key), self.plan.owed(), self.lengths,
+            len(self.idle), clients, self.copy, self.plan.owed(), self.lengths,
             view.prompt_tokens, self.limit, self.first, self.gate.stage_ns, self.gate.round_ns,
             view.worker.prefill_limit, self.rolling.horizon,
         )  # fmt: skip

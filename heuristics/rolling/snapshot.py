@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from heapq import heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.heuristics.rolling.remaining import Remaining, Stage
+from orsched.heuristics.rolling.waiting import Copy, entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +25,7 @@ class Snapshot(NamedTuple):
         end, begin: known end and start of the requests that run.
         idle: free clients.
         clients: most requests that can run (memory may hold fewer than there are clients).
-        waiting: requests in the queue.
+        waiting: requests in the queue; until it is worked out, the copy that knows them.
         stages: of the plan that is followed, the next one last; with what it owes first.
         lengths, prompts: columns of the view; of requests that wait or run they do not change.
         limit: output limit.
@@ -38,7 +40,7 @@ class Snapshot(NamedTuple):
     begin: dict[int, int]
     idle: int
     clients: int
-    waiting: list[int]
+    waiting: list[int] | Copy
     stages: list[Stage]
     lengths: Sequence[int] | dict[int, int]
     prompts: Sequence[int] | memoryview | dict[int, int]
@@ -54,14 +56,24 @@ class Snapshot(NamedTuple):
 
         In few calls, since the policy may be deciding meanwhile.
         """
-        rows = self.waiting
+        rows = self.rows()
         if not rows:
-            return self._replace(lengths={}, prompts={})
+            return self._replace(waiting=[], lengths={}, prompts={})
         lengths, prompts = (
             dict(zip(rows, map(column.__getitem__, rows), strict=True))
             for column in (self.lengths, self.prompts)
         )
-        return self._replace(lengths=lengths, prompts=prompts)
+        return self._replace(waiting=rows, lengths=lengths, prompts=prompts)
+
+    def rows(self) -> list[int]:
+        """Return the requests in the queue."""
+        return self.waiting.requests() if isinstance(self.waiting, Copy) else self.waiting
+
+    def spare(self, planned: set[int]) -> array[int]:
+        """Return the entries of those in the queue without a stage, the longest last."""
+        rows = [request for request in self.rows() if request not in planned]
+        keys = [-(self.prompts[request] + self.lengths[request]) for request in rows]
+        return array("q", sorted(map(entry_of, rows, keys), reverse=True))
 
     def rounds_of(self, request: int) -> int:
         """Return the rounds of a request as far as known, at least 1."""
@@ -70,7 +82,7 @@ class Snapshot(NamedTuple):
     def remaining(self) -> Remaining | None:
         """Return what will be left at ``base``, or None if nobody will wait."""
         free = self._free_at()
-        waiting = set(self.waiting)
+        waiting = set(self.rows())
         kept: list[Stage] = []
         for stage in reversed(self.stages):
             chosen = tuple(request for request in stage.requests if request in waiting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from itertools import product
 
 import pytest
@@ -15,7 +16,7 @@ from orsched.heuristics.rolling.following import Follower
 from orsched.heuristics.rolling.remaining import Remaining, Stage
 from orsched.heuristics.rolling.search import make_plan
 from orsched.heuristics.rolling.snapshot import Snapshot
-from orsched.heuristics.rolling.waiting import WaitingRequests
+from orsched.heuristics.rolling.waiting import Copy, WaitingRequests, entry_of
 
 
 def cost_of(left, plan):
@@ -104,24 +105,34 @@ def test_plans_are_valid_reproducible_and_keep_what_was_planned():
         assert cost_of(again, make_plan(again, 1, seed + 1)) <= cost_of(left, plan)
 
 
-@given(st.lists(st.tuples(st.sampled_from("afptu"), st.integers(0, 30)), max_size=60))
+@given(st.lists(st.tuples(st.sampled_from("afsptud"), st.integers(0, 30)), max_size=60))
 def test_waiting_requests_agree_with_a_list(moves):
-    """a: add, f: fill, p: plan some, t: take one, u: ask for the unplanned."""
-    queue, there, planned = WaitingRequests(), {}, set()
+    """a: add, f: fill, s: take a snapshot, p: plan some of it, t: take one, u: ask for the
+    unplanned, d: drop the plan."""
+    queue, copy, there, planned, before = WaitingRequests(), Copy(), {}, set(), {}
     for request, (move, value) in enumerate(moves):
         order = sorted(there, key=lambda r: (there[r], r))
         if move == "a":
             queue.add(request, 0, value, 1)
             there[request] = value
-        elif move == "p":
-            before, planned = planned, set(order[:: value % 4 + 1])
-            queue.plan(set(planned), sorted(before))
+        elif move == "s":
+            copy.hand_over(queue.snapshot())
+            assert copy.requests() == list(there)
+            before = dict(there)
+        elif move == "p" and before:
+            known = sorted(before, key=lambda r: (before[r], r))
+            planned = set(known[:: value % 4 + 1])
+            entries = [entry_of(r, before[r]) for r in reversed(known) if r not in planned]
+            queue.plan(set(planned), array("q", entries))
         elif move == "t" and order:
-            queue.take(order[value % len(order)])
+            queue.take([order[value % len(order)]])
             del there[order[value % len(order)]]
         elif move == "u":
             free = [r for r in order if r not in planned]
             assert queue.unplanned(value) == free[:value]
+        elif move == "d":
+            queue.unplan()
+            planned = set()
         elif move == "f":
             stage, places = queue.fill(range(value % 5), [1] * 99, Room(None, None, None))
             assert stage == order[: value % 5]
@@ -130,6 +141,15 @@ def test_waiting_requests_agree_with_a_list(moves):
                 del there[gone]
         assert queue.queued == len(there)
         assert queue.servable({1, 2}) == min(2, len(there))
+
+
+def test_who_has_no_stage_is_told_longest_last():
+    lengths = {1: 3, 5: 6, 6: 2, 7: 6}
+    snapshot = Snapshot(
+        0, 4, {1: 3}, {1: 0}, 1, 2, [5, 6, 1, 7], [], lengths, [1] * 9, 50, 0, 10, 4, None, 100
+    )
+    spare = [entry & 0xFFFFFFFF for entry in snapshot.spare({1})]
+    assert spare == [6, 7, 5]
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12), st.integers(0, 40))
@@ -178,7 +198,10 @@ def follower(waiting, stages, budget=5.0):
     for request in waiting:
         queue.add(request, 0, request, 1)
     plan = Follower(queue, drift, 8, budget)
-    plan.adopt(stages, {r for stage in stages for r in stage.requests}, [], 0)
+    planned = {r for stage in stages for r in stage.requests}
+    spare = sorted((entry_of(r, r) for r in waiting if r not in planned), reverse=True)
+    queue.snapshot()
+    plan.adopt(stages, planned, array("q", spare), 0)
     return plan, drift
 
 
