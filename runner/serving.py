@@ -13,6 +13,7 @@ from orsched.errors import InputError, MissingDependencyError
 from orsched.runner.device import TorchDevice
 from orsched.runner.messages import Begin, Ended, Lost, Ready, Refused, Start
 from orsched.runner.torch_worker import TorchWorker
+from orsched.runner.warming import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from orsched.runner.messages import Fault
     from orsched.runner.settings import WorkerSettings
 
+_SHORT = 8  # tokens of the prompts that a worker begins with
 _NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
 
 
 class ServedWorker:
-    """A worker on its device, and its answer to each message.
+    """A worker on its device that has taken its first steps, and its answer to each message.
 
     Args:
         settings: of the worker.
@@ -39,6 +41,7 @@ class ServedWorker:
         self.greeting: Ready | Lost | Refused
         try:
             self.device = _built(settings, device or settings.device)
+            warm_up(self.device, settings.slots, settings.length, [_SHORT])
             self.greeting = Ready(self.device.name, self.device.clock, _facts(self.device))
         except InputError as error:
             self.greeting = Refused(error)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 
+from orsched import Instance, Requests, Worker, check
+from orsched.costs import AffineCost
 from orsched.errors import InputError
 from orsched.runner.device import start_together, wait
+from orsched.runner.live import execute_policy
 from orsched.runner.lost import WorkerLostError
 from orsched.runner.processes import ProcessDevice
 from tests.runner import remote_devices as common
+from tests.runner.spec import build
 
 pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
@@ -86,6 +92,7 @@ def test_steps_may_wait_for_one_another(device):
     assert len(device.release(0, 5)) == 7
 
 
+@pytest.mark.full
 def test_a_worker_that_is_killed_comes_back_while_the_other_goes_on(devices):
     common.begin_a_long_step(devices[0])
     os.kill(devices[0].pid, signal.SIGKILL)
@@ -106,10 +113,12 @@ def test_a_worker_that_is_killed_comes_back_while_the_other_goes_on(devices):
     assert devices[0].release(0, 5).tolist() == known[:1]
 
 
+@pytest.mark.full
 def test_want_of_memory_is_told_by_the_worker(device):
     common.survives_want_of_memory(device)
 
 
+@pytest.mark.full
 def test_a_worker_that_hangs_is_ended(device):
     pid = device.pid
     common.survives_a_hang(device)
@@ -156,6 +165,87 @@ def test_a_worker_may_be_lost_while_it_comes_to_life(device):
     device.start()
     common.prefill(device)
     assert len(device.release(0, 5)) == 1
+
+
+class Killer:
+    """Sends kill -9 to a worker, whatever it is at, when the policy decides for some worker."""
+
+    def __init__(self, devices, decisions, seed):
+        self.devices, self.rng = devices, random.Random(seed)
+        self.due = sorted(decisions)
+        self.seen = 0
+        self.killed = []
+
+    def __call__(self, view, step):
+        self.seen += 1
+        if not self.due or self.seen < self.due[0]:
+            return
+        able = [d.pid for d, v in zip(self.devices, view.workers, strict=True) if self.may(d, v)]
+        if able:
+            del self.due[0]
+            self.killed.append(self.rng.choice(able))
+            os.kill(self.killed[-1], signal.SIGKILL)
+
+    def may(self, device, view):
+        """Say whether a worker is at work, and nothing else is about to happen to it."""
+        near = {device.steps - 1, device.steps} & set(device.faults)
+        return device.ready() and view.running and device.pid not in self.killed and not near
+
+
+def two_workers(requests, seed):
+    rng = random.Random(seed)
+    outputs = [rng.randint(1, 60) for _ in range(requests)]
+    arrivals = [round(index * 2e6) for index in range(requests)]  # many wait at any time
+    return Instance(
+        Requests([rng.randint(1, 30) for _ in outputs], outputs, arrivals),
+        [Worker(4, AffineCost(300_000, 10_000, 500_000, 50_000), name=name) for name in "ab"],
+    )
+
+
+def undisturbed(instance, seed):
+    """Return the tokens of a run on one worker in this process."""
+    alone = instance.replace(workers=instance.workers[0])
+    device = common.in_process()
+    done = execute_policy(alone, build(alone, "fcfs", 0), device, seed, vocabulary=512)
+    assert not done.events
+    return done.tokens
+
+
+def run_with_losses(devices, spec, requests, kills, seed):
+    """Every request finishes once with the tokens of a run in which nothing happens."""
+    instance = two_workers(requests, seed)
+    moments = random.Random(seed).sample(range(2, 3 * requests // 2), kills)
+    killer = Killer(devices, moments, seed)
+    last = devices[1].steps
+    devices[1].faults = {last + requests // 3: "out_of_memory", last + requests // 2: "hang"}
+    for device in devices:
+        device.hang_ns = 3 * 10**9
+    done = execute_policy(
+        instance, build(instance, spec, 0), devices, seed, vocabulary=512, observer=killer
+    )
+    for device in devices:
+        device.hang_ns = 120 * 10**9
+    assert done.stopped == ""
+    assert check(instance, done.schedule, times="measured") == []
+    assert done.tokens == undisturbed(instance, seed)
+    assert [len(tokens) for tokens in done.tokens] == instance.requests.output_tokens.tolist()
+    lost = Counter(event["reason"] for event in done.events if event["what"] == "lost")
+    assert len(set(killer.killed)) == kills
+    assert lost["died"] == kills
+    assert lost["out_of_memory"] == 1
+    assert lost["hung"] >= 1
+    moments = [event["time_ns"] for event in done.events]
+    assert moments == sorted(moments)
+
+
+def test_nothing_is_lost_with_workers(devices):
+    run_with_losses(devices, "vllm", 40, 3, seed=1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("spec", ["vllm", "fcfs"])
+def test_nothing_is_lost_with_workers_again_and_again(devices, spec):
+    run_with_losses(devices, spec, 150, 20, seed=2)
 
 
 def test_nothing_is_left_of_a_device_that_was_closed():
