@@ -49,7 +49,7 @@ class Term(NamedTuple):
         planned_ns: its coefficient in the cost model, as the executed steps show it; nanoseconds.
         measured_ns: its coefficient in the measured times, fitted together with the others.
         error_ns: what the difference adds up to over all steps.
-        alone_ns: the best coefficient if the other terms are as planned.
+        alone_ns: the best coefficient, at least 0, if the other terms are as planned.
         explains: share of the phase's squared error that this alone would remove.
     """
 
@@ -99,14 +99,16 @@ def _phase_terms(
         before, after = float(planned[index]), float(measured[index])
         own = design[:, index]
         along, size = float(own @ error), float(own @ own)
+        change = max(along / size, -before)
+        removed = (2 * along - change * size) * change
         yield Term(
             phase,
             term,
             round(before, _DIGITS) + 0.0,
             round(after, _DIGITS) + 0.0,
             round((after - before) * float(column.sum())),
-            round(before + along / size, _DIGITS) + 0.0,
-            along**2 / (size * squared) if squared else 0.0,
+            round(before + change, _DIGITS) + 0.0,
+            max(0.0, removed / squared) if squared else 0.0,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -103,7 +103,8 @@ def run(
     workers = fleet(problem, drives, settings, seed)
     loaded = perf_counter()
     observe = _observer(say, len(drives.plan.steps))
-    with closing(workers), _undisturbed(drives.policy):
+    watching = nullcontext() if workers.watch is None else workers.watch
+    with closing(workers), watching, _undisturbed(drives.policy):
         done = execute_policy(
             problem,
             drives.policy,

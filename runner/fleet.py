@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError
-from orsched.runner.device import VirtualDevice, start_together
+from orsched.runner.device import TorchDevice, VirtualDevice, start_together
 from orsched.runner.language_model import DTYPES
 from orsched.runner.lost import WorkerLostError
 from orsched.runner.room import (
@@ -21,11 +21,13 @@ from orsched.runner.room import (
 )
 from orsched.runner.settings import WorkerSettings, one_each
 from orsched.runner.warming import warm_up
+from orsched.runner.watching import Watch
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.runner.device import Device
     from orsched.runner.driving import Driver
+    from orsched.runner.torch_worker import TorchWorker
 
 WORKERS = ("torch", "virtual")
 PLACES = ("here", "process", "ray")
@@ -45,6 +47,8 @@ class RunSettings:
         threads: of torch on the CPU; None: torch's own choice.
         place: where torch workers live: ``here`` (a single one, in this process), ``process`` (one
             each) or ``ray`` (actors); None: here, or in processes if there are several.
+        peaks: whether to measure the device's peaks first, and the run's use of them (of a worker
+            that is here).
 
     Raises:
         InputError: a value is out of range.
@@ -58,6 +62,7 @@ class RunSettings:
     length: int | None = None
     threads: int | None = None
     place: str | None = None
+    peaks: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -83,11 +88,13 @@ class Fleet(NamedTuple):
         devices: one for each worker of the instance, ready.
         vocabulary: prompts are of tokens below this.
         about: what a trace says of them.
+        watch: watches a worker in this process.
     """
 
     devices: list[Device]
     vocabulary: int
     about: dict[str, Any]
+    watch: Watch | None = None
 
     def close(self) -> None:
         """End the workers; none is left behind."""
@@ -100,6 +107,11 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
 
     Raises as ``fleet`` does.
     """
+    here = settings.place == "here" or (settings.place is None and len(instance.workers) == 1)
+    if settings.peaks and not (here and settings.worker == "torch"):
+        raise InputError(
+            "only of a torch worker in this process", field="peaks", remedy="leave it out"
+        )
     if settings.place == "here" and len(instance.workers) > 1:
         raise InputError(
             f"{len(instance.workers)} workers in one process", field="place", remedy="process, ray"
@@ -159,14 +171,20 @@ def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], see
         settings.model, slots, length, found.name, found.dtype, seed, settings.threads
     )
     place = settings.place or ("here" if many == 1 else "process")
-    devices = _here(own) if place == "here" else _elsewhere(place, one_each(own, many))
+    watch = None
+    if place == "here":
+        worker = _here(own)
+        devices: list[Device] = [TorchDevice(worker)]
+        watch = Watch(worker, found.name, found.dtype, settings.peaks)
+    else:
+        devices = _elsewhere(place, one_each(own, many))
     about |= {
         "model": settings.model,
         "dtype": found.dtype,
         "threads": None if found.name.startswith("cuda") else _threads(place, devices),
         "place": place,
     }
-    workers = Fleet(devices, found.size.vocabulary, about)
+    workers = Fleet(devices, found.size.vocabulary, about, watch)
     prompts = instance.requests.prompt_tokens
     try:
         if len(prompts):
@@ -181,11 +199,10 @@ def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], see
     return workers
 
 
-def _here(settings: WorkerSettings) -> list[Device]:
-    """Return a device in this process."""
+def _here(settings: WorkerSettings) -> TorchWorker:
+    """Return a worker in this process."""
     import torch
 
-    from orsched.runner.device import TorchDevice
     from orsched.runner.torch_worker import TorchWorker
 
     if settings.threads is not None:
@@ -193,7 +210,7 @@ def _here(settings: WorkerSettings) -> list[Device]:
     arguments = (settings.model, settings.slots, settings.length, settings.device)
     worker = TorchWorker(*arguments, settings.dtype, settings.seed)
     worker.prepare()
-    return [TorchDevice(worker)]
+    return worker
 
 
 def _elsewhere(place: str, each: list[WorkerSettings]) -> list[Device]:

@@ -65,6 +65,8 @@ def measured_trace(
     }
     trace = timeline.replace(run=block)
     block |= use_of_devices(instance, trace)
+    if workers.watch is not None:
+        block |= workers.watch.summary(instance, trace)
     if trace.is_partial:
         return trace
     trace = trace.replace(bound=_bound(instance, drives.plan, trace))

@@ -56,6 +56,9 @@ WORKER_OPTIONS = (
         type=click.Choice(["here", "process", "ray"]),
         help="Where torch workers live (default: one here, several as processes).",
     ),
+    click.option(
+        "--peaks", is_flag=True, help="Measure the device's peaks first, and the run's use of them."
+    ),
 )
 
 

@@ -31,6 +31,8 @@ def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:
         if against.terms:
             click.echo(f"\n{table(term_rows(against))}")
         click.echo(f"\n{verdict(against)}")
+        if "utilization" in done.trace.run:
+            click.echo(_use_of_peaks(done.trace.run["utilization"]))
     if done.stopped:
         click.echo(f"orsched: {done.stopped}: the trace is of a part of the run", err=True)
     for violation in done.violations[:3]:
@@ -112,6 +114,16 @@ def verdict(against: PlanAgainstRun) -> str:
         error = percent(against.refit_error, sign=True)
         lines.append(f"With the {against.cost['model']} model fitted to this run: {error}.")
     return "\n".join(lines)
+
+
+def _use_of_peaks(use: dict[str, Any]) -> str:
+    """Return a sentence on FLOPs and bandwidth."""
+    decode = use["decode"]
+    return (
+        f"Of the device's peaks: {percent(use['mfu'])} of the FLOPs, "
+        f"{percent(use['bandwidth_utilization'])} of the bandwidth "
+        f"(in steps with a round: {percent(decode['bandwidth_utilization'])})."
+    )
 
 
 def percent(value: float | None, *, sign: bool = False) -> str:

@@ -47,8 +47,12 @@
     const block = plot + TOP, inner = ERRORS + BETWEEN + block + (plan ? BETWEEN + block : 0);
     const low = (ERRORS + BETWEEN) / inner, high = (ERRORS + 2 * BETWEEN + block) / inner;
     const axis = { ticks: "outside", ticklen: 4, showgrid: false, zeroline: false };
-    const clients = (from) => ({ ...axis, range: [lanes - 0.5, -0.5], domain: [from, from + plot / inner],
-      title: { text: several ? "worker" : "client" }, tickformat: "d", fixedrange: true });
+    const offsets = data.instance.offsets, every = Math.ceil(workers / 20); // more names would overlap
+    const some = (values) => values.filter((_, w) => w % every === 0);
+    const clients = (from) => ({ ...axis, range: [lanes - 0.5, -0.5], domain: [from, from + plot / inner], fixedrange: true,
+      ...(several
+        ? { tickvals: some(offsets.slice(1).map((end, w) => (offsets[w] + end - 1) / 2)), ticktext: some(data.instance.workers.map(plain)) }
+        : { title: { text: "client" }, tickformat: "d" }) });
     const stages = (from) => ({ range: [workers - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false,
       domain: [from + plot / inner, from + block / inner], tickvals: [(workers - 1) / 2], ticktext: ["stages"] });
     const right = seconds(Math.max(run.shown_ns, plan ? plan.shown_ns : 0));
@@ -57,7 +61,7 @@
     Plotly.newPlot(`plan-run-${index}`, [
       ...(plan ? part(plan, "y", "y2") : []), ...part(run, "y3", "y4"), ...shown,
     ], {
-      height: inner + 96, margin: { l: 78, r: 16, t: 34, b: 62 }, font: FONT, paper_bgcolor: "#fff",
+      height: inner + 96, margin: { l: several ? 110 : 78, r: 16, t: 34, b: 62 }, font: FONT, paper_bgcolor: "#fff",
       plot_bgcolor: "#fff", barmode: "overlay", hovermode: "closest", dragmode: "zoom", hoverlabel: HOVER,
       shapes: [...(plan ? shapes(plan, "y") : []), ...shapes(run, "y3")],
       annotations: [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,8 @@ import orsched
 from orsched.errors import InputError, MissingDependencyError
 from orsched.files import load_schedule, save_schedule
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.registry import names
-from orsched.runner import RunSettings, run
+from orsched.registry import names, resolve
+from orsched.runner import RunSettings, plan_against_run, run
 from orsched.runner.room import Size, require_room
 from orsched.runner.tracing import gaps_ns
 from orsched.simulator import simulate_policy
@@ -86,6 +88,8 @@ def test_a_schedule_takes_no_parameters_and_no_other_instance(instance):
         ({"worker": "gpu"}, "worker"),
         ({"dtype": "int8"}, "dtype"),
         ({"threads": 0}, "threads"),
+        ({"place": "there"}, "place"),
+        ({"peaks": True}, "peaks"),
     ],
 )
 def test_what_does_not_fit_is_refused(instance, changes, field):
@@ -154,7 +158,7 @@ def test_a_run_on_torch_is_valid_and_yields_every_token():
     small = instance.replace(requests=kept, workers=orsched.Worker(5, instance.worker.cost))
     plan = simulate_policy(small, FirstComeFirstServed()).schedule
     try:
-        done = run(small, plan, RunSettings(threads=1))
+        done = run(small, plan, RunSettings(threads=1, peaks=True))
     finally:
         torch.set_num_threads(threads)
     assert done.violations == []
@@ -166,5 +170,26 @@ def test_a_run_on_torch_is_valid_and_yields_every_token():
     assert block["device"] == "cpu"
     assert block["slots"] == 5
     assert 0 < block["busy_share"] <= 1
+    assert block["memory_bytes"] > 10**6
+    assert block["utilization"]["bandwidth_utilization"] > 0
     with pytest.raises(InputError, match="cannot use"):
         run(small, plan, RunSettings(device="cuda:77"))
+
+
+@pytest.mark.full
+def test_several_workers_are_processes_and_a_schedule_on_them_is_followed():
+    pytest.importorskip("torch")
+    instance = orsched.load("pang-100x20")
+    kept = instance.requests.take(range(20))
+    worker = orsched.Worker(4, instance.worker.cost)
+    small = instance.replace(requests=kept, workers=(worker, replace(worker, name="other")))
+    policy = resolve("methods", "gittins").build(small, "none", {}, 0)[0]
+    plan = simulate_policy(small, policy).schedule
+    done = run(small, plan, RunSettings(threads=1))
+    assert done.violations == []
+    assert done.trace.run["place"] == "process"
+    assert [len(tokens) for tokens in done.tokens] == kept.output_tokens.tolist()
+    found = plan_against_run(small, plan, done.trace)
+    assert found.followed == len(found.stages.worker)
+    with pytest.raises(InputError, match="2 workers in one process"):
+        run(small, plan, RunSettings(place="here"))
