@@ -8,15 +8,17 @@ request attends (``flash``), or a round and each chunk of a prompt attend by the
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
+from warnings import warn
 
 from orsched.runner.dense import DenseAttention
-from orsched.runner.flash import FlashAttention, serves
+from orsched.runner.flash import FlashAttention, agrees, serves
+from orsched.runner.language_model import Shape
+from orsched.runner.slots import Slots
 
 if TYPE_CHECKING:
     import torch
 
     from orsched.runner.layout import Layout
-    from orsched.runner.slots import Slots
 
 NAME = "orsched"
 """Under which transformers finds this attention."""
@@ -54,7 +56,7 @@ class SlotAttention:
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
-        self.kernel: Kernel = (FlashAttention if serves(slots) else DenseAttention)(slots)
+        self.kernel = _kernel(slots)
         self.places = slots.begins
 
     def begin(self, layout: Layout) -> None:
@@ -76,6 +78,28 @@ class SlotAttention:
         keys.index_copy_(0, self.places, key)
         values.index_copy_(0, self.places, value)
         return self.kernel(layer, query, key, value, scale, window)
+
+
+def _kernel(slots: Slots) -> Kernel:
+    """Return the fast kernel if it is there and attends as the other one does on this device.
+
+    Its operator is not one that torch promises to keep.
+    """
+    dense = DenseAttention(slots)
+    if not serves(slots):
+        return dense
+    cache = slots.keys[0]
+    shape = Shape(1, cache.shape[2], cache.shape[3], 0, 0)
+    trial = Slots(shape, 3, 32, cache)
+    try:
+        fast = agrees(FlashAttention(trial), DenseAttention(trial), trial)
+    except (RuntimeError, TypeError) as error:
+        warn(f"rounds are slower than they could be: {error}", RuntimeWarning, stacklevel=2)
+        return dense
+    if not fast:
+        warn("rounds are slower: this device's FlashAttention is wrong", RuntimeWarning, 2)
+        return dense
+    return FlashAttention(slots)
 
 
 def install(model: Any, attention: SlotAttention) -> None:

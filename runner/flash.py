@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+    from orsched.runner.attention import Kernel
     from orsched.runner.layout import Layout
     from orsched.runner.slots import Slots
 
 LARGEST_HEAD = 256
+TOLERANCE = 0.05
+"""Of means of standard normal values: two units in the last place of bfloat16 between 2 and 4."""
 
 
 def serves(slots: Slots) -> bool:
@@ -34,6 +37,39 @@ def serves(slots: Slots) -> bool:
         and torch.cuda.get_device_capability(cache.device) >= (8, 0)
         and torch.backends.cuda.is_flash_attention_available()
     )
+
+
+def agrees(flash: Kernel, dense: Kernel, slots: Slots) -> bool:
+    """Return whether two kernels attend alike, in a round and in a step with chunks beside one.
+
+    Args:
+        flash, dense: of the same slots.
+        slots: three, of 32 tokens; what is in them is overwritten.
+    """
+    import torch
+
+    from orsched.runner.chunk import Chunk
+    from orsched.runner.layout import place, round_layout
+
+    cache = slots.keys[0]
+    numbers = torch.Generator().manual_seed(0)
+    for each in slots.rows[0]:
+        each.copy_(torch.randn(each.shape, generator=numbers))
+    slots.lengths.copy_(torch.tensor([25, 13, 30]))
+    slots.active.fill_(1)
+    chunks = [Chunk(2, 0, [0] * 9, True), Chunk(1, 13, [0] * 6, True)]
+    mixed = place(slots, chunks, 1, 32, lambda x: torch.from_numpy(x).to(cache.device)).layout
+    found: list[list[torch.Tensor]] = [[], []]
+    for layout in (round_layout(slots, 3, 32), mixed):
+        size = (len(layout.places), 2 * cache.shape[2], cache.shape[3])
+        query = torch.randn(size, generator=numbers).to(cache)
+        key, value = (each[layout.places] for each in slots.rows[0])
+        for kernel, outputs in zip((flash, dense), found, strict=True):
+            kernel.begin(layout)
+            for window in (None, 4):
+                outputs.append(kernel(0, query, key, value, cache.shape[3] ** -0.5, window))
+    one, other = (torch.cat(outputs).float() for outputs in found)
+    return bool((one - other).abs().max() <= TOLERANCE)
 
 
 class FlashAttention:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, Literal
+from warnings import warn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,10 +67,11 @@ class Rounds:
             self.run(rows, reach)
             return
         key = self.rows[bisect_left(self.rows, rows)], reach
-        if key not in self.graphs:
-            self.graphs[key] = self._capture(*key)
-        self.graphs[key].replay()
-        self.replays += 1
+        if self._has(*key):
+            self.graphs[key].replay()
+            self.replays += 1
+        else:
+            self.run(rows, reach)
 
     def bucket(self, reach: int) -> int:
         """Return a reach that is rounded up."""
@@ -88,9 +90,24 @@ class Rounds:
         reaches = {self.bucket(each) for each in range(step, self.bucket(reach) + step, step)}
         for rows in reversed(self.rows):
             for each in sorted(reaches, reverse=True):
-                if (rows, each) not in self.graphs:
-                    self.graphs[rows, each] = self._capture(rows, each)
+                if not self._has(rows, each):
+                    return 0
         return len(self.graphs)
+
+    def _has(self, rows: int, reach: int) -> bool:
+        """Make sure of a graph; where the device refuses, rounds run as they are from now on."""
+        import torch
+
+        if (rows, reach) not in self.graphs:
+            try:
+                self.graphs[rows, reach] = self._capture(rows, reach)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                self.graphs, self.mode = {}, "off"
+                warn(f"rounds do not run as graphs: {error}", RuntimeWarning, stacklevel=2)
+                return False
+        return True
 
     def _capture(self, rows: int, reach: int) -> Any:
         """Warm up and capture, beside the stream of the steps; nothing that counts changes."""
@@ -115,9 +132,13 @@ class Rounds:
         current.wait_stream(self.stream)
         graph = torch.cuda.CUDAGraph()
         # no graph's tensors are read after its replay, and replays follow one another: one pool
-        # serves all. Only this thread must leave the device alone meanwhile.
-        with torch.cuda.graph(
-            graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
+        # serves all. Only this thread must leave the device alone meanwhile. The outer context
+        # brings the stream back if the capture fails.
+        with (
+            torch.cuda.stream(current),
+            torch.cuda.graph(
+                graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
+            ),
         ):
             self.run(rows, reach)
         return graph

@@ -63,10 +63,13 @@ class Placed(NamedTuple):
 def round_layout(slots: Slots, rows: int, reach: int) -> Layout:
     """Return the layout of a round, from what is on the device only.
 
-    A full slot takes part without effect.
+    A slot that yields nothing takes part without effect, even if it is full, or a chunk of its
+    prompt is in the same step.
     """
     positions = slots.lengths[:rows].clamp(max=slots.length - 1)
-    return Layout(rows, reach, (), positions, slots.begins[:rows] + positions)
+    places = slots.begins[:rows] + positions
+    places = (places - slots.unread) * slots.active[:rows] + slots.unread
+    return Layout(rows, reach, (), positions, places)
 
 
 def place(

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 class Slots:
     """Caches of ``count`` slots for ``length`` tokens each, allocated once.
 
-    What a slot holds beyond its length is garbage: it is written over before it is read. So a round
-    may run over slots that yield nothing in it, and what they write is lost.
+    What a slot holds beyond its length is garbage: it is written over before it is read. A round
+    may run over slots that yield nothing in it: they write into one row that nobody reads.
 
     Attributes:
         keys, values: for each layer, [slots, tokens, heads, head size].
-        rows: for each layer, both as [slots * tokens, heads, head size].
+        rows: for each layer, both as [slots * tokens + 1, heads, head size]; the last is the one
+            that nobody reads.
         begins: first of these rows of each slot, int64, on the device.
         lengths: tokens in the cache of each slot, int64, on the device.
         tokens: the token that a slot processes next, int64, on the device.
@@ -29,14 +30,14 @@ class Slots:
         import torch
 
         size = (count, length, shape.kv_heads, shape.head_dim)
-        self.count, self.length = count, length
+        self.count, self.length, self.unread = count, length, count * length
         # zeros, since a masked weight of 0 times garbage is NaN where the garbage is
-        self.keys = [like.new_zeros(size) for _ in range(shape.layers)]
-        self.values = [like.new_zeros(size) for _ in range(shape.layers)]
         self.rows = [
-            (key.view(-1, *size[2:]), value.view(-1, *size[2:]))
-            for key, value in zip(self.keys, self.values, strict=True)
+            (like.new_zeros(self.unread + 1, *size[2:]), like.new_zeros(self.unread + 1, *size[2:]))
+            for _ in range(shape.layers)
         ]
+        self.keys = [keys[: self.unread].view(size) for keys, _ in self.rows]
+        self.values = [values[: self.unread].view(size) for _, values in self.rows]
         self.begins = torch.arange(count, device=like.device) * length
         self.lengths = torch.zeros(count, dtype=torch.int64, device=like.device)
         self.tokens = torch.zeros(count, dtype=torch.int64, device=like.device)
@@ -44,4 +45,4 @@ class Slots:
 
     def bytes(self) -> int:
         """Return the memory that the caches take."""
-        return sum(cache.nbytes for cache in (*self.keys, *self.values))
+        return sum(keys.nbytes + values.nbytes for keys, values in self.rows)

@@ -62,6 +62,8 @@ class TorchWorker:
         import torch
 
         self.device = torch.device(device)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)  # streams and events are those of the current one
         self.model = load_model(model, device, dtype, seed)
         self.shape = shape_of(self.model.config)
         if not 1 <= length <= self.shape.positions:
@@ -200,7 +202,7 @@ class TorchWorker:
 
     @contextmanager
     def _without_effect(self) -> Iterator[None]:
-        """Let no slot be active: rounds then write only what is written again before it is read."""
+        """Let no slot be active: rounds then write nothing that is read."""
         kept = self.slots.active.clone()
         self.slots.active.zero_()
         try:

@@ -8,7 +8,10 @@ torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from orsched.runner.chunk import Chunk  # noqa: E402
-from orsched.runner.flash import FlashAttention, serves  # noqa: E402
+from orsched.runner.dense import DenseAttention  # noqa: E402
+from orsched.runner.flash import FlashAttention, agrees, serves  # noqa: E402
+from orsched.runner.language_model import Shape  # noqa: E402
+from orsched.runner.slots import Slots  # noqa: E402
 from orsched.runner.torch_worker import TorchWorker  # noqa: E402
 from tests.reproductions.tokens import TOLERANCES, Case, differences  # noqa: E402
 
@@ -25,6 +28,8 @@ def flash(
     assert longest == max(sizes)
     assert int(seqused_k.max()) <= reach
     groups, found = query.shape[1] // key.shape[1], torch.zeros_like(query)
+    if query.dtype == torch.bfloat16:  # sums are in float32
+        query, key, value = query.float(), key.float(), value.float()
     for i, size in enumerate(sizes):
         begin, used = int(keys[i]), int(seqused_k[i])
         q = query[int(queries[i]) :][:size].transpose(0, 1)
@@ -38,7 +43,7 @@ def flash(
             hidden |= place < at - window_size_left
         weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
         found[int(queries[i]) :][:size] = (weights @ v.transpose(0, 1)).transpose(0, 1)
-    return found, None, None, None, None
+    return found, None
 
 
 def with_flash(worker: TorchWorker) -> TorchWorker:
@@ -90,6 +95,36 @@ def test_attention_makes_its_masks_once_a_step() -> None:
     assert len(worker.attention.kernel.masks) == 1  # one prompt is longer than the window
     worker.step([Chunk(1, 5, [3] * 5, True)], [0])
     assert len(worker.attention.kernel.masks) == 4  # the round and the chunk, each with and without
+
+
+@pytest.mark.parametrize("fault", ["none", "a key too few", "no window", "no operator"])
+def test_a_kernel_that_attends_otherwise_is_found(fault: str) -> None:
+    def operator(*given, **named):
+        if fault == "a key too few":
+            named["seqused_k"] = (named["seqused_k"] - 1).clamp(min=1)
+        elif fault == "no window":
+            named["window_size_left"] = None
+        return flash(*given, **named)
+
+    for heads, size in ((2, 16), (8, 128)):
+        slots = Slots(Shape(1, heads, size, 0, 0), 3, 32, torch.zeros((), dtype=torch.bfloat16))
+        fast = FlashAttention(slots)
+        if fault == "no operator":  # it is there, but not for this device: the error says so
+            with pytest.raises(RuntimeError, match="CPU"):
+                agrees(fast, DenseAttention(slots), slots)
+            continue
+        fast.operator = operator
+        assert agrees(fast, DenseAttention(slots), slots) == (fault == "none")
+
+
+def test_a_chunk_beside_a_round_is_not_written_over_by_its_own_slot() -> None:
+    """The round's rows include slot 0, which yields nothing: its place is the chunk's first."""
+    worker = TorchWorker("tiny", slots=2, length=32)
+    worker.prefill([Chunk(0, 0, [1, 2, 3], False), Chunk(1, 0, [4, 5], True)])
+    worker.step([Chunk(0, 3, [6, 7], True)], [1])
+    places = worker.attention.places.tolist()
+    assert places == [64, 32 + 2, 3, 4]
+    assert worker.slots.rows[0][0].shape[0] == 65
 
 
 @pytest.mark.gpu

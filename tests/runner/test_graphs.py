@@ -94,6 +94,20 @@ def test_rounds_without_graphs_have_as_many_rows_as_there_are() -> None:
     assert (seen, worker.rounds.graphs, worker.prepare()) == ([(9, 64)], {}, 0)
 
 
+def test_a_device_that_refuses_graphs_runs_rounds_as_they_are() -> None:
+    worker = TorchWorker("tiny", slots=4, length=64, graphs="rehearse")
+    worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
+
+    def refuse(rows: int, reach: int) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    worker.rounds._capture = refuse
+    with pytest.warns(RuntimeWarning, match="do not run as graphs: operation not permitted"):
+        worker.decode([0, 1, 2], rounds=3)
+    assert (worker.rounds.mode, worker.rounds.replays, worker.prepare()) == ("off", 0, 0)
+    assert [len(worker.take(slot, 3)) for slot in range(3)] == [4] * 3
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
