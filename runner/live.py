@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.errors import InputError, OrschedError
 from orsched.runner.device import AlwaysThere, start_together
 from orsched.runner.ends import Ends
 from orsched.runner.live_loop import LiveLoop
 from orsched.runner.live_worker import AT_ONCE, live
+from orsched.runner.lost import WorkerLostError
 from orsched.runner.prompts import Prompts
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def execute_policy(
         InputError: there is not one device for each worker; a prompt's length is wrong; the policy
             is clairvoyant, or a device yields no tokens, and lengths are to turn out.
         PolicyError: as ``simulate_policy``.
+        OrschedError: a worker was lost before the run began.
     """
     listed: list[Any] = list(devices) if isinstance(devices, (list, tuple)) else [devices]
     if len(listed) != len(instance.workers):
@@ -131,7 +133,10 @@ def execute_policy(
         observer,
         deadline,
     )
-    start_together(listed)
+    try:
+        start_together(listed)
+    except WorkerLostError as lost:
+        raise OrschedError(f"a worker was lost before the run began: {lost.message}") from None
     done = loop.run()
     if ends is not None:
         instance = ends.open(instance)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import orsched
 from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.runner.live import execute_policy
 from orsched.simulator import simulate_policy
-from tests.product.policies import IN_FULL
+from orsched.simulator.ledger import overridden
+from tests.product.policies import IN_FULL, METHODS, SHARING, is_dispatched
 from tests.random_instances import random_batching_instance
 from tests.runner.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.spec import build
@@ -31,25 +34,30 @@ def faulty(instance, rng, share):
     return [FormulaDevice(fails, restart_ns) for restart_ns in restarts]
 
 
-def served(spec, text, count):
+def served(spec, text, count, parameters=None):
     """Yield instances that a policy can serve."""
     for seed in range(count):
         rng = random.Random(f"{text} {spec} {seed}")
         instance = random_batching_instance(rng)
         try:
-            simulate_policy(instance, build(instance, spec, seed))
+            simulate_policy(instance, build(instance, spec, seed, own(instance, parameters)))
         except (InputError, PolicyError, InfeasibleError):
             continue
         yield seed, rng, instance
 
 
-def losses_of(spec, text, count, most):
+def own(instance, parameters):
+    """Return the parameters of a dispatcher, where there is one."""
+    return parameters if len(instance.workers) > 1 else None
+
+
+def losses_of(spec, text, count, most, parameters=None):
     """Run instances with losses, check all that comes of it, and return how many losses were."""
     losses = 0
-    for runs, (seed, rng, instance) in enumerate(served(spec, text, count)):
+    for runs, (seed, rng, instance) in enumerate(served(spec, text, count, parameters)):
         done = execute_policy(
             instance,
-            build(instance, spec, seed),
+            build(instance, spec, seed, own(instance, parameters)),
             faulty(instance, rng, rng.choice((0.02, 0.1, 0.3))),
             vocabulary=VOCABULARY,
             most_losses=1000,
@@ -70,6 +78,40 @@ def losses_of(spec, text, count, most):
 @pytest.mark.parametrize("spec", IN_FULL)
 def test_every_request_finishes_once_with_its_tokens(spec):
     assert losses_of(spec, "faults", 30, 12)
+
+
+SHARED = [(s, name) for s in METHODS for name in SHARING if is_dispatched(f"{s}@")]
+
+
+@pytest.mark.parametrize(("name", "sharing"), SHARED)
+def test_every_request_finishes_once_under_each_dispatcher(name, sharing):
+    assert losses_of(name, sharing, 60, 6, SHARING[sharing])
+
+
+MOMENTS = st.dictionaries(st.integers(1, 40), st.sampled_from(("begin", "end")), max_size=12)
+
+
+@given(st.sampled_from(IN_FULL), st.integers(0, 999), st.lists(MOMENTS, min_size=4, max_size=4))
+def test_every_request_finishes_once_whenever_workers_are_lost(spec, seed, moments):
+    instance = random_batching_instance(random.Random(seed))
+    try:
+        simulate_policy(instance, build(instance, spec, seed))
+    except (InputError, PolicyError, InfeasibleError):
+        return
+    finishes = []
+    policy = build(instance, spec, seed)
+    told = policy.on_finish
+    policy.on_finish = lambda view, request, client: (
+        finishes.append(request),
+        told(view, request, client),
+    )
+    devices = [FormulaDevice(each.get) for each in moments[: len(instance.workers)]]
+    done = execute_policy(instance, policy, devices, vocabulary=VOCABULARY, most_losses=100)
+    if not done.stopped:
+        assert done.tokens == reference(instance)
+        assert orsched.check(instance, done.schedule) == []
+        if "on_finish" in overridden(policy):
+            assert sorted(finishes) == list(range(len(instance)))
 
 
 @pytest.mark.full
