@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from orsched.runner.chunk import Chunk  # noqa: E402
-from orsched.runner.graphs import row_buckets  # noqa: E402
+from orsched.runner.graphs import WARM_UPS, row_buckets  # noqa: E402
 from orsched.runner.torch_worker import REACH_STEP, TorchWorker  # noqa: E402
 from tests.reproductions.tokens import Case, differences  # noqa: E402
 
@@ -106,6 +108,91 @@ def test_a_device_that_refuses_graphs_runs_rounds_as_they_are() -> None:
         worker.decode([0, 1, 2], rounds=3)
     assert (worker.rounds.mode, worker.rounds.replays, worker.prepare()) == ("off", 0, 0)
     assert [len(worker.take(slot, 3)) for slot in range(3)] == [4] * 3
+
+
+class FakeCuda:
+    """What a capture asks of torch.cuda, written down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log: list[tuple] = []
+        self.now: object = "main"
+        self.fails = False
+        fake = self
+
+        class Stream:
+            def __init__(self, name: object) -> None:
+                self.name = "side" if isinstance(name, torch.device) else name
+
+            def wait_stream(self, other: Stream) -> None:
+                fake.log.append((self.name, "waits for", other.name))
+
+        @contextmanager
+        def stream(which: Stream):
+            before, fake.now = fake.now, which.name
+            try:
+                yield
+            finally:
+                fake.now = before
+
+        @contextmanager
+        def graph(which: object, pool: object, stream: Stream, capture_error_mode: str):
+            fake.now = stream.name
+            fake.log.append(("capture", pool, stream.name, capture_error_mode))
+            if fake.fails:
+                raise RuntimeError("not permitted")
+            yield
+            fake.now = "main"
+
+        class Graph:
+            def replay(self) -> None:
+                fake.log.append(("replay", fake.now))
+
+        pools = iter("abc")
+        for name, value in {
+            "Stream": Stream,
+            "stream": stream,
+            "graph": graph,
+            "CUDAGraph": Graph,
+            "graph_pool_handle": lambda: next(pools),
+            "current_stream": lambda device: Stream(fake.now),
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+
+
+def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worker = TorchWorker("tiny", slots=4, length=64)
+    worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
+    cuda = FakeCuda(monkeypatch)
+    worker.rounds.mode = "capture"
+    run = worker.rounds.run
+    worker.rounds.run = lambda rows, reach: (
+        cuda.log.append(("round", rows, reach, cuda.now, worker.slots.active.tolist())),
+        run(rows, reach),
+    )
+    for active in ([0, 1], [1], [0, 1, 2]):
+        worker.decode(active)
+    captured = [
+        entry
+        for rows in (2, 3)
+        for entry in (
+            ("side", "waits for", "main"),
+            *[("round", rows, 64, "side", [0] * 4)] * WARM_UPS,
+            ("main", "waits for", "side"),
+            ("capture", "a", "side", "thread_local"),
+            ("round", rows, 64, "side", [0] * 4),
+            *[("replay", "main")] * (4 - rows),
+        )
+    ]
+    assert cuda.log == captured
+    assert worker.slots.active.tolist() == [1, 1, 1, 0]
+    assert worker.slots.lengths.tolist() == [3, 3, 3, 0]  # replays of fakes do nothing
+    cuda.fails = True
+    with pytest.warns(RuntimeWarning, match="not permitted"):
+        worker.decode([0, 1, 2, 3])
+    assert cuda.now == "main"
+    assert worker.slots.lengths.tolist() == [4, 4, 4, 1]
 
 
 @pytest.mark.gpu
