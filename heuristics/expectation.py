@@ -59,11 +59,13 @@ class Tally:
         if not before:
             insort(self.order, number)
 
-    def remove(self, number: int) -> None:
-        """Count a number that is there once less."""
-        self.counts[number] -= 1
-        if not self.counts[number]:
-            del self.counts[number], self.order[bisect_left(self.order, number)]
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Count numbers that are there once less each."""
+        counts, order = self.counts, self.order
+        for number in numbers:
+            counts[number] -= 1
+            if not counts[number]:
+                del counts[number], order[bisect_left(order, number)]
 
     def largest(self) -> int:
         """Return the largest number, 0 if there is none."""
@@ -105,13 +107,15 @@ class KnownEnds:
 
     def start(self, now: int, stage: Sequence[int]) -> None:
         """Take note of requests that start."""
-        for request in stage:
-            rounds = self._rounds(request)
-            self.waiting.remove(rounds)
-            self.work -= rounds
-            self.end_of[request] = now + rounds
-            insort(self.ends, now + rounds)
-            self.sum_ends += now + rounds
+        length, limit, first = self.lengths.__getitem__, self.limit, self.first
+        rounds = [max(0, min(length(request), limit) - first) for request in stage]
+        self.waiting.remove(rounds)
+        self.work -= sum(rounds)
+        ends = [now + each for each in rounds]
+        self.end_of.update(zip(stage, ends, strict=True))
+        self.ends += ends
+        self.ends.sort()  # two runs that are in order, or nearly: one pass
+        self.sum_ends += sum(ends)
 
     def finish(self, request: int, taken: int) -> None:
         """Take note of an end, and of how wrong the length was."""

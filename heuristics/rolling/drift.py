@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Drift:
@@ -20,11 +24,13 @@ class Drift:
         self._ends: list[int] = []
         self._early: list[int] = []
 
-    def start(self, now: int, request: int, rounds: int) -> None:
-        """Take note of a start."""
-        self.begin[request] = now
-        self.end[request] = now + rounds
-        insort(self._ends, now + rounds)
+    def start(self, now: int, requests: Sequence[int], rounds: Sequence[int]) -> None:
+        """Take note of starts, each with its known rounds."""
+        ends = [now + each for each in rounds]
+        self.begin.update(dict.fromkeys(requests, now))
+        self.end.update(zip(requests, ends, strict=True))
+        self._ends += ends
+        self._ends.sort()
 
     def finish(self, now: int, request: int) -> None:
         """Take note of an end."""

@@ -125,6 +125,8 @@ class RollingPolicy(GatedPolicy):
     def _fitting(self, view: View, chosen: Sequence[int]) -> list[int]:
         """Return those that fit into cap and memory; the others are late."""
         tokens, blocks = view.worker.prefill_limit, view.blocks_free
+        if tokens is None and blocks is None:
+            return list(chosen)
         stage: list[int] = []
         for request in chosen:
             prompt = view.prompt_tokens[request]
@@ -139,9 +141,9 @@ class RollingPolicy(GatedPolicy):
 
     def _note_start(self, view: View, stage: Sequence[int]) -> None:
         assert self.lengths is not None
-        for request in stage:
-            rounds = max(1, min(self.lengths[request], self.limit) - self.first)
-            self.drift.start(view.rounds, request, rounds)
+        length, limit, first = self.lengths.__getitem__, self.limit, self.first
+        rounds = [max(1, min(length(request), limit) - first) for request in stage]
+        self.drift.start(view.rounds, stage, rounds)
 
     def _take_up(self, view: View) -> None:
         """Follow the plan that was made, if it is there; a simulation waits for it."""

@@ -71,13 +71,15 @@ class _Best:
 def make_plan(left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
     """Return a plan for what is left: the best that some attempts of the search find.
 
-    The same for the same arguments, with numba or without.
+    The same for the same arguments, with numba or without. No attempts: longest first.
     """
     instance = as_instance(left)
     terms = terms_of_remaining(left, instance)
     clients = len(left.free_at)  # their own first requests have one token each
     schedule = first_schedule(left, instance, min(clients, left.cap or clients))
     best = _Best(left, instance, schedule)
+    if not iterations:
+        return as_stages(left, best.plan)
     fast = compiled()
     fast.wait()
     stop = MaxIterations(iterations)

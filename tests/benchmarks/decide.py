@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from concurrent.futures import Future
 from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from orsched import registry
 from orsched.heuristics.gated import GatedPolicy
 from orsched.heuristics.methods import GatedMethod
 from orsched.heuristics.policy_method import PolicyMethod
+from orsched.heuristics.rolling.background import plan_snapshot
+from orsched.heuristics.rolling.policy import RollingPolicy
 from orsched.instances.gsm8k import gsm8k
 from orsched.metrics import distribution
 from orsched.policy import Policy, View
@@ -22,6 +25,8 @@ from tests.benchmarks.section import Options, Section, Target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orsched.heuristics.rolling.background import Plan
+    from orsched.heuristics.rolling.snapshot import Snapshot
     from orsched.instance import Instance
     from orsched.policy import Information
 
@@ -76,9 +81,10 @@ class Timed(Policy):
         """Time the decision; keep the time if enough requests wait."""
         counted = self.waiting >= self.enough
         pooled = len(getattr(self.inner, "pool", ()))
+        joined = getattr(self.inner, "joined_ns", 0)
         begin = perf_counter_ns()
         step = self.inner.decide(view)
-        passed = perf_counter_ns() - begin
+        passed = perf_counter_ns() - begin - getattr(self.inner, "joined_ns", 0) + joined
         pooled -= len(getattr(self.inner, "pool", ()))
         new = _new(view, step) if isinstance(step, Step) else 0
         self.waiting -= new
@@ -90,6 +96,30 @@ class Timed(Policy):
                 self.stages.append(len(self.decide_ns))
             self.decide_ns.append(passed)
         return step
+
+
+class MadeWhenNeeded(Future["Plan"]):
+    """A plan that is made when it is asked for: what a simulation waits for is not counted."""
+
+    def __init__(self, snapshot: Snapshot, seed: int) -> None:
+        super().__init__()
+        self.snapshot, self.seed = snapshot, seed
+
+    def done(self) -> bool:
+        """It always can be had."""
+        return True
+
+    def result(self, timeout: float | None = None) -> Plan:
+        """Make the plan, without a search: the decisions are the same work with any plan."""
+        return plan_snapshot(self.snapshot.own(), 0, self.seed)
+
+
+class NothingBeside:
+    """In place of the planner's process: nothing runs while a decision is timed."""
+
+    def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> MadeWhenNeeded:
+        """Keep the snapshot."""
+        return MadeWhenNeeded(snapshot, seed)
 
 
 def _new(view: View, step: Step) -> int:
@@ -104,7 +134,7 @@ def methods() -> Iterator[tuple[str, Any, Information]]:
         if isinstance(method, GatedMethod):
             for information in sorted(method.information):
                 yield name, method, information
-        elif type(method) is PolicyMethod:  # others search beside their policy
+        elif type(method) is PolicyMethod or name == "rolling":  # others search before they serve
             yield name, method, method.information[0]
 
 
@@ -113,6 +143,8 @@ def _policy(method: Any, information: Information, instance: Instance) -> Policy
     if isinstance(method, GatedMethod):
         return GatedPolicy(method.defaults, information, method.name)
     policy: Policy = method.build(instance, information, {}, 0)[0]
+    if isinstance(policy, RollingPolicy):
+        policy.planner = NothingBeside()  # type: ignore[assignment]
     return policy
 
 
@@ -154,6 +186,8 @@ def run(options: Options) -> Section:
         "The runs make the same decisions. floor_p99: the p99 over the decisions when each counts "
         "with its fastest run, so nearly without interruptions. stages: the decisions that formed "
         "a prefill stage, which are the long ones; stage_p50 is their median, of the fastest runs.",
+        "rolling: plans are made, without a search, when they are taken up, which is not counted; "
+        "live, another process makes them meanwhile. Snapshots and plans taken up are counted.",
         "Preparation before the first request (packing, the search of hybrid) is not a decision "
         "and not in the table.",
     ]

@@ -161,7 +161,7 @@ def test_surplus_agrees_with_counting(requests, now):
     for moment, starts, request, known in sorted(events):
         if moment <= now:
             if starts:
-                drift.start(moment, request, known)
+                drift.start(moment, [request], [known])
             else:
                 drift.finish(moment, request)
     early = sum(k > t and r + t <= now < r + k for r, (k, t) in enumerate(requests))
@@ -208,7 +208,7 @@ def follower(waiting, stages, budget=5.0):
 def test_surplus_clients_take_others_and_a_stage_out_of_turn():
     """Request 9 was to end at 8 and ends at 2: after 5 idle rounds its client is put to use."""
     plan, drift = follower([1, 2, 3], [Stage(20, (1, 2), 0)])
-    drift.start(0, 9, 8)
+    drift.start(0, [9], [8])
     assert plan.rounds_left(0, 0) == 20
     drift.finish(2, 9)
     assert plan.rounds_left(2, 1) == 6
