@@ -57,6 +57,7 @@ class PressesAhead(VirtualDevice):
 
 
 def test_ctrl_c_waits_for_the_steps_that_were_begun(instance):
+    before = signal.getsignal(signal.SIGINT)
     devices = [Presses(7), FormulaDevice()]
     done = execute_policy(two(instance), fcfs(two(instance)), devices, vocabulary=VOCABULARY)
     assert done.stopped == "interrupted"
@@ -67,7 +68,7 @@ def test_ctrl_c_waits_for_the_steps_that_were_begun(instance):
     kinds = {each.kind.value for each in orsched.check(two(instance), done.schedule)}
     assert kinds == {"completeness"}
     assert done.events[-1]["what"] == "stopped"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_what_was_yielded_stands_in_the_trace(instance):
@@ -110,7 +111,7 @@ def test_other_threads_leave_signals_alone():
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    assert seen == [signal.default_int_handler]
+    assert seen == [signal.getsignal(signal.SIGINT)]
 
 
 @pytest.mark.parametrize("where", ["begin", "end"])
