@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,12 +18,18 @@ from orsched.runner.torch_worker import TorchWorker
 SETTINGS = WorkerSettings("tiny", slots=4, length=96, dtype="float64", seed=3, threads=1)
 
 
+@contextmanager
 def in_process():
-    """Return a device with the same worker here."""
+    """Give a device with the same worker here; it computes with as many threads."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(SETTINGS.threads)
     names = ("model", "slots", "length", "device", "dtype", "seed")
     device = TorchDevice(TorchWorker(**{name: getattr(SETTINGS, name) for name in names}))
     device.start()
-    return device
+    yield device
+    torch.set_num_threads(before)
 
 
 def serve(device, seed, steps=25):
@@ -66,11 +73,11 @@ def serve(device, seed, steps=25):
 
 def yields_what_a_worker_here_yields(device):
     """Tokens are the same, in every order of steps."""
-    here = in_process()
-    for seed in range(3):
-        expected = serve(here, seed)
-        assert serve(device, seed) == expected
-        assert sum(map(len, expected)) > 50
+    with in_process() as here:
+        for seed in range(3):
+            expected = serve(here, seed)
+            assert serve(device, seed) == expected
+            assert sum(map(len, expected)) > 50
 
 
 def prefill(device, slot=0, size=5):
