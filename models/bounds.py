@@ -78,7 +78,7 @@ class Bound:
         return {"name": self.name, "value_ns": self.value_ns, "certificate": self.certificate}
 
 
-def makespan_bound(instance: Instance) -> Bound:
+def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
     """Return the best lower bound on the makespan that is proven without a search.
 
     Candidates: stages and rounds over the requests released at or after each of some moments (the
@@ -90,12 +90,18 @@ def makespan_bound(instance: Instance) -> Bound:
     from a moment on, so one of them is busy for its share of the bound for one worker. Arrivals
     that ramp up and workers that are not equal: ``charged_bound``.
 
+    Args:
+        instance: one or several workers, equal or not.
+        allows: as in ``bound``.
+
     Raises:
+        InputError: another allowance.
         InfeasibleError: no schedule exists.
     """
     # Unequal workers have no bound in its place.
     seconds = _CHEAP_SECONDS if equal_workers(instance) else float("inf")
-    *_, best = _improving(instance, _Limits(lambda: False, lambda: seconds, False))
+    scope = Scope.allowing(allows, instance)
+    *_, best = _improving(instance, _Limits(lambda: False, lambda: seconds, False, scope))
     return best
 
 

@@ -204,6 +204,12 @@ class Instance:
             raise InfeasibleError(f"{named} {reasons[0]}, or leave the request out")
         raise InfeasibleError(f"{named} fits onto no worker: it " + "; it ".join(reasons))
 
+    @cached_property
+    def needs_chunks(self) -> bool:
+        """Whether some request fits onto no worker unless its prompt is prefilled in chunks."""
+        whole = [self._fits(worker, chunks=False) for worker in self.workers]
+        return not np.logical_or.reduce(whole).all()
+
     def _fits(self, worker: Worker, chunks: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which requests the worker could serve if it had nothing else to do."""
         fits = np.ones(len(self), bool)

@@ -226,12 +226,15 @@ class Policy(ABC):
         information: what it must be shown; the executor builds the view for it.
         many_workers: whether it can run instances with several workers.
         assigns: whether arrivals to several workers end the rounds of a single one.
+        chunks: whether it splits prompts that are longer than a worker's limit for a prefill step;
+            read when the run begins. Instances with such prompts are refused otherwise.
     """
 
     name: str = "policy"
     information: Information = Information.NONE
     many_workers: ClassVar[bool] = False
     assigns: ClassVar[bool] = False
+    chunks: bool = False
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
         """See the view for the first time; no request has arrived yet."""

@@ -277,11 +277,14 @@ def _criterion(
 
 
 def _bound(instance: Instance, seconds_left: float = math.inf) -> Bound:
-    """Return the best bound on the makespan that is found in a tenth of the time left."""
+    """Return the best bound on the makespan that is found in a tenth of the time left.
+
+    Prompts longer than any prefill step: one that holds for schedules that split them.
+    """
     from orsched.models.bounds import bound
 
     share = None if seconds_left == math.inf else max(1e-3, seconds_left / 10)
-    return bound(instance, time_limit=share)
+    return bound(instance, time_limit=share, allows=["chunks"] if instance.needs_chunks else [])
 
 
 def _not_worse(

@@ -35,7 +35,7 @@ class ContinuousBatching(Policy):
         self.information = information
         self.queue = queue
         self.prefill_first = params.mode == "prefill_first"
-        self.chunked = params.chunked_prefill and not self.prefill_first
+        self.chunked = self.chunks = params.chunked_prefill and not self.prefill_first
         self.watermark = params.watermark_blocks
 
     def start(self, view: View) -> None:

@@ -47,6 +47,7 @@ class Dispatched(Policy):
             )
         self.name = first.name
         self.information = Information(first.information)
+        self.chunks = first.chunks
         self.policies = [first]
 
     def start(self, view: View) -> None:

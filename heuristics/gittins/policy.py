@@ -42,6 +42,7 @@ class Gittins(Policy):
 
     name = "gittins"
     many_workers = True
+    chunks = True
 
     def __init__(
         self, params: GittinsParams, information: Information, service_class: Sequence[int] = ()

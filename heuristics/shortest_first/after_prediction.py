@@ -26,6 +26,7 @@ class AfterPrediction(Policy):
         self.latency_ns = latency_ns
         self.name = inner.name
         self.information = Information(inner.information)
+        self.chunks = inner.chunks
         self.awaited: deque[int] = deque()
 
     def start(self, view: View) -> None:

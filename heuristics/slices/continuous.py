@@ -72,6 +72,7 @@ class ContinuousSlices(Policy):
     information = Information.NONE
     many_workers = True
     assigns = True
+    chunks = True
 
     def __init__(self, params: ContinuousParams | None = None) -> None:
         self.params = ContinuousParams() if params is None else params

@@ -102,6 +102,7 @@ class SlicedPolicy(Policy):
 
     information = Information.NONE
     many_workers = True
+    chunks = True
 
     def __init__(self, params: SliceParams | None = None, name: str = "scls") -> None:
         self.params = SliceParams() if params is None else params

@@ -60,7 +60,7 @@ def simulate_policy(
         InputError: the policy needs predictions that the instance does not have.
         PolicyError: the policy asked for an impossible step, or left requests unserved.
     """
-    instance.require_feasible()
+    instance.require_feasible(policy.chunks)
     return Loop(instance, policy, observer, deadline).run()
 
 

@@ -129,10 +129,11 @@ def _problem(task: Mapping[str, Any]) -> _Problem:
         return _last[0]
     instance = build_instance(task["content"], task["path"])
     begin = perf_counter()
+    allows = ["chunks"] if instance.needs_chunks else []
     bounds = {
-        objective: makespan_bound(instance)
+        objective: makespan_bound(instance, allows)
         if objective == "makespan"
-        else bound(instance, objective)
+        else bound(instance, objective, allows=allows)
         for objective in task["content"]["bounds"]
     }
     _last[:] = [_Problem(task["problem"], instance, bounds, perf_counter() - begin)]
