@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.columns import whole_number
 from orsched.errors import InputError, MissingDependencyError
 from orsched.runner.calibration import anchored, joined
 from orsched.runner.memory_profile import Footprint, Found, fits_on, memory_profile
@@ -41,12 +42,15 @@ class WorkerOptions(NamedTuple):
     threads: int | None = None
 
     def resolved(self) -> WorkerOptions:
-        """Return the options with device and type of numbers filled in.
+        """Return the options, checked, with device and type of numbers filled in.
 
         Raises:
-            InputError: torch does not have the device.
+            InputError: torch does not have the device, or a number is out of range.
             MissingDependencyError: torch or transformers is missing.
         """
+        for field in ("slots", "length", "threads"):
+            if getattr(self, field) is not None:
+                whole_number(getattr(self, field), field, minimum=1)
         try:
             import torch
             import transformers  # noqa: F401
@@ -149,11 +153,16 @@ def measure_worker(
         report: told what is done.
         factor: by which the numbers of requests in the grid grow.
     """
+    whole_number(repeats, "repeats", minimum=1)
+    whole_number(seed, "seed")
+    if requests is not None:
+        whole_number(requests, "requests")
     slots = device.worker.slots
     say = report if report is not None else _nobody
     points = grid(slots.count, slots.length, most_tokens, factor)
-    if slots.length > 1:
-        _warm_up(device, most_tokens, seed)
+    if like is not None:
+        made_up_requests(1, slots.length, seed, like)  # says if none fits
+    _warm_up(device, most_tokens, seed)
     gc.collect()
     gc.freeze()  # else the collector walks through all of torch now and then
     try:
@@ -177,7 +186,7 @@ def _measured(
         device, points, repeats, seed, lambda done, of: say(f"{done} of {of} steps of the grid")
     )
     count = REQUESTS_A_SLOT * slots.count if requests is None else requests
-    if count == 0 or slots.length < 2:
+    if count == 0:
         return found
     say(f"a rehearsal with {count} requests")
     drawn = made_up_requests(count, slots.length, seed, like)

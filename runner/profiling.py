@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 ROUNDS = 4
 """Rounds that a point of the decode grid is measured over."""
 
+LEAST_LENGTH = 36
+"""Tokens of the shortest slot and stage of a grid: there are five lengths at least."""
+
 
 class Point(NamedTuple):
     """A step of the grid.
@@ -47,7 +50,7 @@ class Point(NamedTuple):
 
 
 def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Point]:
-    """Return the points to measure on a worker: lengths grow by factors of 4.
+    """Return the points to measure on a worker: lengths grow by factors of 2 or 4.
 
     Contexts of a round are all equal at some points and spread evenly at others.
 
@@ -56,12 +59,21 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
         length: tokens that a slot holds.
         most_tokens: of a prefill stage.
         factor: by which the numbers of requests grow.
+
+    Raises:
+        InputError: slots or stages are too short for a grid.
     """
-    counts, lengths = (
-        _powers(slots, factor),
-        _powers(length - ROUNDS, 4, least=min(8, length - ROUNDS)),
-    )
-    prompts = [(n, p) for n in counts for p in lengths if n * p <= most_tokens]
+    whole_number(slots, "slots", minimum=1)
+    if length < LEAST_LENGTH or most_tokens < LEAST_LENGTH:
+        raise InputError(
+            f"slots of {length} tokens and stages of {most_tokens} leave too few sizes to measure",
+            field="length" if length < LEAST_LENGTH else "most_tokens",
+            remedy=f"at least {LEAST_LENGTH} tokens",
+        )
+    longest = length - ROUNDS
+    counts, lengths = _powers(slots, factor), _lengths(longest)
+    sizes = _lengths(min(longest, most_tokens))
+    prompts = [(n, p) for n in counts for p in sizes if n * p <= most_tokens]
     rounds = [Point(DECODE, n, 0, c) for n in counts for c in lengths]
     rounds += [Point(DECODE, n, 0, c, True) for n in counts if n > 1 for c in lengths if c > n]
     beside = [n for n in (1, slots // 2, slots - 1) if 0 < n < slots]
@@ -109,6 +121,10 @@ def profile(
         if report is not None:
             report(done + 1, total)
     return _rows({point: median_low(found) for point, found in times.items()})
+
+
+def _lengths(longest: int) -> list[int]:
+    return _powers(longest, 4, least=8) if longest >= 512 else _powers(longest, 2, least=2)
 
 
 def _powers(most: int, base: int, least: int = 1) -> list[int]:

@@ -143,6 +143,7 @@ def _read(source: Path, worker_file: Path | None) -> _Measured:
 
 
 def _measure(options: dict[str, Any]) -> _Measured:
+    from orsched.columns import whole_number
     from orsched.runner.measuring import WorkerOptions, largest_batches, make_device, measure_worker
     from orsched.runner.memory_profile import read_bytes
 
@@ -151,6 +152,9 @@ def _measure(options: dict[str, Any]) -> _Measured:
     )
     most, memory = options["prefill_cap"], options["memory"]
     limit = None if memory in (None, "auto") else read_bytes(memory)
+    for name, least in (("repeats", 1), ("requests", 0), ("seed", 0), ("prefill_cap", 1)):
+        if options[name] is not None:
+            whole_number(options[name], name, minimum=least)
     like = None if options["like"] is None else load_instance(options["like"]).requests
     with ProgressPrinter("loading the model") as progress:
         batches = []

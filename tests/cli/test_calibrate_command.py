@@ -138,6 +138,29 @@ def test_a_worker_is_measured(call, tmp_path):
     assert again["models"] == found["models"]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--slots", 0], "slots"),
+        (["--length", 1], "too few sizes"),
+        (["--prefill-cap", 3], "too few sizes"),
+        (["--repeats", 0], "repeats"),
+        (["--requests", -1], "requests"),
+        (["--threads", 0], "threads"),
+        (["--seed", -1], "seed"),
+        (["--dtype", "int8"], "unknown type"),
+        (["--device", "abacus"], "torch cannot use"),
+        (["--model", "nobody"], "unknown model"),
+        (["--memory", "12 apples"], "no number of bytes"),
+    ],
+)
+def test_a_worker_that_cannot_be_is_refused(call, options, message):
+    pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    code, out, err = call("--device", "cpu", "--slots", 2, "--length", 40, *options)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
 def test_a_cpu_needs_a_limit_of_memory(call):
     pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     code, _, err = call("--device", "cpu", "--memory", "auto")

@@ -21,8 +21,24 @@ def test_the_grid_holds_the_extremes_and_fits_the_worker():
     assert {point.phase for point in points} == {"prefill", "decode", "mixed"}
 
 
+@pytest.mark.parametrize(("length", "cap"), [(1, 2048), (4, 2048), (35, 2048), (64, 35)])
+def test_what_is_too_short_for_a_grid_is_refused(length, cap):
+    with pytest.raises(InputError, match="too few sizes"):
+        grid(4, length, cap)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 200])
+@pytest.mark.parametrize(
+    ("length", "cap"), [(36, 36), (100, 64), (515, 2048), (4000, 2048), (4000, 36)]
+)
+def test_every_grid_has_points_to_hold_out(slots, length, cap):
+    points = grid(slots, length, cap)
+    for phase in ("prefill", "decode"):
+        assert sum(point.phase == phase for point in points) >= 5
+
+
 def test_a_worker_of_one_slot_has_no_mixed_steps():
-    assert {point.phase for point in grid(1, 20, 100)} == {"prefill", "decode"}
+    assert {point.phase for point in grid(1, 40, 100)} == {"prefill", "decode"}
 
 
 def test_profiles_become_measurements_that_can_be_fitted():
