@@ -13,12 +13,13 @@ from orsched.columns import whole_number
 from orsched.runner.driving import driver
 from orsched.runner.fleet import RunSettings, fleet, require_fit
 from orsched.runner.live import execute_policy
+from orsched.runner.open_lengths import require_live, with_open_lengths
 from orsched.runner.resuming import rest_of
 from orsched.runner.tracing import Clocked, measured_trace
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from orsched.checker import Violation
     from orsched.instance import Instance
@@ -33,10 +34,10 @@ class Ran:
     """What ``run`` returns.
 
     Attributes:
-        instance: what was run.
+        instance: what was run, with the lengths that turned out.
         trace: what happened: a schedule with measured times, up to where the run was stopped.
-        plan: what was to happen, by the times of the cost model; None for runs that were stopped
-            or resumed.
+        plan: what was to happen, by the times of the cost model; None for runs that were stopped or
+            resumed, or in which lengths turned out.
         tokens: what each request yielded in this run (empty on a virtual worker).
         violations: what the checker found in the trace; nothing, unless there is a bug.
         stopped: why the run ended before all requests were done; empty if it did not.
@@ -63,6 +64,7 @@ def run(
     callback: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] = lambda _: None,
     resume: Schedule | None = None,
+    end_of_sequence: Collection[int] = (),
 ) -> Ran:
     """Execute a schedule, or let a policy decide live, on real workers.
 
@@ -81,15 +83,21 @@ def run(
         say: told what is being done.
         resume: the trace of a run of this instance that was stopped; what it has left is run, and
             the two are one trace.
+        end_of_sequence: tokens that end a request; none: it yields as many as the instance says.
+            With them lengths turn out in the run, up to the output limit, and the trace belongs to
+            an instance of its own, which is returned.
 
     Raises:
-        InputError: an argument is wrong, or the requests do not fit onto the worker.
+        InputError: an argument is wrong, the requests do not fit onto the worker, or a method that
+            plans beforehand is to find out lengths.
         MissingDependencyError: torch is missing, and the worker is not ``virtual``.
         PolicyError: the policy asked for an impossible step.
     """
     seed, settings = whole_number(seed, "seed"), settings or RunSettings()
     begin = perf_counter()
     say("looking at the worker")
+    if end_of_sequence:
+        instance = with_open_lengths(instance, source, settings, resume)
     require_fit(instance, settings)
     rest = None if resume is None else rest_of(instance, resume, source, settings)
     seed = seed if rest is None else rest.seed
@@ -99,6 +107,8 @@ def run(
         problem, source, seed, information, parameters, callback, iterations, time_limit
     )
     planned = perf_counter()
+    if end_of_sequence:
+        require_live(drives)
     say("loading the workers")
     workers = fleet(problem, drives, settings, seed)
     loaded = perf_counter()
@@ -113,14 +123,17 @@ def run(
             workers.vocabulary,
             observe,
             prompts=None if rest is None else rest.prompts(workers.vocabulary),
+            end_of_sequence=end_of_sequence or None,
         )
+    if end_of_sequence:
+        instance = done.instance
     spent = Clocked(planned - begin, loaded - planned, perf_counter() - loaded)
     say("checking")
     timeline = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters)
     if rest is not None:
         timeline = rest.merged(timeline)
     trace = measured_trace(instance, timeline, done, drives, workers, seed, spent)
-    whole = rest is None and not trace.is_partial
+    whole = rest is None and not trace.is_partial and not end_of_sequence
     found = check(instance, trace, times="measured")
     plan = drives.plan if whole else None
     return Ran(instance, trace, plan, done.tokens, found, done.stopped)

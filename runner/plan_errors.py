@@ -72,6 +72,7 @@ class PlanAgainstRun:
         cost: the cost model of the instance's first worker.
         refit: the same model fitted to the run.
         refit_error: relative error of the sum of all steps under the refit.
+        has_plan: whether there was a plan; else the cost model alone says what was planned.
     """
 
     plan_makespan_ns: int
@@ -85,6 +86,7 @@ class PlanAgainstRun:
     cost: dict[str, Any]
     refit: Refit
     refit_error: float | None
+    has_plan: bool = True
 
     @property
     def makespan_error(self) -> float | None:
@@ -182,6 +184,7 @@ def plan_against_run(instance: Instance, plan: Schedule | None, trace: Schedule)
         {"model": instance.workers[0].cost.model, **instance.workers[0].cost.to_dict()},
         refit,
         _refit_error(instance, line, times, refit),
+        plan is not None,
     )
 
 

@@ -40,6 +40,7 @@ SUFFIXES = {
     "trace": (".json",),
     "records": (".csv", ".jsonl", ".parquet"),
     "errors": (".csv", ".json"),
+    "instance-output": (".json", ".parquet"),
     "TARGET": (".json", ".parquet", ".csv"),
 }
 """What a file may end in, by the option or argument that names it."""

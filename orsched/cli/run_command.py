@@ -85,6 +85,19 @@ WORKER_OPTIONS = (
     metavar="TRACE",
     help="Go on with a run of INSTANCE that was stopped (default policy: that of the run).",
 )
+@click.option(
+    "--end-of-sequence",
+    "ends",
+    type=int,
+    multiple=True,
+    metavar="TOKEN",
+    help="A token that ends a request (several times: several); lengths turn out in the run.",
+)
+@click.option(
+    "--instance-output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the instance with the lengths that turned out (.json or .parquet).",
+)
 @with_options(PARAMETERS, *WORKER_OPTIONS, FORMAT, *SINGLE)
 def run_command(
     source: str,
@@ -95,6 +108,8 @@ def run_command(
     style: str,
     errors: Path | None,
     resume: Path | None,
+    ends: tuple[int, ...],
+    instance_output: Path | None,
     **options: Any,
 ) -> int:
     """Execute SCHEDULE, or drive a policy on INSTANCE, and hold plan against run.
@@ -106,13 +121,20 @@ def run_command(
     Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
     orsched run pang-100x20 --policy hybrid --worker virtual
     """
+    from orsched.files import save_instance
     from orsched.runner.fleet import RunSettings
     from orsched.runner.plan_errors import plan_against_run
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     settings = RunSettings(**options)
     inputs = [str(path) for path in (source, instance_source, resume) if path]
-    check_paths({**paths, "errors": errors}, inputs)
+    check_paths({**paths, "errors": errors, "instance-output": instance_output}, inputs)
+    if ends and paths["output"] is not None and instance_output is None:
+        raise InputError(
+            "the trace belongs to an instance of its own",
+            field="--instance-output",
+            remedy="say where to write it",
+        )
     given = read_pairs(parameters, "--param")
     with ProgressPrinter("loading") as progress:
         before = None if resume is None else _stopped_run(resume)
@@ -120,10 +142,12 @@ def run_command(
             policy = _policy_of(before)
         problem, what = _sources(source, instance_source, policy, given)
         chosen = {"seed": seed or 0, "parameters": given, "resume": before}
-        done = _run(problem, what, settings, chosen, progress)
+        done = _run(problem, what, settings, {**chosen, "end_of_sequence": ends}, progress)
         progress.say("holding plan against run")
-        against = plan_against_run(problem, done.plan, done.trace)
+        against = plan_against_run(done.instance, done.plan, done.trace)
         progress.say("writing")
+        if instance_output is not None:
+            save_instance(done.instance, instance_output)
         write_run(done, against, {**paths, "errors": errors})
     print_run(done, against, style)
     return _exit_code(done)

@@ -98,11 +98,14 @@ def verdict(against: PlanAgainstRun) -> str:
     """Return in a few lines what the run says of the plan."""
     plan, run = (ns / NS_PER_S for ns in (against.plan_makespan_ns, against.run_makespan_ns))
     parts = ", ".join(f"{k} {v / NS_PER_S:+.3f} s" for k, v in against.parts.items() if v)
+    said = "planned were" if against.has_plan else "the cost model says"
     lines = [
-        f"The run took {run:.3f} s, planned were {plan:.3f} s"
+        f"The run took {run:.3f} s, {said} {plan:.3f} s"
         f" ({percent(against.makespan_error, sign=True)}){': ' + parts if parts else ''}.",
-        f"{against.followed:,} of {len(against.stages.worker):,} stages are the plan's.",
     ]
+    if against.has_plan:
+        count = len(against.stages.worker)
+        lines.append(f"{against.followed:,} of {count:,} stages are the plan's.")
     worst = against.worst_term
     if worst is not None:
         lines.append(

@@ -132,6 +132,9 @@ def test_the_instance_of_a_schedule_may_be_a_file(execute, folder):
         (["two-by-two", "--resume", "plan.json"], "was not stopped"),
         (["plan.json", "-o", "plan.json"], "would be lost"),
         (["nowhere.json"], "no such file"),
+        (["two-by-two", "--end-of-sequence", "2", "-o", "run.json"], "--instance-output"),
+        (["two-by-two", "--end-of-sequence", "2"], "yields no tokens"),
+        (["two-by-two", "--peaks"], "torch worker"),
     ],
 )
 def test_what_is_wrong_is_refused(execute, arguments, said):

@@ -193,3 +193,36 @@ def test_several_workers_are_processes_and_a_schedule_on_them_is_followed():
     assert found.followed == len(found.stages.worker)
     with pytest.raises(InputError, match="2 workers in one process"):
         run(small, plan, RunSettings(place="here"))
+
+
+def test_lengths_turn_out_in_the_run():
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    instance = orsched.load("pang-100x20")
+    small = instance.replace(
+        requests=instance.requests.take(range(8)),
+        workers=orsched.Worker(4, instance.worker.cost),
+        output_limit_tokens=512,
+    )
+    ends = range(0, 512, 8)
+    try:
+        done = run(small, "vllm", RunSettings(threads=1), end_of_sequence=ends)
+    finally:
+        torch.set_num_threads(threads)
+    assert done.violations == []
+    assert done.plan is None
+    lengths = done.instance.requests.output_tokens.tolist()
+    assert [len(tokens) for tokens in done.tokens] == lengths
+    assert all(
+        tokens[-1] in ends or len(tokens) == small.output_limit_tokens for tokens in done.tokens
+    )
+    assert not any(token in ends for tokens in done.tokens for token in tokens[:-1])
+    assert plan_against_run(done.instance, None, done.trace).run_makespan_ns > 0
+
+
+def test_lengths_turn_out_under_policies_on_workers_that_yield_tokens(instance):
+    with pytest.raises(InputError, match="virtual"):
+        run(instance, "fcfs", VIRTUAL, end_of_sequence=[2])
+    plan = orsched.solve(instance, "fcfs").schedule
+    with pytest.raises(InputError, match="schedule says"):
+        run(instance, plan, VIRTUAL, end_of_sequence=[2])

@@ -1,0 +1,44 @@
+"""What ``run`` asks for when lengths turn out in the run only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.errors import InputError
+from orsched.schedule import Schedule
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.runner.driving import Driver
+    from orsched.runner.fleet import RunSettings
+
+
+def with_open_lengths(
+    instance: Instance, source: Schedule | str, settings: RunSettings, resume: Schedule | None
+) -> Instance:
+    """Return an instance in which each request may yield up to the output limit.
+
+    Raises:
+        InputError: a schedule is to be followed, a run to be resumed, or nothing yields tokens.
+    """
+    for wrong, problem in (
+        (isinstance(source, Schedule), "a schedule says how many tokens each request yields"),
+        (resume is not None, "a run that is resumed has the lengths of its instance"),
+        (settings.worker != "torch", "a virtual worker yields no tokens"),
+    ):
+        if wrong:
+            raise InputError(problem, field="end_of_sequence", remedy="leave it out")
+    most = np.full(len(instance), instance.output_limit_tokens, np.int64)
+    return instance.replace(requests=instance.requests.replace(output_tokens=most))
+
+
+def require_live(drives: Driver) -> None:
+    """Raise ``InputError`` unless a policy decides as it goes."""
+    if drives.follows:
+        raise InputError(
+            f"{drives.plan.method} plans beforehand with lengths that are not known",
+            field="end_of_sequence",
+            remedy="take a policy with information none or predicted",
+        )
