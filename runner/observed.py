@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
-ROWS = 32
+ROWS = 16
 """Rows of a phase that the steps of a trace are averaged to, about; more if counts differ more."""
 
 
