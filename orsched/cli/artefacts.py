@@ -88,6 +88,18 @@ def _require_folder(path: Path, field: str) -> None:
         )
 
 
+def require_packages(paths: dict[str, Path | None]) -> None:
+    """Raise ``MissingDependencyError``, before any work, where a file needs what is not there."""
+    if paths.get("gantt") is not None or paths.get("usage") is not None:
+        from orsched.plotting.gantt import require_matplotlib
+
+        require_matplotlib()
+    if paths.get("report") is not None:
+        from orsched.report.html import require_plotly
+
+        require_plotly()
+
+
 def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Path | None]) -> None:
     """Write what was asked for by ``SINGLE``, and say on stderr where it lies."""
     for kind, path in paths.items():

@@ -28,7 +28,7 @@ HEADINGS = {
     "plan_s": "plan s",
     "plan_error": "error",
     "busy_share": "device busy",
-    "gap_p99_s": "gap p99",
+    "gap_share": "gaps",
     "checked": "checked",
 }
 
@@ -102,9 +102,9 @@ def _cell(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name in ("slot_utilization", "gap", "attainment", "plan_error", "busy_share"):
+    if name in ("slot_utilization", "gap", "attainment", "plan_error", "busy_share", "gap_share"):
         return f"{100 * value:.2f} %"
-    if name in ("decision_p99_s", "gap_p99_s"):
+    if name == "decision_p99_s":
         return f"{1e6 * value:.0f} us"
     if isinstance(value, float):
         return f"{value:,.2f}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
-from orsched.cli.artefacts import SINGLE, check_paths
+from orsched.cli.artefacts import SINGLE, check_paths, require_packages
 from orsched.cli.options import FORMAT, PARAMETERS, load_instance, with_options
 from orsched.cli.policies import blamed_on, working_folder_first
 from orsched.cli.progress import ProgressPrinter
@@ -129,6 +129,7 @@ def run_command(
     settings = RunSettings(**options)
     inputs = [str(path) for path in (source, instance_source, resume) if path]
     check_paths({**paths, "errors": errors, "instance-output": instance_output}, inputs)
+    require_packages(paths)
     if ends and paths["output"] is not None and instance_output is None:
         raise InputError(
             "the trace belongs to an instance of its own",

@@ -42,7 +42,6 @@ def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:
 def run_row(done: Ran, against: PlanAgainstRun) -> dict[str, Any]:
     """Return the figures of a run."""
     trace, block = done.trace, done.trace.run
-    gaps = block["gap_ns"]
     return {
         "method": trace.method,
         "information": trace.information,
@@ -53,7 +52,7 @@ def run_row(done: Ran, against: PlanAgainstRun) -> dict[str, Any]:
         "plan_error": against.makespan_error,
         "slot_utilization": trace.results.get("slot_utilization"),
         "busy_share": block["busy_share"],
-        "gap_p99_s": None if gaps is None else gaps["p99"] / NS_PER_S,
+        "gap_share": block["gap_share"],
         "tokens_per_s": trace.results.get("tokens_per_s"),
         "checked": not done.violations,
     }

@@ -117,11 +117,18 @@ def _asset(name: str) -> str:
     return files("orsched.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
+def require_plotly() -> None:
+    """Raise ``MissingDependencyError`` if plotly is missing."""
     try:
-        from plotly.offline import get_plotlyjs
+        import plotly.offline  # noqa: F401
     except ImportError:
         raise MissingDependencyError("the report needs plotly: pip install plotly") from None
+
+
+def _plotly() -> str:
+    require_plotly()
+    from plotly.offline import get_plotlyjs
+
     return str(get_plotlyjs())
 
 
