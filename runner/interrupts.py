@@ -31,7 +31,7 @@ class Interrupts:
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
 
     @contextmanager
     def raised(self) -> Iterator[None]:
