@@ -7,12 +7,14 @@ decision is made while the step runs, and several devices run at one time.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 from multiprocessing.connection import wait as wait_for_any
 from time import perf_counter, perf_counter_ns, sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from orsched.runner.chunk import Chunk
     from orsched.runner.torch_worker import TorchWorker
@@ -101,13 +103,20 @@ def wait_until_ready(devices: Sequence[Device]) -> None:
         wait(left)
 
 
-def wait(devices: Sequence[Device], until_ns: int | None = None, now_ns: int = 0) -> None:
+def wait(
+    devices: Sequence[Device],
+    until_ns: int | None = None,
+    now_ns: int = 0,
+    sleeping: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
     """Sleep until a device is done, one of those that are not ready is, or a moment has come.
 
     Args:
         devices: those with a step or a restart under way.
         until_ns: the moment; None: there is none.
         now_ns: the time now, on the same clock.
+        sleeping: what to sleep in. An exception that is raised there does no harm, as one in the
+            middle of an answer would.
     """
     end = float("inf") if until_ns is None else perf_counter() + (until_ns - now_ns) / 1e9
     waking = [device for device in devices if not device.ready()]
@@ -116,10 +125,11 @@ def wait(devices: Sequence[Device], until_ns: int | None = None, now_ns: int = 0
         if left <= 0:
             return
         handles = [handle for device in devices for handle in device.handles()]
-        if handles:
-            wait_for_any(handles, left)
-        else:
-            sleep(min(left, _ASK_AGAIN_S) if devices else left)
+        with sleeping():
+            if handles:
+                wait_for_any(handles, left)
+            else:
+                sleep(min(left, _ASK_AGAIN_S) if devices else left)
         if any(device.ready() for device in waking):
             return
 

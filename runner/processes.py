@@ -41,17 +41,20 @@ class ProcessDevice(RemoteDevice):
     On ``cuda:1`` the process sees that GPU alone.
     """
 
+    process: subprocess.Popen[bytes] | None = None
+    pipe: Pipe
+    has_pipe = False
+    left: tuple[subprocess.Popen[bytes], ...] = ()  # were killed and are not gone yet
+
     def _launch(self) -> None:
-        near, far = socket.socketpair()
-        self.pipe = Pipe(near)
-        near.setblocking(False)
         added, device = visible_gpu(self.settings.device)
         if self.settings.threads is not None:
             added["OMP_NUM_THREADS"] = str(self.settings.threads)
         paths = json.dumps([path or os.getcwd() for path in sys.path])
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        self.pipe, self.has_pipe = Pipe(near), True
         self.output = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process lives
-        self.left: list[subprocess.Popen[bytes]] = getattr(self, "left", [])
-        self.process: subprocess.Popen[bytes] | None = None
         with far:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, paths, str(far.fileno())],
@@ -85,19 +88,23 @@ class ProcessDevice(RemoteDevice):
 
     def _kill(self) -> str:
         """End the process and those that it started; say how it ended."""
-        self.left = [one for one in self.left if one.poll() is None]
+        self.left = tuple(one for one in self.left if one.poll() is None)
         process, self.process = self.process, None
-        if process is None:
-            return ""
+        said = "" if process is None else self._end(process)
+        if self.has_pipe:
+            self.pipe.close()
+            self.output.close()
+            self.has_pipe = False
+        return said
+
+    def _end(self, process: subprocess.Popen[bytes]) -> str:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_DYING_S)
         if process.returncode is None:
-            self.left.append(process)
-        self.pipe.close()
-        with self.output:
-            said = _tail(self.output)
+            self.left += (process,)
+        said = _tail(self.output)
         return f"the process ended with {_ending(process.returncode)}" + (said and f": {said}")
 
     def close(self) -> None:
@@ -105,7 +112,7 @@ class ProcessDevice(RemoteDevice):
         super().close()
         for process in self.left:
             process.wait(_LEAVING_S)
-        self.left = []
+        self.left = ()
 
 
 def _ending(code: int | None) -> str:

@@ -35,8 +35,7 @@ class _Begun(NamedTuple):
     """A step that was begun.
 
     Attributes:
-        slots: that yield, in the order of the answer.
-        rounds: tokens of each.
+        slots: slots that yield and how many tokens, in the order of the answer.
         size: tokens processed and rounds.
     """
 
@@ -106,7 +105,7 @@ class RemoteDevice(ABC):
 
     def _boot(self) -> None:
         self.begun: deque[_Begun] = deque()
-        self.ended: deque[Times] = deque()
+        self.ended: deque[Ended] = deque()
         self.released: list[int] = []
         self.loss: WorkerLostError | OrschedError | None = None
         self.booting = True
@@ -240,8 +239,12 @@ class RemoteDevice(ABC):
             self._pause()
         if not self.ended:
             self._require_worker()
-        self.begun.popleft()
-        return self.ended.popleft()
+        step, answer = self.begun.popleft(), self.ended.popleft()
+        tokens, place = np.frombuffer(answer.tokens, np.int32).tolist(), 0
+        for slot, count in step.slots:
+            self.yields[slot] += tokens[place : place + count]
+            place += count
+        return Times(answer.start_ns, answer.end_ns)
 
     def _pause(self) -> None:
         wait_for_any(self.handles(), LONGEST_SLEEP_S)
@@ -275,11 +278,7 @@ class RemoteDevice(ABC):
 
     def _take_step(self, answer: Ended) -> None:
         step = self.begun[len(self.ended)]
-        tokens, place = np.frombuffer(answer.tokens, np.int32).tolist(), 0
-        for slot, count in step.slots:
-            self.yields[slot] += tokens[place : place + count]
-            place += count
-        self.ended.append(Times(answer.start_ns, answer.end_ns))
+        self.ended.append(answer)
         taken = (answer.end_ns - answer.start_ns) // max(1, step.size)
         self.slowest_ns = max(self.slowest_ns, taken)
         if len(self.begun) > len(self.ended):
@@ -288,7 +287,7 @@ class RemoteDevice(ABC):
     # -- what came of it ------------------------------------------------------------------
 
     def yielded(self, slot: int) -> list[int]:
-        """Return what the request in a slot has yielded on it, in steps that have ended."""
+        """Return what the request in a slot has yielded on it, in steps whose ``end`` was told."""
         return list(self.yields[slot])
 
     def release(self, slot: int, prompt_tokens: int) -> Any:

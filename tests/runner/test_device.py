@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import contextmanager
 from multiprocessing import Pipe as connections
 from time import perf_counter
 
@@ -52,6 +53,21 @@ def test_a_wait_ends_at_its_moment():
     assert perf_counter() - before >= 0.05
     wait([Waiting()], until_ns=0, now_ns=1)
     wait([], until_ns=1_000_000, now_ns=0)
+
+
+def test_what_ends_a_sleep_disturbs_no_answer():
+    device = Waiting()
+
+    @contextmanager
+    def raising():
+        device.there.send("over")
+        raise KeyboardInterrupt
+        yield
+
+    with pytest.raises(KeyboardInterrupt):
+        wait([device], sleeping=raising)
+    wait([device], sleeping=raising)  # it is done: nobody sleeps
+    assert device.here.recv() == "over"
 
 
 def test_a_device_that_gets_ready_ends_the_wait_of_one_that_works():

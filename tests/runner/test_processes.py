@@ -281,6 +281,19 @@ def test_nothing_is_left_of_a_device_that_was_closed():
         device.start()
 
 
+def test_a_process_that_cannot_be_started_is_a_lost_worker(monkeypatch):
+    def refuse(*arguments, **named):
+        raise OSError("too many processes")
+
+    before = descriptors()
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    device = ProcessDevice(common.SETTINGS)
+    with pytest.raises(WorkerLostError, match="too many processes"):
+        device.start()
+    device.close()
+    assert descriptors() == before
+
+
 @pytest.mark.full
 def test_settings_that_no_worker_can_have_are_an_error_of_their_own():
     device = ProcessDevice(replace(common.SETTINGS, length=10**6))
