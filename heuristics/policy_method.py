@@ -93,7 +93,10 @@ class PolicyMethod:
     ) -> tuple[Policy, dict[str, Any]]:
         """Return a fresh policy for an instance, and all its parameters as plain values."""
         alone = len(instance.workers) == 1
-        sharing = {f.name for f in fields(Dispatching)} if not (alone or self.many_workers) else ()
+        sharing = {f.name for f in fields(Dispatching)}
+        if alone or self.many_workers:
+            self._require_none(parameters, sharing)
+            sharing = set()
         own = {name: value for name, value in parameters.items() if name not in sharing}
         params = read_params(self.params, own, sharing)
         values: dict[str, Any] = asdict(params)
@@ -108,3 +111,12 @@ class PolicyMethod:
             steal=shared.steal,
         )
         return policy, {**values, **asdict(shared)}
+
+    def _require_none(self, parameters: dict[str, Any], sharing: set[str]) -> None:
+        """Raise ``InputError`` for parameters of a dispatcher where there is none."""
+        unread = sharing.intersection(parameters).difference(f.name for f in fields(self.params))
+        for name in sorted(unread):
+            problem = "the instance has one worker: nothing is dispatched"
+            if self.many_workers:
+                problem = f"{self.name} chooses the workers itself"
+            raise InputError(problem, field=name, remedy="leave it out")

@@ -75,6 +75,11 @@ class WorkerState:
 class View:
     """What a policy without information on lengths sees; read-only, live, incremental.
 
+    Of another worker in the middle of its step: who is on it, which prompt tokens are prefilled and
+    which blocks caches fill, as from the step's beginning, with the whole of the chunks that it
+    processes; rounds and the tokens that they yield, as before it (or before the present one of
+    the runs that finishes part it into).
+
     Attributes:
         index: index of the worker.
         workers: the views of all workers, this one among them.
@@ -156,7 +161,12 @@ class View:
         if request in state.partial:
             return state.partial[request]
         origin = state.held.get(request, state.origin.get(request))
-        tokens = state.yielded.get(request, 0) if origin is None else state.rounds - origin
+        if origin is not None:
+            tokens = state.rounds - origin
+        elif request in state.yielded:
+            tokens = state.yielded[request]
+        else:  # its prefill is being completed
+            return self.prompt_tokens[request]
         return self.prompt_tokens[request] + tokens - (self.first_token == "prefill")
 
     def blocks_of(self, request: int) -> int:
@@ -176,7 +186,8 @@ class View:
     def blocks_unused(self) -> int | None:
         """Memory blocks that no cache fills now, or None without a memory model.
 
-        With ``whole`` allocation the same as ``blocks_free``.
+        With ``whole`` allocation the same as ``blocks_free``. In the middle of a step (of another
+        worker) the chunks that it prefills are in, the tokens of its rounds are not yet.
         """
         memory = self.worker.memory
         if memory is None:

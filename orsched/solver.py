@@ -248,7 +248,10 @@ def _method(method: Spec | Method, information: str | None) -> tuple[Method, Inf
     """Return the method and the information class to run it with."""
     if isinstance(method, Spec):
         information = method.information or information
-        chosen: Method = resolve("methods", method.name)
+        try:
+            chosen: Method = resolve("methods", method.name)
+        except InputError as error:  # the argument, and the option, has another name
+            raise InputError(error.problem, field="method", remedy=error.remedy) from None
     else:
         chosen = method
     if information is None:

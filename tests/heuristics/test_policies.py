@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched.costs import AffineCost, BilinearCost, PoolingCost
 from orsched.errors import InputError
+from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs, make_gate
 from orsched.heuristics.queues import ClientQueues, Room, SharedQueue
@@ -231,3 +232,38 @@ def test_packing_without_lengths_is_refused():
 def test_unknown_gate_is_refused():
     with pytest.raises(InputError, match="unknown gate"):
         make_gate("door")
+
+
+@pytest.mark.parametrize(
+    ("method", "workers", "problem"),
+    [("fcfs", 1, "one worker"), ("mico", 2, "mico chooses"), ("gittins", 1, "one worker|chooses")],
+)
+@pytest.mark.parametrize("name", ["dispatch", "steal"])
+def test_parameters_of_a_dispatcher_are_refused_where_there_is_none(method, workers, problem, name):
+    instance = Instance(Requests([1], [1], None, [1]), (Worker(1, UNIT),) * workers)
+    with pytest.raises(InputError, match=problem) as error:
+        orsched.solve(instance, method, parameters={name: "least_work"})
+    assert error.value.field == name
+
+
+def test_an_unknown_method_is_named_as_the_argument_is():
+    with pytest.raises(InputError, match="unknown method 'nix'") as error:
+        orsched.solve(Instance(Requests([1], [1]), Worker(1, UNIT)), "nix")
+    assert error.value.field == "method"
+
+
+def test_hooks_that_are_set_on_an_object_are_not_called():
+    """Which ones a run calls is read from the class (the page *Write your own policy* says so)."""
+    heard = []
+    policy = FirstComeFirstServed()
+    policy.on_finish = lambda view, request, client: heard.append(request)
+    instance = Instance(Requests([1], [1]), Worker(1, UNIT))
+    simulate_policy(instance, policy)
+    assert heard == []
+
+    class Listening(FirstComeFirstServed):
+        def on_finish(self, view, request, client):
+            heard.append(request)
+
+    simulate_policy(instance, Listening())
+    assert heard == [0]

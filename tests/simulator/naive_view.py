@@ -64,18 +64,20 @@ class NaiveView(View):
     def generated(self, request):
         return self.oracle.jobs[request].yielded
 
-    def prefilled(self, request):
-        job = self.oracle.jobs[request]
-        return job.prefilled if job.worker == self.index else 0
+    def prefilled(self, job):
+        """Tokens of a request on this worker, with the chunk of the step in progress."""
+        _, runs = self.oracle.doing.get(self.index, (None, []))
+        shares = [share for run in runs for iteration in run for share in iteration.shares]
+        return job.prefilled + sum(s.tokens for s in shares if s.phase == 0 and s.job is job)
 
     def cached(self, request):
         job = self.oracle.jobs[request]
-        return job.prefilled + job.rounds if job.worker == self.index else 0
+        return self.prefilled(job) + job.rounds if job.worker == self.index else 0
 
     def to_prefill(self, request):
         job = self.oracle.jobs[request]
         if job.worker == self.index:
-            return job.target - job.prefilled
+            return job.target - self.prefilled(job)
         return self.prompt_tokens[request] + job.yielded
 
     def blocks_of(self, request):
@@ -100,7 +102,7 @@ class NaiveView(View):
         memory = self.worker.memory
         if memory is None:
             return None
-        caches = {job.row: job.prefilled + job.rounds for job in self.oracle.on(self.index)}
+        caches = {job.row: self.cached(job.row) for job in self.oracle.on(self.index)}
         return memory.blocks - self.oracle.blocks(self.index, caches)
 
 

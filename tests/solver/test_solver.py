@@ -197,7 +197,7 @@ def test_a_method_that_cheats_is_caught():
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ({"method": "best"}, "methods"),
+        ({"method": "best"}, "method"),
         ({"method": "fcfs@clairvoyant"}, "information"),
         ({"method": "hybrid", "information": "none"}, "information"),
         ({"objective": "mean_jct"}, "objective"),
