@@ -16,6 +16,8 @@ import numpy as np
 from orsched.columns import int_column, whole_number
 from orsched.errors import InputError
 from orsched.models.pcmax import rooms
+from orsched.models.pcmax.compiled import compiled_exchanges
+from orsched.models.pcmax.exchange import exchange
 from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
 from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
 from orsched.models.pcmax.problem import Clock, Problem
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_MOVES = 150_000
 FIRST_MOVES = 2_000
+LARGE = 1 << 16
+"""Makespan from which pairs of clients seldom have a split that meets the bound to the unit."""
 _LARGEST_TOTAL = 2**62
 
 
@@ -182,10 +186,15 @@ def _search(best: _Best, clients: int, clock: Clock, rng: random.Random, moves: 
     steps = min(moves, (10 if few else 100) * len(jobs))
     most = max(map(sum, best.groups))
     other = best_fit(jobs, problem.clients, bound, most, clock) if few else None
+    large = not few and most > LARGE
+    if large:
+        compiled_exchanges()  # begins to load
     makespan = repartition(best.groups, bound, rng, min(steps, FIRST_MOVES), clock)
     if makespan > bound and moves and not few:
         best.certificate = _by_rooms(problem, best.certificate, makespan)
         bound = best.certificate["value"]
+    if makespan > bound and moves and large:
+        _exchange(best, bound, clock, rng)
     makespan = repartition(best.groups, bound, rng, steps - FIRST_MOVES, clock)
     if other and makespan > bound and repartition(other, bound, rng, steps, clock) < makespan:
         best.groups = other
@@ -193,11 +202,21 @@ def _search(best: _Best, clients: int, clock: Clock, rng: random.Random, moves: 
     if makespan == bound or not moves or clock.out():
         return
     if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:
+        if large:
+            _exchange(best, bound, clock, rng)
         more = 4 * moves if clock.deadline is None else 10**12
         repartition(best.groups, bound, rng, more, clock)
         return
     best.search = Search(problem, best.groups, best.certificate, clock, rng)
     best.search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
+
+
+def _exchange(best: _Best, bound: int, clock: Clock, rng: random.Random) -> None:
+    """Exchange jobs between clients, if the loops for that are compiled."""
+    loops = compiled_exchanges().get(clock.deadline is None)
+    if loops is not None:
+        numbers = np.random.default_rng(rng.randrange(2**32))
+        best.groups = exchange(best.groups, bound, numbers, clock, loops)
 
 
 def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> dict[str, Any]:
