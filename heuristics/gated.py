@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 ASSIGNMENTS = ("shared", "round_robin", "packing")
 ORDERS = ("arrival", "longest", "shortest")
+PRIORITIES = ("none", "service_class")
+_LEVEL = 1 << 40  # more than any place within a level
 
 _DECODE = decode_rounds()
 
@@ -33,6 +35,8 @@ class GatedParams:
         gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d), ``idle_cost`` (derived for
             the middle of a run) or ``shadow_price`` (derived, knows the end and arrivals).
         gate_factor: multiplies the threshold of ``idle_cost``.
+        priority: what comes before the order within a queue: ``none``, or ``service_class``
+            (interactive requests before batch ones).
     """
 
     assignment: str = "shared"
@@ -40,9 +44,11 @@ class GatedParams:
     steal: bool = True
     gate: str = "idle_cost"
     gate_factor: float = 1.0
+    priority: str = "none"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("assignment", ASSIGNMENTS), ("order", ORDERS)):
+        choices = ("assignment", ASSIGNMENTS), ("order", ORDERS), ("priority", PRIORITIES)
+        for name, allowed in choices:
             if getattr(self, name) not in allowed:
                 raise InputError(
                     f"{getattr(self, name)!r} is unknown", field=name, remedy=", ".join(allowed)
@@ -69,6 +75,7 @@ class GatedPolicy(Policy):
             (without information every length counts as the output limit).
         name: the name under which it reports.
         packing: client of each request, where a packing is known already.
+        service_class: of each request, for the priority.
     """
 
     def __init__(
@@ -77,7 +84,11 @@ class GatedPolicy(Policy):
         information: Information,
         name: str = "gated",
         packing: Sequence[int] | None = None,
+        service_class: Sequence[int] = (),
     ) -> None:
+        if params.priority == "none":
+            service_class = ()
+        self.service_class = service_class
         self.packing = packing
         self.params = params
         self.information = information
@@ -120,6 +131,8 @@ class GatedPolicy(Policy):
         tokens = prompt + (view.output_limit_tokens if lengths is None else lengths[request])
         order = self.params.order
         key = self.arrived if order == "arrival" else -tokens if order == "longest" else tokens
+        if len(self.service_class):
+            key += self.service_class[request] * _LEVEL
         client = self.assignment[request] if self.assignment else self.arrived % view.worker.clients
         self.arrived += 1
         self.queued_tokens += prompt

@@ -59,7 +59,8 @@ class GatedMethod:
         packing = None
         if params.assignment == "packing" and run.information is not _NONE:
             packing = pack_known(as_known(instance, run.information), run)
-        policy = GatedPolicy(params, run.information, self.name, packing)
+        classes = instance.requests.service_class.tolist()
+        policy = GatedPolicy(params, run.information, self.name, packing, classes)
         return simulate_once(instance, policy, run, params.to_dict())
 
 

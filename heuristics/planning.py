@@ -81,7 +81,8 @@ def plan(
         raise OrschedError("no candidate was tried: a bug in orsched")
     done = best.simulated
     if not clairvoyant:
-        policy = GatedPolicy(best.params, run.information, name, packing)
+        classes = instance.requests.service_class.tolist()
+        policy = GatedPolicy(best.params, run.information, name, packing, classes)
         done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
     return Outcome(done.schedule, termination, done.decision_ns, best.params.to_dict())
 
@@ -157,7 +158,8 @@ def _try(
     def deadline() -> None:
         in_time(run, max(reserve, perf_counter() - begin) if reserve else 0.0)
 
-    policy = GatedPolicy(params, run.information, name, packing)
+    classes = known.requests.service_class.tolist()
+    policy = GatedPolicy(params, run.information, name, packing, classes)
     done = simulate_policy(known, policy, deadline=deadline)
     makespan = done.schedule.makespan_ns
     if best is None or makespan < best.makespan_ns:

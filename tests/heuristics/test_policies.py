@@ -267,3 +267,23 @@ def test_hooks_that_are_set_on_an_object_are_not_called():
 
     simulate_policy(instance, Listening())
     assert heard == [0]
+
+
+@pytest.mark.parametrize("assignment", ["shared", "round_robin"])
+@pytest.mark.parametrize("method", ["online", "hybrid"])
+def test_interactive_requests_come_first_where_that_is_asked_for(method, assignment):
+    requests = Requests([1] * 4, [4, 3, 2, 1], None, [4, 3, 2, 1], service_class=[1, 1, 0, 0])
+    instance = Instance(requests, Worker(1, UNIT))
+    orders = {}
+    for priority in ("none", "service_class"):
+        parameters = {
+            "assignment": assignment, "order": "longest", "gate": "prefill_first",
+            "gate_factor": 1.0, "priority": priority,
+        }  # fmt: skip
+        result = orsched.solve(
+            instance, method, information="predicted", parameters=parameters, iterations=1
+        )
+        starts = _starts(instance, result.schedule)
+        orders[priority] = sorted(range(4), key=starts.__getitem__)
+        assert result.schedule.parameters["priority"] == priority
+    assert orders == {"none": [0, 1, 2, 3], "service_class": [2, 3, 0, 1]}
