@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.methods import Progress
     from orsched.policy import Policy, View
+    from orsched.runner.driving import Driver
+    from orsched.runner.fleet import Fleet
+    from orsched.runner.live import Executed
     from orsched.schedule import Schedule
     from orsched.step import Step
 
@@ -62,7 +65,7 @@ def run(
     iterations: int | None = None,
     time_limit: float | None = None,
     callback: Callable[[Progress], None] | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    say: Callable[[str], None] | None = None,
     resume: Schedule | None = None,
     end_of_sequence: Collection[int] = (),
 ) -> Ran:
@@ -94,41 +97,30 @@ def run(
         PolicyError: the policy asked for an impossible step.
     """
     seed, settings = whole_number(seed, "seed"), settings or RunSettings()
-    begin = perf_counter()
-    say("looking at the worker")
+    begin, tell = perf_counter(), say or _nobody
+    tell("looking at the worker")
     if end_of_sequence:
         instance = with_open_lengths(instance, source, settings, resume)
     require_fit(instance, settings)
     rest = None if resume is None else rest_of(instance, resume, source, settings)
     seed = seed if rest is None else rest.seed
     problem = instance if rest is None else rest.instance
-    say("planning")
+    tell("planning")
     drives = driver(
         problem, source, seed, information, parameters, callback, iterations, time_limit
     )
     planned = perf_counter()
     if end_of_sequence:
         require_live(drives)
-    say("loading the workers")
+    tell("loading the workers")
     workers = fleet(problem, drives, settings, seed)
     loaded = perf_counter()
-    observe = _observer(say, len(drives.plan.steps))
-    watching = nullcontext() if workers.watch is None else workers.watch
-    with closing(workers), watching, _undisturbed(drives.policy):
-        done = execute_policy(
-            problem,
-            drives.policy,
-            workers.devices,
-            seed,
-            workers.vocabulary,
-            observe,
-            prompts=None if rest is None else rest.prompts(workers.vocabulary),
-            end_of_sequence=end_of_sequence or None,
-        )
+    prompts = None if rest is None else rest.prompts(workers.vocabulary)
+    done = _execute(problem, drives, workers, seed, prompts, end_of_sequence, tell)
     if end_of_sequence:
         instance = done.instance
     spent = Clocked(planned - begin, loaded - planned, perf_counter() - loaded)
-    say("checking")
+    tell("checking")
     timeline = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters)
     if rest is not None:
         timeline = rest.merged(timeline)
@@ -137,6 +129,34 @@ def run(
     found = check(instance, trace, times="measured")
     plan = drives.plan if whole else None
     return Ran(instance, trace, plan, done.tokens, found, done.stopped)
+
+
+def _execute(
+    instance: Instance,
+    drives: Driver,
+    workers: Fleet,
+    seed: int,
+    prompts: list[list[int]] | None,
+    end_of_sequence: Collection[int],
+    tell: Callable[[str], None],
+) -> Executed:
+    """Let the policy drive the workers, which end with the run."""
+    watching = nullcontext() if workers.watch is None else workers.watch
+    with closing(workers), watching, _undisturbed(drives.policy):
+        return execute_policy(
+            instance,
+            drives.policy,
+            workers.devices,
+            seed,
+            workers.vocabulary,
+            _observer(tell, len(drives.plan.steps)),
+            prompts=prompts,
+            end_of_sequence=end_of_sequence or None,
+        )
+
+
+def _nobody(_: str) -> None:
+    """Tell nobody."""
 
 
 def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step], None]:

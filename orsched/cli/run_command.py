@@ -9,7 +9,7 @@ import click
 
 from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import SINGLE, check_paths, require_packages
-from orsched.cli.options import FORMAT, PARAMETERS, load_instance, with_options
+from orsched.cli.options import FORMAT, ITERATIONS, PARAMETERS, load_instance, with_options
 from orsched.cli.policies import blamed_on, working_folder_first
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
@@ -98,7 +98,10 @@ WORKER_OPTIONS = (
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the instance with the lengths that turned out (.json or .parquet).",
 )
-@with_options(PARAMETERS, *WORKER_OPTIONS, FORMAT, *SINGLE)
+@click.option(
+    "--time-limit", type=float, metavar="SECONDS", help="Of a method that plans beforehand."
+)
+@with_options(PARAMETERS, ITERATIONS, *WORKER_OPTIONS, FORMAT, *SINGLE)
 def run_command(
     source: str,
     instance_source: str | None,
@@ -109,6 +112,8 @@ def run_command(
     errors: Path | None,
     resume: Path | None,
     ends: tuple[int, ...],
+    iterations: int | None,
+    time_limit: float | None,
     instance_output: Path | None,
     **options: Any,
 ) -> int:
@@ -142,8 +147,15 @@ def run_command(
         if before is not None and policy is None:
             policy = _policy_of(before)
         problem, what = _sources(source, instance_source, policy, given)
-        chosen = {"seed": seed or 0, "parameters": given, "resume": before}
-        done = _run(problem, what, settings, {**chosen, "end_of_sequence": ends}, progress)
+        chosen = {
+            "seed": seed or 0,
+            "parameters": given,
+            "resume": before,
+            "end_of_sequence": ends,
+            "iterations": iterations,
+            "time_limit": time_limit,
+        }
+        done = _run(problem, what, settings, chosen, progress)
         progress.say("holding plan against run")
         against = plan_against_run(done.instance, done.plan, done.trace)
         progress.say("writing")
