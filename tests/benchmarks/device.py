@@ -175,7 +175,7 @@ def section(given: argparse.Namespace) -> Section:
     clock = Clock(given.minutes)
     options = WorkerOptions(given.model, given.device, given.dtype, threads=1).resolved()
     on_gpu = options.device != "cpu"
-    length = longest(workload(max(REQUESTS, A_SLOT * given.slots), 1))
+    length = longest()
     options = options._replace(slots=given.slots, length=length)
     assert options.dtype is not None
     peaks = measure_peaks(options.device, options.dtype)

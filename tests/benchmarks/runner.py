@@ -11,9 +11,10 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orsched
-from orsched.instances.gsm8k import gsm8k
+from orsched.errors import MissingDependencyError
+from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
 from orsched.runner.calibration import Calibration, calibrate
-from orsched.runner.driving import driver
+from orsched.runner.driving import Driver, driver
 from orsched.runner.live import execute_policy
 from orsched.runner.measuring import WorkerOptions, make_device, measure_worker
 from orsched.runner.nvml import NvmlSampler
@@ -67,9 +68,9 @@ def workload(requests: int, slots: int, cost: CostModel | None = None, seed: int
     return made.replace(workers=Worker(slots, cost, PREFILL_CAP, name="measured"))
 
 
-def longest(instance: Instance) -> int:
-    """Return the tokens of the longest request."""
-    return int((instance.requests.prompt_tokens + instance.requests.output_tokens).max())
+def longest() -> int:
+    """Return the tokens of the longest request that any workload here can have."""
+    return int(prompt_tokens().max()) + OUTPUT_LIMIT_TOKENS
 
 
 def calibrated(
@@ -82,9 +83,20 @@ def calibrated(
     )
 
 
+def planned(instance: Instance, name: str, iterations: int) -> Driver:
+    """Return a method's driver; hybrid plans with one queue where packing has no solver."""
+    try:
+        return driver(instance, name, iterations=iterations)
+    except MissingDependencyError as error:
+        if name != "hybrid":
+            raise
+        print(f"hybrid plans without packing: {error}", flush=True)
+        return driver(instance, "hybrid+assignment=shared", iterations=iterations)
+
+
 def run_live(device: TorchDevice, instance: Instance, name: str, iterations: int = 20) -> Run:
     """Plan with the instance's cost model, then let the policy (or its plan) drive the worker."""
-    drives = driver(instance, name, iterations=iterations)
+    drives = planned(instance, name, iterations)
     kind = str(device.worker.device)
     gc.collect()
     gc.freeze()
@@ -143,8 +155,7 @@ def run(options: Options) -> Section:
 
 def _rows(options: Options, repeat: int) -> list[dict[str, Any]]:
     requests, slots = (12, 4) if options.tiny else (REQUESTS, SLOTS)
-    length = longest(workload(1319, slots))
-    wanted = WorkerOptions("tiny", "cpu", "float32", slots, length, threads=1)
+    wanted = WorkerOptions("tiny", "cpu", "float32", slots, longest(), threads=1)
     device, _ = make_device(wanted)
     wall, cpu = perf_counter(), process_time()
     found = calibrated(device, 1 if options.tiny else 5, 8 if options.tiny else None)
