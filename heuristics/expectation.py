@@ -179,8 +179,7 @@ class LearnedEnds:
         self.stages = [entry for entry in self.stages if entry[1]]
         entry = [now, len(stage)]
         self.stages.append(entry)
-        for request in stage:
-            self.stage_of[request] = entry
+        self.stage_of.update(dict.fromkeys(stage, entry))
         self.sum_starts += now * len(stage)
 
     def finish(self, now: int, request: int) -> int:
