@@ -154,8 +154,8 @@ class LiveLoop(Loop):
                     return -1
                 heappop(events)
                 return place % len(self.workers)
-            with self.interrupts.raised():
-                wait([worker.device for worker in awaited], until, now)
+            devices = [worker.device for worker in awaited]
+            wait(devices, until, now, self.interrupts.raised)
 
     def _collect(self) -> None:
         """Take note of all devices that are done or ready."""
