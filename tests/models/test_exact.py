@@ -33,7 +33,7 @@ def test_exact_proves_a_small_optimum_on_both_back_ends(backend):
 def test_a_proof_beyond_the_certified_bound_is_said_to_have_no_certificate(backend, monkeypatch):
     weak = Bound("last_arrival", 0, {"bound": "last_arrival", "value_ns": 0}, {})
     for module in ("orsched.models.bounds", "orsched.models.full_mip.solve"):
-        monkeypatch.setattr(f"{module}.bound", lambda instance, time_limit=None: weak)
+        monkeypatch.setattr(f"{module}.bound", lambda *_, **__: weak)
     result = orsched.solve(SMALL, "exact", parameters={"backend": backend}, time_limit=60.0)
     assert (result.status, result.termination) == ("optimal", "finished")
     assert (result.bound_ns, result.certified) == (0, False)
