@@ -1,6 +1,7 @@
-# Two levels of set-up, each behind a stamp file so that the second call is fast:
-#   core  the package and what it needs to run (enough for `make demo`)
-#   dev   tests, linters and the documentation tool as well
+# Three levels of set-up, each behind a stamp file so that the second call is fast:
+#   core    the package and what it needs to solve and simulate (enough for `make demo-light`)
+#   runner  torch and transformers as well, to execute schedules (`make demo`)
+#   dev     tests, linters and the documentation tool as well
 # The stamps live inside the environment: deleting .venv deletes them too.
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ VLLM   := .venv-vllm
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-only test-vllm bench bench-peers lint types docs setup clean
+.PHONY: help demo demo-light compare-light test test-full test-only test-vllm bench bench-peers lint types docs setup clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -34,16 +35,46 @@ $(STAMPS)/core: $(STAMPS)/venv $(SETUP_FILES)
 	@$(PIP) install -c constraints.txt --no-build-isolation -e .
 	@touch $@
 
+$(STAMPS)/runner: $(STAMPS)/core
+	@echo "Installing torch and transformers (once, some minutes) ..."
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[runner]'
+	@touch $@
+
 $(STAMPS)/dev: $(STAMPS)/venv $(SETUP_FILES)
 	@echo "Installing orsched with tests, linters and documentation tool (once, about two minutes) ..."
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
-	@touch $(STAMPS)/core $@
+	@touch $(STAMPS)/core $(STAMPS)/runner $@
 
-demo: $(STAMPS)/core ## solve the GSM8K instance by four methods; table, report, picture
+# The last part of both demos: a plan for requests, the run of it, and one held against the other.
+define RUN_AND_REPORT
+	$(BIN)/orsched solve demo-out/case.json --method hybrid -o demo-out/plan.json
+	$(BIN)/orsched run demo-out/plan.json --instance demo-out/case.json $(1) -o demo-out/run.json
+	$(BIN)/orsched report demo-out/case.json demo-out/plan.json demo-out/run.json \
+	    -o demo-out/run.html --gantt demo-out/run.png
+	@echo "Open demo-out/report.html and demo-out/run.html in a browser; the charts are beside them."
+endef
+
+DEMO_WORKER := --model tiny --threads 1
+CONVERT     := $(BIN)/orsched convert demo-out/requests.csv demo-out/case.json \
+	    --clients 16 --prefill-cap 2048 --first-token decode
+
+demo: $(STAMPS)/runner compare-light ## solve GSM8K by four methods, then plan and run 240 requests on a model on this CPU
+	$(BIN)/orsched calibrate $(DEMO_WORKER) --slots 16 --length 640 --cost-model affine \
+	    --like demo-out/requests.json -o demo-out/cost.json
+	$(CONVERT) --cost demo-out/cost.json
+	$(call RUN_AND_REPORT,$(DEMO_WORKER))
+
+demo-light: $(STAMPS)/core compare-light ## the same without torch: the run is on the cost model's clock
+	$(CONVERT)
+	$(call RUN_AND_REPORT,--worker virtual)
+
+compare-light: $(STAMPS)/core
 	@mkdir -p demo-out
 	$(BIN)/orsched compare gsm8k-llama65b --methods fcfs,offline,online,hybrid \
 	    --report demo-out/report.html --gantt demo-out/
-	@echo "Open demo-out/report.html in a browser; the charts are beside it."
+	$(BIN)/orsched generate gsm8k --seed 1 --set requests=240 --set clients=16 \
+	    -o demo-out/requests.json
+	$(BIN)/orsched convert demo-out/requests.json demo-out/requests.csv
 
 test: lint types test-only docs ## lint, types, tests, strict documentation build
 
