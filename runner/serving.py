@@ -41,6 +41,7 @@ class ServedWorker:
         self.greeting: Ready | Lost | Refused
         try:
             self.device = _built(settings, device or settings.device)
+            self.device.worker.prepare()
             warm_up(self.device, settings.slots, settings.length, [_SHORT])
             self.greeting = Ready(self.device.name, self.device.clock, _facts(self.device))
         except InputError as error:
