@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _EXHAUST_BEFORE = (3, 12, 40)
 _ROUNDS_AGAIN = 60
 _GUIDED = 8
-"""Guided attempts before the second dive; more each time."""
+"""Guided attempts before a dive, once the first dives have led nowhere; more each time."""
+_FIRST_DIVES = 3
 _FIRST_TRIES = 3
+"""Guided attempts at a capacity before any further dive: where they succeed, they do at once."""
 _ABOVE = (0, 1, 2, 5)
 """Where guided attempts begin, above the bound, and how often they are tried before branching."""
 _MISSES = 3
@@ -73,6 +75,7 @@ class Search:
         self.misses = 0
         self._tried: set[int] = set()
         self._guided: dict[int, Guided | None] = {}
+        self._begun: set[int] = set()
         self._few_alike = few_alike(problem)
         if self._few_alike:
             compiled()  # begins to load
@@ -104,22 +107,23 @@ class Search:
             if number in _EXHAUST_BEFORE:
                 self.exhaust()
             if number:  # the first dive is quick, and often enough
-                self.guide(_GUIDED * number, effort)
+                self.guide(_GUIDED * max(0, number - _FIRST_DIVES), effort)
             if not self.finished():
                 self.attempt(self._capacity(number), number, effort)
 
     def guide(self, tries: int, effort: Effort) -> None:
         """Look for a packing among the patterns that the linear program prefers.
 
-        At the bound and, as long as no packing turns up, above it: nearly as good is better than
-        not so good. Then it is decided by branching, if that is within reach.
+        At the bound; the first time also above it, as long as no packing turns up, for nearly as
+        good is better than not so good. Then it is decided by branching, if that is within reach.
         """
         loops = compiled().get(self.clock.deadline is None) if self._few_alike else None
         while loops is not None and not self.finished():
             capacity = self.bound
-            for above in _ABOVE:
+            for above in _ABOVE if capacity not in self._begun else ():
                 if self.bound == capacity and capacity + above < self.makespan:
                     self._guide_at(capacity + above, max(1, _FIRST_TRIES - above), loops, effort)
+            self._begun.add(capacity)
             if self.bound == capacity:
                 self._decide(self._guided.get(capacity))
             if self.bound == capacity:
