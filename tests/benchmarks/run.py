@@ -31,6 +31,7 @@ from tests.benchmarks import (
     startup,
     ten_thousand,
     windows,
+    worker,
 )
 from tests.benchmarks.section import Options, Section
 
@@ -56,6 +57,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
         full_mip,
         windows,
         runner,
+        worker,
     )
 }
 

@@ -27,7 +27,7 @@ def numbers(rows):
 @pytest.mark.full
 @pytest.mark.parametrize("name", list(run.SECTIONS))
 def test_every_section_measures_something(name, tmp_path, capsys):
-    if name == "runner":
+    if name in ("runner", "worker"):
         pytest.importorskip("torch", reason="the extra 'runner' is not installed")
     options = Options(tmp_path, repeats=1, peers=False, tiny=True)
     out = tmp_path / "out" / "bench.json"
