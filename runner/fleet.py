@@ -177,7 +177,9 @@ def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], see
         devices: list[Device] = [TorchDevice(worker)]
         watch = Watch(worker, found.name, found.dtype, settings.peaks)
     else:
-        devices = _elsewhere(place, one_each(own, many))
+        # Ray places each on a GPU of its own, on whatever machine there is one
+        by_ray = place == "ray" and own.device == "cuda"
+        devices = _elsewhere(place, [own] * many if by_ray else one_each(own, many))
     about |= {
         "model": settings.model,
         "dtype": found.dtype,

@@ -23,6 +23,7 @@ FURTHER = [
     ("vllm+long_prefill_token_threshold=64", 3072),
     ("scls", 3072),
     ("scls_continuous", 3072),
+    ("gittins", 3072),
     ("vllm+dispatch=fewest_requests", 0),
     ("vllm+dispatch=least_work+steal=true", 0),
     ("mico@clairvoyant", 0),
@@ -31,7 +32,7 @@ FURTHER = [
 
 
 def policies() -> list[str]:
-    """Return the registered policies, each with no information on lengths if it runs without."""
+    """Return the registered policies, each with the least information that it runs with."""
     found = []
     for name in registry.names("methods"):
         method = registry.resolve("methods", name)
@@ -42,8 +43,8 @@ def policies() -> list[str]:
 
 
 def _least(known: list[str]) -> str:
-    """Return the information to run with on a workload without predictions."""
-    return "none" if "none" in known else "clairvoyant"
+    """Return the least information that a policy runs with."""
+    return next(each for each in ("none", "predicted", "clairvoyant") if each in known)
 
 
 def run(options: Options) -> Section:
@@ -58,6 +59,7 @@ def run(options: Options) -> Section:
             row |= _growth(less, row, start_mib)
         section.rows.append(row)
         label = f"{name}{f', {blocks} blocks' if blocks else ''}"
+        section.targets.append(Target(f"{label}, violations", row.get("violations"), 0, ""))
         limit = LIMIT_S * requests / MILLION
         if not options.tiny:
             section.targets += [

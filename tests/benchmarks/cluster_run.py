@@ -16,6 +16,7 @@ import numpy as np
 
 import orsched
 from orsched import registry
+from orsched.instances.predictions import predict
 from orsched.instances.synthetic import peers_workload
 from orsched.memory import BlockMemory
 from orsched.metrics import distribution
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
 
 WORKERS = 8
+PREDICTOR = "noise:sigma=0.4"
 RATE = 8.0
 
 
@@ -49,6 +51,8 @@ def main() -> None:
     method = registry.resolve("methods", spec.name)
     instance = instance_of(requests, blocks)
     known = Information(spec.information or method.information[0])
+    if known is Information.PREDICTED:
+        instance = predict(instance, PREDICTOR)
     policy, _ = method.build(instance, known, spec.parameters, 0)
     begin, begin_cpu = perf_counter(), process_time()
     done = simulate_policy(instance, policy)
