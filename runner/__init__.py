@@ -11,20 +11,20 @@ if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")
 
 _HOME = {
-    "orsched.runner.calibration": ("Calibration", "calibrate"),
-    "orsched.runner.device": ("TorchDevice", "VirtualDevice"),
+    "orsched.runner.calibration.fitting": ("Calibration", "calibrate"),
+    "orsched.runner.devices.device": ("TorchDevice", "VirtualDevice"),
     "orsched.runner.execution": ("Ran", "run"),
     "orsched.runner.fleet": ("RunSettings",),
-    "orsched.runner.following": ("FollowSchedule",),
-    "orsched.runner.live": ("Executed", "execute_policy"),
-    "orsched.runner.lost": ("WorkerLostError",),
-    "orsched.runner.plan_errors": ("PlanAgainstRun", "plan_against_run"),
-    "orsched.runner.processes": ("ProcessDevice",),
-    "orsched.runner.profiling": ("grid", "profile"),
-    "orsched.runner.ray_devices": ("RayDevice",),
-    "orsched.runner.resume": ("merge", "residual"),
-    "orsched.runner.settings": ("WorkerSettings",),
-    "orsched.runner.torch_worker": ("TorchWorker",),
+    "orsched.runner.loop.following": ("FollowSchedule",),
+    "orsched.runner.loop.live": ("Executed", "execute_policy"),
+    "orsched.runner.devices.lost": ("WorkerLostError",),
+    "orsched.runner.measured.plan_errors": ("PlanAgainstRun", "plan_against_run"),
+    "orsched.runner.devices.processes": ("ProcessDevice",),
+    "orsched.runner.calibration.profiling": ("grid", "profile"),
+    "orsched.runner.devices.ray_devices": ("RayDevice",),
+    "orsched.runner.loop.resume": ("merge", "residual"),
+    "orsched.runner.devices.settings": ("WorkerSettings",),
+    "orsched.runner.worker.torch_worker": ("TorchWorker",),
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 

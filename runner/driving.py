@@ -9,7 +9,7 @@ from orsched.errors import InputError, MissingDependencyError
 from orsched.methods import Run
 from orsched.policy import Information
 from orsched.registry import resolve
-from orsched.runner.following import FollowSchedule
+from orsched.runner.loop.following import FollowSchedule
 from orsched.schedule import Schedule
 from orsched.stop import MaxIterations
 

@@ -12,7 +12,7 @@ from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.runner.driving import driver
 from orsched.runner.fleet import RunSettings, fleet, require_fit
-from orsched.runner.live import execute_policy
+from orsched.runner.loop.live import execute_policy
 from orsched.runner.open_lengths import require_live, with_open_lengths
 from orsched.runner.resuming import rest_of
 from orsched.runner.tracing import Clocked, measured_trace
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from orsched.policy import Policy, View
     from orsched.runner.driving import Driver
     from orsched.runner.fleet import Fleet
-    from orsched.runner.live import Executed
+    from orsched.runner.loop.live import Executed
     from orsched.schedule import Schedule
     from orsched.step import Step
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError
-from orsched.runner.device import TorchDevice, VirtualDevice, start_together
-from orsched.runner.language_model import DTYPES
-from orsched.runner.lost import WorkerLostError
+from orsched.runner.devices.device import TorchDevice, VirtualDevice, start_together
+from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.settings import WorkerSettings, one_each
+from orsched.runner.devices.warming import warm_up
+from orsched.runner.measured.watching import Watch
 from orsched.runner.room import (
     Size,
     length_needed,
@@ -19,15 +21,13 @@ from orsched.runner.room import (
     size_of,
     slots_needed,
 )
-from orsched.runner.settings import WorkerSettings, one_each
-from orsched.runner.warming import warm_up
-from orsched.runner.watching import Watch
+from orsched.runner.worker.language_model import DTYPES
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
-    from orsched.runner.device import Device
+    from orsched.runner.devices.device import Device
     from orsched.runner.driving import Driver
-    from orsched.runner.torch_worker import TorchWorker
+    from orsched.runner.worker.torch_worker import TorchWorker
 
 WORKERS = ("torch", "virtual")
 PLACES = ("here", "process", "ray")
@@ -205,7 +205,7 @@ def _here(settings: WorkerSettings) -> TorchWorker:
     """Return a worker in this process."""
     import torch
 
-    from orsched.runner.torch_worker import TorchWorker
+    from orsched.runner.worker.torch_worker import TorchWorker
 
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -218,10 +218,10 @@ def _here(settings: WorkerSettings) -> TorchWorker:
 def _elsewhere(place: str, each: list[WorkerSettings]) -> list[Device]:
     """Return devices in processes of their own."""
     if place == "process":
-        from orsched.runner.processes import ProcessDevice
+        from orsched.runner.devices.processes import ProcessDevice
 
         return [ProcessDevice(settings) for settings in each]
-    from orsched.runner.ray_devices import RayDevice, connect
+    from orsched.runner.devices.ray_devices import RayDevice, connect
 
     connect()
     return [RayDevice(settings) for settings in each]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.runner.resume import merge, prompts_of_rest, residual
+from orsched.runner.loop.resume import merge, prompts_of_rest, residual
 from orsched.schedule import Schedule
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.runner.fleet import RunSettings
-    from orsched.runner.resume import Rest
+    from orsched.runner.loop.resume import Rest
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def model_config(name: str) -> Any:
             "a torch worker needs torch and transformers: pip install 'orsched[runner]' "
             "(or take --worker virtual)"
         ) from None
-    from orsched.runner.presets import PRESETS, preset_config
+    from orsched.runner.worker.presets import PRESETS, preset_config
 
     if name in PRESETS or not Path(name).is_dir():
         return preset_config(name)  # says what there is
@@ -62,7 +62,7 @@ def size_of(name: str, dtype: str) -> Size:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from orsched.runner.language_model import shape_of
+    from orsched.runner.worker.language_model import shape_of
 
     config = model_config(name)
     numbers = getattr(torch, dtype)

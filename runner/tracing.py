@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.runner.driving import Driver
     from orsched.runner.fleet import Fleet
-    from orsched.runner.live import Executed
+    from orsched.runner.loop.live import Executed
     from orsched.schedule import Schedule
 
 

@@ -17,8 +17,8 @@ from orsched.errors import InputError
 if TYPE_CHECKING:
     from orsched.costs.measurements import Measurements
     from orsched.memory import BlockMemory
-    from orsched.runner.calibration import Calibration, Candidate
-    from orsched.runner.memory_profile import Found
+    from orsched.runner.calibration.fitting import Calibration, Candidate
+    from orsched.runner.calibration.memory_profile import Found
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -82,7 +82,7 @@ def calibrate_command(
 
     Example: orsched calibrate --model tiny --slots 16 --length 512 -o cost.json
     """
-    from orsched.runner.calibration import MODELS, calibrate
+    from orsched.runner.calibration.fitting import MODELS, calibrate
 
     if chosen not in ("best", *MODELS):
         raise InputError(
@@ -91,7 +91,7 @@ def calibrate_command(
     _check_files(output, measurements, worker_file, source)
     measured = _measure(options) if source is None else _read(source, worker_file)
     if measurements is not None:
-        from orsched.runner.measurements_csv import write_measurements
+        from orsched.runner.calibration.measurements_csv import write_measurements
 
         write_measurements(measured.measurements, measurements)
         _said("measurements", measurements)
@@ -126,7 +126,7 @@ def _check_files(
 
 
 def _read(source: Path, worker_file: Path | None) -> _Measured:
-    from orsched.runner.measurements_csv import read_measurements
+    from orsched.runner.calibration.measurements_csv import read_measurements
 
     context = click.get_current_context()
     names = ("model", "device", "dtype", "slots", "length", "prefill_cap", "threads", "repeats")
@@ -144,8 +144,13 @@ def _read(source: Path, worker_file: Path | None) -> _Measured:
 
 def _measure(options: dict[str, Any]) -> _Measured:
     from orsched.columns import whole_number
-    from orsched.runner.measuring import WorkerOptions, largest_batches, make_device, measure_worker
-    from orsched.runner.memory_profile import read_bytes
+    from orsched.runner.calibration.measuring import (
+        WorkerOptions,
+        largest_batches,
+        make_device,
+        measure_worker,
+    )
+    from orsched.runner.calibration.memory_profile import read_bytes
 
     wanted = WorkerOptions(
         *(options[name] for name in ("model", "device", "dtype", "slots", "length", "threads"))
@@ -205,7 +210,7 @@ def _write(
 
 
 def _memory(measured: _Measured) -> BlockMemory | None:
-    from orsched.runner.memory_profile import block_memory
+    from orsched.runner.calibration.memory_profile import block_memory
 
     return block_memory(measured.batches) if measured.batches else None
 

@@ -128,7 +128,7 @@ def run_command(
     """
     from orsched.files import save_instance
     from orsched.runner.fleet import RunSettings
-    from orsched.runner.plan_errors import plan_against_run
+    from orsched.runner.measured.plan_errors import plan_against_run
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     settings = RunSettings(**options)

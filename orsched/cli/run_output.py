@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.runner.execution import Ran
-    from orsched.runner.plan_errors import PlanAgainstRun
+    from orsched.runner.measured.plan_errors import PlanAgainstRun
 
 
 def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:

@@ -17,12 +17,12 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.files.atomic import write_text
-from orsched.runner.measuring import WorkerOptions, make_device
-from orsched.runner.memory_profile import Footprint, largest_steps, within_memory
-from orsched.runner.nvml import peak_bytes
-from orsched.runner.peaks import Peaks, measure_peaks
+from orsched.runner.calibration.measuring import WorkerOptions, make_device
+from orsched.runner.calibration.memory_profile import Footprint, largest_steps, within_memory
+from orsched.runner.measured.nvml import peak_bytes
+from orsched.runner.measured.peaks import Peaks, measure_peaks
+from orsched.runner.measured.utilization import model_size, utilization
 from orsched.runner.room import size_of
-from orsched.runner.utilization import model_size, utilization
 from tests.benchmarks import machine
 from tests.benchmarks.runner import PREFILL_CAP, Run, calibrated, longest, run_live, workload
 from tests.benchmarks.section import Section, Target
@@ -30,8 +30,8 @@ from tests.benchmarks.section import Section, Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.runner.calibration import Calibration
-    from orsched.runner.device import TorchDevice
+    from orsched.runner.calibration.fitting import Calibration
+    from orsched.runner.devices.device import TorchDevice
 
 REQUESTS = 1_319
 """GSM8K's test set, on which the runs at the smaller number of slots are."""

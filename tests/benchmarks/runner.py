@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orsched
 from orsched.errors import MissingDependencyError
 from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
-from orsched.runner.calibration import Calibration, calibrate
+from orsched.runner.calibration.fitting import Calibration, calibrate
+from orsched.runner.calibration.measuring import WorkerOptions, make_device, measure_worker
 from orsched.runner.driving import Driver, driver
-from orsched.runner.live import execute_policy
-from orsched.runner.measuring import WorkerOptions, make_device, measure_worker
-from orsched.runner.nvml import NvmlSampler
-from orsched.runner.step_contents import step_contents
-from orsched.runner.utilization import gaps
+from orsched.runner.loop.live import execute_policy
+from orsched.runner.measured.nvml import NvmlSampler
+from orsched.runner.measured.step_contents import step_contents
+from orsched.runner.measured.utilization import gaps
 from orsched.workers import Worker
 from tests.benchmarks.section import Options, Section, Target
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel
     from orsched.instance import Instance
-    from orsched.runner.device import TorchDevice
+    from orsched.runner.devices.device import TorchDevice
     from orsched.schedule import Schedule
 
 NAME = "runner"

@@ -14,7 +14,7 @@ from statistics import median
 from time import process_time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.runner.chunk import Chunk
+from orsched.runner.worker.chunk import Chunk
 from tests.benchmarks.section import Options, Section, Target
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Ours:
     """The worker."""
 
     def __init__(self, shape: Shape, dtype: str) -> None:
-        from orsched.runner.torch_worker import TorchWorker
+        from orsched.runner.worker.torch_worker import TorchWorker
 
         self.worker = TorchWorker(shape.model, shape.requests, shape.tokens + ROUNDS, dtype=dtype)
         self.requests, self.tokens = shape.requests, shape.tokens
@@ -76,7 +76,7 @@ class Transformers:
         import torch
         from transformers import StaticCache
 
-        from orsched.runner.language_model import load_model
+        from orsched.runner.worker.language_model import load_model
 
         self.model = load_model(shape.model, "cpu", dtype)
         self.cache = StaticCache(self.model.config, max_cache_len=shape.tokens + ROUNDS)

@@ -16,14 +16,14 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.runner.chunk import Chunk
-from orsched.runner.presets import PRESETS
+from orsched.runner.worker.chunk import Chunk
+from orsched.runner.worker.presets import PRESETS
 from tests.benchmarks.section import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.runner.torch_worker import TorchWorker
+    from orsched.runner.worker.torch_worker import TorchWorker
 
 FAMILIES = tuple(name for name in PRESETS if name.startswith("tiny"))
 TOLERANCES = {"float64": 0.0, "float32": 2.0**-19, "bfloat16": 2.0**-5}
@@ -123,8 +123,8 @@ def differences(
 
     ``settings`` are further ones of the worker.
     """
-    from orsched.runner.language_model import load_model
-    from orsched.runner.torch_worker import TorchWorker
+    from orsched.runner.worker.language_model import load_model
+    from orsched.runner.worker.torch_worker import TorchWorker
 
     case = Case(seed)
     found = case.serve(TorchWorker(family, SLOTS, LENGTH, dtype=dtype, seed=seed, **settings))

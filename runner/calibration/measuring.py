@@ -1,0 +1,206 @@
+"""Measuring a worker: a grid of steps, then steps as they come when requests are served."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.errors import InputError, MissingDependencyError
+from orsched.runner.calibration.fitting import anchored, joined
+from orsched.runner.calibration.memory_profile import Footprint, Found, fits_on, memory_profile
+from orsched.runner.calibration.profiling import Point, grid, profile
+from orsched.runner.calibration.rehearsal import made_up_requests, rehearse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.costs.measurements import Measurements
+    from orsched.requests import Requests
+    from orsched.runner.devices.device import TorchDevice
+
+REQUESTS_A_SLOT = 6
+"""Requests of a rehearsal for each slot: the first and the last ones run on a half-full worker."""
+
+
+class WorkerOptions(NamedTuple):
+    """What a worker is to be.
+
+    Attributes:
+        model: a preset or a folder.
+        device: as torch names it, or ``auto``: a GPU where there is one.
+        dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
+        slots, length: of its caches.
+        threads: on the CPU; None: as torch chooses.
+    """
+
+    model: str = "tiny"
+    device: str = "auto"
+    dtype: str | None = None
+    slots: int = 8
+    length: int = 1024
+    threads: int | None = None
+
+    def resolved(self) -> WorkerOptions:
+        """Return the options, checked, with device and type of numbers filled in.
+
+        Raises:
+            InputError: torch does not have the device, or a number is out of range.
+            MissingDependencyError: torch or transformers is missing.
+        """
+        for field in ("slots", "length", "threads"):
+            if getattr(self, field) is not None:
+                whole_number(getattr(self, field), field, minimum=1)
+        try:
+            import torch
+            import transformers  # noqa: F401
+        except ImportError:
+            raise MissingDependencyError(
+                "a worker needs torch and transformers: pip install 'orsched[runner]'"
+            ) from None
+        name = self.device
+        if name == "auto":
+            name = "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            torch.empty(1, device=name)
+        except (RuntimeError, AssertionError) as error:
+            why = str(error).splitlines()[0]
+            raise InputError(f"torch cannot use {name!r}: {why}", field="device") from None
+        usual = "bfloat16" if name.startswith("cuda") else "float32"
+        return self._replace(device=name, dtype=self.dtype or usual)
+
+
+def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dict[str, Any]]:
+    """Return a worker on its device, and what a report says of it.
+
+    Raises as ``WorkerOptions.resolved`` and ``TorchWorker``.
+    """
+    found = options.resolved()
+    import torch
+
+    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+    on_cpu = found.device == "cpu"
+    if found.threads is not None and on_cpu:
+        torch.set_num_threads(found.threads)
+    assert found.dtype is not None
+    worker = TorchWorker(found.model, found.slots, found.length, found.device, found.dtype, seed)
+    worker.prepare()
+    device = TorchDevice(worker)
+    threads = torch.get_num_threads() if on_cpu else None
+    about = found._replace(threads=threads)._asdict()
+    return device, {**about, "device": device.name, "torch": str(torch.__version__)}
+
+
+def largest_batches(
+    options: WorkerOptions,
+    most_tokens: int,
+    limit: int | None,
+    report: Callable[[str], None] | None = None,
+) -> list[Found]:
+    """Return the largest batch for the length of a slot, its half and its quarter.
+
+    Args:
+        options: the worker; its number of slots does not matter.
+        most_tokens: of a prefill stage.
+        limit: bytes to use; None: what a GPU has.
+        report: told what is tried.
+
+    Raises as ``memory_profile`` and ``fits_on``.
+    """
+    found = options.resolved()
+    import torch
+
+    from orsched.runner.room import size_of
+
+    dtype = found.dtype or "float32"
+    size = size_of(found.model, dtype)
+    bytes_of = Footprint.of(size.weight_bytes, size.token_bytes)
+    if found.device == "cpu" and limit is None:
+        raise InputError(
+            "a CPU has no limit of its own", field="memory", remedy="say how many bytes to use"
+        )
+    room = torch.cuda.mem_get_info(found.device)[0] if limit is None else limit
+    fits = fits_on(found.model, found.device, dtype, most_tokens, bytes_of, limit)
+    lengths = sorted({max(1, found.length // part) for part in (1, 2, 4)})
+    return memory_profile(lengths, lambda n: bytes_of.slots(n, room), fits, report=report)
+
+
+def measure_worker(
+    device: TorchDevice,
+    most_tokens: int,
+    repeats: int = 5,
+    seed: int = 0,
+    requests: int | None = None,
+    like: Requests | None = None,
+    report: Callable[[str], None] | None = None,
+    factor: int = 2,
+) -> Measurements:
+    """Measure a worker's steps, for ``calibrate``.
+
+    The grid has sizes that seldom come up in a run, for which a fit would otherwise have to guess;
+    the rehearsal has steps in the state in which a run finds them, and the grid's times are
+    ``anchored`` to it.
+
+    Args:
+        device: the worker; nothing may be on it.
+        most_tokens: of a prefill stage.
+        repeats: of each point of the grid, which stands for their median.
+        seed: of the order, the requests and their prompts.
+        requests: of the rehearsal; 0 leaves it out; by default six a slot.
+        like: requests whose lengths those of the rehearsal are drawn from.
+        report: told what is done.
+        factor: by which the numbers of requests in the grid grow.
+    """
+    whole_number(repeats, "repeats", minimum=1)
+    whole_number(seed, "seed")
+    if requests is not None:
+        whole_number(requests, "requests")
+    slots = device.worker.slots
+    say = report if report is not None else _nobody
+    points = grid(slots.count, slots.length, most_tokens, factor)
+    if like is not None:
+        made_up_requests(1, slots.length, seed, like)  # says if none fits
+    _warm_up(device, most_tokens, seed)
+    gc.collect()
+    gc.freeze()  # else the collector walks through all of torch now and then
+    try:
+        return _measured(device, points, most_tokens, repeats, seed, requests, like, say)
+    finally:
+        gc.unfreeze()
+
+
+def _measured(
+    device: TorchDevice,
+    points: list[Point],
+    most_tokens: int,
+    repeats: int,
+    seed: int,
+    requests: int | None,
+    like: Requests | None,
+    say: Callable[[str], None],
+) -> Measurements:
+    slots = device.worker.slots
+    found = profile(
+        device, points, repeats, seed, lambda done, of: say(f"{done} of {of} steps of the grid")
+    )
+    count = REQUESTS_A_SLOT * slots.count if requests is None else requests
+    if count == 0:
+        return found
+    say(f"a rehearsal with {count} requests")
+    drawn = made_up_requests(count, slots.length, seed, like)
+    run = rehearse(device, drawn, most_tokens, seed)
+    found, factors = anchored(found, run)
+    say(", ".join(f"{phase} of the grid x {factor:.3f}" for phase, factor in factors.items()))
+    return joined(found, run)
+
+
+def _warm_up(device: TorchDevice, most_tokens: int, seed: int) -> None:
+    """Serve a few requests, for what a device does the first time only."""
+    few = made_up_requests(device.worker.slots.count, min(64, device.worker.slots.length), seed)
+    rehearse(device, few, most_tokens, seed)
+
+
+def _nobody(_: str) -> None:
+    """Tell nobody."""

@@ -1,0 +1,189 @@
+"""Measured times of steps over a grid: what a cost model is fitted to."""
+
+from __future__ import annotations
+
+import random
+from statistics import median_low
+from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.costs.measurements import DECODE, MIXED, PREFILL, Measurements
+from orsched.errors import InputError
+from orsched.runner.worker.chunk import Chunk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from orsched.runner.devices.device import TorchDevice
+
+ROUNDS = 4
+"""Rounds that a point of the decode grid is measured over."""
+
+LEAST_LENGTH = 36
+"""Tokens of the shortest slot and stage of a grid: there are five lengths at least."""
+
+
+class Point(NamedTuple):
+    """A step of the grid.
+
+    Attributes:
+        phase: prefill, decode or mixed.
+        count: prompts of a prefill stage, else active requests.
+        length: tokens of each prompt (0 in a round).
+        context: tokens in each active request's cache, that of the round included.
+        spread: whether that is the longest only, and the others' grow evenly up to it.
+    """
+
+    phase: str
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
+    length: int
+    context: int
+    spread: bool = False
+
+    def contexts(self) -> list[int]:
+        """Return the active requests' contexts in the first round."""
+        if self.phase == PREFILL:
+            return []
+        if not self.spread:
+            return [self.context] * self.count
+        return [-(-self.context * (i + 1) // self.count) for i in range(self.count)]
+
+
+def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Point]:
+    """Return the points to measure on a worker: lengths grow by factors of 2 or 4.
+
+    Contexts of a round are all equal at some points and spread evenly at others.
+
+    Args:
+        slots: its slots.
+        length: tokens that a slot holds.
+        most_tokens: of a prefill stage.
+        factor: by which the numbers of requests grow.
+
+    Raises:
+        InputError: slots or stages are too short for a grid.
+    """
+    whole_number(slots, "slots", minimum=1)
+    if length < LEAST_LENGTH or most_tokens < LEAST_LENGTH:
+        raise InputError(
+            f"slots of {length} tokens and stages of {most_tokens} leave too few sizes to measure",
+            field="length" if length < LEAST_LENGTH else "most_tokens",
+            remedy=f"at least {LEAST_LENGTH} tokens",
+        )
+    longest = length - ROUNDS
+    counts, lengths = _powers(slots, factor), _lengths(longest)
+    sizes = _lengths(min(longest, most_tokens))
+    prompts = [(n, p) for n in counts for p in sizes if n * p <= most_tokens]
+    rounds = [Point(DECODE, n, 0, c) for n in counts for c in lengths]
+    rounds += [Point(DECODE, n, 0, c, True) for n in counts if n > 1 for c in lengths if c > n]
+    beside = [n for n in (1, slots // 2, slots - 1) if 0 < n < slots]
+    mixed = [
+        Point(MIXED, n, p, c)
+        for n in sorted(set(beside))
+        for p in lengths
+        for c in (lengths[0], lengths[-1])
+        if n + p <= most_tokens
+    ]
+    return [Point(PREFILL, n, p, 0) for n, p in prompts] + rounds + mixed
+
+
+def profile(
+    device: TorchDevice,
+    points: list[Point],
+    repeats: int = 5,
+    seed: int = 0,
+    report: Callable[[int, int], None] | None = None,
+) -> Measurements:
+    """Measure steps; a row holds the median of some repeats, taken in random order.
+
+    Args:
+        device: the worker; nothing may be on it.
+        points: what to measure (``grid``).
+        repeats: how often; one more run of each comes first and is not counted.
+        seed: of the order and the prompts.
+        report: told how many steps are done, of how many.
+
+    Raises:
+        InputError: a point does not fit onto the worker.
+    """
+    whole_number(repeats, "repeats", minimum=1)
+    if not points:
+        raise InputError("no points to measure", field="points")
+    for point in points:
+        _require_room(device, point)
+    rng = random.Random(seed)
+    times: dict[Point, list[int]] = {point: [] for point in points}
+    total = (repeats + 1) * len(times)
+    for done, (counted, point) in enumerate(_order(list(times), repeats, rng)):
+        taken = _measure(device, point, rng)
+        if counted:
+            times[point].append(taken)
+        if report is not None:
+            report(done + 1, total)
+    return _rows({point: median_low(found) for point, found in times.items()})
+
+
+def _lengths(longest: int) -> list[int]:
+    return _powers(longest, 4, least=8) if longest >= 512 else _powers(longest, 2, least=2)
+
+
+def _powers(most: int, base: int, least: int = 1) -> list[int]:
+    """Return ``least`` times the powers of the base, and the largest number itself."""
+    found = [least]
+    while found[-1] * base < most:
+        found.append(found[-1] * base)
+    return found if found[-1] == most else [*found, most]
+
+
+def _order(points: list[Point], repeats: int, rng: random.Random) -> Iterator[tuple[bool, Point]]:
+    for repeat in range(repeats + 1):
+        rng.shuffle(points)
+        yield from ((repeat > 0, point) for point in points)
+
+
+def _require_room(device: TorchDevice, point: Point) -> None:
+    slots, length = device.worker.slots.count, device.worker.slots.length
+    used = point.count + (point.phase == MIXED)
+    if used > slots or max(point.length, point.context + ROUNDS - 1) > length:
+        raise InputError(
+            f"{point} does not fit onto {slots} slots of {length} tokens", field="points"
+        )
+
+
+def _measure(device: TorchDevice, point: Point, rng: random.Random) -> int:
+    """Return the time of a step (of one round) in nanoseconds, at least 1."""
+    worker, rounds = device.worker, 1
+    vocabulary = worker.shape.vocabulary
+    chunks, active = [], range(point.count)
+    if point.phase == PREFILL:
+        active = range(0)
+    else:
+        worker.pretend([context - 1 for context in point.contexts()])
+    if point.length:
+        slots = range(point.count) if point.phase == PREFILL else (point.count,)
+        chunks = [
+            Chunk(slot, 0, [rng.randrange(vocabulary) for _ in range(point.length)], True)
+            for slot in slots
+        ]
+    elif point.phase == DECODE:
+        rounds = ROUNDS
+    device.start()
+    device.begin(chunks, list(active), rounds, 0)
+    times = device.end()
+    return max(1, (times.end_ns - times.start_ns) // rounds)
+
+
+def _rows(times: dict[Point, int]) -> Measurements:
+    points = list(times)
+    # rounds are measured from the contexts given to ones some tokens longer: the means stand for it
+    middle = [(ROUNDS - 1) // 2 if point.phase == DECODE else 0 for point in points]
+    contexts = [[c + m for c in p.contexts()] for p, m in zip(points, middle, strict=True)]
+    return Measurements(
+        phase=[point.phase for point in points],
+        count=[point.count for point in points],
+        duration_ns=list(times.values()),
+        tokens=[p.length * (p.count if p.phase == PREFILL else 1) for p in points],
+        longest=[p.length for p in points],
+        context_sum=[sum(found) for found in contexts],
+        context_max=[max(found, default=0) for found in contexts],
+    )

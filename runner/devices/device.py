@@ -1,0 +1,280 @@
+"""What executes steps: a real worker on its device, or one that lets modelled time pass.
+
+A device takes a step and goes on with it by itself; the host asks for its times later. So the next
+decision is made while the step runs, and several devices run at one time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import nullcontext
+from multiprocessing.connection import wait as wait_for_any
+from time import perf_counter, perf_counter_ns, sleep
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from orsched.runner.worker.chunk import Chunk
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+_SPIN_NS = 200_000  # the last part of a wait is not left to the operating system
+_ASK_AGAIN_S = 0.0002  # where a device can only be asked whether it is done
+LONGEST_SLEEP_S = 0.1  # then all are asked again: one may have hung
+_MOVE_ZERO_MS = 1000.0  # torch gives times as float32: only short ones are exact
+
+
+class Times(NamedTuple):
+    """When a step ran, in nanoseconds since the start of the run."""
+
+    start_ns: int
+    end_ns: int
+
+
+class Device(Protocol):
+    """Executes steps, one after the other.
+
+    A worker may be lost: then ``begin`` or ``end`` raises WorkerLostError, the steps without an
+    ``end`` never happened, its slots are empty, and it takes steps again after a ``restart``.
+    ``release`` still returns what the steps before have yielded.
+
+    Attributes:
+        name: as the trace names it.
+        clock: what its times are measured by, as the trace names it.
+    """
+
+    name: str
+    clock: str
+
+    def start(self, zero_ns: int | None = None) -> None:
+        """Let time begin, at a moment of ``perf_counter_ns`` (None: now); wait till it is ready."""
+
+    def now_ns(self) -> int:
+        """Return the time on the host."""
+
+    def sleep_until(self, moment_ns: int) -> None:
+        """Let time pass while there is nothing to do."""
+
+    def begin(
+        self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
+    ) -> None:
+        """Begin a step: chunks beside one round, or some rounds over the active slots.
+
+        ``planned_ns`` is what the instance's cost model says.
+        """
+
+    def done(self) -> bool:
+        """Return whether a step was begun and ``end`` would return, or raise, at once."""
+
+    def end(self) -> Times:
+        """Wait for the oldest step that was begun, and return its times."""
+
+    def release(self, slot: int, prompt_tokens: int) -> Any:
+        """Let a slot be free; return what its request yielded (``tolist`` waits for it)."""
+
+    def restart(self) -> None:
+        """Begin to bring a lost worker back, with empty slots; return at once."""
+
+    def ready(self) -> bool:
+        """Return whether ``begin`` would take a step, or raise, at once."""
+
+    def handles(self) -> Sequence[Any]:
+        """Return what to wait on while a step or a restart is under way, if there is such a thing.
+
+        That is whatever ``multiprocessing.connection.wait`` takes.
+        """
+
+    def close(self) -> None:
+        """End the worker; what it yielded stays."""
+
+
+def start_together(devices: Sequence[Device]) -> None:
+    """Wait until all devices are ready, then let time begin for all of them at one moment."""
+    wait_until_ready(devices)
+    zero_ns = perf_counter_ns()
+    for device in devices:
+        device.start(zero_ns)
+
+
+def wait_until_ready(devices: Sequence[Device]) -> None:
+    """Wait until all devices are ready (or would say at once why they never will be)."""
+    while left := [device for device in devices if not device.ready()]:
+        wait(left)
+
+
+def wait(
+    devices: Sequence[Device],
+    until_ns: int | None = None,
+    now_ns: int = 0,
+    sleeping: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Sleep until a device is done, one of those that are not ready is, or a moment has come.
+
+    Args:
+        devices: those with a step or a restart under way.
+        until_ns: the moment; None: there is none.
+        now_ns: the time now, on the same clock.
+        sleeping: what to sleep in. An exception that is raised there does no harm, as one in the
+            middle of an answer would.
+    """
+    end = float("inf") if until_ns is None else perf_counter() + (until_ns - now_ns) / 1e9
+    waking = [device for device in devices if not device.ready()]
+    while not any(device.done() for device in devices):
+        left = min(end - perf_counter(), LONGEST_SLEEP_S)
+        if left <= 0:
+            return
+        handles = [handle for device in devices for handle in device.handles()]
+        with sleeping():
+            if handles:
+                wait_for_any(handles, left)
+            else:
+                sleep(min(left, _ASK_AGAIN_S) if devices else left)
+        if any(device.ready() for device in waking):
+            return
+
+
+def sleep_until(device: Device, moment_ns: int) -> None:
+    """Sleep until a moment on the host's clock, and spin at the end."""
+    while (left := moment_ns - device.now_ns()) > 0:
+        if left > _SPIN_NS:
+            sleep((left - _SPIN_NS) / 1e9)
+
+
+class AlwaysThere:
+    """What a device does that no worker is lost on, and that answers when it is asked."""
+
+    def restart(self) -> None:
+        """Do nothing: it was not lost."""
+
+    def ready(self) -> bool:
+        """Return True."""
+        return True
+
+    def handles(self) -> Sequence[Any]:
+        """Return nothing: it is asked again."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class VirtualDevice(AlwaysThere):
+    """Lets every step take the time of the cost model: a run on it is a simulation."""
+
+    name, clock = "virtual", "cost model"
+
+    def __init__(self) -> None:
+        self.free_ns = 0
+        self.ends: deque[Times] = deque()
+
+    def start(self, zero_ns: int | None = None) -> None:
+        """Let time begin at 0."""
+        self.free_ns = 0
+
+    def now_ns(self) -> int:
+        """Return the end of the last step, or of the last wait."""
+        return self.free_ns
+
+    def sleep_until(self, moment_ns: int) -> None:
+        """Let time pass."""
+        self.free_ns = max(self.free_ns, moment_ns)
+
+    def begin(
+        self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
+    ) -> None:
+        """Take the time that was planned."""
+        start, self.free_ns = self.free_ns, self.free_ns + planned_ns
+        self.ends.append(Times(start, self.free_ns))
+
+    def done(self) -> bool:
+        """Return whether a step was begun."""
+        return bool(self.ends)
+
+    def end(self) -> Times:
+        """Return the times of the oldest step."""
+        return self.ends.popleft()
+
+    def release(self, slot: int, prompt_tokens: int) -> Any:
+        """Nothing was yielded."""
+        return None
+
+
+class TorchDevice(AlwaysThere):
+    """A torch worker, timed by the device's own events where it has them, else by the host."""
+
+    def __init__(self, worker: TorchWorker) -> None:
+        import torch
+
+        self.worker = worker
+        self.on_gpu = worker.device.type == "cuda"
+        self.name = torch.cuda.get_device_name(worker.device) if self.on_gpu else "cpu"
+        self.clock = "device events" if self.on_gpu else "perf_counter"
+        self.begun: deque[Any] = deque()
+        self.start()
+
+    def start(self, zero_ns: int | None = None) -> None:
+        """Let time begin, on an idle device."""
+        if self.on_gpu:
+            import torch
+
+            torch.cuda.synchronize(self.worker.device)
+            self.mark = torch.cuda.Event(enable_timing=True)
+            self.mark.record()
+        now_ns = perf_counter_ns()
+        self.zero_ns = now_ns if zero_ns is None else zero_ns
+        self.mark_ns = now_ns - self.zero_ns
+
+    def now_ns(self) -> int:
+        """Return the host's time."""
+        return perf_counter_ns() - self.zero_ns
+
+    def sleep_until(self, moment_ns: int) -> None:
+        """Sleep, and spin at the end."""
+        sleep_until(self, moment_ns)
+
+    def begin(
+        self, chunks: Sequence[Chunk], active: Sequence[int], rounds: int, planned_ns: int
+    ) -> None:
+        """Execute a step; on a GPU it is only queued."""
+        start = self._mark()
+        if chunks:
+            self.worker.step(chunks, active)
+        else:
+            self.worker.decode(active, rounds)
+        self.begun.append((start, self._mark()))
+
+    def _mark(self) -> Any:
+        if not self.on_gpu:
+            return self.now_ns()
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def done(self) -> bool:
+        """Return whether the oldest step is over."""
+        return bool(self.begun) and (not self.on_gpu or self.begun[0][1].query())
+
+    def end(self) -> Times:
+        """Wait for the oldest step and return its times."""
+        start, end = self.begun.popleft()
+        if not self.on_gpu:
+            return Times(start, end)
+        end.synchronize()
+        return Times(self._since_zero(start), self._since_zero(end))
+
+    def _since_zero(self, event: Any) -> int:
+        """Return the time of an event, all before which have been asked for."""
+        milliseconds: float = self.mark.elapsed_time(event)
+        found = self.mark_ns + max(0, round(milliseconds * 1e6))
+        if milliseconds > _MOVE_ZERO_MS:
+            self.mark, self.mark_ns = event, found
+        return found
+
+    def release(self, slot: int, prompt_tokens: int) -> Any:
+        """Return a tensor with what the slot's request yielded."""
+        tokens = self.worker.take(slot, prompt_tokens)
+        self.worker.release(slot)
+        return tokens

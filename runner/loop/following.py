@@ -1,0 +1,120 @@
+"""A schedule as a policy: what was planned, step by step, whatever time each step takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.errors import InputError
+from orsched.policy import Information, Policy, View
+from orsched.runner.loop.in_order import InOrder
+from orsched.runner.loop.planned_steps import planned_steps
+from orsched.step import Step, Wait
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+
+class FollowSchedule(Policy):
+    """Take the steps of a schedule in their order, worker by worker.
+
+    A step waits for the arrival of its requests, for the end of their stays elsewhere and, where
+    the plan idles before it, for its start in the plan. One that comes late delays the rest; the
+    order stays.
+
+    A worker that was lost cannot go on as planned. It then serves the requests that the plan gave
+    it in the order of their planned starts (``InOrder``); and so do all workers, if requests move
+    between them or are evicted in the plan.
+
+    Args:
+        instance: the schedule's.
+        schedule: planned or measured.
+
+    Raises:
+        InputError: the schedule is of another instance.
+    """
+
+    many_workers = True
+
+    def __init__(self, instance: Instance, schedule: Schedule) -> None:
+        if schedule.instance_sha256 != instance.sha256:
+            raise InputError(
+                "the schedule was made for another instance",
+                field="instance_sha256",
+                remedy="give the instance that it was made for",
+            )
+        self.name = schedule.method
+        self.information = Information(schedule.information)  # what it sets aside in memory
+        workers = range(len(instance.workers))
+        self.planned = [planned_steps(schedule, worker) for worker in workers]
+        self.position = [0 for _ in workers]
+        self.moves = bool(schedule.work.stay.any())
+        self.homes, ranks = _first_places(instance, schedule)
+        self.in_order = [InOrder(ranks) for _ in workers]
+        self.left_plan = [False for _ in workers]
+        self.stays = [0] * len(instance)  # how many have ended by an eviction
+        self.leaving: set[int] = set()  # whom the plan evicts now
+        self.open: set[int] = set()  # arrived, not finished
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Take note of it."""
+        self.open.add(request)
+        home = self.homes[request]
+        if self.left_plan[home]:
+            self.in_order[home].put(request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Take note of it."""
+        self.open.discard(request)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Take note of the end of a stay: if it was not planned, the worker was lost."""
+        self.stays[request] += 1
+        if request in self.leaving:
+            self.leaving.remove(request)
+            return
+        if not self.left_plan[view.index]:
+            self._leave_plan(view)
+        self.in_order[self.homes[request]].put(request)
+
+    def _leave_plan(self, view: View) -> None:
+        """Let the worker, or all, go on in the order of the plan."""
+        leaving = range(len(self.planned)) if self.moves else [view.index]
+        running = {request for each in view.workers for request in each.running}
+        for index in leaving:
+            self.left_plan[index] = True
+        for request in self.open - running:
+            if self.left_plan[self.homes[request]]:
+                self.in_order[self.homes[request]].put(request)
+
+    def decide(self, view: View) -> Step | Wait | None:
+        """Return the next step of the plan, or what follows it in order."""
+        index = view.index
+        if self.left_plan[index]:
+            return self.in_order[index].decide(view)
+        if self.position[index] == len(self.planned[index]):
+            return None
+        step, start, begins = self.planned[index][self.position[index]]
+        ready = all(
+            request in self.open and self.stays[request] == stay for request, stay in begins.items()
+        )
+        if start > view.now_ns:
+            return Wait(start)
+        if not ready:
+            return None
+        self.position[index] += 1
+        self.leaving.update(step.preempt)
+        return step
+
+
+def _first_places(instance: Instance, schedule: Schedule) -> tuple[list[int], list[int]]:
+    """Return the worker of each request's first stay, and its rank by start."""
+    steps, work = schedule.steps, schedule.work
+    first = np.full(len(instance), len(steps), np.int64)
+    np.minimum.at(first, work.request, work.first_step)
+    homes = np.append(steps.worker, 0)[first]
+    ranks = np.empty(len(instance), np.int64)
+    ranks[np.argsort(first, kind="stable")] = np.arange(len(instance))
+    return homes.tolist(), ranks.tolist()

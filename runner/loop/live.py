@@ -1,0 +1,175 @@
+"""One policy on real workers, in real time.
+
+Rules, views and hooks are those of the simulator; only how long a step takes comes from the device.
+A single device in this process goes on with a step while the policy decides what comes next: when a
+step begins, the host waits for the one before it only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.columns import whole_number
+from orsched.errors import InputError, OrschedError
+from orsched.runner.devices.device import AlwaysThere, start_together
+from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.loop.ends import Ends
+from orsched.runner.loop.live_loop import LiveLoop
+from orsched.runner.loop.live_worker import AT_ONCE, live
+from orsched.runner.loop.prompts import Prompts
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Callable, Collection, Sequence
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.policy import Policy, View
+    from orsched.runner.devices.device import Device
+    from orsched.schedule import Schedule
+    from orsched.step import Step
+
+__all__ = ["AT_ONCE", "MOST_LOSSES", "Executed", "execute_policy"]
+
+MOST_LOSSES = 3
+"""Losses of a worker in a row, without a step done, after which a run still goes on."""
+
+
+class Executed(NamedTuple):
+    """What a run yields.
+
+    Attributes:
+        schedule: the timeline with the times of the devices; no results and bound yet. ``run`` has
+            the ``events``; of a run that was stopped also ``complete`` (False), and ``unfinished``:
+            what the requests that are not done have yielded, by row.
+        planned_ns: what the cost model says of each step.
+        decision_ns: wall-clock time of each call of ``decide``.
+        tokens: what each request yielded (empty on a device that yields none).
+        instance: what the schedule is for: that which was given, or with the lengths that came out
+            (of requests that are not done: the most that they may yield).
+        events: losses and returns of workers: ``time_ns``, ``worker``, ``what``, and for a loss
+            ``reason``, ``message`` and the ``requests`` that lost their caches.
+        stopped: why the run ended before all requests were done; empty if it did not.
+    """
+
+    schedule: Schedule
+    planned_ns: IntColumn
+    decision_ns: array[int]
+    tokens: list[list[int]]
+    instance: Instance
+    events: list[dict[str, Any]]
+    stopped: str
+
+
+def execute_policy(
+    instance: Instance,
+    policy: Policy,
+    devices: Device | Sequence[Device],
+    seed: int = 0,
+    vocabulary: int = 2,
+    observer: Callable[[View, Step], None] | None = None,
+    deadline: Callable[[], None] | None = None,
+    *,
+    prompts: Sequence[Sequence[int]] | None = None,
+    most_losses: int = MOST_LOSSES,
+    end_of_sequence: int | Collection[int] | None = None,
+    most_tokens: Sequence[int] | None = None,
+) -> Executed:
+    """Let a policy drive devices until every request is done.
+
+    Each request yields as many tokens as the instance says or, with ``end_of_sequence``, as many
+    as it has to say, up to the output limit. Its prompt is drawn at random.
+
+    The step in which a worker is lost never happened, and all requests on it lose their caches, but
+    not what they have yielded. The policy is told by ``on_preempt``; one that has no such hook does
+    not notice: the requests are prefilled anew where they were, as soon as the worker is back.
+    Meanwhile the other workers go on. Ctrl-C, and a worker that is lost again and again, end the
+    run with what was done so far.
+
+    Args:
+        instance: the problem; its cost models say what was planned.
+        policy: a fresh policy object.
+        devices: what executes, one device for each worker.
+        seed: of the prompts.
+        vocabulary: prompts are of tokens below this.
+        observer: called with the view and the step before each step is taken.
+        deadline: called now and then; raises to stop the run.
+        prompts: the tokens of each prompt, where they are known.
+        most_losses: of one worker in a row, without a step done, that the run goes on after.
+
+        end_of_sequence: tokens that end a request. Lengths are seen as they happen only; rounds
+            are begun one by one.
+        most_tokens: of each request, with ``end_of_sequence``; None: the output limit.
+
+    Raises:
+        InputError: there is not one device for each worker; a prompt's length is wrong; the policy
+            is clairvoyant, or a device yields no tokens, and lengths are to turn out.
+        PolicyError: as ``simulate_policy``.
+        OrschedError: a worker was lost before the run began.
+    """
+    listed: list[Any] = list(devices) if isinstance(devices, (list, tuple)) else [devices]
+    if len(listed) != len(instance.workers):
+        raise InputError(
+            f"{len(listed)} devices for {len(instance.workers)} workers",
+            field="devices",
+            remedy="give one device for each worker",
+        )
+    ends = None
+    if end_of_sequence is not None:
+        ends = Ends(end_of_sequence, instance, policy, listed, most_tokens)
+    problem = instance if ends is None else ends.open(instance)
+    problem.require_feasible()
+    most_losses = whole_number(most_losses, "most_losses")
+    loop = LiveLoop(
+        problem,
+        policy,
+        listed,
+        Prompts(instance, seed, vocabulary, prompts),
+        ends is None and _looks_ahead(listed),
+        most_losses,
+        ends,
+        observer,
+        deadline,
+    )
+    try:
+        start_together(listed)
+    except WorkerLostError as lost:
+        raise OrschedError(f"a worker was lost before the run began: {lost.message}") from None
+    done = loop.run()
+    if ends is not None:
+        instance = ends.open(instance)
+    return _executed(instance, loop, done.schedule.replace(instance_sha256=instance.sha256))
+
+
+def _looks_ahead(devices: Sequence[Any]) -> bool:
+    """Whether the effects of a step may be told before it is done: it will be, and soon."""
+    kind = type(devices[0])
+    restart = getattr(kind, "restart", None)
+    return len(devices) == 1 and (restart is None or restart is AlwaysThere.restart)
+
+
+def _executed(instance: Instance, loop: LiveLoop, schedule: Schedule) -> Executed:
+    workers, prompts = live(loop.workers), live(loop.workers)[0].prompts
+    planned = np.concatenate([np.array(w.measured.planned, np.int64) for w in workers])
+    times = [np.array(w.measured.times, np.int64).reshape(-1, 2) for w in workers]
+    starts = np.concatenate(times)[:, 0]
+    where = np.repeat(np.arange(len(workers)), [len(each) for each in times])
+    outputs = instance.requests.output_tokens.tolist()  # invalid tokens of static batches follow
+    tokens = [prompts.yielded(request)[:most] for request, most in enumerate(outputs)]
+    run: dict[str, Any] = {}
+    if loop.events_told:
+        run["events"] = loop.events_told
+    if loop.stopped:
+        left = [r for r in range(len(instance)) if r in loop.ledger.yielded and tokens[r]]
+        run |= {"complete": False, "unfinished": {str(r): tokens[r] for r in left}}
+    return Executed(
+        schedule.replace(run=run),
+        planned[np.lexsort((where, starts))],
+        loop.decision_ns,
+        tokens,
+        instance,
+        loop.events_told,
+        loop.stopped,
+    )

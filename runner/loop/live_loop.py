@@ -1,0 +1,302 @@
+"""One policy on one or several workers in real time: the simulator's loop, driven by devices.
+
+Rules, views and hooks are those of the simulator; only how long a step takes comes from the
+devices, and whether it comes to its end.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import PolicyError
+from orsched.heuristics.dispatching.dispatched import Dispatched
+from orsched.heuristics.shortest_first.after_prediction import AfterPrediction
+from orsched.policy import Policy
+from orsched.runner.devices.device import VirtualDevice, wait
+from orsched.runner.loop.interrupts import Interrupts
+from orsched.runner.loop.live_worker import LiveWorker, live
+from orsched.runner.loop.restoring import restoring_step
+from orsched.simulator.ledger import NEVER, overridden
+from orsched.simulator.loop import Loop, Simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from orsched.instance import Instance
+    from orsched.policy import View
+    from orsched.runner.devices.device import Device
+    from orsched.runner.devices.lost import WorkerLostError
+    from orsched.runner.loop.ends import Ends
+    from orsched.runner.loop.prompts import Prompts
+    from orsched.step import Step, Wait
+
+
+class CannotGoOnError(Exception):
+    """After losses: a worker is lost again and again, or the policy does not know what to do."""
+
+
+class LiveLoop(Loop):
+    """The simulator's loop, where time passes by itself.
+
+    Attributes:
+        events: what happened beside the steps.
+        stopped: why the run ended before all requests were done, or empty.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        devices: Sequence[Device],
+        prompts: Prompts,
+        looks_ahead: bool,
+        most_losses: int,
+        ends: Ends | None,
+        observer: Callable[[View, Step], None] | None,
+        deadline: Callable[[], None] | None,
+    ) -> None:
+        super().__init__(instance, policy, observer, deadline)
+        self.hears = hears_of_evictions(policy)
+        self.interrupts = Interrupts()
+        self.policy = _Asking(policy, self)
+        self.looks_ahead, self.most_losses = looks_ahead, most_losses
+        if ends is not None:
+            ends.watch(self.ledger)
+        self.is_virtual = all(isinstance(device, VirtualDevice) for device in devices)
+        self.workers = [
+            LiveWorker(instance, self, index, device, prompts, looks_ahead, ends)
+            for index, device in enumerate(devices)
+        ]
+        self.told, self.ledger.on_finish = self.ledger.on_finish, self._on_finish
+        self.events_told: list[dict[str, Any]] = []
+        self.stopped = ""
+
+    def run(self) -> Simulated:
+        """Run until every request is done, or until the run is stopped."""
+        with self.interrupts.kept():
+            try:
+                self.serve()
+            except KeyboardInterrupt:
+                self.stopped = "interrupted"
+            except CannotGoOnError as error:
+                self.stopped = str(error)
+            for worker in live(self.workers):
+                worker.settle()
+            if self.stopped:
+                self._wind_up()
+        for each in self.workers:
+            each.require_empty()
+        return Simulated(self.schedule(), self.decision_ns)
+
+    # -- one worker that looks ahead ------------------------------------------------------
+
+    def _serve_alone(self) -> None:
+        if not self.looks_ahead:
+            self._serve_several()
+            return
+        super()._serve_alone()
+
+    def _wait_alone(self, wait: Wait | None) -> None:
+        super()._wait_alone(wait)
+        worker, ledger = live(self.workers)[0], self.ledger
+        with self.interrupts.raised():
+            worker.device.sleep_until(ledger.now_ns)
+        ledger.now_ns = worker.state.now_ns = max(ledger.now_ns, worker.device.now_ns())
+
+    # -- events ---------------------------------------------------------------------------
+
+    def _next_event(self) -> None:
+        index, ledger = self._await_event(), self.ledger
+        if index < 0:
+            self._arrive()
+            return
+        worker = live(self.workers)[index]
+        self.asked, now = worker, ledger.now_ns
+        if worker.down:
+            self._bring_back(worker)
+        elif (loss := worker.loss()) is not None:
+            self._lose(worker, loss)
+        elif worker.busy:
+            worker.losses, worker.until_ns = 0, now
+            if not worker.complete():
+                self._expect(index, now)
+                return
+            if not ledger.left:
+                return
+        else:
+            worker.state.now_ns = now
+        if ledger.next_arrival_ns <= now:
+            self._tell_arrivals(worker.view)
+        if not worker.down:
+            self._ask(index)
+        if self.to_ask:
+            self._ask_all()
+
+    def _await_event(self) -> int:
+        """Wait for what happens next; return the worker that it happens to, -1 for an arrival."""
+        ledger, events = self.ledger, self.events
+        while True:
+            self.interrupts.check()
+            self._collect()
+            while events and events[0][2] != self.numbers[events[0][1] % len(self.workers)]:
+                heappop(events)  # the wait was ended by something else
+            moment, place, _ = events[0] if events else (NEVER, 0, 0)
+            arrival = ledger.next_arrival_ns if self.asleep or ledger.assigns else NEVER
+            until = min(moment, arrival)
+            now = until if self.is_virtual else max(ledger.now_ns, self._now_ns())
+            awaited = [worker for worker in live(self.workers) if worker.awaited]
+            if until == NEVER and not awaited:
+                raise self._endless_wait()
+            if until <= now:
+                ledger.now_ns = now
+                if arrival < moment or (arrival == moment and place >= len(self.workers)):
+                    return -1
+                heappop(events)
+                return place % len(self.workers)
+            devices = [worker.device for worker in awaited]
+            wait(devices, until, now, self.interrupts.raised)
+
+    def _collect(self) -> None:
+        """Take note of all devices that are done or ready."""
+        for index, worker in enumerate(live(self.workers)):
+            if not worker.awaited:
+                continue
+            device = worker.device
+            if worker.down:
+                if not device.ready():
+                    continue
+                worker.awaited = False
+            elif worker.reply is None and not device.done():
+                continue
+            else:
+                worker.collect()
+            worker.due_ns = device.now_ns() if self.is_virtual else self._now_ns()
+            self._push(index, worker.due_ns, worker.busy and worker.inner_border)
+
+    def _now_ns(self) -> int:
+        return live(self.workers)[0].device.now_ns()
+
+    def _expect(self, index: int, moment_ns: int) -> None:
+        """Expect the end of a wait; that of a step is known when the device is done."""
+        worker = live(self.workers)[index]
+        if worker.awaited:
+            self.numbers[index] += 1
+        else:
+            self._push(index, worker.due_ns if worker.busy else moment_ns)
+
+    def _push(self, index: int, moment_ns: int, is_inner: bool = False) -> None:
+        """Let a worker have its next event at a moment.
+
+        The borders inside a run of rounds that is begun in pieces are no events, unless an arrival
+        makes them some: they come after all that happens at their moment.
+        """
+        self.numbers[index] = number = self.numbers[index] + 1
+        heappush(self.events, (moment_ns, index + is_inner * len(self.workers), number))
+
+    def _on_finish(self, view: View, request: int, client: int) -> None:
+        live(self.workers)[view.index].release(request, client)
+        if self.told is not None:
+            self.told(view, request, client)
+
+    # -- losses ---------------------------------------------------------------------------
+
+    def _lose(self, worker: LiveWorker, loss: WorkerLostError) -> None:
+        """Let the step in progress not have happened, and begin to bring the worker back.
+
+        A policy that hears of evictions places the worker's requests anew. For any other one they
+        are where they were, and are brought back there: all that it sees is time passing.
+        """
+        worker.state.now_ns = self.ledger.now_ns
+        if not self.hears:
+            worker.restoring = worker.places()
+        requests = worker.empty()
+        self._tell(worker, "lost", reason=loss.reason, message=loss.message, requests=requests)
+        self.to_ask |= self.asleep
+        worker.losses += 1
+        if worker.losses > self.most_losses:
+            raise CannotGoOnError(
+                f"{worker.worker.name} was lost {worker.losses} times without a step done in "
+                f"between; the last time it {_VERBS.get(loss.reason, loss.reason)}: {loss.message}"
+            )
+        worker.down = worker.awaited = True
+        worker.device.restart()
+
+    def _bring_back(self, worker: LiveWorker) -> None:
+        worker.down = False
+        self._tell(worker, "restarted")
+
+    def _tell(self, worker: LiveWorker, what: str, **more: Any) -> None:
+        entry = {"time_ns": self.ledger.now_ns, "worker": worker.state.index, "what": what}
+        self.events_told.append({**entry, **more})
+
+    # -- an early end ---------------------------------------------------------------------
+
+    def _wind_up(self) -> None:
+        """Wait for the steps that were begun, and let all requests go as they are then.
+
+        A further Ctrl-C ends the waiting: a step without an end never happened.
+        """
+        ledger = self.ledger
+        ledger.on_preempt = ledger.on_first_token = self.told = None
+        self.interrupts.asked = 0
+        for worker in live(self.workers):
+            worker.stopping = True
+            if worker.busy and worker.awaited:
+                try:
+                    with self.interrupts.raised():
+                        worker.collect()
+                except KeyboardInterrupt:
+                    worker.reply = None
+            if worker.busy and worker.reply is not None and worker.loss() is None:
+                worker.until_ns = max(ledger.now_ns, worker.device.now_ns())
+                worker.complete()
+            worker.empty()
+        ledger.now_ns = max([ledger.now_ns, *(worker.state.now_ns for worker in self.workers)])
+        self.events_told.append(
+            {"time_ns": ledger.now_ns, "what": "stopped", "reason": self.stopped}
+        )
+
+
+_VERBS = {
+    "died": "died",
+    "hung": "hung",
+    "out_of_memory": "ran out of memory",
+    "failed": "failed",
+}
+
+
+class _Asking(Policy):
+    """Asks the policy unless something comes first: Ctrl-C, or requests to be brought back."""
+
+    def __init__(self, policy: Policy, loop: LiveLoop) -> None:
+        self.policy, self.loop = policy, loop
+        self.name = policy.name
+        self.start = policy.start  # type: ignore[method-assign]
+
+    def decide(self, view: View) -> Step | Wait | None:
+        loop = self.loop
+        loop.interrupts.check()
+        worker = live(loop.workers)[view.index]
+        if worker.restoring:
+            step = restoring_step(worker)
+            if step is not None:
+                return step
+        try:
+            return self.policy.decide(view)
+        except PolicyError as error:
+            if not loop.events_told:
+                raise
+            raise CannotGoOnError(f"policy {self.name}, after losses: {error}") from None
+
+
+def hears_of_evictions(policy: Policy) -> bool:
+    """Return whether a policy places requests anew that were evicted.
+
+    One that passes it on to others does so if they do.
+    """
+    if isinstance(policy, Dispatched):
+        return all(map(hears_of_evictions, policy.policies))
+    if isinstance(policy, AfterPrediction):
+        return hears_of_evictions(policy.inner)
+    return "on_preempt" in overridden(policy)

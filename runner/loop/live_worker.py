@@ -1,0 +1,236 @@
+"""One worker of a run: the simulator's, with a device that says how long its steps take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.worker.chunk import Chunk
+from orsched.schedule import DECODE, PREFILL
+from orsched.simulator.ledger import NEVER
+from orsched.simulator.losses import abort_step, evict_all
+from orsched.simulator.recorder import StepRecorder
+from orsched.simulator.worker import WorkerRun
+from orsched.step import ARRIVAL
+
+if TYPE_CHECKING:
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.runner.devices.device import Device, Times
+    from orsched.runner.loop.ends import Ends
+    from orsched.runner.loop.prompts import Prompts
+    from orsched.simulator.loop import Loop
+    from orsched.step import Step
+
+AT_ONCE = 8
+"""Rounds that are begun together while something may end them."""
+
+
+class MeasuredSteps(StepRecorder):
+    """The steps of a worker with the times of its device.
+
+    Attributes:
+        times: when each step ran.
+        planned: what the cost model says of each.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[Times] = []
+        self.planned: list[int] = []
+
+    def columns(self) -> dict[str, IntColumn]:
+        """Return the columns of the steps but the worker's."""
+        times = np.array(self.times, np.int64).reshape(-1, 2)
+        return {**super().columns(), "start_ns": times[:, 0], "end_ns": times[:, 1]}
+
+
+class LiveWorker(WorkerRun):
+    """Begins steps on a device.
+
+    A worker that looks ahead asks for the times of a step when the next one begins: the device goes
+    on while the policy decides. Any other one is told of a step's effects when the device is done,
+    and may be lost before.
+
+    Attributes:
+        awaited: whether the device is at something: a step, or a restart.
+        reply: what became of the step in progress, once that is known.
+        down: whether the worker was lost and is not back yet.
+        losses: how often it was lost since a step was done.
+        stopping: whether no more rounds are begun.
+        due_ns: when that was known.
+        inner_border: whether the run of rounds in progress ends where none of its requests does,
+            and not because of an arrival.
+        restoring: request -> client and tokens (None: all) of those that are to be brought back.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        loop: Loop,
+        index: int,
+        device: Device,
+        prompts: Prompts,
+        looks_ahead: bool,
+        ends: Ends | None,
+    ) -> None:
+        super().__init__(instance, loop.ledger, loop.views[index], loop.work)
+        self.device, self.prompts, self.looks_ahead = device, prompts, looks_ahead
+        self.steps = self.residents.steps = self.measured = MeasuredSteps()
+        self.before: dict[int, int] = {}
+        self.awaited = self.down = self.stopping = self.inner_border = False
+        self.reply: Times | WorkerLostError | None = None
+        self.losses = self.due_ns = 0
+        self.at_once = AT_ONCE if ends is None else 1
+        self.ends = ends
+        self.restoring: dict[int, tuple[int, int | None]] = {}
+
+    # -- a step begins --------------------------------------------------------------------
+
+    def take(self, step: Step) -> bool:
+        """Begin a step."""
+        running = self.state.running
+        for request in step.preempt:
+            if request in running:
+                self.release(request, running[request])
+        partial, self.inner_border = self.state.partial, False
+        self.before = {request: partial.get(request, 0) for request in step.prefill}
+        return super().take(step)
+
+    def _plan_rounds(self) -> bool:
+        """Begin few rounds at once where an arrival or a loss may end them.
+
+        With arrivals that concern some workers only, rounds reach to the next one of all.
+        """
+        if self.stopping:
+            return False
+        target, arrival = self.target, self.arrival
+        shared = self.ledger.assigns and self.until & ARRIVAL
+        if arrival < NEVER or not self.looks_ahead:
+            self.target = min(target, self.state.rounds + self.at_once)
+        if shared and arrival == NEVER:
+            self.arrival = self.ledger.next_arrival_ns
+        try:
+            return super()._plan_rounds()
+        finally:
+            self.target, self.arrival = target, arrival
+            self.inner_border = bool(shared) and self.count < self._rounds_left()
+
+    def _rounds_left(self) -> int:
+        """Return the rounds to the next event that is not an arrival."""
+        left = min(self.target, self.residents.next_finish()) - self.state.rounds
+        pages = self.caches.pages
+        return left if pages is None else pages.most_rounds(left)
+
+    def _advance(self, duration: int, rounds: int, phase: int) -> None:
+        """Begin on the device what the base class has made sure of."""
+        state, running = self.state, self.state.running
+        chunks = [] if phase == DECODE else [self._chunk(request) for request in self.before]
+        active = [running[request] for request in state.origin] if phase != PREFILL else []
+        active += [running[request] for request in state.held]
+        super()._advance(duration, rounds, phase)
+        self.measured.planned.append(duration)
+        self.device.sleep_until(state.now_ns)
+        if self.looks_ahead:
+            self.device.begin(chunks, active, rounds, duration)
+            if len(self.measured.planned) - len(self.measured.times) > 1:
+                self.measured.times.append(self.device.end())
+            self.until_ns = max(state.now_ns, self.device.now_ns())
+            return
+        self.reply, self.awaited = None, True
+        try:
+            self.device.begin(chunks, active, rounds, duration)
+        except WorkerLostError as lost:
+            self.reply = lost
+
+    def _chunk(self, request: int) -> Chunk:
+        tokens, start = self.prompts.of(request), self.before[request]
+        end = self.state.partial.get(request, len(tokens))
+        slot = self.state.running[request]
+        if end < len(tokens):
+            return Chunk(slot, start, tokens[start:end], False)
+        if self.first_from_prefill:
+            return Chunk(slot, start, tokens[start:], True)
+        return Chunk(slot, start, tokens[start:-1], False, tokens[-1])
+
+    def interrupt(self, moment_ns: int) -> bool:
+        """Let rounds that arrivals end stop with those that were begun; say if they are over."""
+        rounds_alone = self.busy and self.completed is None
+        if not rounds_alone or not self.until & ARRIVAL or self.arrival < NEVER:
+            return False
+        self.arrival = moment_ns
+        return not self.awaited and self.loss() is None
+
+    # -- a step ends ----------------------------------------------------------------------
+
+    def collect(self) -> None:
+        """Take the device's reply, once it is done (or wait for it)."""
+        self.awaited = False
+        if self.reply is None:
+            try:
+                self.reply = self.device.end()
+            except WorkerLostError as lost:
+                self.reply = lost
+        if not isinstance(self.reply, WorkerLostError):
+            self.measured.times.append(self.reply)
+
+    def complete(self) -> bool:
+        """Let the step in progress end, and those requests that say that they are done."""
+        if self.ends is not None:
+            self.ends.find(self)
+        return super().complete()
+
+    def settle(self) -> None:
+        """Wait for the steps that are still under way, whose effects have been told."""
+        while self.looks_ahead and len(self.measured.times) < len(self.measured.planned):
+            self.measured.times.append(self.device.end())
+
+    def release(self, request: int, client: int) -> None:
+        """Keep what a request has yielded that leaves its client."""
+        found = self.device.release(client, self.prompts.length(request))
+        if found is not None:
+            self.prompts.keep(request, found)
+
+    # -- losses ---------------------------------------------------------------------------
+
+    def places(self) -> dict[int, tuple[int, int | None]]:
+        """Return client and cached tokens (None: all) of everyone, as after the step in progress.
+
+        Those that are done and held are left out; those to be brought back come last.
+        """
+        state = self.state
+        found: dict[int, tuple[int, int | None]] = {
+            request: (client, state.partial.get(request))
+            for request, client in state.running.items()
+            if request not in state.held
+        }
+        return {**found, **self.restoring}
+
+    def empty(self) -> list[int]:
+        """Undo the step in progress, keep what everyone has yielded, and let all go.
+
+        Returns who has lost a cache, the last admitted first.
+        """
+        state, new = self.state, list[int]()
+        for request, client in state.running.items():
+            if request not in state.held:  # others are released when they finish
+                self.release(request, client)
+        if self.busy:
+            self.awaited = False
+            self.measured.planned.pop()
+            new = abort_step(self, self.before)
+            if self.ledger.on_preempt is not None:
+                for request in reversed(new):
+                    self.ledger.on_preempt(self.view, request)
+        return [*reversed(new), *evict_all(self)]
+
+    def loss(self) -> WorkerLostError | None:
+        """Return the loss that ended the step in progress, if one did."""
+        return self.reply if self.busy and isinstance(self.reply, WorkerLostError) else None
+
+
+def live(workers: Any) -> list[LiveWorker]:
+    """Return workers as what they are in a run."""
+    return cast("list[LiveWorker]", workers)

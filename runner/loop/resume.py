@@ -1,0 +1,221 @@
+"""Going on with a run that was stopped: the rest as an instance of its own, and the two as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.errors import InputError
+from orsched.runner.loop.prompts import random_prompt
+from orsched.schedule import Steps, Work
+from orsched.timeline import Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+
+class Rest(NamedTuple):
+    """What a stopped run has left to do.
+
+    Attributes:
+        instance: the requests that are not done, with what they have yielded as a part of their
+            prompts.
+        rows: row of each in the whole instance.
+        yielded: tokens that each of them has yielded.
+        offset_ns: moment of the whole run at which the rest begins.
+    """
+
+    instance: Instance
+    rows: IntColumn
+    yielded: IntColumn
+    offset_ns: int
+
+
+def residual(instance: Instance, trace: Schedule) -> Rest:
+    """Return what is left to do after a run that was stopped.
+
+    Requests that are not done have prompts of N^p + g tokens and yield N^d - g, where g are those
+    that they have yielded. The rest begins at the end of the last step, or when the next of its
+    requests arrives, if nothing but arrivals was left to wait for; arrivals before it count as 0.
+
+    Raises:
+        InputError: the trace is of another instance, or all requests are done.
+    """
+    if trace.instance_sha256 != instance.sha256:
+        raise InputError(
+            "the trace is of another instance",
+            field="instance_sha256",
+            remedy="give the instance that was run",
+        )
+    requests = instance.requests
+    yielded = yielded_tokens(instance, trace)
+    rows = np.flatnonzero(yielded < requests.output_tokens)
+    if not len(rows):
+        raise InputError("all requests are done: there is nothing to resume", field="schedule")
+    offset_ns, given = trace.makespan_ns, yielded[rows]
+    chosen = requests.take(rows)
+    outputs = chosen.output_tokens - given
+    predicted = chosen.predicted_tokens
+    chosen = replace(
+        chosen,
+        prompt_tokens=chosen.prompt_tokens + given,
+        output_tokens=outputs,
+        arrival_ns=np.maximum(chosen.arrival_ns - offset_ns, 0),
+        predicted_tokens=None if predicted is None else np.maximum(predicted - given, 1),
+    )
+    limit = int((instance.output_limit_tokens - given).max())
+    left = instance.replace(requests=chosen, output_limit_tokens=limit)
+    return Rest(left, rows, given, offset_ns)
+
+
+def yielded_tokens(instance: Instance, trace: Schedule) -> IntColumn:
+    """Return how many tokens each request has yielded in a schedule, complete or not."""
+    line, work, n = Timeline(instance, trace), trace.work, len(instance)
+    decoded = np.where(work.phase == 1, line.row_rounds, 0)
+    yielded = np.zeros(n, np.int64)
+    if instance.first_token == "decode":
+        np.add.at(yielded, work.request, decoded)
+        return yielded
+    prompts = instance.requests.prompt_tokens.tolist()
+    requests = line.stay_request.tolist()
+    for stay, (begin, end) in enumerate(zip(line.stay_row, line.stay_end, strict=True)):
+        request = requests[stay]
+        rows = slice(begin, end + 1)
+        prefilled = int(work.tokens[rows][line.is_prefill[rows]].sum())
+        due = prompts[request] + int(yielded[request])
+        yielded[request] += int(decoded[rows].sum()) + (prefilled == due)
+    return yielded
+
+
+def prompts_of_rest(rest: Rest, trace: Schedule, seed: int, vocabulary: int) -> list[list[int]]:
+    """Return the prompts of the rest: as they were drawn, and what was yielded after them.
+
+    Raises:
+        InputError: the trace does not say what an unfinished request has yielded.
+    """
+    sizes = (rest.instance.requests.prompt_tokens - rest.yielded).tolist()
+    unfinished = trace.run.get("unfinished", {})
+    found = []
+    for row, size, given in zip(rest.rows.tolist(), sizes, rest.yielded.tolist(), strict=True):
+        tokens = unfinished.get(str(row), [])
+        if len(tokens) != given:
+            raise InputError(
+                f"request {row} has yielded {given} tokens; {len(tokens)} are noted",
+                field=f"run.unfinished.{row}",
+                remedy="resume a trace that the runner wrote",
+            )
+        found.append(random_prompt(seed, row, size, vocabulary) + tokens)
+    return found
+
+
+def with_lengths(instance: Instance, rest: Rest, came_out: Instance) -> Instance:
+    """Return the whole instance with the lengths that came out of the rest.
+
+    For runs in which requests end when they say so: ``came_out`` is what was executed of the rest.
+    """
+    outputs = instance.requests.output_tokens.copy()
+    outputs[rest.rows] = rest.yielded + came_out.requests.output_tokens
+    return instance.replace(requests=instance.requests.replace(output_tokens=outputs))
+
+
+def merge(
+    instance: Instance,
+    trace: Schedule,
+    rest: Schedule,
+    offset_ns: int | None = None,
+    came_out: Instance | None = None,
+) -> Schedule:
+    """Return a run that was stopped and its rest as one schedule of the whole instance.
+
+    The rest's stays follow those of the same requests, its steps begin ``offset_ns`` later. If the
+    rest was stopped as well, so is the whole. What else ``run`` says is the trace's.
+
+    Args:
+        instance: the whole.
+        trace: of it.
+        rest: a schedule of ``residual(instance, trace).instance``, complete or not.
+        offset_ns: default: ``residual``'s.
+        came_out: the rest's instance, if lengths turned out in the run; the whole is then of
+            ``with_lengths``.
+
+    Raises:
+        InputError: the rest is of another instance.
+    """
+    left = residual(instance, trace)
+    done = left.instance if came_out is None else came_out
+    if came_out is not None:
+        instance = with_lengths(instance, left, came_out)
+        left = left._replace(instance=came_out)
+    if rest.instance_sha256 != done.sha256:
+        raise InputError(
+            "that is not the rest of this run", field="instance_sha256", remedy="see residual"
+        )
+    offset = left.offset_ns if offset_ns is None else offset_ns
+    moved = replace(
+        rest.steps, start_ns=rest.steps.start_ns + offset, end_ns=rest.steps.end_ns + offset
+    )
+    steps = _joined(trace.steps, moved)
+    order = np.lexsort((steps["worker"], steps["start_ns"]))
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    stays = np.zeros(len(instance), np.int64)
+    np.maximum.at(stays, trace.work.request, trace.work.stay + 1)
+    rows = left.rows[rest.work.request]
+    later = replace(
+        rest.work,
+        request=rows,
+        first_step=rest.work.first_step + len(trace.steps),
+        last_step=rest.work.last_step + len(trace.steps),
+        stay=rest.work.stay + stays[rows],
+    )
+    work = _joined(trace.work, later)
+    for name in ("first_step", "last_step"):
+        work[name] = place[work[name]]
+    by_request = np.lexsort((work["phase"], work["first_step"], work["stay"], work["request"]))
+    return trace.replace(
+        instance_sha256=instance.sha256,
+        steps=Steps(**{name: column[order] for name, column in steps.items()}),
+        work=Work(**{name: column[by_request] for name, column in work.items()}),
+        run=_run(left, trace, rest, offset),
+    )
+
+
+def _joined(before: Steps | Work, after: Steps | Work) -> dict[str, IntColumn]:
+    """Return the columns of two tables, one after the other."""
+    return {
+        name: np.concatenate([column, getattr(after, name)])
+        for name, column in vars(before).items()
+    }
+
+
+def _run(left: Rest, trace: Schedule, rest: Schedule, offset_ns: int) -> dict[str, Any]:
+    run = {k: v for k, v in trace.run.items() if k not in ("complete", "unfinished", "events")}
+    rows = left.rows.tolist()
+    events = [*trace.run.get("events", [])]
+    events.append({"time_ns": offset_ns, "what": "resumed"})
+    for event in rest.run.get("events", []):
+        moved = {**event, "time_ns": event["time_ns"] + offset_ns}
+        if "requests" in event:
+            moved["requests"] = [rows[request] for request in event["requests"]]
+        events.append(moved)
+    run["events"] = events
+    if rest.is_partial:
+        run |= {"complete": False, "unfinished": _unfinished(left, trace, rest)}
+    return run
+
+
+def _unfinished(left: Rest, trace: Schedule, rest: Schedule) -> dict[str, Sequence[int]]:
+    """Return what the requests that are still not done have yielded, in both parts."""
+    before, after = trace.run.get("unfinished", {}), rest.run.get("unfinished", {})
+    done = yielded_tokens(left.instance, rest) >= left.instance.requests.output_tokens
+    return {
+        str(row): [*before.get(str(row), []), *after.get(str(index), [])]
+        for index, row in enumerate(left.rows.tolist())
+        if not done[index] and (str(row) in before or str(index) in after)
+    }

@@ -1,0 +1,1 @@
+"""What a run says: errors of its plan, FLOPs, bandwidth and gaps."""

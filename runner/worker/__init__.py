@@ -1,0 +1,1 @@
+"""A decoder-only model on torch: slots with caches, prefill of several requests, decode rounds."""

@@ -1,0 +1,62 @@
+"""The grid of a profile, and that it measures what it says."""
+
+from __future__ import annotations
+
+import pytest
+
+from orsched.errors import InputError
+from orsched.runner.calibration.profiling import Point, grid
+
+
+def test_the_grid_holds_the_extremes_and_fits_the_worker():
+    points = grid(slots=20, length=300, most_tokens=2048)
+    assert len(set(points)) == len(points)
+    for point in points:
+        assert 1 <= point.count <= 20
+        assert point.length + point.context >= 1
+        assert max(point.length, point.context) <= 300
+        if point.phase == "prefill":
+            assert point.count * point.length <= 2048
+    assert {point.count for point in points if point.phase == "decode"} >= {1, 20}
+    assert {point.phase for point in points} == {"prefill", "decode", "mixed"}
+
+
+@pytest.mark.parametrize(("length", "cap"), [(1, 2048), (4, 2048), (35, 2048), (64, 35)])
+def test_what_is_too_short_for_a_grid_is_refused(length, cap):
+    with pytest.raises(InputError, match="too few sizes"):
+        grid(4, length, cap)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 200])
+@pytest.mark.parametrize(
+    ("length", "cap"), [(36, 36), (100, 64), (515, 2048), (4000, 2048), (4000, 36)]
+)
+def test_every_grid_has_points_to_hold_out(slots, length, cap):
+    points = grid(slots, length, cap)
+    for phase in ("prefill", "decode"):
+        assert sum(point.phase == phase for point in points) >= 5
+
+
+def test_a_worker_of_one_slot_has_no_mixed_steps():
+    assert {point.phase for point in grid(1, 40, 100)} == {"prefill", "decode"}
+
+
+def test_profiles_become_measurements_that_can_be_fitted():
+    pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    from orsched.costs.fit import fit
+    from orsched.runner.calibration.profiling import profile
+    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+    device = TorchDevice(TorchWorker("tiny", slots=4, length=64))
+    points = [point for point in grid(4, 64, 128) if point.phase != "mixed"]
+    told = []
+    found = profile(device, points, repeats=2, report=lambda done, of: told.append((done, of)))
+    assert told[-1] == (3 * len(points), 3 * len(points))
+    assert len(found) == len(points)
+    assert found.column("duration_ns").min() > 0
+    assert fit("affine", found, holdout=0.2).report["phases"]["decode"]["held_out"] > 0
+    passes = device.worker.forward_passes
+    assert passes == 3 * sum(4 if p.phase == "decode" else 1 for p in points)
+    with pytest.raises(InputError, match="does not fit"):
+        profile(device, [Point("prefill", 5, 8, 0)])

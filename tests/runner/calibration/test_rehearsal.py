@@ -1,0 +1,106 @@
+"""Rehearsals: made-up requests, stages of many sizes, and what they say of the steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from orsched.costs import BilinearCost
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.requests import Requests
+from orsched.runner.calibration.fitting import predicted_ns
+from orsched.runner.calibration.observed import averaged, observed
+from orsched.runner.calibration.rehearsal import Rehearsal, made_up_requests
+from orsched.runner.measured.step_contents import step_contents
+from orsched.schedule import PREFILL
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+
+COST = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))
+
+
+def rehearsal(seed=0, clients=16):
+    requests = made_up_requests(60, 300, seed)
+    instance = Instance(requests, (Worker(clients, COST, 1024),), first_token="prefill")
+    return instance, simulate_policy(instance, Rehearsal(seed)).schedule
+
+
+def test_requests_fit_a_slot_and_come_from_the_example():
+    made = made_up_requests(500, 64, seed=1)
+    assert int((made.prompt_tokens + made.output_tokens).max()) <= 64
+    assert int(made.output_tokens.min()) == 1
+    like = Requests([10, 50, 7], [20, 50, 3])
+    drawn = made_up_requests(200, 64, 1, like)
+    pairs = set(zip(drawn.prompt_tokens.tolist(), drawn.output_tokens.tolist(), strict=True))
+    assert pairs == {(10, 20), (7, 3)}
+    with pytest.raises(InputError, match="no request fits"):
+        made_up_requests(5, 8, 1, like)
+
+
+def test_stages_of_many_sizes_come_up():
+    instance, schedule = rehearsal()
+    sizes = step_contents(instance, schedule).prompts[schedule.steps.phase == PREFILL]
+    assert {1, 2, 4} <= set(sizes.tolist())
+
+
+def test_steps_of_a_plan_take_what_the_cost_model_says():
+    instance, schedule = rehearsal()
+    found = observed(instance, schedule).measurements()
+    assert len(found) == len(schedule.steps)
+    true = found.column("duration_ns").tolist()
+    for row, time in enumerate(true):
+        # a run of rounds stands for its middle one, which is half a token off at most
+        assert predicted_ns(COST, found, row) == pytest.approx(time, rel=1e-3)
+    rounds = schedule.steps.rounds[schedule.steps.phase != PREFILL]
+    assert int((rounds * found.column("count")[found.rows("decode")]).sum()) == int(
+        (instance.requests.output_tokens - 1).sum()
+    )
+
+
+def test_a_gap_counts_to_the_step_after_it():
+    instance, schedule = rehearsal()
+    steps = schedule.steps
+    shift = 1000 * np.arange(len(steps))
+    late = schedule.replace(
+        steps=type(steps)(
+            steps.worker, steps.phase, steps.start_ns + shift, steps.end_ns + shift, steps.rounds
+        )
+    )
+    plain, wide = (observed(instance, late, gaps).measurements() for gaps in (False, True))
+    assert plain.to_dict() == observed(instance, schedule).measurements().to_dict()
+    more = wide.column("duration_ns") - plain.column("duration_ns")
+    assert more[0] == 0
+    assert (more[1:] >= 1000 // steps.rounds[1:]).all()
+    assert (more[1:] <= 1000 // steps.rounds[1:] + 1).all()
+
+
+@pytest.mark.parametrize("rows", [1, 4, 32])
+def test_means_keep_the_time_and_the_count(rows):
+    instance, schedule = rehearsal(clients=8)
+    steps = observed(instance, schedule)
+    found, each = averaged(steps, rows), steps.measurements()
+    for phase in ("prefill", "decode"):
+        here, there = found.rows(phase), each.rows(phase)
+        assert set(found.column("count")[here]) == set(each.column("count")[there])
+        assert len(here) <= rows + len(set(each.column("count")[there]))
+    for row, time in enumerate(found.column("duration_ns").tolist()):
+        if rows == 32:
+            assert predicted_ns(COST, found, row) == pytest.approx(time, rel=0.05)
+
+
+def test_a_rehearsal_runs_on_a_worker():
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    torch.set_num_threads(1)
+    from orsched.runner.calibration.measuring import measure_worker
+    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+    device = TorchDevice(TorchWorker("tiny", slots=4, length=48))
+    told = []
+    found = measure_worker(device, 64, repeats=1, requests=12, report=told.append)
+    alone = measure_worker(device, 64, repeats=1, requests=0)
+    assert len(found) > len(alone)
+    assert "a rehearsal with 12 requests" in told
+    assert int(found.column("duration_ns").min()) > 0
+    assert int(found.column("context_max").max()) <= 49

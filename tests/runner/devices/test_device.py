@@ -1,0 +1,178 @@
+"""Devices are waited for together; settings and messages say what is wrong with them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+from multiprocessing import Pipe as connections
+from time import perf_counter
+
+import pytest
+
+from orsched.errors import InputError
+from orsched.runner.devices import settings as module
+from orsched.runner.devices.device import VirtualDevice, start_together, wait
+from orsched.runner.devices.messages import Pipe
+from orsched.runner.devices.settings import WorkerSettings, one_each, visible_gpu
+
+
+class Waiting(VirtualDevice):
+    """Is done when a connection says so, or ready after some questions."""
+
+    def __init__(self, asked: int = 0) -> None:
+        super().__init__()
+        self.here, self.there = connections()
+        self.asked, self.zero_ns = asked, None
+
+    def start(self, zero_ns=None):
+        assert self.asked == 0
+        self.zero_ns = zero_ns
+
+    def ready(self):
+        self.asked = max(0, self.asked - 1)
+        return self.asked == 0
+
+    def done(self):
+        return self.here.poll()
+
+    def handles(self):
+        return [self.here]
+
+
+def test_the_first_device_that_is_done_ends_the_wait():
+    devices = [Waiting(), Waiting()]
+    threading.Timer(0.05, devices[1].there.send, ["over"]).start()
+    wait(devices)
+    assert [device.done() for device in devices] == [False, True]
+
+
+def test_a_wait_ends_at_its_moment():
+    before = perf_counter()
+    wait([Waiting()], until_ns=70_000_000, now_ns=20_000_000)
+    assert perf_counter() - before >= 0.05
+    wait([Waiting()], until_ns=0, now_ns=1)
+    wait([], until_ns=1_000_000, now_ns=0)
+
+
+def test_what_ends_a_sleep_disturbs_no_answer():
+    device = Waiting()
+
+    @contextmanager
+    def raising():
+        device.there.send("over")
+        raise KeyboardInterrupt
+        yield
+
+    with pytest.raises(KeyboardInterrupt):
+        wait([device], sleeping=raising)
+    wait([device], sleeping=raising)  # it is done: nobody sleeps
+    assert device.here.recv() == "over"
+
+
+def test_a_device_that_gets_ready_ends_the_wait_of_one_that_works():
+    working, coming = Waiting(), Waiting(asked=4)
+    coming.there.send("something")
+    coming.done = lambda: False
+    wait([working, coming])
+    assert coming.ready()
+    assert not working.done()
+
+
+def test_devices_start_together_when_all_are_ready():
+    devices = [Waiting(), Waiting(asked=5)]
+    devices[1].done = lambda: False
+    devices[1].there.send("something")
+    start_together(devices)
+    assert devices[0].zero_ns == devices[1].zero_ns is not None
+
+
+def test_a_virtual_device_is_done_when_a_step_was_begun():
+    device = VirtualDevice()
+    start_together([device])
+    assert not device.done()
+    device.begin([], [0], 1, 5)
+    assert device.done()
+    assert device.end() == (0, 5)
+    device.restart()
+    device.close()
+    assert device.ready()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"slots": 0},
+        {"length": 0},
+        {"device": "gpu"},
+        {"device": "cuda:x"},
+        {"dtype": "int8"},
+        {"threads": 0},
+        {"seed": -1},
+    ],
+)
+def test_wrong_settings_name_their_field(wrong):
+    with pytest.raises(InputError) as caught:
+        WorkerSettings(**wrong)
+    assert caught.value.field == next(iter(wrong))
+
+
+def test_each_worker_gets_a_gpu_or_its_share_of_the_cores(monkeypatch):
+    monkeypatch.setattr(module, "cores", lambda: 8)
+    monkeypatch.setattr(module, "_gpus", lambda: 2)
+    plain, gpu = WorkerSettings(), WorkerSettings(device="cuda")
+    assert one_each(plain, 1) == [plain]
+    assert [one.threads for one in one_each(plain, 3)] == [2, 2, 2]
+    assert [one.threads for one in one_each(plain, 20)] == [1] * 20
+    assert [one.threads for one in one_each(WorkerSettings(threads=5), 2)] == [5, 5]
+    assert [one.device for one in one_each(gpu, 2)] == ["cuda:0", "cuda:1"]
+    assert [one.device for one in one_each(WorkerSettings(device="cuda:1"), 2)] == ["cuda:1"] * 2
+    with pytest.raises(InputError, match="2 GPUs"):
+        one_each(gpu, 3)
+
+
+def test_a_process_sees_its_gpu_alone(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpu("cpu") == ({}, "cpu")
+    assert visible_gpu("cuda") == ({}, "cuda")
+    assert visible_gpu("cuda:1") == ({"CUDA_VISIBLE_DEVICES": "1"}, "cuda:0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b")
+    assert visible_gpu("cuda:1") == ({"CUDA_VISIBLE_DEVICES": "GPU-b"}, "cuda:0")
+    with pytest.raises(InputError, match="no GPU 2"):
+        visible_gpu("cuda:2")
+
+
+@pytest.fixture
+def pipes():
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    both = Pipe(near), Pipe(far)
+    yield both
+    for one in both:
+        one.close()
+
+
+def test_messages_arrive_whole_and_in_order(pipes):
+    near, far = pipes
+    assert near.receive() is None
+    messages = [("a", 1), list(range(300_000)), "last"]
+    sender = threading.Thread(target=lambda: [near.send(message) for message in messages])
+    sender.start()  # the long one does not fit into the socket
+    assert [far.receive() for _ in messages] == messages
+    sender.join()
+
+
+def test_half_a_message_is_none_and_an_end_is_an_end(pipes):
+    near, far = pipes
+    far.socket.sendall(b"\0\0\0\0\0\0\0\x09half")
+    assert near.receive() is None
+    far.close()
+    with pytest.raises(EOFError):
+        near.receive()
+    with pytest.raises(OSError, match="pipe"):
+        near.send("anybody?")
+
+
+def test_nobody_waits_for_ever_for_one_who_does_not_read(pipes):
+    with pytest.raises(TimeoutError):
+        pipes[0].send(bytes(1 << 24), seconds=0.05)

@@ -1,0 +1,321 @@
+"""Workers in processes of their own: they are lost in every way, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from orsched import Instance, Requests, Worker, check
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.runner.devices.device import start_together, wait
+from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.processes import ProcessDevice
+from orsched.runner.loop.live import execute_policy
+from tests.runner.devices import remote_devices as common
+from tests.runner.loop.spec import build
+
+pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+
+
+class Mortal(ProcessDevice):
+    """Is killed some time after its next step has begun, if a test says so."""
+
+    doom_s = None
+
+    def begin(self, *step):
+        super().begin(*step)
+        if self.doom_s is not None:
+            sleep(self.doom_s)
+            self.doom_s = None
+            os.kill(self.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def devices():
+    """Two workers that all tests share: a process that imports torch takes seconds."""
+    both = [Mortal(common.SETTINGS, f"worker {index}") for index in range(2)]
+    start_together(both)
+    yield both
+    for device in both:
+        device.close()
+
+
+@pytest.fixture
+def device(devices):
+    return devices[0]
+
+
+def descriptors():
+    return set(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else set()
+
+
+def gone(pid, seconds=20.0):
+    """Say whether a process ends within some seconds, its number included."""
+    end = monotonic() + seconds
+    while True:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        if monotonic() >= end:
+            return False
+        sleep(0.01)
+
+
+def test_tokens_are_those_of_a_worker_in_this_process(devices):
+    common.yields_what_a_worker_here_yields(devices[0])
+    assert devices[0].name == "worker 0"
+    assert devices[0].facts["vocabulary"] == 512
+    assert devices[0].facts["threads"] == 1
+
+
+def test_two_workers_run_at_one_time(devices):
+    for device in devices:
+        common.prefill(device)
+    for device in devices:
+        device.begin([], [0], 60, 0)
+    times = []
+    while any(device.begun for device in devices):
+        wait([device for device in devices if device.begun])
+        times += [device.end() for device in devices if device.done()]
+    first, second = sorted(times)
+    assert second.start_ns < first.end_ns  # one clock tells it
+    assert devices[0].yielded(0) == devices[1].yielded(0)
+    for device in devices:
+        assert len(device.release(0, 5)) == 61
+
+
+def test_steps_may_wait_for_one_another(device):
+    common.prefill(device)
+    for rounds in (3, 1, 2):
+        device.begin([], [0], rounds, 0)
+    times = [device.end() for _ in range(3)]
+    assert times == sorted(times)
+    assert len(device.release(0, 5)) == 7
+
+
+@pytest.mark.full
+def test_a_worker_that_is_killed_comes_back_while_the_other_goes_on(devices):
+    common.begin_a_long_step(devices[0])
+    os.kill(devices[0].pid, signal.SIGKILL)
+    message = common.ends_with(devices[0], "died")
+    assert "SIGKILL" in message
+    known = devices[0].yielded(0)
+    devices[0].restart()
+    common.prefill(devices[1])
+    rounds = 0
+    while not devices[0].ready():
+        devices[1].begin([], [0], 1 if rounds < 80 else 0, 0)
+        devices[1].end()
+        rounds += 1
+    assert rounds > 10
+    assert devices[1].release(0, 5)[:3].tolist() == known
+    assert devices[0].release(0, 5).tolist() == known
+    common.prefill(devices[0])
+    assert devices[0].release(0, 5).tolist() == known[:1]
+
+
+@pytest.mark.full
+def test_want_of_memory_is_told_by_the_worker(device):
+    common.survives_want_of_memory(device)
+
+
+@pytest.mark.full
+def test_a_worker_that_hangs_is_ended(device):
+    pid = device.pid
+    common.survives_a_hang(device)
+    assert gone(pid)
+
+
+@pytest.mark.full
+def test_a_worker_that_is_stopped_is_ended(device):
+    common.begin_a_long_step(device)
+    pid = device.pid
+    os.kill(pid, signal.SIGSTOP)
+    device.deadline_ns = 0
+    common.ends_with(device, "hung")
+    assert gone(pid)
+    common.comes_back(device)
+
+
+@pytest.mark.full
+def test_an_error_in_a_step_is_passed_on(device):
+    common.survives_an_error(device)
+
+
+@pytest.mark.full
+def test_a_worker_may_die_between_steps(device):
+    common.survives_a_kill_between_steps(device)
+
+
+@pytest.mark.full
+def test_a_worker_may_be_lost_while_it_comes_to_life(device):
+    for pause in (0.0, 0.3, 1.5):
+        device.restart()
+        sleep(pause)
+        os.kill(device.pid, signal.SIGKILL)
+        wait([device], until_ns=60 * 10**9)
+        assert device.ready()
+        with pytest.raises(WorkerLostError, match="SIGKILL"):
+            device.begin([], [], 1, 0)
+    device.boot_ns = 10**8
+    device.restart()
+    with pytest.raises(WorkerLostError, match=r"not ready after 0\.1 s"):
+        device.start()
+    device.boot_ns = 900 * 10**9
+    device.restart()
+    device.start()
+    common.prefill(device)
+    assert len(device.release(0, 5)) == 1
+
+
+class Killer:
+    """Sends kill -9 to workers: when the policy decides for some worker, or while a step runs."""
+
+    def __init__(self, devices, decisions, seed):
+        self.devices, self.rng = devices, random.Random(seed)
+        self.due = sorted(decisions)
+        self.seen = 0
+        self.killed = []
+
+    def __call__(self, view, step):
+        self.seen += 1
+        if not self.due or self.seen < self.due[0]:
+            return
+        able = [d for d, v in zip(self.devices, view.workers, strict=True) if self.may(d, v)]
+        if able:
+            del self.due[0]
+            victim = self.rng.choice(able)
+            self.killed.append(victim.pid)
+            if victim is self.devices[view.index] and self.rng.random() < 0.8:
+                victim.doom_s = self.rng.uniform(0, 0.003)  # it is to begin a step
+            else:
+                os.kill(victim.pid, signal.SIGKILL)  # its step may be in progress
+
+    def may(self, device, view):
+        """Say whether a worker has enough to do, and nothing else is about to happen to it."""
+        near = {device.steps - 1, device.steps} & set(device.faults)
+        new = device.pid not in self.killed
+        return device.ready() and len(view.running) == view.worker.clients and new and not near
+
+
+def two_workers(requests, seed):
+    rng = random.Random(seed)
+    outputs = [rng.randint(1, 60) for _ in range(requests)]
+    arrivals = [round(index * 2e6) for index in range(requests)]  # many wait at any time
+    return Instance(
+        Requests([rng.randint(1, 30) for _ in outputs], outputs, arrivals),
+        [Worker(4, AffineCost(300_000, 10_000, 500_000, 50_000), name=name) for name in "ab"],
+    )
+
+
+def undisturbed(instance, seed):
+    """Return the tokens of a run on one worker in this process."""
+    alone = instance.replace(workers=instance.workers[0])
+    with common.in_process() as device:
+        done = execute_policy(alone, build(alone, "fcfs", 0), device, seed, vocabulary=512)
+    assert not done.events
+    return done.tokens
+
+
+def run_with_losses(devices, spec, requests, kills, seed):
+    """Every request finishes once with the tokens of a run in which nothing happens."""
+    instance = two_workers(requests, seed)
+    moments = random.Random(seed).sample(range(2, requests), kills)
+    killer = Killer(devices, moments, seed)
+    last = devices[1].steps
+    devices[1].faults = {last + requests // 3: "out_of_memory", last + requests // 2: "hang"}
+    for device in devices:
+        device.hang_ns = 3 * 10**9
+    done = execute_policy(
+        instance, build(instance, spec, 0), devices, seed, vocabulary=512, observer=killer
+    )
+    for device in devices:
+        device.hang_ns = 120 * 10**9
+    assert done.stopped == ""
+    assert check(instance, done.schedule, times="measured") == []
+    assert done.tokens == undisturbed(instance, seed)
+    assert [len(tokens) for tokens in done.tokens] == instance.requests.output_tokens.tolist()
+    lost = Counter(event["reason"] for event in done.events if event["what"] == "lost")
+    assert len(set(killer.killed)) == kills
+    assert lost["died"] == kills
+    assert lost["out_of_memory"] == 1
+    assert lost["hung"] >= 1
+    moments = [event["time_ns"] for event in done.events]
+    assert moments == sorted(moments)
+
+
+def test_nothing_is_lost_with_workers(devices):
+    run_with_losses(devices, "vllm", 40, 3, seed=1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("spec", "requests", "kills"), [("vllm", 150, 20), ("fcfs", 60, 6)])
+def test_nothing_is_lost_with_workers_again_and_again(devices, spec, requests, kills):
+    run_with_losses(devices, spec, requests, kills, seed=2)
+
+
+def test_nothing_is_left_of_a_device_that_was_closed():
+    before = descriptors()
+    device = ProcessDevice(common.SETTINGS)
+    pid = device.pid
+    device.restart()
+    second = device.pid
+    device.close()
+    device.close()
+    assert gone(pid, 0)
+    assert gone(second, 0)
+    assert descriptors() == before
+    with pytest.raises(WorkerLostError, match="closed"):
+        device.start()
+
+
+def test_a_process_that_cannot_be_started_is_a_lost_worker(monkeypatch):
+    def refuse(*arguments, **named):
+        raise OSError("too many processes")
+
+    before = descriptors()
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    device = ProcessDevice(common.SETTINGS)
+    with pytest.raises(WorkerLostError, match="too many processes"):
+        device.start()
+    device.close()
+    assert descriptors() == before
+
+
+@pytest.mark.full
+def test_settings_that_no_worker_can_have_are_an_error_of_their_own():
+    device = ProcessDevice(replace(common.SETTINGS, length=10**6))
+    with pytest.raises(InputError, match="positions") as caught:
+        device.start()
+    assert caught.value.field == "length"
+    assert device.pid is None
+    device.close()
+
+
+PARENT = """
+import os, signal
+from orsched.runner.devices.processes import ProcessDevice
+from orsched.runner.devices.settings import WorkerSettings
+print(ProcessDevice(WorkerSettings()).pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_ends_with_its_parent():
+    done = subprocess.run(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, check=False, text=True
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert gone(int(done.stdout))

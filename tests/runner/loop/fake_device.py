@@ -1,0 +1,105 @@
+"""Devices for tests: a language model that is a formula, in virtual time, lost at chosen steps."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from orsched.runner.devices.device import VirtualDevice
+from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.loop.prompts import random_prompt
+
+VOCABULARY = 97
+REASONS = ("died", "hung", "out_of_memory", "failed")
+
+
+def next_token(tokens):
+    """Return the token that follows: every token before it matters, and their order."""
+    found = len(tokens)
+    for token in tokens:
+        found = (31 * found + token) % 10007
+    return found % VOCABULARY
+
+
+def reference(instance, seed=0, ends=()):
+    """Return what each request yields if nothing disturbs it, up to its length or to an end."""
+    rows = zip(
+        instance.requests.prompt_tokens.tolist(),
+        instance.requests.output_tokens.tolist(),
+        strict=True,
+    )
+    found = []
+    for request, (prompt, output) in enumerate(rows):
+        tokens = random_prompt(seed, request, prompt, VOCABULARY)
+        for _ in range(output):
+            tokens.append(next_token(tokens))
+            if tokens[-1] in ends:
+                break
+        found.append(tokens[prompt:])
+    return found
+
+
+class FormulaDevice(VirtualDevice):
+    """Yields tokens by a formula; a step takes effect at its ``end``.
+
+    ``fails(number)`` says of each step that is begun if the worker is lost: at its "begin", or
+    before its "end".
+    """
+
+    def __init__(self, fails=lambda number: None, restart_ns=0):
+        super().__init__()
+        self.fails, self.restart_ns = fails, restart_ns
+        self.number = 0
+        self.slots = {}
+        self.kept = {}
+        self.begun = deque()
+        self.is_lost = False
+
+    def begin(self, chunks, active, rounds, planned_ns):
+        assert not self.is_lost
+        for chunk in chunks:
+            assert chunk.start == len(self.cached(chunk.slot))
+        self.number += 1
+        fails = self.fails(self.number)
+        if fails == "begin":
+            self._lose()
+        super().begin(chunks, active, rounds, planned_ns)
+        self.begun.append((fails, list(chunks), list(active), rounds))
+
+    def cached(self, slot):
+        return self.slots.get(slot, [])
+
+    def end(self):
+        fails, chunks, active, rounds = self.begun.popleft()
+        times = super().end()
+        if fails:
+            self.free_ns = (times.start_ns + times.end_ns) // 2
+            self._lose()
+        for _ in range(rounds):
+            for slot in active:
+                self.slots[slot].append(next_token(self.slots[slot]))
+        for chunk in chunks:
+            tokens = self.slots.setdefault(chunk.slot, [])
+            tokens += [*chunk.tokens, *([] if chunk.feeds is None else [chunk.feeds])]
+            if chunk.yields:
+                tokens.append(next_token(tokens))
+        return times
+
+    def yielded(self, slot):
+        return self.slots[slot][-1:]
+
+    def _lose(self):
+        self.is_lost = True
+        self.ends.clear()
+        self.begun.clear()
+        self.kept = self.slots
+        self.slots = {}
+        raise WorkerLostError(REASONS[self.number % len(REASONS)], f"at step {self.number}")
+
+    def restart(self):
+        assert self.is_lost
+        self.is_lost = False
+        self.free_ns += self.restart_ns
+
+    def release(self, slot, prompt_tokens):
+        caches = self.kept if self.is_lost else self.slots
+        return caches.pop(slot, [])[prompt_tokens:]

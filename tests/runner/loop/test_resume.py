@@ -1,0 +1,121 @@
+"""A run that is stopped and resumed, again and again, is one valid run in the end."""
+
+from __future__ import annotations
+
+import pytest
+
+import orsched
+from orsched.errors import InfeasibleError, InputError, PolicyError
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.runner.loop.live import execute_policy
+from orsched.runner.loop.resume import merge, prompts_of_rest, residual, with_lengths
+from tests.product.policies import METHODS
+from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
+from tests.runner.loop.spec import build
+from tests.runner.loop.test_faults_virtual import faulty, served
+
+
+def stopping(after):
+    """Return an observer that presses Ctrl-C before a step."""
+    left = [after]
+
+    def observe(view, step):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+
+    return observe
+
+
+def measured(done):
+    """Return the trace as the runner writes it."""
+    return done.schedule.replace(
+        run={**done.schedule.run, "device": "formula", "clock": "cost model"}
+    )
+
+
+def in_parts(instance, name, seed, rng, most=8):
+    """Run an instance with stops; return the whole trace and what each request has yielded."""
+
+    def devices():
+        return faulty(instance, rng, 0.05)
+
+    stops = [rng.randint(0, 12) for _ in range(rng.randint(1, most))]
+    tokens = [[] for _ in range(len(instance))]
+    done = execute_policy(
+        instance,
+        build(instance, name, seed),
+        devices(),
+        vocabulary=VOCABULARY,
+        observer=stopping(stops[0]),
+        most_losses=1000,
+    )
+    trace, rows = measured(done), range(len(instance))
+    _add(tokens, rows, done)
+    for stop in [*stops[1:], 10**9]:
+        assert orsched.check(instance, trace, times="measured") == []
+        if not trace.is_partial:
+            break
+        rest = residual(instance, trace)
+        prompts = prompts_of_rest(rest, trace, 0, VOCABULARY)
+        done = execute_policy(
+            rest.instance,
+            build(rest.instance, name, seed),
+            devices(),
+            vocabulary=VOCABULARY,
+            observer=stopping(stop),
+            prompts=prompts,
+            most_losses=1000,
+        )
+        _add(tokens, rest.rows.tolist(), done)
+        trace = merge(instance, trace, done.schedule)
+    return trace, tokens
+
+
+def test_lengths_that_turn_out_in_parts():
+    instance = orsched.load("pang-100x20").replace(output_limit_tokens=512)
+    ends = {"vocabulary": VOCABULARY, "end_of_sequence": 3}
+    done = execute_policy(
+        instance, FirstComeFirstServed(), FormulaDevice(), observer=stopping(60), **ends
+    )
+    whole, trace, tokens = done.instance, measured(done), [list(each) for each in done.tokens]
+    for stop in (80, 10**9):
+        assert orsched.check(whole, trace, times="measured") == []
+        rest = residual(whole, trace)
+        done = execute_policy(
+            rest.instance,
+            FirstComeFirstServed(),
+            FormulaDevice(),
+            observer=stopping(stop),
+            prompts=prompts_of_rest(rest, trace, 0, VOCABULARY),
+            most_tokens=rest.instance.requests.output_tokens,
+            **ends,
+        )
+        _add(tokens, rest.rows.tolist(), done)
+        trace = merge(whole, trace, done.schedule, came_out=done.instance)
+        whole = with_lengths(whole, rest, done.instance)
+    longest = instance.replace(requests=instance.requests.replace(output_tokens=[512] * 100))
+    assert tokens == reference(longest, ends={3})
+    assert whole.requests.output_tokens.tolist() == [len(each) for each in tokens]
+    assert orsched.check(whole, trace, times="measured") == []
+    assert not trace.is_partial
+
+
+def _add(tokens, rows, done):
+    for row, found in zip(rows, done.tokens, strict=True):
+        tokens[row] += found
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_whole_is_one_valid_run(name):
+    parts = 0
+    for seed, rng, instance in served(name, "resume", 30):
+        try:
+            trace, tokens = in_parts(instance, name, seed, rng)
+        except (InfeasibleError, InputError, PolicyError):
+            continue  # prompts with what was yielded are too long for a stage, or for memory
+        assert tokens == reference(instance)
+        assert not trace.is_partial
+        assert orsched.check(instance, trace, times="measured") == []
+        parts += sum(event["what"] == "resumed" for event in trace.run.get("events", []))
+    assert parts
