@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.costs import AffineCost, PoolingCost
+from orsched.errors import MissingDependencyError
 from orsched.models.bound_scope import PLAIN, Scope
 from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
 from orsched.models.ends_bound import ends_certificate
@@ -86,13 +87,19 @@ def by_packing(
 def by_ends(
     instance: Instance, best: dict[str, Any], out_of_time: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the best bound by counts, if it is one, raised by where clients begin and end."""
+    """Yield the best bound by counts, if it is one, raised by where clients begin and end.
+
+    None where pyscipopt is missing.
+    """
     workers, counted = len(instance.workers), best.get("one_worker", best)
     if counted["bound"] not in ("stages_and_rounds", "joint"):
         return
     one = instance.replace(workers=instance.workers[0])
     released = released_after(one, all_jobs(one), counted["released_ns"])
-    found = ends_certificate(one.worker, released, counted, out_of_time)
+    try:
+        found = ends_certificate(one.worker, released, counted, out_of_time)
+    except MissingDependencyError:  # pyscipopt: the bounds before stand
+        return
     if found is not None:
         yield shared(found, workers)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.columns import int_column, whole_number
-from orsched.errors import InputError
+from orsched.errors import InputError, MissingDependencyError
 from orsched.models.pcmax import rooms
 from orsched.models.pcmax.compiled import compiled_exchanges
 from orsched.models.pcmax.exchange import exchange
@@ -78,7 +78,8 @@ def pack(
 ) -> PackingResult:
     """Assign jobs to clients so that the largest load is least, and prove it.
 
-    Ctrl-C ends it like a time limit: the result is the best so far, marked ``interrupted``.
+    Ctrl-C ends it like a time limit: the result is the best so far, marked ``interrupted``. So it
+    ends where column generation would begin and pyscipopt is missing.
 
     Args:
         processing_times: whole numbers, at least 0.
@@ -111,6 +112,8 @@ def pack(
             _search(best, clients, clock, random.Random(seed), moves)
     except KeyboardInterrupt:
         interrupted = True
+    except MissingDependencyError:  # of column generation: what there is without it stands
+        pass
     groups, certificate = best.found(jobs)
     makespan, bound = max(map(sum, groups)), certificate["value"]
     assignment, runtime = _assign(jobs, groups), perf_counter() - begin
@@ -222,7 +225,10 @@ def _exchange(best: _Best, bound: int, clock: Clock, rng: random.Random) -> None
 def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> dict[str, Any]:
     """Raise a bound as far as the room beside the most frequent size proves."""
     for capacity in range(certificate["value"], makespan):
-        duals = rooms.prove(problem, capacity)
+        try:
+            duals = rooms.prove(problem, capacity)
+        except MissingDependencyError:
+            break
         if duals is None:
             break
         certificate = problem.certificate(capacity, duals, "dual")
