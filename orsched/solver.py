@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,10 +70,14 @@ def solve(
         parameters: the method's parameters by name.
         slo: a service-level objective to report the attainment of.
 
+    Without pyscipopt the bound, and the packing of ``hybrid``, are what is found without column
+    generation, and a note says so.
+
     Raises:
         InputError: an argument is wrong. InfeasibleError: no schedule exists.
         TimeLimitError: time ended before there was a schedule.
         InvalidScheduleError: the checker found a fault: a bug in the method.
+        MissingDependencyError: the method needs a package that is missing.
     """
     begin = perf_counter()
     if objective != "makespan":
@@ -344,7 +349,7 @@ def _finish(
     runtimes |= {"check": done - checking, "total": done - begin}
     meets = schedule.makespan_ns == lower.value_ns
     note = ordering_cannot_help(instance, lower) if meets else None
-    notes = [*([note] if note else []), *outcome.notes]
+    notes = [*([note] if note else []), *outcome.notes, *_missing_solver()]
     if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
     return Result(
@@ -356,6 +361,17 @@ def _finish(
         tuple(notes),
         lower.reference,
     )
+
+
+def _missing_solver() -> list[str]:
+    """Say what solves less well than it could on this machine."""
+    try:
+        found = find_spec("pyscipopt") is not None
+    except (ImportError, ValueError):
+        found = False
+    if found:
+        return []
+    return ["without pyscipopt packings and bounds are not improved: pip install pyscipopt"]
 
 
 def _run_block(decision_ns: array[int], runtimes: dict[str, float]) -> dict[str, Any]:

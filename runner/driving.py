@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError, MissingDependencyError
-from orsched.methods import Run
+from orsched.errors import InputError
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.runner.loop.following import FollowSchedule
 from orsched.schedule import Schedule
-from orsched.stop import MaxIterations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,24 +72,18 @@ def driver(
     own = dict(parameters or {})
     if ":" in source:
         return _own(instance, source, own)
-    from orsched.solver import DEFAULT_ITERATIONS, solve
+    from orsched.solver import solve
 
-    try:
-        plan = solve(
-            instance,
-            source,
-            seed=seed,
-            information=information,
-            parameters=own,
-            iterations=iterations,
-            time_limit=time_limit,
-            callback=callback,
-        ).schedule
-    except MissingDependencyError:  # of the search for a bound
-        stop = MaxIterations(iterations or DEFAULT_ITERATIONS)
-        plan = _without_bound(
-            instance, source, information, Run(Information.NONE, stop, seed, own, callback)
-        )
+    plan = solve(
+        instance,
+        source,
+        seed=seed,
+        information=information,
+        parameters=own,
+        iterations=iterations,
+        time_limit=time_limit,
+        callback=callback,
+    ).schedule
     return _live(instance, source, plan, own) or _follow(instance, plan)
 
 
@@ -107,22 +99,6 @@ def _own(instance: Instance, target: str, parameters: dict[str, Any]) -> Driver:
     plan = simulate_policy(instance, own_policy(instance, target, parameters)).schedule
     plan = plan.replace(parameters=parameters)
     return Driver(own_policy(instance, target, parameters), parameters, plan, False)
-
-
-def _without_bound(
-    instance: Instance, source: str, information: str | None, options: Run
-) -> Schedule:
-    """Return what ``solve`` would, without a bound: on a machine that has no solver."""
-    from orsched.solver import read_spec
-
-    spec = read_spec(source)
-    method = resolve("methods", spec.name)
-    told = Information(spec.information or information or method.information[0])
-    parameters = {**options.parameters, **spec.parameters}
-    options.stop.start()
-    outcome = method(instance, replace(options, information=told, parameters=parameters))
-    plan: Schedule = outcome.schedule.replace(seed=options.seed, parameters=outcome.parameters)
-    return plan
 
 
 def _live(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -10,6 +9,7 @@ import pytest
 
 import orsched
 from orsched.files import save_instance, save_schedule
+from tests.blocking import run_without
 
 BLOCKED = (
     "pyscipopt", "ortools", "pydantic", "plotly", "ray", "jsonschema", "click", "matplotlib",
@@ -17,36 +17,6 @@ BLOCKED = (
 )  # fmt: skip
 
 PROGRAM = """
-import sys
-from itertools import chain
-
-class Without:
-    # finds what the other finders find, but for what is blocked: to all that ask it is missing
-
-    def __init__(self, others):
-        self.others = others
-
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked!r}:
-            return None
-        found = (other.find_spec(name, path, target) for other in self.others)
-        return next((spec for spec in found if spec is not None), None)
-
-    def find_distributions(self, *context):
-        able = [other for other in self.others if hasattr(other, "find_distributions")]
-        return chain.from_iterable(other.find_distributions(*context) for other in able)
-
-    def invalidate_caches(self):
-        pass
-
-sys.meta_path[:] = [Without(list(sys.meta_path))]
-for name in {blocked!r}:
-    try:
-        __import__(name)
-    except ImportError:
-        continue
-    raise SystemExit(f"{{name}} is not blocked")
-
 import orsched.runner
 from orsched.files import load_instance, load_schedule, save_schedule
 from orsched.runner import RunSettings, plan_against_run, run
@@ -61,7 +31,7 @@ assert found.followed == len(found.stages.worker)
 assert done.trace.bound == plan.bound or {worker!r} == "torch"
 save_schedule(done.trace, "run.json")
 assert load_schedule("run.json").work == plan.work
-print(sorted(name for name in {blocked!r} if name in sys.modules))
+print(sorted(name for name in BLOCKED if name in sys.modules))
 """
 
 
@@ -71,28 +41,13 @@ def folder(tmp_path_factory):
     instance = orsched.load("pang-100x20")
     small = instance.replace(requests=instance.requests.take(range(30)))
     save_instance(small, path / "instance.json")
-    try:
-        plan = orsched.solve(small, "hybrid", iterations=2).schedule
-    except orsched.OrschedError:  # this machine itself has no solver
-        from orsched.heuristics.fcfs import FirstComeFirstServed
-        from orsched.simulator import simulate_policy
-
-        plan = simulate_policy(small, FirstComeFirstServed()).schedule
+    plan = orsched.solve(small, "hybrid", iterations=2).schedule
     save_schedule(plan, path / "plan.json")
     return path
 
 
 def execute(folder, worker):
-    program = PROGRAM.format(blocked=BLOCKED, worker=worker)
-    paths = os.pathsep.join(path for path in sys.path if path)
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    return run_without(BLOCKED, PROGRAM.format(worker=worker), folder)
 
 
 def test_a_schedule_file_is_executed_by_a_virtual_worker(folder):
