@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError
+from orsched.runner.devices.choice import Chosen, built, choose
 from orsched.runner.devices.device import TorchDevice, VirtualDevice, start_together
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.devices.settings import WorkerSettings, one_each
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.runner.devices.device import Device
     from orsched.runner.driving import Driver
-    from orsched.runner.worker.torch_worker import TorchWorker
 
 WORKERS = ("torch", "virtual")
 PLACES = ("here", "process", "ray")
@@ -149,44 +149,40 @@ def fleet(instance: Instance, drives: Driver, settings: RunSettings, seed: int) 
 class _Fitting(NamedTuple):
     """A device that torch has and on which the model fits."""
 
-    name: str
-    dtype: str
+    chosen: Chosen
     size: Size
 
 
 def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int) -> _Fitting:
-    model_config(settings.model)  # says if torch is missing
-    name = _device_name(settings.device)
-    dtype = settings.dtype or ("bfloat16" if name.startswith("cuda") else "float32")
-    size = size_of(settings.model, dtype)
-    require_room(size, slots, length, name, len(instance.workers))
-    return _Fitting(name, dtype, size)
+    model_config(settings.model)  # says if there is none
+    chosen = choose(settings.device, settings.dtype)
+    size = size_of(settings.model, chosen.dtype)
+    require_room(size, slots, length, chosen.device, len(instance.workers))
+    return _Fitting(chosen, size)
 
 
 def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], seed: int) -> Fleet:
     """Return torch workers that have taken their first steps."""
     slots, length, many = about["slots"], about["length"], len(instance.workers)
-    found = _fitting(instance, settings, slots, length)
-    own = WorkerSettings(
-        settings.model, slots, length, found.name, found.dtype, seed, settings.threads
-    )
+    chosen, size = _fitting(instance, settings, slots, length)
+    own = WorkerSettings(settings.model, slots, length, *chosen, seed, settings.threads)
     place = settings.place or ("here" if many == 1 else "process")
     watch = None
     if place == "here":
-        worker = _here(own)
+        worker = built(own)
         devices: list[Device] = [TorchDevice(worker)]
-        watch = Watch(worker, found.name, found.dtype, settings.peaks)
+        watch = Watch(worker, *chosen, settings.peaks)
     else:
         # Ray places each on a GPU of its own, on whatever machine there is one
         by_ray = place == "ray" and own.device == "cuda"
         devices = _elsewhere(place, [own] * many if by_ray else one_each(own, many))
     about |= {
         "model": settings.model,
-        "dtype": found.dtype,
-        "threads": None if found.name.startswith("cuda") else _threads(place, devices),
+        "dtype": chosen.dtype,
+        "threads": None if chosen.on_gpu else _threads(place, devices),
         "place": place,
     }
-    workers = Fleet(devices, found.size.vocabulary, about, watch)
+    workers = Fleet(devices, size.vocabulary, about, watch)
     prompts = instance.requests.prompt_tokens
     try:
         if len(prompts):
@@ -199,20 +195,6 @@ def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], see
             raise OrschedError(f"a worker was lost before the run began: {error}") from None
         raise
     return workers
-
-
-def _here(settings: WorkerSettings) -> TorchWorker:
-    """Return a worker in this process."""
-    import torch
-
-    from orsched.runner.worker.torch_worker import TorchWorker
-
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    arguments = (settings.model, settings.slots, settings.length, settings.device)
-    worker = TorchWorker(*arguments, settings.dtype, settings.seed)
-    worker.prepare()
-    return worker
 
 
 def _elsewhere(place: str, each: list[WorkerSettings]) -> list[Device]:
@@ -235,20 +217,3 @@ def _threads(place: str, devices: list[Device]) -> int | None:
 
     count: int = torch.get_num_threads()
     return count
-
-
-def _device_name(name: str) -> str:
-    """Return a device that torch has; raises ``InputError`` for others."""
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            f"torch cannot use {name!r}: {str(error).splitlines()[0]}",
-            field="device",
-            remedy="auto, cpu, cuda or cuda:1",
-        ) from None
-    return name

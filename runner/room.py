@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError
+from orsched.runner.devices.choice import require_torch
 from orsched.schedule import INVALID
 from orsched.timeline import Timeline
 
@@ -41,14 +42,9 @@ def model_config(name: str) -> Any:
         InputError: there is neither.
         MissingDependencyError: torch or transformers is missing.
     """
-    try:
-        import torch  # noqa: F401
-        from transformers import AutoConfig
-    except ImportError:
-        raise MissingDependencyError(
-            "a torch worker needs torch and transformers: pip install 'orsched[runner]' "
-            "(or take --worker virtual)"
-        ) from None
+    require_torch()
+    from transformers import AutoConfig
+
     from orsched.runner.worker.presets import PRESETS, preset_config
 
     if name in PRESETS or not Path(name).is_dir():

@@ -6,11 +6,13 @@ import gc
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError
 from orsched.runner.calibration.fitting import anchored, joined
 from orsched.runner.calibration.memory_profile import Footprint, Found, fits_on, memory_profile
 from orsched.runner.calibration.profiling import Point, grid, profile
 from orsched.runner.calibration.rehearsal import made_up_requests, rehearse
+from orsched.runner.devices.choice import built, choose
+from orsched.runner.devices.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,55 +44,30 @@ class WorkerOptions(NamedTuple):
     threads: int | None = None
 
     def resolved(self) -> WorkerOptions:
-        """Return the options, checked, with device and type of numbers filled in.
+        """Return the options with device and type of numbers filled in; raises as ``choose``."""
+        device, dtype = choose(self.device, self.dtype)
+        return self._replace(device=device, dtype=dtype)
 
-        Raises:
-            InputError: torch does not have the device, or a number is out of range.
-            MissingDependencyError: torch or transformers is missing.
-        """
-        for field in ("slots", "length", "threads"):
-            if getattr(self, field) is not None:
-                whole_number(getattr(self, field), field, minimum=1)
-        try:
-            import torch
-            import transformers  # noqa: F401
-        except ImportError:
-            raise MissingDependencyError(
-                "a worker needs torch and transformers: pip install 'orsched[runner]'"
-            ) from None
-        name = self.device
-        if name == "auto":
-            name = "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            torch.empty(1, device=name)
-        except (RuntimeError, AssertionError) as error:
-            why = str(error).splitlines()[0]
-            raise InputError(f"torch cannot use {name!r}: {why}", field="device") from None
-        usual = "bfloat16" if name.startswith("cuda") else "float32"
-        return self._replace(device=name, dtype=self.dtype or usual)
+    def settings(self, seed: int = 0) -> WorkerSettings:
+        """Return the settings of the worker, all checked; raises as ``choose``, or InputError."""
+        chosen = choose(self.device, self.dtype)
+        return WorkerSettings(self.model, self.slots, self.length, *chosen, seed, self.threads)
 
 
 def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dict[str, Any]]:
     """Return a worker on its device, and what a report says of it.
 
-    Raises as ``WorkerOptions.resolved`` and ``TorchWorker``.
+    Raises as ``settings`` and ``TorchWorker``.
     """
-    found = options.resolved()
+    settings = options.settings(seed)
     import torch
 
     from orsched.runner.devices.device import TorchDevice
-    from orsched.runner.worker.torch_worker import TorchWorker
 
-    on_cpu = found.device == "cpu"
-    if found.threads is not None and on_cpu:
-        torch.set_num_threads(found.threads)
-    assert found.dtype is not None
-    worker = TorchWorker(found.model, found.slots, found.length, found.device, found.dtype, seed)
-    worker.prepare()
-    device = TorchDevice(worker)
-    threads = torch.get_num_threads() if on_cpu else None
-    about = found._replace(threads=threads)._asdict()
-    return device, {**about, "device": device.name, "torch": str(torch.__version__)}
+    device = TorchDevice(built(settings))
+    threads = torch.get_num_threads() if settings.device == "cpu" else None
+    about = options._replace(device=device.name, dtype=settings.dtype, threads=threads)._asdict()
+    return device, {**about, "torch": str(torch.__version__)}
 
 
 def largest_batches(
@@ -109,20 +86,19 @@ def largest_batches(
 
     Raises as ``memory_profile`` and ``fits_on``.
     """
-    found = options.resolved()
+    found = options.settings()
     import torch
 
     from orsched.runner.room import size_of
 
-    dtype = found.dtype or "float32"
-    size = size_of(found.model, dtype)
+    size = size_of(found.model, found.dtype)
     bytes_of = Footprint.of(size.weight_bytes, size.token_bytes)
     if found.device == "cpu" and limit is None:
         raise InputError(
             "a CPU has no limit of its own", field="memory", remedy="say how many bytes to use"
         )
     room = torch.cuda.mem_get_info(found.device)[0] if limit is None else limit
-    fits = fits_on(found.model, found.device, dtype, most_tokens, bytes_of, limit)
+    fits = fits_on(found.model, found.device, found.dtype, most_tokens, bytes_of, limit)
     lengths = sorted({max(1, found.length // part) for part in (1, 2, 4)})
     return memory_profile(lengths, lambda n: bytes_of.slots(n, room), fits, report=report)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.errors import InputError, MissingDependencyError
+from orsched.runner.devices.choice import built
 from orsched.runner.devices.device import TorchDevice
 from orsched.runner.devices.messages import Begin, Ended, Lost, Ready, Refused, Start
 from orsched.runner.devices.warming import warm_up
-from orsched.runner.worker.torch_worker import TorchWorker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orsched.runner.devices.messages import Fault
     from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.chunk import Chunk
+    from orsched.runner.worker.torch_worker import TorchWorker
 
 _SHORT = 8  # tokens of the prompts that a worker begins with
 _NO_MEMORY = ("out of memory", "not enough memory", "can't allocate memory", "ALLOC_FAILED")
@@ -40,8 +41,7 @@ class ServedWorker:
     def __init__(self, settings: WorkerSettings, device: str | None = None) -> None:
         self.greeting: Ready | Lost | Refused
         try:
-            self.device = _built(settings, device or settings.device)
-            self.device.worker.prepare()
+            self.device = TorchDevice(built(settings, device))
             warm_up(self.device, settings.slots, settings.length, [_SHORT])
             self.greeting = Ready(self.device.name, self.device.clock, _facts(self.device))
         except InputError as error:
@@ -97,17 +97,6 @@ def last_words(error: Exception) -> Lost:
     if short or (isinstance(error, RuntimeError) and any(sign in text for sign in _NO_MEMORY)):
         return Lost("out_of_memory", text)
     return Lost("failed", text)
-
-
-def _built(settings: WorkerSettings, device: str) -> TorchDevice:
-    import torch
-
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    worker = TorchWorker(
-        settings.model, settings.slots, settings.length, device, settings.dtype, settings.seed
-    )
-    return TorchDevice(worker)
 
 
 def _facts(device: TorchDevice) -> dict[str, Any]:
