@@ -151,6 +151,7 @@ def _measure(options: dict[str, Any]) -> _Measured:
         measure_worker,
     )
     from orsched.runner.calibration.memory_profile import read_bytes
+    from orsched.runner.devices.load import contention
 
     wanted = WorkerOptions(
         *(options[name] for name in ("model", "device", "dtype", "slots", "length", "threads"))
@@ -162,6 +163,8 @@ def _measure(options: dict[str, Any]) -> _Measured:
             whole_number(options[name], name, minimum=least)
     like = None if options["like"] is None else load_instance(options["like"]).requests
     with ProgressPrinter("loading the model") as progress:
+        for warning in contention(wanted.settings()):
+            click.echo(f"orsched: warning: {warning}", err=True)
         batches = []
         if memory is not None:
             batches = largest_batches(wanted, most, limit, progress.say)

@@ -138,6 +138,21 @@ def test_a_worker_is_measured(call, tmp_path):
     assert again["models"] == found["models"]
 
 
+def test_a_busy_machine_is_told_before_anything_is_measured(call, monkeypatch):
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    monkeypatch.setattr("orsched.runner.devices.load.cores", lambda: 2)
+    threads = torch.get_num_threads()
+    try:
+        code, _, err = call(
+            *("--slots", 2, "--length", 2, "--prefill-cap", 64, "--device", "cpu"),
+            *("--threads", 3),
+        )
+    finally:
+        torch.set_num_threads(threads)
+    assert code == 2  # too short for a grid
+    assert "orsched: warning: 3 threads share 2 cores" in err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
