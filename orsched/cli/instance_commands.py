@@ -115,7 +115,8 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
     """Convert as ``convert_command`` says, and report what was kept and dropped on stderr."""
     from orsched.locate import is_native, load
 
-    check_paths({"TARGET": target}, [source])
+    cost = options["cost"]
+    check_paths({"TARGET": target}, [source] if cost is None else [source, cost])
     if options["source_format"] is None and is_native(source):
         _refuse_given(("drop_empty", "spread", *_WORKER_NAMES), "a native instance has its own")
         instance = load(source)
@@ -124,8 +125,9 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
         from orsched.instance import Instance
 
         _refuse_given(("drop_empty", "spread"), "a CSV of requests is taken as it is")
-        requests = read_requests_csv(source)
-        instance = Instance(requests, (read_worker(options),), **_fields(options))
+        requests, path = read_requests_csv(source), Path(source)
+        fields = {"name": path.stem, "source": f"file {path.name}", **_fields(options)}
+        instance = Instance(requests, (read_worker(options),), **fields)
     else:
         _convert_trace(source, target, options)
         return

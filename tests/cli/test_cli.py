@@ -173,6 +173,8 @@ def test_convert_round_trips_between_native_forms(call, tmp_path):
     assert call("convert", first, table)[0] == 0
     assert call("convert", table, tmp_path / "d.json", "--clients", "3")[0] == 0
     assert load_instance(tmp_path / "d.json").requests == load_instance(first).requests
+    assert load_instance(tmp_path / "d.json").name == "r"
+    assert load_instance(back).name == load_instance(first).name
 
 
 def test_convert_reads_foreign_traces(call, tmp_path):
