@@ -52,7 +52,8 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
     Raises ``InputError`` for a wrong suffix, a folder that is not there or not writable, one
     path for two outputs, and an output that is an input.
     """
-    taken = {Path(name).resolve(): "the command reads it" for name in inputs}
+    # Not Path.resolve, which raises where links go round in circles.
+    taken = {os.path.realpath(name): "the command reads it" for name in inputs}
     for kind, path in paths.items():
         field = f"--{kind}" if kind.islower() else kind
         if path is None or (path.exists() and not path.is_file()):
@@ -64,7 +65,7 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
                 field=field,
                 remedy=f"name a file that ends in {', '.join(SUFFIXES[kind])}",
             )
-        target = path.resolve()
+        target = os.path.realpath(path)
         if target in taken:
             raise InputError(
                 f"this file would be lost: {taken[target]}",

@@ -31,22 +31,24 @@ def working_folder_first() -> None:
 def blamed_on(target: str) -> Iterator[None]:
     """Show an error that a policy's code raised with the user's part of its traceback.
 
-    What comes from elsewhere passes through: it is a bug in orsched.
+    What comes from elsewhere passes through: it is a bug in orsched. A policy that asks Python to
+    exit has failed, too: an exit code of its choice would say something else.
     """
     try:
         yield
-    except OrschedError:
+    except (OrschedError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         origin = _origin(target)
         start = _first_own(error.__traceback__, origin)
-        in_syntax = isinstance(error, SyntaxError) and error.filename == origin
+        # A source that is no text has no file name.
+        in_syntax = isinstance(error, SyntaxError) and error.filename in (origin, None)
         if start is None and not in_syntax:
             raise
         lines = traceback.TracebackException(type(error), error, start).format(chain=False)
         click.echo("".join(lines), err=True, nl=False)
         raise InputError(
-            f"{target!r} raised {type(error).__name__}: {error}",
+            f"{target!r} raised {type(error).__name__}: {error}".rstrip(": "),
             field="policy",
             remedy="see the lines above",
         ) from None
@@ -56,7 +58,7 @@ def _origin(target: str) -> str | None:
     """Return the file of the policy's module."""
     try:
         spec = find_spec(target.partition(":")[0])
-    except (ImportError, ValueError, AttributeError):
+    except Exception:  # of the packages around the module, which this imports
         return None
     return None if spec is None else spec.origin
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +88,7 @@ def simulate_command(
     check_paths(paths, [instance] if config is None else [instance, config])
     options = given_settings(policy, workers, arrivals, predictions, seed, parameters)
     run = options if config is None else merged(options, config)
+    check_paths(paths, run.files or ())
     name = "fcfs" if run.policy is None else run.policy
     chosen, given = run.seed or 0, run.parameters
     _require_named(name, run, None if policy or parameters else config)
@@ -137,7 +140,8 @@ def _simulate_own(
     from orsched.study.scenario import own_policy
 
     working_folder_first()
-    with blamed_on(target):
+    # What a policy prints is no result of ours.
+    with blamed_on(target), redirect_stdout(sys.stderr):
         done = simulate(problem, own_policy(problem, target, parameters), slo=slo)
     if not parameters:
         return done
@@ -157,7 +161,7 @@ def given_settings(
     from orsched.instances.arrivals import read_arrivals
     from orsched.instances.predictions import read_predictor
     from orsched.study.config import Settings
-    from orsched.study.scenario import read_workers
+    from orsched.study.scenario import read_workers, worker_files
 
     return Settings(
         policy,
@@ -167,6 +171,7 @@ def given_settings(
         None if arrivals is None else read_arrivals(arrivals),
         None if predictions is None else read_predictor(predictions),
         None if seed is None else whole_number(seed, "seed", remedy="seeds start at 0"),
+        None if workers is None else worker_files(workers),
     )
 
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from orsched.study import State, StudyResult
     from orsched.study.plan import Cell
 
+_LONGEST = 500
+"""Characters of an error that are printed."""
+
 _SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_utilization", "gap")
 
 
@@ -75,10 +78,13 @@ def study_command(
     Cells that fail are recorded with their error, named on stderr, and make the exit code 4.
     """
     from orsched.study import read_study, run, save_plots
+    from orsched.study.plots import require_plots
 
     working_folder_first()
     folder = output or file.with_name(f"{file.stem}-study")
     study = read_study(file)
+    if plot:
+        require_plots(study)
     if listed:
         _list(study.cells(), folder)
         return 0
@@ -152,7 +158,9 @@ def _say(done: StudyResult) -> None:
     )
     errors: dict[str, int] = {}
     for row in done.failed:
-        errors[row["error"]] = errors.get(row["error"], 0) + 1
+        error = str(row["error"])
+        said = error if len(error) <= _LONGEST else f"{error[:_LONGEST]} ..."
+        errors[said] = errors.get(said, 0) + 1
     for error, count in list(errors.items())[:5]:
         click.echo(f"orsched: {count} cell{'s' if count > 1 else ''} failed: {error}", err=True)
     if len(errors) > 5:

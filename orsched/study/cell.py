@@ -32,22 +32,35 @@ def execute(task: Mapping[str, Any]) -> dict[str, Any]:
     begin = perf_counter()
     try:
         done = _run(task)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a policy that exits ends its cell, not the process
         expected = isinstance(error, (OrschedError, MemoryError))
         return {
             **record,
             "status": "failed",
             "error": _one_line(error),
-            "traceback": None if expected else traceback.format_exc(),
+            "traceback": None if expected else _writable(traceback.format_exc()),
             "run": {"total_s": perf_counter() - begin},
         }
     done["run"] |= {"total_s": perf_counter() - begin}
     return {**record, "status": "ok", "error": None, "traceback": None, **done}
 
 
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
+def _one_line(error: BaseException) -> str:
+    try:
+        text = " ".join(_writable(str(error)).split())
+    except Exception:  # of the error's own __str__
+        text = "no words"
     return text if isinstance(error, OrschedError) and text else f"{type(error).__name__}: {text}"
+
+
+def _writable(text: str) -> str:
+    """Return a text of a policy as a file can hold it: valid Unicode, of bounded length."""
+    kept = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+    return kept.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
+_LONGEST = 10_000
+"""Characters of an error that a record keeps."""
 
 
 class _Problem(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.study.scenario import Workers, read_workers
+from orsched.study.scenario import Workers, read_workers, worker_files
 from orsched.study.toml import read_toml, require_known, require_table
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Settings(NamedTuple):
     arrivals: Arrivals | None = None
     predictions: Predictor | None = None
     seed: int | None = None
+    files: tuple[Path, ...] | None = None
+    """Those that the workers were read from."""
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:
@@ -59,6 +61,7 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
         _arrivals(table["arrivals"]) if "arrivals" in table else None,
         _predictions(table["predictions"]) if "predictions" in table else None,
         whole_number(table["seed"], "seed") if "seed" in table else None,
+        worker_files(table["workers"].get("files"), base) if "workers" in table else None,
     )
 
 

@@ -8,17 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.plotting.style import WORKER_COLOURS
-from orsched.study.table import CHOICES, FIRST, independent, over_seeds, require_numbers, varying
+from orsched.study.table import (
+    CHOICES,
+    FIRST,
+    independent,
+    over_seeds,
+    require_numbers,
+    rows_of,
+    varying,
+)
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping, Sequence
+
+    from orsched.study.plan import Study
 
     Row = Mapping[str, Any]
 
 DEFAULT_VALUES = ("makespan_ns", "jct_ns_mean")
 _MARKERS = "osv^DPX*"
 _MOST_PANELS = 12
+_MOST_LINES = 12
 _MOST_TICKS = 8
 
 
@@ -32,8 +43,9 @@ def save_plots(
 
     Each plot has a column of results ``y``, a column of choices ``x`` and one, ``by``, that
     distinguishes lines; whatever else differs gets a panel of its own. Default: makespan and mean
-    JCT over the first choice with several numbers, one line a policy. Points are means over the
-    seeds, bars the 95 % confidence intervals of them (``over_seeds``).
+    JCT over the first choice with several numbers, one line a policy. A policy has a line for each
+    choice of its parameters. Points are means over the seeds, bars the 95 % confidence intervals of
+    them (``over_seeds``).
 
     Raises:
         InputError: a column is not there, or there are more than 12 panels.
@@ -46,6 +58,7 @@ def save_plots(
     target.mkdir(parents=True, exist_ok=True)
     paths = []
     for plot in chosen:
+        require_numbers(done, plot["y"], "plots.y")
         x, by = _axes(done, plot)
         name = re.sub(r"[^\w.-]", "_", f"{plot['y']}-over-{x}-by-{by}")
         path = target / f"{name}.{suffix}"
@@ -54,9 +67,17 @@ def save_plots(
     return paths
 
 
+def require_plots(study: Study) -> None:
+    """Raise ``InputError`` for plots that no results can be drawn as, before there are any."""
+    cells = study.cells()
+    blank = {"status": "ok", "run": {}}
+    rows = rows_of(cells, {cell.key: blank for cell in cells})
+    for plot in study.plots or ({},):
+        _panels(rows, *_axes(rows, plot))
+
+
 def _axes(rows: Sequence[Row], plot: Mapping[str, str]) -> tuple[str, str]:
     """Return the columns of a plot, by default the first that vary."""
-    require_numbers(rows, plot["y"], "plots.y")
     names = varying(rows)
     numeric = [
         n for n in names if n not in ("arrivals", "predictions", "instance") and _numbers(rows, n)
@@ -83,20 +104,14 @@ def _draw(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    panels = _panels(rows, x, by)
-    if len(panels) > _MOST_PANELS:
-        raise InputError(
-            f"{len(panels)} panels",
-            field="plots",
-            remedy=f"at most {_MOST_PANELS}: let x and by be what differs most, or split the study",
-        )
+    panels, lines = _panels(rows, x, by), _lines(rows, x, by)
     across = min(3, len(panels))
     down = -(-len(panels) // across)
     figure = Figure(figsize=(5.2 * across, 3.8 * down), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
     for ax, (title, part) in zip(axes, panels.items(), strict=False):
-        _panel(ax, part, y, x, by)
+        _panel(ax, part, y, x, lines)
         ax.set_title(", ".join(title), fontsize=9)
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
@@ -110,20 +125,39 @@ def _draw(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
 
 def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[Row]]:
     """Split rows by all choices that differ, beside those of the axes and what they fix."""
-    others = independent(rows, [x, by, *varying(rows)])[2:]
+    lines = _lines(rows, x, by)
+    others = independent(rows, [x, *lines, *varying(rows)])
+    others = [name for name in others if name != x and name not in lines]
     panels: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         title = tuple(f"{name} {row[name]}" for name in others if row[name] is not None)
         panels.setdefault(title, []).append(row)
+    if len(panels) > _MOST_PANELS:
+        raise InputError(
+            f"{len(panels)} panels",
+            field="plots",
+            remedy=f"at most {_MOST_PANELS}: let x and by be what differs most, or split the study",
+        )
     return panels
 
 
-def _panel(ax: Any, rows: Sequence[Row], y: str, x: str, by: str) -> None:
-    """Draw one line with bars for each value of ``by``; times in seconds."""
+def _lines(rows: Sequence[Row], x: str, by: str) -> list[str]:
+    """Return the columns that make a line: policies differ by their parameters, too.
+
+    With more of them than can be told apart, parameters get panels.
+    """
+    names = [by]
+    if by == "policy" != x:
+        names += [n for n in varying(rows) if n.startswith("param_") and n != x]
+    return names if len(_split(rows, names)) <= _MOST_LINES else [by]
+
+
+def _panel(ax: Any, rows: Sequence[Row], y: str, x: str, lines: Sequence[str]) -> None:
+    """Draw one line with bars for each value of some columns; times in seconds."""
     scale = 1e9 if re.search(r"_ns(_|$)", y) else 1.0
     places = _places(rows, x)
     numeric = _numbers(rows, x)
-    for index, (name, part) in enumerate(_split(rows, by).items()):
+    for index, (name, part) in enumerate(_split(rows, lines).items()):
         found = over_seeds(part, y, (x,))
         found.sort(key=lambda group: places[group.choice[0]])
         means = [group.interval.mean / scale for group in found]
@@ -135,7 +169,7 @@ def _panel(ax: Any, rows: Sequence[Row], y: str, x: str, by: str) -> None:
             [places[group.choice[0]] for group in found],
             means,
             yerr=[low, high],
-            label=str(name),
+            label=name,
             marker=_MARKERS[index % len(_MARKERS)],
             color=WORKER_COLOURS[index % len(WORKER_COLOURS)],
             linestyle="-" if numeric else "none",
@@ -163,8 +197,10 @@ def _places(rows: Sequence[Row], x: str) -> dict[Any, float]:
     return {value: float(i) for i, value in enumerate([*values, None])}
 
 
-def _split(rows: Sequence[Row], by: str) -> dict[Any, list[Row]]:
-    found: dict[Any, list[Row]] = {}
+def _split(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Row]]:
+    """Return the rows of each line by its name: that of a policy, with its parameters."""
+    found: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row[by], []).append(row)
+        more = [f"{n.partition('_')[2]}={row[n]}" for n in names[1:] if row[n] is not None]
+        found.setdefault(" ".join([str(row[names[0]]), *more]), []).append(row)
     return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import fields, replace
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +15,14 @@ from orsched.errors import InputError
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
-    import os
+    from inspect import Signature
 
     from orsched.instance import Instance
     from orsched.policy import Policy
 
 MAX_WORKERS = 100_000
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
+_HOOKS = ("start", "on_arrival", "on_first_token", "on_finish", "on_preempt", "decide")
 
 Workers = int | tuple[Worker, ...]
 """How many copies of an instance's worker, or other workers."""
@@ -38,8 +43,8 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
     """
     given = spec
     if isinstance(spec, str):
-        parts = [part.strip() for part in spec.split(",") if part.strip()]
-        if len(parts) == 1 and parts[0].lstrip("+-").isdigit():
+        parts = _parts(spec)
+        if len(parts) == 1 and _NUMBER.fullmatch(parts[0]):
             return read_workers(int(parts[0]), base)
         spec = parts
     if isinstance(spec, int) and not isinstance(spec, bool):
@@ -49,6 +54,26 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
             f"{given!r} are no workers", field="workers", remedy="give a number, or worker files"
         )
     return tuple(_worker(item, Path(base)) for item in spec)
+
+
+def _parts(spec: str) -> list[str]:
+    return [part.strip() for part in spec.split(",") if part.strip()]
+
+
+def worker_files(spec: object, base: str | os.PathLike[str] = ".") -> tuple[Path, ...]:
+    """Return the files that ``read_workers`` reads for a specification it takes.
+
+    Those are the worker files, and the cost-model files that they name.
+    """
+    items = _parts(spec) if isinstance(spec, str) else spec
+    if not isinstance(items, (list, tuple)):
+        return ()
+    found = []
+    for path in [Path(base) / item for item in items if isinstance(item, str)]:
+        if path.is_file():  # a number of copies is none
+            cost = _table(path).get("cost")
+            found += [path] if not isinstance(cost, str) else [path, path.parent / cost]
+    return tuple(found)
 
 
 def _worker(item: object, base: Path) -> Worker:
@@ -63,7 +88,7 @@ def _worker(item: object, base: Path) -> Worker:
             f"{item!r} is no worker file", field="workers", remedy="give the path of a file"
         )
     path = base / item
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path's, says no to names that no file can have
         raise InputError(
             "no such file",
             file=str(path),
@@ -76,8 +101,7 @@ def _worker(item: object, base: Path) -> Worker:
         raise error.located(file=str(path)) from None
 
 
-def _document(path: Path) -> dict[str, Any]:
-    from orsched.files import load_cost
+def _table(path: Path) -> dict[str, Any]:
     from orsched.files.text import parse_json, read_text
     from orsched.study.toml import read_toml
 
@@ -86,7 +110,13 @@ def _document(path: Path) -> dict[str, Any]:
         raise InputError(
             "holds no worker", remedy="write the fields of an entry of workers in an instance file"
         )
-    values = dict(read)
+    return read
+
+
+def _document(path: Path) -> dict[str, Any]:
+    from orsched.files import load_cost
+
+    values = dict(_table(path))
     if isinstance(values.get("cost"), str):
         named = path.parent / values["cost"]
         if not named.exists():
@@ -130,18 +160,47 @@ def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> P
     """
     from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
     from orsched.heuristics.policy_method import Dispatching, read_params
-    from orsched.solver import load_policy
 
     if len(instance.workers) == 1 or _serves_many(target):
         _require_arguments(target, parameters)
-        return load_policy(target, parameters)
+        return _made(target, parameters)
     sharing = {field.name for field in fields(Dispatching)}
     shared = read_params(Dispatching, {k: v for k, v in parameters.items() if k in sharing})
     own = {name: value for name, value in parameters.items() if name not in sharing}
     _require_arguments(target, own)
     return Dispatched(
-        lambda: load_policy(target, own), DISPATCHERS[shared.dispatch](), steal=shared.steal
+        lambda: _made(target, own), DISPATCHERS[shared.dispatch](), steal=shared.steal
     )
+
+
+def _made(target: str, parameters: dict[str, Any]) -> Policy:
+    """Return a new policy; raises ``InputError`` also where it declares what nobody can call."""
+    from orsched.policy import Information, Policy
+    from orsched.solver import load_policy
+
+    policy = load_policy(target, parameters)
+    kinds = [str(kind) for kind in Information]
+    if policy.information not in kinds:
+        raise InputError(
+            f"{target!r} declares the information {policy.information!r}",
+            field="policy",
+            remedy=f"one of: {', '.join(kinds)}",
+        )
+    for name in _HOOKS:
+        called = signature(getattr(Policy, name))
+        try:
+            signature(getattr(policy, name)).bind(*list(called.parameters)[1:])
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{target!r} cannot be called as {name}{_arguments(called)}",
+                field="policy",
+                remedy=f"write: def {name}{_arguments(called)}",
+            ) from None
+    return policy
+
+
+def _arguments(called: Signature) -> str:
+    return f"({', '.join(called.parameters)})"
 
 
 def _serves_many(target: str) -> bool:
@@ -155,14 +214,12 @@ def _class_of(target: str) -> Any:
     module, _, attribute = target.partition(":")
     try:
         return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError):
+    except (ImportError, AttributeError, ValueError, TypeError):
         return None
 
 
 def _require_arguments(target: str, parameters: dict[str, Any]) -> None:
     """Raise ``InputError`` that lists the class's parameters when one is unknown or missing."""
-    from inspect import signature
-
     try:
         known = signature(_class_of(target))
     except (TypeError, ValueError):

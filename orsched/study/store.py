@@ -20,13 +20,15 @@ from orsched.study.plan import key_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+TABLES = ("table.csv", "table.parquet")
 _TEMPORARY = ".tmp"
 
 
 class Store:
     """The finished cells of a study; a context manager that holds the folder's lock.
 
-    Raises ``InputError`` on entering when another process holds it, or the folder cannot be made.
+    Raises ``InputError`` on entering when another process holds it, the folder cannot be made, or
+    it holds tables that are no study's.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -36,6 +38,7 @@ class Store:
 
     def __enter__(self) -> Self:
         try:
+            self._require_own_tables()
             self.cells.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("ab")
             _take(self._lock, self.folder)
@@ -53,6 +56,16 @@ class Store:
             self._lock.close()
             self._lock = None
 
+    def _require_own_tables(self) -> None:
+        """Refuse to replace tables in a folder where no study has been."""
+        for name in TABLES:
+            if (self.folder / name).exists() and not self.cells.exists():
+                raise InputError(
+                    "this file would be lost: it is of no study",
+                    file=str(self.folder / name),
+                    remedy="choose another folder",
+                )
+
     def path(self, key: str) -> Path:
         """Return the file of a cell."""
         return self.cells / f"{key}.json"
@@ -69,8 +82,8 @@ class Store:
         path = self.path(key)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            whole = key_of(record["cell"]) == key == record["key"] and "run" in record
-        except (ValueError, KeyError, TypeError):
+            whole = key_of(record["cell"]) == key == record["key"] and _is_whole(record)
+        except (ValueError, KeyError, TypeError, RecursionError):
             whole = False
         if not whole:
             raise InputError(
@@ -101,6 +114,12 @@ class Store:
     def forget(self, key: str) -> None:
         """Remove the record of a cell, so that it runs again."""
         self.path(key).unlink()
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether a record has what tables are made of."""
+    tables = [record["run"], record.get("results", {})]
+    return record["status"] in ("ok", "failed") and all(type(t) is dict for t in tables)
 
 
 def _unusable(folder: Path, error: OSError) -> InputError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
 from orsched.study.confidence import Interval, mean_interval
+from orsched.study.store import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +67,7 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
         "information": record.get("information"),
         "seed": content["seed"],
         "status": record["status"],
-        "error": record["error"],
+        "error": record.get("error"),
     }
     instance = content["instance"]
     row |= _flat("instance", {**instance.get("arguments", {}), **_only(instance, "sample")})
@@ -109,10 +110,11 @@ def write_tables(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Write ``table.csv`` and, with pyarrow, ``table.parquet``, each in full or not at all."""
     from orsched.files.atomic import write_bytes, write_text
 
-    write_text(folder / "table.csv", csv_text(rows))
-    parquet = _parquet(rows)
-    if parquet is not None:
-        write_bytes(folder / "table.parquet", parquet)
+    text, parquet = (folder / name for name in TABLES)
+    write_text(text, csv_text(rows))
+    content = _parquet(rows)
+    if content is not None:
+        write_bytes(parquet, content)
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]], *, run_columns: bool = True) -> str:

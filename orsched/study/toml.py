@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file; raises ``InputError`` with the line of a mistake."""
+    text = read_text(path)
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(
             f"no TOML: {error}", file=os.fspath(path), remedy="texts stand in quotes"
+        ) from None
+    except ValueError as error:  # Python converts no digits beyond its limit
+        raise InputError(
+            f"a number cannot be read: {error}",
+            file=os.fspath(path),
+            remedy="numbers have at most 64 bits",
         ) from None
     except RecursionError:
         raise InputError("nested too deeply", file=os.fspath(path)) from None

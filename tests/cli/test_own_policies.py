@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -35,6 +36,25 @@ class Silent(Mine):
 class Broken(Mine):
     def __init__(self):
         raise RuntimeError("not today")
+
+class Leaves(Mine):
+    def decide(self, view):
+        raise SystemExit(0)
+
+class Deaf(Mine):
+    def on_finish(self, view, request):
+        pass
+
+class Undecided(Mine):
+    decide = None
+
+class Knowing(Mine):
+    information = "everything"
+
+class Talks(Mine):
+    def decide(self, view):
+        print("I decide")
+        return super().decide(view)
 """
 
 
@@ -45,8 +65,13 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "my_own_policy.py").write_text(SOURCE)
     (tmp_path / "no_syntax.py").write_text("def x(:\n")
     (tmp_path / "fails.py").write_text("1 / 0\n")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
+    (tmp_path / "no_text.py").write_bytes(b"x = 1\0")
+    (tmp_path / "failing_package").mkdir()
+    (tmp_path / "failing_package" / "__init__.py").write_text("1 / 0\n")
+    (tmp_path / "failing_package" / "inner.py").write_text("")
     yield tmp_path
-    for name in ("my_own_policy", "no_syntax", "fails"):
+    for name in ("my_own_policy", "no_syntax", "fails", "leaves", "no_text", "failing_package"):
         sys.modules.pop(name, None)
 
 
@@ -76,18 +101,35 @@ def test_its_errors_are_shown_as_its_own(folder, capsys, kind):
 @pytest.mark.parametrize(
     ("target", "named"),
     [
-        ("my_own_policy:Silent", "policy mine, step 0 at 0 ns: it waits"),
+        ("my_own_policy:Silent", "policy mine, step 0 at 0 ns: "),
         ("my_own_policy:Broken", "raised RuntimeError: not today"),
         ("my_own_policy:Absent", "no attribute 'Absent'"),
         ("no_syntax:Mine", "raised SyntaxError"),
         ("fails:Mine", "raised ZeroDivisionError"),
         ("nowhere_at_all:Mine", "No module named"),
         (":", "cannot make a policy"),
+        ("my_own_policy:Leaves", "raised SystemExit: 0"),
+        ("my_own_policy:Deaf", "def on_finish(self, view, request, client)"),
+        ("my_own_policy:Undecided", "def decide(self, view)"),
+        ("my_own_policy:Knowing", "'everything'"),
+        ("leaves:Mine", "raised SystemExit: 0"),
+        ("no_text:Mine", "raised SyntaxError"),
+        ("failing_package.inner:Mine", "raised ZeroDivisionError"),
+        ("./my_own_policy.py:Mine", "cannot make a policy"),
     ],
 )
-def test_every_failure_ends_in_a_message(folder, capsys, target, named):
-    assert run(["simulate", "two-by-two", "--policy", target]) == 2
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_every_failure_ends_in_a_message(folder, capsys, target, named, workers):
+    assert run(["simulate", "two-by-two", "--workers", workers, "--policy", target]) == 2
     assert named in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_what_a_policy_prints_is_no_result(folder, capsys):
+    code = run(["simulate", "two-by-two", "--policy", "my_own_policy:Talks", "--format", "json"])
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert json.loads(out)["method"] == "mine"
+    assert "I decide" in err
 
 
 def test_a_bug_of_the_library_is_not_blamed_on_the_policy(folder, monkeypatch, capsys):

@@ -12,7 +12,8 @@ import pytest
 
 from orsched.cli.commands import run
 from orsched.cli.output import print_rows
-from orsched.files import load_instance
+from orsched.costs import AffineCost
+from orsched.files import load_instance, save_cost
 
 FEW = ("--set", "requests=3", "--set", "clients=2")
 
@@ -183,3 +184,20 @@ def test_the_other_kind_of_file_is_named(call, suffix):
     assert (code, "is 'orsched/schedule', not 'orsched/instance'" in err) == (2, True)
     code, _, err = call("check", "two-by-two", f"i{suffix}")
     assert (code, "is 'orsched/instance', not 'orsched/schedule'" in err) == (2, True)
+
+
+def test_a_cost_model_is_no_target(call, tmp_path):
+    (tmp_path / "r.csv").write_text("prompt_tokens,output_tokens\n5,6\n")
+    save_cost(AffineCost(), tmp_path / "c.json")
+    before = (tmp_path / "c.json").read_bytes()
+    code, _, err = call("convert", "r.csv", "c.json", "--clients", 2, "--cost", "c.json")
+    assert code == 2
+    assert "would be lost" in err
+    assert (tmp_path / "c.json").read_bytes() == before
+
+
+def test_links_in_circles_are_no_file(call, tmp_path):
+    (tmp_path / "round").symlink_to("round")
+    code, _, err = call("solve", "round", "--method", "fcfs")
+    assert code == 2
+    assert "round" in err

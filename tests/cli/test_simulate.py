@@ -208,6 +208,9 @@ def test_parameters_that_an_own_policy_lacks_are_named(simulate, workers):
         (["--workers", "-2"], "below 1"),
         (["--workers", "2.5"], "2.5, field 'workers': no such file (give a whole number"),
         (["--workers", ","], "',' are no workers"),
+        (["--workers", "²"], "², field 'workers': no such file (give a whole number"),
+        (["--workers", "+-3"], "+-3, field 'workers': no such file (give a whole number"),
+        (["--workers", "9" * 5000], "field 'workers'"),
         (["--workers", "list.json"], "list.json: holds no worker"),
         (["--workers", "no-cost.toml"], "no-cost.toml, field 'cost': there is no cost-model file"),
         (["--arrivals", "poisson"], "lacks rate"),
@@ -246,3 +249,32 @@ def test_an_output_does_not_replace_the_configuration(simulate, folder):
     code, error = simulate("two-by-two", "--config", "c.json", "-o", "c.json")
     assert code == 2
     assert "would be lost" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "output"),
+    [
+        (["--workers", "worker.toml"], ["-o", "cost.json"]),
+        (["--workers", "plain.json,worker.toml"], ["--trace", "plain.json"]),
+        (["--config", "c.toml"], ["-o", "plain.json"]),
+        (["--config", "c.toml"], ["--trace", "cost.json"]),
+    ],
+)
+def test_an_output_does_not_replace_a_worker_or_its_cost_model(simulate, folder, options, output):
+    worker = orsched.load("two-by-two").worker
+    save_cost(worker.cost, folder / "cost.json")
+    (folder / "plain.json").write_text(json.dumps(worker.to_dict()))
+    (folder / "worker.toml").write_text('clients = 2\ncost = "cost.json"\n')
+    (folder / "c.toml").write_text('[workers]\nfiles = ["plain.json", "worker.toml"]\n')
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    code, error = simulate("two-by-two", *options, *output)
+    assert code == 2
+    assert "would be lost" in error
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_number_that_python_does_not_read_is_named(simulate, folder):
+    (folder / "c.toml").write_text("seed = " + "9" * 5000)
+    code, error = simulate("two-by-two", "--config", "c.toml")
+    assert code == 2
+    assert "c.toml: a number cannot be read" in error

@@ -77,6 +77,25 @@ def test_a_plot_that_cannot_be_drawn_takes_nothing_with_it(study, tmp_path):
     assert (tmp_path / "s-study" / "table.csv").exists()
 
 
+@pytest.mark.parametrize(
+    ("plots", "problem"),
+    [
+        ('x = "gap"', "field 'plots.x': 'gap' is no column of choices"),
+        ('by = "nothing"', "field 'plots.by'"),
+        ('x = "policy"\nby = "seed"', "field 'plots': 26 panels"),
+    ],
+)
+def test_plots_that_no_results_can_be_drawn_as_are_named_before_the_work(
+    study, tmp_path, plots, problem
+):
+    many = STUDY.partition("[[plots]]")[0].replace("requests = 12", f"requests = {[*range(1, 14)]}")
+    (tmp_path / "s.toml").write_text(f'{many}\n[[plots]]\ny = "gap"\n{plots}\n')
+    code, out, err = study("s.toml", "--plot")
+    assert (code, out) == (2, "")
+    assert problem in err
+    assert not (tmp_path / "s-study").exists()
+
+
 def test_nothing_is_drawn_when_all_cells_failed(study, tmp_path):
     (tmp_path / "s.toml").write_text(STUDY.replace("requests = 12", "requests = -1"))
     code, _, err = study("s.toml", "--plot")

@@ -14,6 +14,7 @@ from collections import Counter
 import pytest
 
 from orsched.errors import InputError
+from orsched.study import run
 from orsched.study.plan import key_of
 from orsched.study.store import Store
 from tests.study.grids import POLICIES, finished, frozen, orsched, table
@@ -134,7 +135,8 @@ with store.Store({folder!r}) as opened:
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 5, 99])
 def test_a_cell_is_there_in_full_or_not_at_all(tmp_path, at):
-    record = {"cell": {"x": 1}, "key": key_of({"x": 1}), "run": {}, "results": list(range(1000))}
+    record = {"cell": {"x": 1}, "key": key_of({"x": 1}), "run": {}, "status": "ok"}
+    record["results"] = {str(number): number for number in range(1000)}
     code = KILLED_AT.format(at=at, record=record, folder=str(tmp_path / "f"))
     done = subprocess.run([sys.executable, "-c", code], timeout=60)
     assert done.returncode == (0 if at == 99 else -signal.SIGKILL)
@@ -159,9 +161,22 @@ def test_one_process_at_a_time_works_on_a_folder(tmp_path):
 def test_a_record_that_was_edited_is_named(tmp_path):
     key = key_of({"x": 1})
     other = json.dumps({"cell": {"x": 2}, "key": key, "run": {}})
-    for text in (other, "{", "[]", "7"):
+    whole = {"cell": {"x": 1}, "key": key, "run": {}, "status": "ok"}
+    assert key_of(whole["cell"]) == key
+    wrong = ({"run": 3}, {"status": "done"}, {"results": []})
+    edited = [json.dumps({**whole, **change}) for change in wrong]
+    for text in (other, "{", "[]", "7", "[" * 100_000, *edited):
         with Store(tmp_path) as store:
             store.path(key).write_text(text)
             with pytest.raises(InputError, match="not the record") as caught:
                 store.load([key])
         assert str(caught.value.file).endswith(f"{key}.json")
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_tables_of_others_are_not_replaced(tmp_path, name):
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match="would be lost"):
+        run({"instances": ["two-by-two"], "policies": ["fcfs"]}, tmp_path, jobs=1)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "mine"

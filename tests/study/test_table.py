@@ -141,6 +141,24 @@ def test_plots_are_the_same_bytes_twice(done, tmp_path):
         save_plots([], tmp_path)
 
 
+def test_a_policy_has_a_line_for_each_choice_of_its_parameters(tmp_path):
+    made = run(
+        {
+            "instances": [{"generator": "uniform", "requests": [4, 8], "clients": 2}],
+            "policies": ["fcfs", {"name": "online", "parameters": {"gate_factor": [0.5, 2]}}],
+        },
+        tmp_path,
+        jobs=1,
+    )
+    drawn = save_plots(made.rows, tmp_path, [{"y": "gap", "x": "instance_requests"}])
+    text = drawn[0].read_text()
+    for label in ("fcfs", "online gate_factor=0.5", "online gate_factor=2"):
+        assert f"<!-- {label} -->" in text
+    assert text.count('<g id="axes_') == 1, "one panel holds all of them"
+    apart = save_plots(made.rows, tmp_path, [{"y": "gap", "x": "param_gate_factor"}])
+    assert apart[0].read_text().count('<g id="axes_') == 2, "one for each number of requests"
+
+
 # Quantiles of Student's t at 0.975, as printed in statistical tables.
 PRINTED = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262, 19: 2.093, 29: 2.045, 120: 1.980}
 
