@@ -101,7 +101,7 @@ def test_its_errors_are_shown_as_its_own(folder, capsys, kind):
 @pytest.mark.parametrize(
     ("target", "named"),
     [
-        ("my_own_policy:Silent", "policy mine, step 0 at 0 ns: "),
+        ("my_own_policy:Silent", "policy mine"),
         ("my_own_policy:Broken", "raised RuntimeError: not today"),
         ("my_own_policy:Absent", "no attribute 'Absent'"),
         ("no_syntax:Mine", "raised SyntaxError"),
