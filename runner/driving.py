@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from orsched.errors import InputError
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.runner.loop.following import FollowSchedule
+from orsched.runner.loop.plan_of_rest import plan_of_rest
 from orsched.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.methods import Progress
     from orsched.policy import Policy
+    from orsched.runner.loop.resume import Rest
 
 
 class Driver(NamedTuple):
@@ -28,12 +33,38 @@ class Driver(NamedTuple):
         plan: the schedule that is followed, or what the policy does under the cost model's times;
             with its bound.
         follows: whether the policy repeats the plan, whatever time the steps take.
+        whole: the schedule of which ``plan`` is what a stopped run had left, if it is one.
     """
 
     policy: Policy
     parameters: dict[str, Any]
     plan: Schedule
     follows: bool
+    whole: Schedule | None = None
+
+    def noted(self) -> dict[str, Any]:
+        """Return what a trace says of the plan; ``resumable`` recognises it by that."""
+        plan = self.plan if self.whole is None else self.whole
+        return {"makespan_ns": plan.makespan_ns, "followed": self.follows, "sha256": digest(plan)}
+
+
+def digest(schedule: Schedule) -> str:
+    """Return the SHA-256 of a schedule's steps and work, by which a trace names its plan."""
+    found = sha256(schedule.instance_sha256.encode())
+    for table in (schedule.steps, schedule.work):
+        for name, column in sorted(vars(table).items()):
+            found.update(name.encode())
+            found.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
+    return found.hexdigest()
+
+
+def drives_rest(instance: Instance, schedule: Schedule, rest: Rest) -> Driver:
+    """Return what goes on with a schedule for an instance, of which a run has a rest left.
+
+    Raises as ``plan_of_rest``.
+    """
+    plan = plan_of_rest(instance, schedule, rest)
+    return _follow(rest.instance, plan)._replace(whole=schedule)
 
 
 def driver(

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.checker import check
 from orsched.columns import whole_number
-from orsched.runner.driving import driver
+from orsched.runner.driving import driver, drives_rest
 from orsched.runner.fleet import RunSettings, fleet, require_fit
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.open_lengths import require_live, with_open_lengths
 from orsched.runner.resuming import rest_of
 from orsched.runner.tracing import Clocked, measured_trace
+from orsched.schedule import Schedule
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from orsched.runner.driving import Driver
     from orsched.runner.fleet import Fleet
     from orsched.runner.loop.live import Executed
-    from orsched.schedule import Schedule
     from orsched.step import Step
 
 
@@ -85,7 +85,8 @@ def run(
         information, parameters, iterations, time_limit, callback: of the method, as in ``solve``.
         say: told what is being done.
         resume: the trace of a run of this instance that was stopped; what it has left is run, and
-            the two are one trace.
+            the two are one trace. With a schedule as ``source``: of a run of that schedule, whose
+            rest ``plan_of_rest`` says.
         end_of_sequence: tokens that end a request; none: it yields as many as the instance says.
             With them lengths turn out in the run, up to the output limit, and the trace belongs to
             an instance of its own, which is returned.
@@ -106,9 +107,12 @@ def run(
     seed = seed if rest is None else rest.seed
     problem = instance if rest is None else rest.instance
     tell("planning")
-    drives = driver(
-        problem, source, seed, information, parameters, callback, iterations, time_limit
-    )
+    if rest is not None and isinstance(source, Schedule):
+        drives = drives_rest(instance, source, rest.rest)
+    else:
+        drives = driver(
+            problem, source, seed, information, parameters, callback, iterations, time_limit
+        )
     planned = perf_counter()
     if end_of_sequence:
         require_live(drives)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.runner.driving import digest
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual
 from orsched.schedule import Schedule
 
@@ -57,16 +58,12 @@ def rest_of(
 
     Raises:
         InputError: it was not stopped, is of another instance or another model, or a schedule is to
-            be followed, which is not one of what is left.
+            be followed that the run did not follow.
     """
     if not trace.is_partial:
         raise InputError("this run was not stopped", field="resume", remedy="give a partial trace")
     if isinstance(source, Schedule):
-        raise InputError(
-            "a schedule of the whole does not say what to do with the rest",
-            field="resume",
-            remedy="give the instance and a policy",
-        )
+        _require_followed(trace, source)
     for name in ("worker", "model"):
         had, has = trace.run.get(name), getattr(settings, name)
         if had is not None and had != has:
@@ -75,3 +72,22 @@ def rest_of(
             )
     seed = whole_number(trace.run.get("seed", 0), "run.seed")
     return Resumed(instance, trace, residual(instance, trace), seed, settings.worker == "torch")
+
+
+def _require_followed(trace: Schedule, plan: Schedule) -> None:
+    """Raise ``InputError`` unless a run followed this schedule."""
+    noted = trace.run.get("plan")
+    noted = noted if isinstance(noted, dict) else {}
+    remedy = "give the instance and a policy"
+    if not noted.get("followed"):
+        raise InputError(
+            "the run that was stopped followed no schedule: its policy decided live",
+            field="resume",
+            remedy=remedy,
+        )
+    if "sha256" not in noted or noted["sha256"] != digest(plan):
+        raise InputError(
+            "the run that was stopped followed another schedule",
+            field="resume",
+            remedy=f"give the one that it followed, or {remedy}",
+        )

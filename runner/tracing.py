@@ -58,7 +58,7 @@ def measured_trace(
         "seed": seed,
         "decision_ns": None if decisions is None else {"count": len(done.decision_ns), **decisions},
         "runtime_s": spent._asdict(),
-        "plan": {"makespan_ns": drives.plan.makespan_ns, "followed": drives.follows},
+        "plan": drives.noted(),
         **{name: timeline.run[name] for name in _OF_RUNS if name in timeline.run},
         "environment": environment(),
     }
@@ -68,7 +68,7 @@ def measured_trace(
         block |= workers.watch.summary(instance, trace)
     if trace.is_partial:
         return trace
-    trace = trace.replace(bound=_bound(instance, drives.plan, trace))
+    trace = trace.replace(bound=_bound(instance, drives.whole or drives.plan, trace))
     return trace.replace(results=summarise(instance, trace))
 
 

@@ -83,7 +83,7 @@ WORKER_OPTIONS = (
     "--resume",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="TRACE",
-    help="Go on with a run of INSTANCE that was stopped (default policy: that of the run).",
+    help="Go on with a run that was stopped, of SCHEDULE or INSTANCE (default policy: the run's).",
 )
 @click.option(
     "--end-of-sequence",
@@ -144,7 +144,7 @@ def run_command(
     given = read_pairs(parameters, "--param")
     with ProgressPrinter("loading") as progress:
         before = None if resume is None else _stopped_run(resume)
-        if before is not None and policy is None:
+        if before is not None and policy is None and not is_schedule(source):
             policy = _policy_of(before)
         problem, what = _sources(source, instance_source, policy, given)
         chosen = {

@@ -37,6 +37,7 @@ class FollowSchedule(Policy):
     """
 
     many_workers = True
+    chunks = True  # as in the plan; and in order what is longer than a stage
 
     def __init__(self, instance: Instance, schedule: Schedule) -> None:
         if schedule.instance_sha256 != instance.sha256:
@@ -51,7 +52,7 @@ class FollowSchedule(Policy):
         self.planned = [planned_steps(schedule, worker) for worker in workers]
         self.position = [0 for _ in workers]
         self.moves = bool(schedule.work.stay.any())
-        self.homes, ranks = _first_places(instance, schedule)
+        self.homes, ranks = first_places(instance, schedule)
         self.in_order = [InOrder(ranks) for _ in workers]
         self.left_plan = [False for _ in workers]
         self.stays = [0] * len(instance)  # how many have ended by an eviction
@@ -109,7 +110,7 @@ class FollowSchedule(Policy):
         return step
 
 
-def _first_places(instance: Instance, schedule: Schedule) -> tuple[list[int], list[int]]:
+def first_places(instance: Instance, schedule: Schedule) -> tuple[list[int], list[int]]:
     """Return the worker of each request's first stay, and its rank by start."""
     steps, work = schedule.steps, schedule.work
     first = np.full(len(instance), len(steps), np.int64)

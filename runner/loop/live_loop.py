@@ -279,7 +279,7 @@ class _Asking(Policy):
         loop.interrupts.check()
         worker = live(loop.workers)[view.index]
         if worker.restoring:
-            step = restoring_step(worker)
+            step = restoring_step(view, worker.restoring)
             if step is not None:
                 return step
         try:

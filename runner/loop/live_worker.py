@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orsched.runner.devices.device import Device, Times
     from orsched.runner.loop.ends import Ends
     from orsched.runner.loop.prompts import Prompts
+    from orsched.runner.loop.restoring import Places
     from orsched.simulator.loop import Loop
     from orsched.step import Step
 
@@ -85,7 +86,7 @@ class LiveWorker(WorkerRun):
         self.losses = self.due_ns = 0
         self.at_once = AT_ONCE if ends is None else 1
         self.ends = ends
-        self.restoring: dict[int, tuple[int, int | None]] = {}
+        self.restoring: Places = {}
 
     # -- a step begins --------------------------------------------------------------------
 
@@ -195,13 +196,13 @@ class LiveWorker(WorkerRun):
 
     # -- losses ---------------------------------------------------------------------------
 
-    def places(self) -> dict[int, tuple[int, int | None]]:
+    def places(self) -> Places:
         """Return client and cached tokens (None: all) of everyone, as after the step in progress.
 
         Those that are done and held are left out; those to be brought back come last.
         """
         state = self.state
-        found: dict[int, tuple[int, int | None]] = {
+        found: Places = {
             request: (client, state.partial.get(request))
             for request, client in state.running.items()
             if request not in state.held

@@ -178,3 +178,26 @@ def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, folder, 
     assert orsched.check(instance, whole, times="measured") == []
     assert whole.steps.start_ns[: len(part.steps)].tolist() == part.steps.start_ns.tolist()
     assert [event["what"] for event in whole.run["events"]][-1] == "resumed"
+
+
+def test_an_interrupted_schedule_is_resumed_with_the_schedule(execute, folder, monkeypatch):
+    from orsched.runner import execution
+    from tests.runner.loop.test_resume import stopping
+
+    monkeypatch.setattr(execution, "_observer", lambda say, planned: stopping(1))
+    assert execute("plan.json", "--worker", "virtual", "-o", "part.json")[0] == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    resume = ("--worker", "virtual", "--resume", "part.json")
+    assert execute("plan.json", *resume, "-o", "whole.json")[0] == 0
+    whole = load_schedule(folder / "whole.json")
+    instance = orsched.load("with-arrivals")
+    assert orsched.check(instance, whole, times="measured") == []
+    assert not whole.is_partial
+    save_schedule(orsched.solve(instance, "gittins").schedule, folder / "other.json")
+    for source, said in (("other.json", "followed another schedule"), ("part.json", "another")):
+        code, _, err = execute(source, *resume)
+        assert (code, said in err) == (2, True)
+    code, _, err = execute("plan.json", *resume, "--policy", "fcfs")
+    assert (code, "is a schedule" in err) == (2, True)
+    assert execute("with-arrivals", *resume)[0] == 0

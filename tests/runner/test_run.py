@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import orsched
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InfeasibleError, InputError, MissingDependencyError
 from orsched.files import load_schedule, save_schedule
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.registry import names, resolve
@@ -135,6 +135,18 @@ def test_gaps_do_not_count_waiting_for_requests(instance):
         )
     )
     assert gaps_ns(late, Timeline(late, moved)).sum() == 5  # those before the late request
+
+
+def test_prompts_longer_than_a_stage_are_split_live_and_from_a_schedule(instance):
+    short = instance.replace(workers=replace(instance.worker, prefill_cap_tokens=64))
+    assert short.needs_chunks
+    live = run(short, "gittins", VIRTUAL)
+    assert live.violations == []
+    followed = run(short, live.plan, VIRTUAL)
+    assert followed.violations == []
+    assert followed.trace.work == live.trace.work
+    with pytest.raises(InfeasibleError):
+        run(short, "fcfs", VIRTUAL)
 
 
 def test_an_empty_instance_is_run(instance):
