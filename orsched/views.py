@@ -54,8 +54,9 @@ def build_views(
             views.append(ClairvoyantView(state, *shown[:2], own, output_tokens=truth))
         else:
             views.append(View(state, shown[0], shown[1], own))
+    everyone = tuple(views)
     for view in views:
-        view.workers = tuple(views)
+        view.workers = everyone  # one tuple: a copy each would take the square of the workers
     pairs = zip(live, columns, strict=True) if hide else ()
     return views, [(memoryview(shows), read_only(truth)) for shows, truth in pairs]  # type: ignore[arg-type]
 

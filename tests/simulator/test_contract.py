@@ -171,6 +171,22 @@ def test_clairvoyant_policies_see_lengths_and_future_from_the_start():
     assert policy.blocks == [5, 20, 11, 11]
 
 
+def test_all_views_share_one_tuple_of_workers():
+    """A copy for each would take the square of the workers: gigabytes for 20,000."""
+
+    class Looks(FirstComeFirstServed):
+        many_workers = True
+
+        def start(self, view):
+            self.shared = [other.workers is view.workers for other in view.workers]
+            super().start(view)
+
+    policy = Looks()
+    worker = Worker(clients=1)
+    simulate_policy(Instance(Requests([1, 1], [1, 1]), (worker,) * 3), policy)
+    assert policy.shared == [True, True, True]
+
+
 def test_views_are_read_only():
     """INV-8: a policy changes nothing of what it sees."""
 
