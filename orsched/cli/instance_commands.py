@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from orsched.cli.artefacts import check_paths
-from orsched.cli.options import SEED, with_options
+from orsched.cli.options import with_options
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
@@ -49,7 +49,7 @@ READ_OPTIONS = (
 
 @click.command("generate")
 @click.argument("generator", metavar="GENERATOR")
-@SEED
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the generator.")
 @click.option(
     "--set",
     "settings",
