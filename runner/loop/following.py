@@ -13,6 +13,8 @@ from orsched.runner.loop.planned_steps import planned_steps
 from orsched.step import Step, Wait
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
@@ -26,7 +28,8 @@ class FollowSchedule(Policy):
 
     A worker that was lost cannot go on as planned. It then serves the requests that the plan gave
     it in the order of their planned starts (``InOrder``); and so do all workers, if requests move
-    between them or are evicted in the plan.
+    between them or are evicted in the plan. While it is away, others that have done their part of
+    the plan serve what waits for it.
 
     Args:
         instance: the schedule's.
@@ -89,6 +92,19 @@ class FollowSchedule(Policy):
         for request in self.open - running:
             if self.left_plan[self.homes[request]]:
                 self.in_order[self.homes[request]].put(request)
+
+    def take_over(self, view: View, away: Iterable[int]) -> bool:
+        """Let a worker with nothing to do have requests that wait for one that is away."""
+        index, taken = view.index, 0
+        if not self.left_plan[index] and self.position[index] < len(self.planned[index]):
+            return False  # it is to do something later
+        for source in away:
+            for request in self.in_order[source].surrender(view, view.free_clients - taken):
+                self.left_plan[index] = True
+                self.homes[request] = index
+                self.in_order[index].put(request)
+                taken += 1
+        return taken > 0
 
     def decide(self, view: View) -> Step | Wait | None:
         """Return the next step of the plan, or what follows it in order."""

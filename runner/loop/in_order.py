@@ -37,6 +37,19 @@ class InOrder:
             self.queued.add(request)
             heappush(self.heap, (self.ranks[request], request))
 
+    def surrender(self, view: View, most: int) -> list[int]:
+        """Give up the first that wait and that another worker can hold, at most so many."""
+        memory = view.worker.memory
+        given: list[int] = []
+        while self.heap and len(given) < most:
+            request = self.heap[0][1]
+            if memory is not None and view.blocks_of(request) > memory.blocks:
+                break
+            heappop(self.heap)
+            self.queued.remove(request)
+            given.append(request)
+        return given
+
     def decide(self, view: View) -> Step | None:
         """Return the next step, None if nobody is there."""
         begun = [request for request in view.running if view.to_prefill(request)]

@@ -10,14 +10,13 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import PolicyError
-from orsched.heuristics.dispatching.dispatched import Dispatched
-from orsched.heuristics.shortest_first.after_prediction import AfterPrediction
 from orsched.policy import Policy
 from orsched.runner.devices.device import VirtualDevice, wait
 from orsched.runner.loop.interrupts import Interrupts
 from orsched.runner.loop.live_worker import LiveWorker, live
 from orsched.runner.loop.restoring import restoring_step
-from orsched.simulator.ledger import NEVER, overridden
+from orsched.runner.loop.taking_over import hears_of_evictions, take_over
+from orsched.simulator.ledger import NEVER
 from orsched.simulator.loop import Loop, Simulated
 
 if TYPE_CHECKING:
@@ -226,6 +225,10 @@ class LiveLoop(Loop):
         worker.down = False
         self._tell(worker, "restarted")
 
+    def away(self) -> list[int]:
+        """Return the workers that were lost and are not back."""
+        return [worker.state.index for worker in live(self.workers) if worker.down]
+
     def _tell(self, worker: LiveWorker, what: str, **more: Any) -> None:
         entry = {"time_ns": self.ledger.now_ns, "worker": worker.state.index, "what": what}
         self.events_told.append({**entry, **more})
@@ -266,37 +269,38 @@ _VERBS = {
 }
 
 
+_SPLITTING = (
+    "; this policy splits no prompts, and what was yielded is prefilled with them: a policy that "
+    "does can go on with the run, such as gittins, or vllm without chunked_prefill=false"
+)
+
+
 class _Asking(Policy):
-    """Asks the policy unless something comes first: Ctrl-C, or requests to be brought back."""
+    """Asks the policy unless something comes first: Ctrl-C, or requests to be brought back.
+
+    A worker for which it has nothing is given what waits for one that is away.
+    """
 
     def __init__(self, policy: Policy, loop: LiveLoop) -> None:
         self.policy, self.loop = policy, loop
         self.name = policy.name
         self.start = policy.start  # type: ignore[method-assign]
+        self._way = "" if policy.chunks else _SPLITTING
 
     def decide(self, view: View) -> Step | Wait | None:
         loop = self.loop
         loop.interrupts.check()
         worker = live(loop.workers)[view.index]
         if worker.restoring:
-            step = restoring_step(view, worker.restoring)
+            step: Step | Wait | None = restoring_step(view, worker.restoring)
             if step is not None:
                 return step
         try:
-            return self.policy.decide(view)
+            step = self.policy.decide(view)
+            while step is None and take_over(self.policy, view, loop.away()):
+                step = self.policy.decide(view)
         except PolicyError as error:
             if not loop.events_told:
                 raise
-            raise CannotGoOnError(f"policy {self.name}, after losses: {error}") from None
-
-
-def hears_of_evictions(policy: Policy) -> bool:
-    """Return whether a policy places requests anew that were evicted.
-
-    One that passes it on to others does so if they do.
-    """
-    if isinstance(policy, Dispatched):
-        return all(map(hears_of_evictions, policy.policies))
-    if isinstance(policy, AfterPrediction):
-        return hears_of_evictions(policy.inner)
-    return "on_preempt" in overridden(policy)
+            raise CannotGoOnError(f"policy {self.name}, after losses: {error}{self._way}") from None
+        return step
