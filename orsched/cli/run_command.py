@@ -146,6 +146,7 @@ def run_command(
         before = None if resume is None else _stopped_run(resume)
         if before is not None and policy is None and not is_schedule(source):
             policy = _policy_of(before)
+            given = given or dict(before.parameters)
         problem, what = _sources(source, instance_source, policy, given)
         chosen = {
             "seed": seed or 0,

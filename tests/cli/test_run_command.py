@@ -158,7 +158,10 @@ def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, folder, 
         return observe
 
     monkeypatch.setattr(execution, "_observer", interrupting)
-    code, _, err = execute("pang-100x20", "--worker", "virtual", "-o", "part.json")
+    code, _, err = execute(
+        "pang-100x20", "--worker", "virtual", "--policy", "vllm", "--param",
+        "max_num_batched_tokens=300", "-o", "part.json",
+    )  # fmt: skip
     assert code == 130
     assert "interrupted" in err
     part = load_schedule(folder / "part.json")
@@ -172,9 +175,11 @@ def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, folder, 
         "--format", "json",
     )  # fmt: skip
     assert code == 0
-    assert json.loads(out)["method"] == "fcfs"
+    assert json.loads(out)["method"] == "vllm"
     whole = load_schedule(folder / "whole.json")
     assert not whole.is_partial
+    assert whole.parameters == part.parameters
+    assert whole.parameters["max_num_batched_tokens"] == 300
     assert orsched.check(instance, whole, times="measured") == []
     assert whole.steps.start_ns[: len(part.steps)].tolist() == part.steps.start_ns.tolist()
     assert [event["what"] for event in whole.run["events"]][-1] == "resumed"
