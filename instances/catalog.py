@@ -73,8 +73,8 @@ def generate(name: str, /, **parameters: Any) -> Instance:
     Raises:
         InputError: the generator or an argument is unknown, missing or wrong.
     """
-    if name not in GENERATORS:
-        raise _unknown("generator", name, GENERATORS)
+    if not isinstance(name, str) or name not in GENERATORS:
+        raise _unknown("generator", str(name), GENERATORS)
     from inspect import signature
 
     known = signature(GENERATORS[name])

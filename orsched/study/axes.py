@@ -86,7 +86,7 @@ def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
     from orsched.instances.catalog import names
 
     name = table["name"]
-    if not isinstance(name, str):
+    if not isinstance(name, str) or "\0" in name:
         raise InputError(f"{name!r} is no name", field="instances.name")
     path = None if name in names() else str((base / name).resolve())
     given: dict[str, Any] = {"name": name}
@@ -190,8 +190,9 @@ def _source_hash(target: str) -> str:
     module = target.partition(":")[0]
     try:
         spec = find_spec(module)
-    except (ImportError, ValueError, AttributeError) as error:
-        raise InputError(f"cannot find {target!r}: {error}", field="policies.name") from None
+    except Exception as error:  # of the packages around the module, too, which this imports
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"cannot find {target!r}: {what}", field="policies.name") from None
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         raise InputError(
             f"there is no module {module!r}",

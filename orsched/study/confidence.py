@@ -6,6 +6,8 @@ import math
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from orsched.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,10 +26,12 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 
     ``mean +- t sqrt(s^2 / n)`` with the sample variance s^2 and the quantile t of Student's law
     with n - 1 degrees of freedom: exact for normal values, by the central limit theorem for many.
+
+    Raises ``InputError`` for no values.
     """
     n = len(values)
     if n == 0:
-        raise ValueError("a mean needs values")
+        raise InputError("a mean needs values", field="values")
     mean = math.fsum(values) / n
     if n == 1:
         return Interval(1, mean, None, None)

@@ -126,7 +126,7 @@ def run(
         raise InputError(
             "a Ray cluster is not asked for", field="ray_address", remedy="--cluster ray"
         )
-    if cell_time_limit is not None and not cell_time_limit > 0:
+    if cell_time_limit is not None and not _is_time(cell_time_limit):
         raise InputError(
             f"{cell_time_limit!r} is no time limit",
             field="cell_time_limit",
@@ -149,6 +149,11 @@ def run(
             rows = rows_of(cells, records)
             write_tables(rows, store.folder)
     return StudyResult(plan, store.folder, rows, len(cells), len(missing))
+
+
+def _is_time(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and value > 0  # type: ignore[operator]
 
 
 def _pool(cluster: str, slots: int, address: str | None) -> Pool:

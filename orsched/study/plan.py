@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_CELLS = 1_000_000
+_MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
     "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "predictions",
@@ -190,16 +191,22 @@ def _name(value: object) -> str:
 def _seeds(value: object) -> tuple[int, ...]:
     """Read ``"A:B"`` (A to B - 1), a number, or a list of numbers."""
     if isinstance(value, str):
-        first, colon, last = value.partition(":")
-        if not colon or not first.isdecimal() or not last.isdecimal() or int(first) >= int(last):
-            raise InputError(f"{value!r} is not A:B", field="seeds", remedy='e.g. "0:10"')
-        if int(last) - int(first) > MAX_CELLS:
+        first, last = _range(value)
+        if last - first > MAX_CELLS:
             raise InputError(f"{value!r} are too many", field="seeds")
-        return tuple(range(int(first), int(last)))
+        return tuple(range(first, last))
     values = value if isinstance(value, list) else [value]
     if not values:
         raise InputError("holds no seed", field="seeds", remedy='e.g. "0:10"')
     return tuple(dict.fromkeys(whole_number(item, "seeds") for item in values))
+
+
+def _range(value: str) -> tuple[int, int]:
+    first, _, last = value.partition(":")
+    numbers = all(end.isdecimal() and len(end) <= _MOST_DIGITS for end in (first, last))
+    if not numbers or int(first) >= int(last):
+        raise InputError(f"{value!r} is not A:B", field="seeds", remedy='e.g. "0:10"')
+    return whole_number(int(first), "seeds"), whole_number(int(last), "seeds")
 
 
 def _bounds(value: object) -> tuple[str, ...]:

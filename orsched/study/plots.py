@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 DEFAULT_VALUES = ("makespan_ns", "jct_ns_mean")
+_SUFFIXES = ("svg", "png", "pdf")
 _MARKERS = "osv^DPX*"
 _MOST_PANELS = 12
 _MOST_LINES = 12
@@ -48,8 +49,11 @@ def save_plots(
     them (``over_seeds``).
 
     Raises:
-        InputError: a column is not there, or there are more than 12 panels.
+        InputError: a column is not there, there are more than 12 panels, or the suffix is none of
+            svg, png and pdf.
     """
+    if suffix not in _SUFFIXES:
+        raise InputError(f"{suffix!r} is none of {', '.join(_SUFFIXES)}", field="suffix")
     target = Path(folder)
     chosen = list(plots) or [{"y": value} for value in DEFAULT_VALUES]
     done = [row for row in rows if row["status"] == "ok"]

@@ -175,6 +175,8 @@ def over_seeds(
     """
     names = varying(rows) if choices is None else choices
     require_numbers(rows, value)
+    for name in names:
+        _require_column(rows, name, "choices")
     groups: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
         if row["status"] == "ok" and row[value] is not None:
@@ -229,14 +231,18 @@ def independent(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list
     return kept
 
 
-def require_numbers(rows: Sequence[Mapping[str, Any]], name: str, field: str = "column") -> None:
-    """Raise ``InputError`` unless a column is there and holds numbers."""
-    if rows and name not in rows[0]:
+def _require_column(rows: Sequence[Mapping[str, Any]], name: object, field: str) -> None:
+    if rows and not (isinstance(name, str) and name in rows[0]):
         from difflib import get_close_matches
 
-        near = get_close_matches(name, list(rows[0]), n=3)
+        near = get_close_matches(str(name), list(rows[0]), n=3)
         remedy = f"did you mean {' or '.join(near)}?" if near else "see the header of table.csv"
         raise InputError(f"the table has no column {name!r}", field=field, remedy=remedy)
+
+
+def require_numbers(rows: Sequence[Mapping[str, Any]], name: str, field: str = "column") -> None:
+    """Raise ``InputError`` unless a column is there and holds numbers."""
+    _require_column(rows, name, field)
     for row in rows:
         value = row[name]
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):

@@ -136,6 +136,7 @@ REFUSED = [
     ({"instances": ["nowhere"]}, "instances", "nowhere"),
     ({"instances": ["nowhere.json"]}, "instances", "no such file"),
     ({"instances": [7]}, "instances", "neither a name nor a table"),
+    ({"instances": ["a\0b"]}, "instances.name", "is no name"),
     ({"instances": [{"generator": "unifrom"}]}, "instances.generator", "no generator"),
     ({"instances": [{"generator": "uniform", "clients": 2}]}, "instances.requests", "needs it"),
     ({"instances": [{"generator": "uniform", "request": 2}]}, "instances.request", "mean requests"),
@@ -157,6 +158,7 @@ REFUSED = [
     ({"policies": [{"name": "online+x=1", "parameters": {"x": 1}}]}, "policies", "say it once"),
     ({"seeds": "5"}, "seeds", "A:B"),
     ({"seeds": "5:5"}, "seeds", "A:B"),
+    ({"seeds": "0:" + "9" * 5000}, "seeds", "A:B"),
     ({"seeds": []}, "seeds", "no seed"),
     ({"seeds": [-1]}, "seeds", "below 0"),
     ({"seeds": "0:100000000"}, "seeds", "too many"),
@@ -175,6 +177,15 @@ REFUSED = [
     ({"name": ""}, "name", "text"),
     ({"parameters": {"gate": float("nan")}}, "gate", "finite"),
 ]
+
+
+def test_a_package_that_fails_around_a_policy_is_named(tmp_path, monkeypatch):
+    (tmp_path / "failing_parent").mkdir()
+    (tmp_path / "failing_parent" / "__init__.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="ZeroDivisionError") as caught:
+        read_study({**SMALL, "policies": ["failing_parent.inner:Mine"]})
+    assert caught.value.field == "policies.name"
 
 
 @pytest.mark.parametrize(("changes", "field", "problem"), REFUSED)

@@ -120,6 +120,14 @@ def test_columns_without_numbers_are_refused(done, name):
         over_seeds(done.rows, name)
 
 
+def test_choices_that_are_no_columns_are_named(done):
+    for name in ("polcy", None, 3):
+        with pytest.raises(InputError, match="has no column"):
+            over_seeds(done.rows, "makespan_ns", [name])
+    with pytest.raises(InputError, match="did you mean policy"):
+        over_seeds(done.rows, "makespan_ns", ["polcy"])
+
+
 def test_plots_are_the_same_bytes_twice(done, tmp_path):
     one = save_plots(done.rows, tmp_path / "a")
     two = save_plots(done.rows, tmp_path / "b")
@@ -137,6 +145,8 @@ def test_plots_are_the_same_bytes_twice(done, tmp_path):
     for plot in ({"y": "nothing"}, {"y": "gap", "x": "gap"}, {"y": "gap", "by": "bound_name"}):
         with pytest.raises(InputError):
             save_plots(done.rows, tmp_path, [plot])
+    with pytest.raises(InputError, match="'jpg' is none of svg, png, pdf"):
+        save_plots(done.rows, tmp_path, suffix="jpg")
     with pytest.raises(InputError, match="no cell"):
         save_plots([], tmp_path)
 
@@ -206,6 +216,8 @@ def test_arguments_of_run_are_checked(tmp_path):
         {"cluster": "slurm"},
         {"ray_address": "auto"},
         {"cell_time_limit": 0},
+        {"cell_time_limit": "3"},
+        {"cell_time_limit": True},
     ):
         with pytest.raises(InputError):
             run(small, tmp_path, **options)
