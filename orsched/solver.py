@@ -80,6 +80,7 @@ def solve(
         MissingDependencyError: the method needs a package that is missing.
     """
     begin = perf_counter()
+    _require_instance(instance)
     if objective != "makespan":
         raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
     asked: Spec | Method = read_spec(method) if isinstance(method, str) else method
@@ -169,7 +170,7 @@ class Comparison(Sequence[Result]):
 
 def compare(
     instance: Instance,
-    methods: Iterable[str | Method] = ("fcfs", "offline", "online", "hybrid"),
+    methods: str | Iterable[str | Method] = ("fcfs", "offline", "online", "hybrid"),
     **options: Any,
 ) -> Comparison:
     """Solve an instance with several methods; ``options`` go to ``solve``.
@@ -179,7 +180,7 @@ def compare(
     ``TimeLimitError`` is raised. After Ctrl-C the results so far are returned, a search's
     incumbent among them.
     """
-    chosen = list(methods)
+    chosen = [methods] if isinstance(methods, str) else list(methods)
     limit, end = options.pop("time_limit", None), None
     if limit is not None:
         MaxRuntime(limit)  # validates
@@ -257,8 +258,12 @@ def _method(method: Spec | Method, information: str | None) -> tuple[Method, Inf
             chosen: Method = resolve("methods", method.name)
         except InputError as error:  # the argument, and the option, has another name
             raise InputError(error.problem, field="method", remedy=error.remedy) from None
-    else:
+    elif callable(method) and hasattr(method, "information"):
         chosen = method
+    else:
+        raise InputError(
+            f"{method!r} is no method", field="method", remedy="give a name, e.g. hybrid"
+        )
     if information is None:
         return chosen, chosen.information[0]
     if information not in tuple(chosen.information):
@@ -268,6 +273,15 @@ def _method(method: Spec | Method, information: str | None) -> tuple[Method, Inf
             remedy=f"one of: {', '.join(chosen.information)}",
         )
     return chosen, Information(information)
+
+
+def _require_instance(value: object) -> None:
+    from orsched.instance import Instance
+
+    if not isinstance(value, Instance):
+        raise InputError(
+            f"{value!r} is no Instance", field="instance", remedy="load one: orsched.load(name)"
+        )
 
 
 def _criterion(

@@ -227,6 +227,24 @@ def test_compare_names_wrong_time_limits(limit):
     named(caught.value, "time_limit")
 
 
+@pytest.mark.parametrize("method", [None, 3, [], object()])
+def test_what_is_no_method_is_named(method):
+    with pytest.raises(InputError, match="is no method"):
+        orsched.solve(orsched.load("two-by-two"), method)
+
+
+@pytest.mark.parametrize("instance", ["two-by-two", None, 3])
+def test_what_is_no_instance_is_named(instance):
+    for call in (orsched.solve, orsched.compare):
+        with pytest.raises(InputError, match="is no Instance"):
+            call(instance)
+
+
+def test_compare_takes_one_name():
+    one = orsched.compare(orsched.load("two-by-two"), "fcfs")
+    assert [result.schedule.method for result in one] == ["fcfs"]
+
+
 def test_compare_of_nothing_is_empty():
     assert len(orsched.compare(SMALL, ())) == 0
     rows = orsched.compare(EMPTY, METHODS, time_limit=60.0).to_rows()
