@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING
 
+from orsched.heuristics.recent_lengths import recent_lengths
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,8 +18,6 @@ _MEMORY = 1 / 32
 """Weight of the last gap between arrivals, and of the last prediction error, in their means."""
 _DOUBT = 20
 """Requests with the mean hazard that the learned hazard at an age is mixed with."""
-_KEPT = 4096
-"""Finished requests whose lengths are kept; the oldest are forgotten."""
 _LOOKED_AT = 64
 """Ends, or stages, that a decision looks at."""
 
@@ -117,12 +117,12 @@ class KnownEnds:
         self.ends.sort()  # two runs that are in order, or nearly: one pass
         self.sum_ends += sum(ends)
 
-    def finish(self, request: int, taken: int) -> None:
+    def finish(self, now: int, request: int) -> None:
         """Take note of an end, and of how wrong the length was."""
         end = self.end_of.pop(request, None)
         if end is None:
             return
-        error = abs(taken - self._rounds(request))
+        error = abs(now - end)
         self.mean_error += (error - self.mean_error) * _MEMORY
         at = bisect_right(self.ends, end) - 1
         if at >= 0 and self.ends[at] == end:
@@ -167,11 +167,10 @@ class LearnedEnds:
 
     def __init__(self, view: View) -> None:
         self.limit = view.output_limit_tokens - int(view.first_token == "prefill")
+        self.doubt = max(1, self.limit) / 2
         self.stages: list[list[int]] = []  # start round, requests that still run
         self.stage_of: dict[int, list[int]] = {}
-        self.lengths: list[int] = []
-        self.order: list[int] = []
-        self.oldest = 0
+        self.lengths = recent_lengths(self.limit)
         self.sum_lengths = self.sum_starts = self.count = 0
 
     def start(self, now: int, stage: Sequence[int]) -> None:
@@ -185,18 +184,13 @@ class LearnedEnds:
     def finish(self, now: int, request: int) -> int:
         """Take note of an end; return the rounds that the request took."""
         entry = self.stage_of.pop(request)
+        begin = entry[0]
         entry[1] -= 1
-        self.sum_starts -= entry[0]
-        taken = now - entry[0]
-        insort(self.lengths, taken)
+        taken = now - begin
+        self.sum_starts -= begin
         self.sum_lengths += taken
         self.count += 1
-        if len(self.order) < _KEPT:
-            self.order.append(taken)
-        else:
-            self.lengths.pop(bisect_right(self.lengths, self.order[self.oldest]) - 1)
-            self.order[self.oldest] = taken
-            self.oldest = (self.oldest + 1) % _KEPT
+        self.lengths.add(taken)
         return taken
 
     def hazard(self, now: int, active: int) -> float:
@@ -205,24 +199,27 @@ class LearnedEnds:
         Before any has ended, as if each took half of the limit.
         """
         rounds = self.sum_lengths + active * now - self.sum_starts
-        return (self.count + 1) / (rounds + max(1, self.limit) / 2)
+        return (self.count + 1) / (rounds + self.doubt)
 
     def expects_one(self, now: int, rounds: int, hazard: float) -> bool:
         """Whether at least one running request is expected to end within some rounds.
 
         The hazard of each age is that of the requests seen at that age; who reaches the limit ends.
         """
-        lengths, size = self.lengths, len(self.lengths)
-        expected, older = 0.0, 0
+        at_most, limit = self.lengths.at_most, self.limit - rounds
+        doubted = _DOUBT * rounds * hazard
+        expected, longer = 0.0, self.lengths.size + _DOUBT
         for begin, alive in self.stages[-_LOOKED_AT:] if len(self.stages) > 99 else self.stages:
+            if not alive:
+                continue
             age = now - begin
-            if age + rounds >= self.limit:
+            if age < limit:
+                below = at_most[age]
+                share = (at_most[age + rounds] - below + doubted) / (longer - below)
+                expected += alive * share if share < 1 else alive
+            else:
                 expected += alive
-            elif alive:
-                below = bisect_right(lengths, age)
-                ends = bisect_right(lengths, age + rounds) - below + _DOUBT * rounds * hazard
-                expected += alive * min(1.0, ends / (size - below + older + _DOUBT))
             if expected >= 1:
                 return True
-            older += alive
+            longer += alive  # requests of older stages have outlived this age too
         return False

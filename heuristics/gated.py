@@ -20,6 +20,7 @@ PRIORITIES = ("none", "service_class")
 _LEVEL = 1 << 40  # more than any place within a level
 
 _DECODE = decode_rounds()
+_ROUND = decode_rounds(1)
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class GatedPolicy(Policy):
     def start(self, view: View) -> None:
         """Set up queues and gate; pack what is known."""
         clients = view.worker.clients
+        self.prefill_limit = view.worker.prefill_limit
         self.lengths = _known_lengths(view)
         self.queues: Queues
         if self.params.assignment == "shared":
@@ -148,13 +150,13 @@ class GatedPolicy(Policy):
 
     def decide(self, view: View) -> Step | None:
         """Prefill when the gate opens, else decode until it may."""
-        queues = self.queues
-        clients = queues.servable(self.idle) if queues.queued and self.idle else 0
+        queues, idle = self.queues, self.idle
+        clients = queues.servable(idle) if queues.queued and idle else 0
         if not clients:
             return _DECODE if view.running else None
         rounds = 0
         if view.running:
-            rounds = self.gate.rounds_to_wait(view, self._waiting(view, clients))
+            rounds = self.gate.rounds_to_wait(view, self._waiting(clients))
         if rounds == 0:
             stage, places = self._take(view)
             if stage:
@@ -163,15 +165,15 @@ class GatedPolicy(Policy):
                     self.listener.started(view, stage)
                 return prefill_stage(stage, places)
             return _DECODE if view.running else None
-        return decode_rounds(rounds)
+        return _ROUND if rounds == 1 else decode_rounds(rounds)
 
-    def _waiting(self, view: View, clients: int) -> Waiting:
+    def _waiting(self, clients: int) -> Waiting:
         """Describe the stage that would be taken, by the mean prompt of the queue."""
-        tokens = -(-clients * self.queued_tokens // self.queues.queued)
-        cap = view.worker.prefill_limit
+        queued, cap = self.queues.queued, self.prefill_limit
+        tokens = -(-clients * self.queued_tokens // queued)
         if cap is not None and tokens >= cap:
-            return Waiting(clients, cap, True, self.queues.queued)
-        return Waiting(clients, tokens, False, self.queues.queued)
+            return Waiting(clients, cap, True, queued)
+        return Waiting(clients, tokens, False, queued)
 
     def _take(self, view: View) -> tuple[list[int], list[int]]:
         """Fill a stage over the idle clients in order, until the next request does not fit."""

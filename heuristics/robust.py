@@ -8,6 +8,7 @@ which the predictions' skill is learned; below a threshold the order of arrival 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from orsched.heuristics.queues import Prompts, Room
     from orsched.instance import Instance
     from orsched.policy import View
-    from orsched.step import Step
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1
@@ -73,7 +73,9 @@ class Skill:
         self._open: deque[int] = deque()
         self._predicted: dict[int, int] = {}
         self._true: dict[int, int] = {}
-        self._pairs: deque[tuple[int, int]] = deque(maxlen=_KEPT)
+        self._pairs: deque[tuple[int, int]] = deque()
+        self._lengths: list[int] = []  # the true ones of the pairs, in order
+        self._error = 0
 
     def started(self, request: int, predicted: int) -> None:
         """Add a request to the sample, with its predicted tokens."""
@@ -85,20 +87,32 @@ class Skill:
         if request not in self._predicted:
             return
         self._true[request] = tokens
+        if self._open[0] != request:
+            return  # one that started earlier has not ended
         while self._open and self._open[0] in self._true:
             first = self._open.popleft()
-            self._pairs.append((self._predicted.pop(first), self._true.pop(first)))
+            self._add(self._predicted.pop(first), self._true.pop(first))
         if len(self._pairs) >= _ENOUGH:
             self.trusted = self.value >= self.least
+
+    def _add(self, guess: int, true: int) -> None:
+        """Let a pair count, and the oldest no more if there are too many."""
+        self._pairs.append((guess, true))
+        self._error += abs(true - guess)
+        insort(self._lengths, true)
+        if len(self._pairs) > _KEPT:
+            guess, true = self._pairs.popleft()
+            self._error -= abs(true - guess)
+            self._lengths.pop(bisect_left(self._lengths, true))
 
     @property
     def value(self) -> float:
         """1 - mean absolute error / that of the median, 1 where all lengths are equal and right."""
-        truth = sorted(true for _, true in self._pairs)
-        middle = truth[len(truth) // 2]
-        error = sum(abs(true - guess) for guess, true in self._pairs)
-        spread = sum(abs(true - middle) for true in truth)
-        return 1 - error / spread if spread else float(not error)
+        lengths = self._lengths
+        half, odd = divmod(len(lengths), 2)
+        # As many lie on either side of the median, which drops out of the distances to it.
+        spread = sum(lengths[half + odd :]) - sum(lengths[:half])
+        return 1 - self._error / spread if spread else float(not self._error)
 
 
 class TwoOrders:
@@ -191,13 +205,11 @@ class RobustPolicy(GatedPolicy):
         assert self.lengths is not None
         return min(self.lengths[request], self.limit)
 
-    def decide(self, view: View) -> Step | None:
+    def _take(self, view: View) -> tuple[list[int], list[int]]:
         """Remember when requests start."""
-        step = super().decide(view)
-        if step is not None:
-            for request in step.prefill:
-                self.begin[request] = view.rounds
-        return step
+        stage, places = super()._take(view)
+        self.begin.update(dict.fromkeys(stage, view.rounds))
+        return stage, places
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Mark the client idle, and learn from the request."""

@@ -39,6 +39,8 @@ class ShadowPrice:
     def start(self, view: View) -> None:
         """Read the fixed costs off the worker."""
         self.stage_ns, self.round_ns = fixed_costs(view.worker)
+        self.cost, self.clients = view.worker.cost, view.worker.clients
+        self.has_memory = view.worker.memory is not None
         self.arrivals = ArrivalRate()
         self.learned = LearnedEnds(view)
         self.known: KnownEnds | None = None
@@ -63,9 +65,10 @@ class ShadowPrice:
 
     def finished(self, view: View, request: int) -> None:
         """Take note of a request's end."""
-        taken = self.learned.finish(view.rounds, request)
+        now = view.rounds
+        self.learned.finish(now, request)
         if self.known is not None:
-            self.known.finish(request, taken)
+            self.known.finish(now, request)
 
     def stage_taken(self, view: View) -> None:
         """Start a new count."""
@@ -75,35 +78,38 @@ class ShadowPrice:
     def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
         """Return 0 when waiting does not pay, else the rounds until the next look."""
         now, active, clients = view.rounds, len(view.running), waiting.clients
-        self.idle_rounds += self.idle * (now - self.last_round)
-        self.last_round, self.idle = now, clients
-        if waiting.full or self.stage_ns == 0:
+        idle_rounds = self.idle_rounds + self.idle * (now - self.last_round)
+        self.idle_rounds, self.last_round, self.idle = idle_rounds, now, clients
+        stage_ns, most = self.stage_ns, self.clients
+        if waiting.full or stage_ns == 0:
             return 0
-        clients, most = within_memory(view, clients)
+        if self.has_memory:
+            clients, most = within_memory(view, clients)
         left = max(0, waiting.queued - clients)
-        a_round = view.worker.cost.round_ns(active, active, 1)
+        a_round = self.cost.round_ns(active, active, 1)
         arrivals = self.expected_arrivals(view) * a_round
         price = self.round_ns / most
         if arrivals > 0:  # mean JCT: those who stay are delayed by idle time, all by the stage
             price = (price * left + a_round) / (active + waiting.queued)
-        budget = self.stage_ns - price * self.idle_rounds
+        budget = stage_ns - price * idle_rounds
         if price <= 0 or budget <= 0 or (left == 0 and arrivals <= 0):
             return 0
         rounds = max(1, int(budget / (price * clients)))
         if left == 0:
-            worth = sqrt(2 * self.stage_ns * price / arrivals)
+            worth = sqrt(2 * stage_ns * price / arrivals)
             return rounds if price * clients < worth * arrivals else 0
-        rate = active * self.learned.hazard(now, active)
+        hazard = self.learned.hazard(now, active)
+        rate = active * hazard
         if rate <= 0:
             return 0
-        worth = sqrt(2 * self.stage_ns * price / rate)
+        worth = sqrt(2 * stage_ns * price / rate)
         if self.known is not None and self._trusts(worth / price):
             delay = self.round_ns if arrivals <= 0 else 0
-            worth = min(worth, self.stage_ns / clients)
+            worth = min(worth, stage_ns / clients)
             return self.known.wait(now, clients, left, most, price, worth, delay)
         if price * clients >= worth * rate:
             return 0
-        return int(self.learned.expects_one(now, rounds, self.learned.hazard(now, active)))
+        return int(self.learned.expects_one(now, rounds, hazard))
 
     def expected_arrivals(self, view: View) -> float:
         """Return the arrivals a nanosecond that are expected."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -112,7 +114,7 @@ def test_known_ends_weigh_idle_time_against_clients():
     assert known.wait(0, 1, 5, 4, 4.0, 10.0, 0) == 0
     # At 5 everybody but request 2 has ended: 55 rounds of two clients are too many.
     assert known.wait(5, 2, 5, 4, 1.0, 10.0, 0) == 0
-    known.finish(2, 40)
+    known.finish(40, 2)
     assert known.mean_error == 20 / 32
 
 
@@ -182,6 +184,36 @@ def test_skill_is_judged_on_the_sample_in_order():
     assert not skill.trusted
     skill.finished(99, 1)  # not in the sample
     assert skill.value == 1 - 200 / 200
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_skill_counts_the_newest_pairs(seed):
+    """The skill that is kept up to date is that of its definition, over the 200 newest pairs."""
+    random, count = Random(seed), 450
+    pairs = [(random.randint(1, 30), random.randint(1, 30)) for _ in range(count)]
+    skill = Skill(-0.3)
+    for request, (guess, _) in enumerate(pairs):
+        skill.started(request, guess)
+    order = sorted(range(count), key=lambda request: request + random.randint(0, 30))
+    trusted, ended, known = True, set(), 0
+    for request in order:
+        skill.finished(request, pairs[request][1])
+        ended.add(request)
+        while known in ended:
+            known += 1
+        if known:
+            value = skill_of(pairs[max(0, known - 200) : known])
+            assert skill.value == value
+            trusted = value >= -0.3 if known >= 12 else trusted
+        assert skill.trusted == trusted
+
+
+def skill_of(pairs):
+    """1 - the error of the guesses over that of the median as a guess for all."""
+    middle = sorted(true for _, true in pairs)[len(pairs) // 2]
+    error = sum(abs(guess - true) for guess, true in pairs)
+    spread = sum(abs(middle - true) for _, true in pairs)
+    return 1 - error / spread if spread else float(error == 0)
 
 
 def test_robust_forgets_predictions_that_are_wrong():
