@@ -100,7 +100,8 @@ class Loop:
         self.events: list[tuple[int, int, int]] = []  # time, worker, number of the worker's event
         self.numbers = [0] * len(self.workers)
         self.asleep: set[int] = set()
-        self.to_ask = set(range(len(self.workers)))
+        self.indices = frozenset(range(len(self.workers)))
+        self.to_ask = set(self.indices)
         self.decision_ns = array("q")
         self.idle_decisions = 0
         self.asked = self.workers[0]
@@ -163,9 +164,10 @@ class Loop:
 
     def _serve_several(self) -> None:
         """Go from event to event."""
+        ledger, next_event = self.ledger, self._next_event
         self._ask_all()
-        while self.ledger.left:
-            self._next_event()
+        while ledger.left:
+            next_event()
 
     def _wait_alone(self, wait: Wait | None) -> None:
         """Let the only worker sleep until the next arrival or the end of its wait."""
@@ -214,7 +216,8 @@ class Loop:
         for index in (herald, *self.asleep):
             self.workers[index].state.now_ns = self.ledger.now_ns
         self._tell_arrivals(self.views[herald])
-        self._ask_all()
+        if self.to_ask:
+            self._ask_all()
 
     def _tell_arrivals(self, view: View) -> None:
         """Tell of the arrivals up to now: who sleeps is asked, whom they concern is interrupted."""
@@ -224,8 +227,10 @@ class Loop:
         if ledger.concerned:
             concerned = set(ledger.concerned)
             ledger.concerned.clear()
-            for index, worker in enumerate(self.workers):
-                if (index in concerned or None in concerned) and worker.interrupt(ledger.now_ns):
+            indices = self.indices if None in concerned else self.indices & concerned
+            for index in sorted(indices):
+                worker = self.workers[index]
+                if worker.interrupt(ledger.now_ns):
                     self._expect(index, worker.until_ns)
 
     def _expect(self, index: int, moment_ns: int) -> None:

@@ -170,19 +170,25 @@ class WorkerRun:
         steps.phase.append(phase)
 
     def interrupt(self, moment_ns: int) -> bool:
-        """Let rounds that arrivals end stop at the first border from a moment on; say if they do.
+        """Let rounds that arrivals end stop at the first border from a moment on.
 
-        The moment is not before the run of rounds in progress began.
+        The moment is not before the run of rounds in progress began. Says if that run ends earlier
+        than it would have.
         """
         rounds_alone = self.busy and self.completed is None
         if not rounds_alone or not self.until & ARRIVAL or self.arrival < NEVER:
             return False
         self.arrival = moment_ns
+        before = self.count
+        if before == 1:
+            return False
         state, rounds_ns = self.state, self.cost.rounds_ns
         active = len(state.origin) + len(state.held)
         contexts = self.caches.contexts(active)
-        begin = self.until_ns - rounds_ns(self.count, active, *contexts)
-        self.count = self._rounds_to(moment_ns - begin, self.count, active, *contexts)
+        begin = self.until_ns - rounds_ns(before, active, *contexts)
+        self.count = self._rounds_to(moment_ns - begin, before, active, *contexts)
+        if self.count == before:
+            return False
         self.until_ns = begin + rounds_ns(self.count, active, *contexts)
         self.steps.end_ns[-1], self.steps.rounds[-1] = self.until_ns, self.count
         return True
@@ -219,14 +225,14 @@ class WorkerRun:
 
     def _end_rounds(self) -> bool:
         state, residents = self.state, self.residents
-        state.rounds += self.count
+        state.rounds = rounds = state.rounds + self.count
         if self.caches.pages is not None:
             self.caches.pages.advance(self.count)
         residents.open_rows()
         finished = residents.take_finishes(self.hold)
         if (
-            (finished and self.until & FINISH)
-            or state.rounds >= self.target
+            rounds >= self.target
+            or (finished and self.until & FINISH)
             or self.until_ns >= self.arrival
             or not state.origin
             or not self._plan_rounds()
