@@ -13,6 +13,7 @@ from orsched.memory import BlockMemory
 from orsched.policy import Information
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
+from orsched.step import ARRIVAL
 from orsched.workers import Worker
 
 COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
@@ -58,6 +59,22 @@ def test_arrivals_for_two_workers_end_the_rounds_of_both():
     assert check(given, schedule) == []
     assert rows_of(schedule, 0)[1] == [5, 35, 3]
     assert rows_of(schedule, 1)[1] == [5, 35, 3]
+
+
+def test_an_arrival_in_a_single_round_ends_the_step_after_it():
+    """Rounds go on past the finish at 20, but not when request 4 has arrived at 13."""
+    requests = Requests([5] * 4 + [3], [1, 20, 20, 20, 4], [0, 0, 0, 0, 13])
+    given = Instance(requests, tuple(Worker(3, COST, name=name) for name in "ab"))
+    policy = Dispatched(UntilArrivals, DISPATCHERS["round_robin"]())
+    schedule = simulate_policy(given, policy).schedule
+    assert check(given, schedule) == []
+    assert rows_of(schedule, 0)[:4] == [[0, 10, 1], [10, 20, 1], [20, 23, 1], [23, 63, 4]]
+
+
+class UntilArrivals(FirstComeFirstServed):
+    def decide(self, view):
+        step = super().decide(view)
+        return step if step is None or step.prefill else step._replace(until=ARRIVAL)
 
 
 @pytest.mark.parametrize("steal", [False, True])
