@@ -17,9 +17,10 @@ class Filling:
         clients: free clients that are left.
         blocks: blocks that are left.
         reserved: blocks of those that begun prefills and running caches are still to take.
+        room: prompts up to so many tokens fit; whether longer ones do as well says ``has_room``.
     """
 
-    __slots__ = ("blocks", "chunks", "clients", "reserved", "site", "tokens")
+    __slots__ = ("blocks", "chunks", "clients", "reserved", "room", "site", "tokens")
 
     def __init__(self, site: Site, tokens: int, blocks: int, growth: float) -> None:
         self.site = site
@@ -28,29 +29,30 @@ class Filling:
         self.clients = site.clients - len(site.view.running)
         self.blocks = blocks
         self.reserved = site.promised() + site.growth(growth)
+        self.room = (blocks - self.reserved) * site.size
 
     def has_room(self, request: int, left: int) -> bool:
         """Whether the whole prefill of a request fits; alone, one may use all that there is."""
-        site, size = self.site, self.site.size
-        blocks = -(-left // size) if size else site.view.blocks_of(request)
-        if blocks + self.reserved <= self.blocks:
+        if self.site.blocks(request, left) + self.reserved <= self.blocks:
             return True
-        return not (self.chunks or site.view.running)
+        return not (self.chunks or self.site.view.running)
 
     def admit(self, request: int, left: int) -> None:
         """Let a request be new on the worker."""
-        site = self.site
-        new = site.blocks(request, left)
-        site.partial[request] = left
+        site, size = self.site, self.site.size
         self.clients -= 1
-        chunk = min(left, self.tokens)
-        if site.size:
-            chunk = min(chunk, self.blocks * site.size)
-            taken = -(-chunk // site.size)
-            self.reserved += new - taken
+        chunk = left if left < self.tokens else self.tokens
+        if size:
+            if chunk > self.blocks * size:
+                chunk = self.blocks * size
+            taken = -(-chunk // size)
+            self.reserved += -(-left // size) - taken
             self.blocks -= taken
+            self.room = (self.blocks - self.reserved) * size
         else:
-            self.blocks -= new
+            self.blocks -= site.blocks(request, left)
+        if chunk < left:
+            site.partial[request] = left
         self.chunks[request] = chunk
         self.tokens -= chunk
 

@@ -2,84 +2,134 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from orsched.policy import ClairvoyantView
+from orsched.step import FOREVER
 
 if TYPE_CHECKING:
+    from orsched.heuristics.gittins.filling import Filling
     from orsched.heuristics.gittins.policy import Gittins
     from orsched.heuristics.gittins.site import Site
+    from orsched.heuristics.gittins.waiting import Waiting
     from orsched.policy import View
+
+    Rival: TypeAlias = tuple[Site, int, int, int, int, float, int, float]
 
 
 class Placing:
     """One decision: whether its worker is the one to take a waiting request, and now.
 
     What is the same for all requests is worked out once.
+
+    Attributes:
+        rivals: the other workers that have a free client and memory, at first only the one that
+            took a request last: its site, the prompt tokens that it has room for, its ``slept``,
+            the stamp up to which requests wait for its step to end, for how long, its pace, how
+            many run there, and its time a round over that of rounds alone.
+        complete: whether all of them are among the rivals.
+        open_ns: up to which delay the gate is open even for a request that has just come.
     """
 
     __slots__ = (
-        "arrival_ns", "client_ns", "finishes_ns", "gate", "gate_aging", "groups", "lengths",
-        "now_ns", "outputs", "pace_ns", "policy", "prompts", "round_ns", "running", "site",
-        "stage_round_ns", "token_ns",
+        "arrival_ns", "complete", "finishes_ns", "gate", "gate_aging", "now_ns", "open_ns",
+        "outputs", "policy", "rivals", "site", "stage_round_ns",
     )  # fmt: skip
 
     def __init__(self, policy: Gittins, view: View, site: Site, decoding: int) -> None:
         prices, params = site.prices, policy.params
         self.policy, self.site = policy, site
         self.now_ns, self.arrival_ns = view.now_ns, view.arrival_ns
-        self.prompts = view.prompt_tokens
         self.outputs = view.output_tokens if isinstance(view, ClairvoyantView) else None
-        self.groups, self.lengths = policy.groups, policy.model.groups
-        self.pace_ns, self.running = site.pace.ns, len(site.view.running)
-        self.token_ns, self.client_ns = prices.token_ns, prices.client_ns
-        self.round_ns = prices.round_ns
         self.gate, self.gate_aging = params.gate, params.gate_aging
         self.finishes_ns = decoding / policy.model.all.mean * prices.token_ns
         self.stage_round_ns = prices.round_ns + prices.client_ns * decoding
+        self.open_ns = self.gate * self.stage_round_ns
+        self.rivals = self._seen(site.others[:1])
+        self.complete = False
 
-    def suits(self, request: int, left: int, joined: int) -> bool:
-        """Say so of a request with so many tokens to prefill, beside others that join now.
+    def next(self, heads: list[Waiting], at: int, end: int, filling: Filling) -> int:
+        """Return the place, from one on, of the next request to join; the end if there is none.
 
-        What serving it costs: its rounds at the worker's present pace; and each of the others
-        there is delayed by its prefill and by its part of each round, as much more as the pace is
-        slower than rounds alone.
+        -1 says that one finds no room, so nobody overtakes it. A request joins if that costs less
+        than with any other worker. What serving it costs: its rounds at the worker's present pace;
+        and each of the others there is delayed by its prefill and by its part of each round, as
+        much more as the pace is slower than rounds alone.
         """
-        tokens = self._tokens(request, left)
-        if self.finishes_ns and self._delays(request, left, tokens):
-            return False
-        policy, now, pace = self.policy, self.now_ns, self.pace_ns
-        work = self.token_ns * left + self.client_ns * tokens
-        own = tokens * pace + (self.running + joined) * work * pace / self.round_ns
-        theirs = min(joined, policy.queue.count // len(policy.sites))  # they will find some as well
-        stamp, tight, alike = policy.stamps[request], request in policy.tight, policy.alike
-        others = self.site.others
-        for place, other in enumerate(others):
-            count = len(other.view.running)
-            if count >= other.clients or stamp <= other.slept:
+        policy, site, outputs, joined = self.policy, self.site, self.outputs, len(filling.chunks)
+        prices, pace_ns, room, tight = site.prices, site.pace.ns, filling.room, policy.tight
+        token_ns, client_ns, round_ns = prices.token_ns, prices.client_ns, prices.round_ns
+        finishes_ns, open_ns, alike = self.finishes_ns, self.open_ns, policy.alike
+        rivals, beside = self.rivals, len(site.view.running) + joined
+        # As many join the others meanwhile: they will find some as well.
+        theirs = min(joined, policy.queue.count // len(policy.sites)) if joined else 0
+        while at < end:
+            _, request, _, left, stamp, yielded, lengths = heads[at]
+            if tight and request in tight and not policy.able(site, request):
+                at += 1
                 continue
-            if not alike:
-                work = other.prices.token_ns * left + other.prices.client_ns * tokens
-            delay = 0
-            if stamp <= other.seen or other.prefills:  # else its rounds ended with the arrival
-                delay = max(0, other.until_ns - now)
-            if (
-                delay + tokens * other.pace.ns + (count + theirs) * work * other.weight < own
-                and not (tight and not policy.able(other, request))
-                and other.has_room(request, left)
-            ):
-                if place:  # asked first next time, when it may well be the one again
-                    others.insert(0, others.pop(place))
-                return False
-        return True
+            if left > room and not filling.has_room(request, left):
+                return -1
+            if outputs is not None:
+                tokens = float(outputs[request] - yielded)
+            else:
+                tokens = lengths.left(yielded) if yielded else lengths.mean
+            if finishes_ns * left > open_ns and self._delays(request, left, tokens):
+                at += 1
+                continue
+            work = token_ns * left + client_ns * tokens
+            own = tokens * pace_ns + beside * work * pace_ns / round_ns
+            for rival in rivals:
+                other, space, slept, seen, late_ns, each_ns, count, weight = rival
+                if left > space or stamp <= slept:
+                    continue
+                if not alike:
+                    work = other.prices.token_ns * left + other.prices.client_ns * tokens
+                costs = tokens * each_ns
+                if stamp <= seen:
+                    costs = late_ns + costs
+                if costs + (count + theirs) * work * weight < own and self._takes(
+                    rival, request, left
+                ):
+                    at += 1
+                    break
+            else:
+                if self.complete:
+                    return at
+                rivals = self.rivals = self._seen(site.others)  # not only who is asked first
+                self.complete = True
+        return end
 
-    def _tokens(self, request: int, left: int) -> float:
-        """Return the expected tokens to come."""
-        yielded = left - self.prompts[request]
-        if self.outputs is not None:
-            return float(self.outputs[request] - yielded)
-        lengths = self.lengths[self.groups[request]]
-        return lengths.left(yielded) if yielded else lengths.mean
+    def _seen(self, others: list[Site]) -> list[Rival]:
+        """Return what counts of those that have a free client and memory."""
+        found: list[Rival] = []
+        for other in others:
+            count = len(other.view.running)
+            room = other.prompt_room() if count < other.clients else 0
+            if room > 0:
+                late_ns = other.until_ns - self.now_ns
+                # Rounds alone end when a request arrives: it waits for no more of them.
+                seen = FOREVER if other.prefills else other.seen
+                pace_ns = other.pace.ns
+                found.append(
+                    (other, room, other.slept, seen, late_ns if late_ns > 0 else 0, pace_ns,
+                     count, pace_ns / other.prices.round_ns)
+                )  # fmt: skip
+        return found
+
+    def _takes(self, rival: Rival, request: int, left: int) -> bool:
+        """Whether another worker can hold a request; if so it is asked first from now on."""
+        other, others = rival[0], self.site.others
+        if request in self.policy.tight and not self.policy.able(other, request):
+            return False
+        if not other.has_room(request, left):
+            return False
+        if others[0] is not other:
+            others.remove(other)
+            others.insert(0, other)
+            self.rivals.remove(rival)
+            self.rivals.insert(0, rival)
+        return True
 
     def _delays(self, request: int, left: int, tokens: float) -> bool:
         """Whether the gate is closed: the prefill would cost those that decode too much.
@@ -87,6 +137,6 @@ class Placing:
         Before a round, it delays the finishes of that round by its own time; after it, the request
         is one round behind. Each loses the more, the longer it waits.
         """
-        waited = (self.now_ns - self.arrival_ns[request]) / (tokens * self.pace_ns)
+        waited = (self.now_ns - self.arrival_ns[request]) / (tokens * self.site.pace.ns)
         gate = self.gate * (1 + self.gate_aging * waited)
         return self.finishes_ns * left > gate * self.stage_round_ns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left
 from heapq import heappop
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from orsched.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.heuristics.gittins.lengths import Lengths
     from orsched.heuristics.gittins.params import GittinsParams
 
 _UNTIL_FINISH = decode_rounds(until=FINISH)
@@ -53,9 +54,7 @@ class Gittins(Policy):
         self.queue = WaitingRequests()
         self.groups: dict[int, tuple[int, int]] = {}  # of requests that are not done
         self.keys: dict[int, int] = {}
-        self.stamps: dict[int, int] = {}  # how many requests had come when it came to wait
-        self.stamp = 0
-        self.lefts: dict[int, int] = {}  # tokens to prefill, of those that wait
+        self.stamp = 0  # how many requests have come to wait
         self.tight: set[int] = set()  # those that some worker may be too small for
         self.barred: dict[int, set[int]] = {}  # workers that turned out too small for a request
 
@@ -73,6 +72,7 @@ class Gittins(Policy):
         by_memory = {site.view.worker.memory: site for site in self.sites}
         self.memories = [site for memory, site in by_memory.items() if memory is not None]
         self.model = LengthModel(view.output_limit_tokens)
+        self._reserve()
         self.alike = all(each.worker.cost == view.worker.cost for each in view.workers)
 
     # -- what is known of lengths ---------------------------------------------------------
@@ -84,49 +84,47 @@ class Gittins(Policy):
             predicted = view.predicted_tokens[request]
         return self.model.group(kind, predicted)
 
-    def _tokens(self, view: View, request: int) -> float:
-        """Return the expected tokens to come of a request that does not decode."""
-        if isinstance(view, ClairvoyantView):
-            return float(view.output_tokens[request] - view.generated(request))
-        lengths, tokens = self.model.lengths(self.groups[request]), view.generated(request)
-        return lengths.left(tokens) if tokens else lengths.mean
+    def _reserve(self) -> None:
+        """Know how many tokens of growth an admission leaves room for, for each that runs."""
+        self.growth = self.params.reserve * min(self.model.all.mean, _LONGEST_GROWTH)
 
-    def _mean(self) -> float:
-        """Return the expected tokens of any request."""
-        return self.model.all.mean
-
-    def _rank_ns(self, view: View, request: int) -> float:
+    def _rank_ns(self, view: View, request: int, lengths: Lengths) -> float:
         """Return the index of a new request as expected work, in nanoseconds."""
         prices = self.sites[view.index].prices
         running = sum([len(site.view.running) for site in self.sites]) / len(self.sites)
         token_ns = prices.round_ns / max(running, 32.0) + prices.client_ns
         prefill_ns = prices.token_ns * view.prompt_tokens[request]
-        if isinstance(view, ClairvoyantView) or self.params.index == "serpt":
-            return prefill_ns + token_ns * self._tokens(view, request)
-        return self.model.lengths(self.groups[request]).rank(prefill_ns, token_ns)
+        if isinstance(view, ClairvoyantView):
+            return prefill_ns + token_ns * float(view.output_tokens[request])
+        if self.params.index == "serpt":
+            return prefill_ns + token_ns * lengths.mean
+        return lengths.rank(prefill_ns, token_ns)
 
     # -- events ---------------------------------------------------------------------------
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request by arrival and index."""
         self.groups[request] = group = self._group(view, request)
+        lengths = self.model.lengths(group)
         weight = self.params.batch_weight if group[0] else 1.0
-        later = self.params.aging * self._rank_ns(view, request) / weight
+        later = self.params.aging * self._rank_ns(view, request, lengths) / weight
         self.keys[request] = view.arrival_ns[request] + int(later)
-        self._wait(view, request)
+        self._wait(view, request, view.prompt_tokens[request], lengths)
 
     def on_preempt(self, view: View, request: int) -> None:
         """Queue the request again, by the key that it has."""
         self.sites[view.index].leave(request)
-        self._wait(view, request)
+        lengths = self.model.lengths(self.groups[request])
+        self._wait(view, request, view.to_prefill(request), lengths)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Learn from the request's length, and forget it."""
         tokens = self.sites[view.index].leave(request)
         group = self.groups.pop(request)
-        del self.keys[request], self.stamps[request]
-        self.barred.pop(request, None)
-        self.tight.discard(request)
+        del self.keys[request]
+        if request in self.tight:
+            self.tight.remove(request)
+            self.barred.pop(request, None)
         tokens = 1 if tokens is None else tokens
         if self.model.finish(group, tokens):
             self.model.learn(
@@ -134,30 +132,33 @@ class Gittins(Policy):
                 for site in self.sites
                 for each, origin in site.origin.items()
             )
+            self._reserve()
 
-    def _wait(self, view: View, request: int) -> None:
-        self.stamp += 1
-        self.stamps[request] = self.stamp
-        self.lefts[request] = view.to_prefill(request)
-        if not all(site.holds(request) for site in self.memories):
-            self.tight.add(request)
-        size_class = int(view.prompt_tokens[request]).bit_length()
-        self.queue.put(size_class, self.keys[request], request)
+    def _wait(self, view: View, request: int, left: int, lengths: Lengths) -> None:
+        """Queue a request with so many tokens to prefill."""
+        self.stamp = stamp = self.stamp + 1
+        for site in self.memories:
+            if not site.fits(request, left + 1):
+                self.tight.add(request)
+        prompt, key = view.prompt_tokens[request], self.keys[request]
+        self.queue.put((key, request, prompt.bit_length(), left, stamp, left - prompt, lengths))
 
     # -- decisions ------------------------------------------------------------------------
 
     def decide(self, view: View) -> Step | None:
         """Return the next step with prompt tokens, rounds, an eviction, or None."""
         site = self.sites[view.index]
-        running = len(site.view.running)
-        site.look()
+        running, rounds, now = len(site.view.running), view.rounds, view.now_ns
+        site.pace.update(now, rounds, running > 0)
         site.until_ns, site.slept, site.seen = 0, -1, self.stamp
         decoding = running - len(site.partial)
-        blocks = site.unused() - (site.needed() if decoding else 0)
+        blocks = site.free(rounds, decoding)
         if blocks < 0:
             return self._evict(view, site, -blocks)
         site.spare, site.prefills = blocks, False
-        if site.partial or (self.queue.count and running < site.clients):
+        if site.partial or (
+            self.queue.count and running < site.clients and self._first_fits(site, rounds, blocks)
+        ):
             chunks = self._chunks(view, site, decoding, blocks)
             if chunks:
                 return self._prefill(view, site, chunks, decoding)
@@ -166,7 +167,7 @@ class Gittins(Policy):
                 return _UNTIL_ARRIVAL
             if running == site.clients:
                 return _UNTIL_FINISH
-            site.until_ns = view.now_ns + int(_LOOK_AGAIN * site.pace.ns)
+            site.until_ns = now + int(_LOOK_AGAIN * site.pace.ns)
             return _SOON
         if site.partial:  # caches that are not complete fill the memory: one of them has to go
             return self._evict(view, site, 1)
@@ -176,54 +177,50 @@ class Gittins(Policy):
     def _prefill(self, view: View, site: Site, chunks: dict[int, int], decoding: int) -> Step:
         """Return the step with these chunks, beside a round where that is no slower."""
         tokens = list(chunks.values())
-        apart = decoding > 0 and site.prices.apart(tokens, decoding)
-        beside = 0 if apart else decoding
+        beside, time_ns = site.prices.prefill(tokens, decoding)
         site.prefills = True
-        site.until_ns = view.now_ns + site.prices.step_ns(tokens, beside)
-        rounds = view.rounds + (beside > 0)
-        for request, chunk in chunks.items():
-            left = site.partial[request] - chunk
-            if left:
-                site.partial[request] = left
-            else:
-                del site.partial[request]
-                site.decodes_from(request, rounds)
+        site.until_ns = view.now_ns + time_ns
+        site.prefill(chunks, view.rounds + beside)
         return Step(list(chunks), tokens, None, None if beside else ())
+
+    def _first_fits(self, site: Site, rounds: int, blocks: int) -> bool:
+        """Whether anybody may join where no prefill has begun: nobody overtakes the first.
+
+        What ``_chunks`` finds as well, which takes longer; most decisions of a full worker are so.
+        """
+        if not site.size or not site.view.running:
+            return True
+        _, request, _, left, *_ = self.queue.heads[0]
+        if request in self.tight:
+            return True
+        room = blocks - site.growth(self.growth)
+        return site.evicted != rounds and -(-left // site.size) <= room
 
     def _chunks(self, view: View, site: Site, decoding: int, blocks: int) -> dict[int, int]:
         """Return request -> prompt tokens of the next step, in order of the keys."""
-        growth = self.params.reserve * min(self._mean(), _LONGEST_GROWTH)
-        filling = Filling(site, self.params.max_num_batched_tokens, blocks, growth)
+        filling = Filling(site, self.params.max_num_batched_tokens, blocks, self.growth)
         # Who was evicted would otherwise take the blocks again before those that stay get on.
         again = site.evicted == view.rounds and len(site.view.running) > 0
-        heads = self.queue.heads() if filling.clients and not again else []
+        heads = self.queue.heads if filling.clients and not again else []
         begun = []
         if site.partial:
             begun = sorted((self.keys[request], request) for request in site.partial)
         placing = Placing(self, view, site, decoding) if heads else None
-        lefts, tight, at = self.lefts, self.tight, 0
+        at = 0
         while filling.tokens > 0:
-            if (
-                placing is not None
-                and at < len(heads)
-                and filling.clients
-                and (not begun or heads[at][:2] < begun[0])
-            ):
-                _, request, size_class = heads[at]
-                left, at = lefts[request], at + 1
-                if request in tight and not self.able(site, request):
-                    continue
-                if not filling.has_room(request, left):
-                    placing = None  # nobody overtakes it where it finds no room
-                elif placing.suits(request, left, len(filling.chunks)):
-                    following = self.queue.pop(size_class)
-                    if following is not None:
-                        insort(heads, following, at)
+            if placing is not None and filling.clients:
+                end = bisect_left(heads, begun[0]) if begun else len(heads)
+                at = placing.next(heads, at, end, filling)
+                if at < 0:
+                    placing = None  # nobody overtakes who finds no room
+                elif at < end:
+                    _, request, _, left, *_ = heads[at]
+                    self.queue.pop(at)
                     filling.admit(request, left)
-            elif begun:
-                filling.go_on(heappop(begun)[1])
-            else:
+                    continue
+            if not begun:
                 break
+            filling.go_on(heappop(begun)[1])
         site.spare = filling.blocks
         return filling.chunks
 

@@ -27,6 +27,7 @@ class Prices:
 
     def __init__(self, view: View) -> None:
         self.cost = cost = view.worker.cost
+        self.rounds: dict[int, int] = {}  # active requests -> time of a round
         most = min(_CONTEXT, view.worker.prefill_limit or _CONTEXT)
         tokens = cost.prefill_ns([most])
         self.token_ns = (tokens - cost.prefill_ns([1])) / (most - 1) if most > 1 else float(tokens)
@@ -38,15 +39,20 @@ class Prices:
         self.client_ns = max(0.0, (all_of_them - one) / (clients - 1))
         self.round_ns = max(one - self.client_ns, 1.0)
 
-    def step_ns(self, chunks: Sequence[int], active: int) -> int:
-        """Return about how long a step with these chunks takes."""
-        return mixed_ns(self.cost, chunks, active, active * _CONTEXT, _CONTEXT if active else 0)
+    def prefill(self, chunks: Sequence[int], active: int) -> tuple[bool, int]:
+        """Say if chunks go beside a round, and about how long their step takes then.
 
-    def apart(self, chunks: Sequence[int], active: int) -> bool:
-        """Whether a stage of its own and a round take less time than both in one step."""
+        They do unless a stage of its own and a round take less time than both in one step.
+        """
         alone = self.cost.prefill_ns(chunks)
-        one_round = self.cost.round_ns(active, active * _CONTEXT, _CONTEXT)
-        return alone + one_round < self.step_ns(chunks, active)
+        if not active:
+            return False, alone
+        one_round = self.rounds.get(active)
+        if one_round is None:
+            one_round = self.cost.round_ns(active, active * _CONTEXT, _CONTEXT)
+            self.rounds[active] = one_round
+        both = mixed_ns(self.cost, chunks, active, active * _CONTEXT, _CONTEXT)
+        return (False, alone) if alone + one_round < both else (True, both)
 
 
 class Pace:

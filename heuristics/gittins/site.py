@@ -21,7 +21,6 @@ class Site:
     Attributes:
         clients: how many clients the worker has.
         others: the other workers' sites, in any order.
-        weight: time a round at present, over that of rounds alone.
         partial: request -> tokens left to prefill, of those that are on the worker.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
@@ -30,18 +29,25 @@ class Site:
         seen: how many requests had come when it decided last.
         slept: how many requests had come when the worker had nothing to do; -1: it has something.
         room: memory blocks in all; UNLIMITED without a memory model.
+        most: tokens that paged memory holds in all, else 0.
         spare: blocks that were free after the worker's last decision.
         size: tokens of a block under paged memory, else 0.
     """
 
+    __slots__ = (
+        "clients", "counts", "evicted", "first", "most", "origin", "others", "pace", "partial",
+        "prefill_limit", "prefills", "prices", "room", "seen", "size", "slept", "spare",
+        "until_ns", "view",
+    )  # fmt: skip
+
     def __init__(self, view: View, window_ns: float) -> None:
         self.view = view
+        self.first = int(view.first_token == "prefill")
         self.clients = view.worker.clients
         self.others: list[Site] = []
         memory = view.worker.memory
         self.prices = prices = Prices(view)
         self.pace = Pace(prices.round_ns + prices.client_ns, window_ns)
-        self.weight = self.pace.ns / prices.round_ns
         self.partial: dict[int, int] = {}
         self.origin: dict[int, int] = {}
         self.until_ns = 0
@@ -50,14 +56,9 @@ class Site:
         self.room = UNLIMITED if memory is None else memory.blocks
         self.spare = self.room
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
+        self.most = self.room * self.size
         self.counts = [0] * self.size
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
-
-    def look(self) -> None:
-        """Take note of the worker's pace up to now."""
-        pace, view = self.pace, self.view
-        pace.update(view.now_ns, view.rounds, len(view.running) > 0)
-        self.weight = pace.ns / self.prices.round_ns
 
     def blocks(self, request: int, tokens: int) -> int:
         """Return the blocks that the prefill of a request of so many tokens takes."""
@@ -67,13 +68,20 @@ class Site:
 
     def holds(self, request: int) -> bool:
         """Whether the worker can hold a request with what it has yielded and one token more."""
-        tokens = self.view.prompt_tokens[request] + self.view.generated(request) + 1
-        return self.blocks(request, tokens) <= self.room
+        return self.fits(
+            request, self.view.prompt_tokens[request] + self.view.generated(request) + 1
+        )
 
-    def unused(self) -> int:
-        """Return the blocks that nobody holds, UNLIMITED without a memory model."""
+    def fits(self, request: int, tokens: int) -> bool:
+        """Whether the worker can hold a request with so many tokens."""
+        return tokens <= self.most if self.size else self.view.blocks_of(request) <= self.room
+
+    def free(self, rounds: int, decoding: int) -> int:
+        """Return the blocks that the next round leaves, UNLIMITED without a memory model."""
         blocks = self.view.blocks_unused
-        return UNLIMITED if blocks is None else blocks
+        if blocks is None:
+            return UNLIMITED
+        return blocks - self.counts[-rounds % self.size] if decoding and self.size else blocks
 
     def promised(self) -> int:
         """Return the blocks that the rest of the begun prefills will take."""
@@ -84,9 +92,11 @@ class Site:
 
     def has_room(self, request: int, left: int) -> bool:
         """Whether there are the blocks for a prefill, as of the worker's last decision."""
-        size = self.size
-        blocks = -(-left // size) if size else self.view.blocks_of(request)
-        return blocks + self.promised() <= self.spare
+        return self.blocks(request, left) + self.promised() <= self.spare
+
+    def prompt_room(self) -> int:
+        """Return the most prompt tokens that have room by their number alone, as of then."""
+        return (self.spare - self.promised()) * self.size if self.size else UNLIMITED
 
     def growth(self, tokens: float) -> int:
         """Return the blocks that the running caches take if each grows by so many tokens."""
@@ -94,17 +104,18 @@ class Site:
             return 0
         return int(tokens * len(self.view.running) / self.size)
 
-    def needed(self) -> int:
-        """Return the new blocks that a round of all that decode takes."""
-        return self.counts[-self.view.rounds % self.size] if self.size else 0
-
-    def decodes_from(self, request: int, rounds: int) -> None:
-        """Let a request decode whose prefill ends with the worker's round of this number."""
-        view = self.view
-        tokens = view.generated(request)
-        self.origin[request] = rounds - tokens - (view.first_token == "prefill")
-        if self.size:
-            self.counts[(view.prompt_tokens[request] + tokens - rounds) % self.size] += 1
+    def prefill(self, chunks: dict[int, int], rounds: int) -> None:
+        """Let prefills go on, and decode whose ends with the worker's round of this number."""
+        view, partial, origin, size = self.view, self.partial, self.origin, self.size
+        for request, chunk in chunks.items():
+            left = partial.pop(request, chunk)
+            if chunk < left:
+                partial[request] = left - chunk
+                continue
+            tokens = view.generated(request)
+            origin[request] = rounds - tokens - self.first
+            if size:
+                self.counts[(view.prompt_tokens[request] + tokens - rounds) % size] += 1
 
     def leave(self, request: int) -> int | None:
         """Forget a request; return the tokens that it has yielded if it decoded."""
@@ -113,6 +124,6 @@ class Site:
         if origin is None:
             return None
         if self.size:
-            first = self.view.first_token == "prefill"
-            self.counts[(self.view.prompt_tokens[request] - origin - first) % self.size] -= 1
+            filled = self.view.prompt_tokens[request] - origin - self.first
+            self.counts[filled % self.size] -= 1
         return self.view.rounds - origin

@@ -2,44 +2,53 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from heapq import heappop, heappush
+from typing import TypeAlias
+
+from orsched.heuristics.gittins.lengths import Lengths
+
+Waiting: TypeAlias = tuple[int, int, int, int, int, int, Lengths]
+"""A request that waits: key, row, size class, tokens to prefill, how many requests had come when it
+came to wait, tokens that it has yielded, and the lengths of its group. Key and row sort it."""
 
 
 class WaitingRequests:
     """Waiting requests by key, in one heap for each doubling of the prompt.
 
     Keys never change while a request waits, so nothing is ever sorted anew.
+
+    Attributes:
+        heads: the first of each class, in order; only ``put`` and ``pop`` change it.
+        count: how many requests wait.
     """
 
     def __init__(self) -> None:
-        self.heaps: dict[int, list[tuple[int, int]]] = {}
+        self.heaps: dict[int, list[Waiting]] = {}
+        self.heads: list[Waiting] = []
         self.count = 0
-        self._heads: list[tuple[int, int, int]] | None = None
 
     def __len__(self) -> int:
         return self.count
 
-    def put(self, size_class: int, key: int, request: int) -> None:
+    def put(self, waiting: Waiting) -> None:
         """Queue a request."""
-        heap = self.heaps.setdefault(size_class, [])
-        heappush(heap, (key, request))
         self.count += 1
-        if heap[0][1] == request:
-            self._heads = None
+        heap = self.heaps.get(waiting[2])
+        if not heap:
+            self.heaps[waiting[2]] = [waiting]
+            insort(self.heads, waiting)
+            return
+        first = heap[0]
+        heappush(heap, waiting)
+        if heap[0] is waiting:
+            del self.heads[bisect_left(self.heads, first)]
+            insort(self.heads, waiting)
 
-    def heads(self) -> list[tuple[int, int, int]]:
-        """Return key, request and class of the first of each class, in order.
-
-        The list is the caller's once one of them is taken; before that it must not be changed.
-        """
-        if self._heads is None:
-            self._heads = sorted((*heap[0], each) for each, heap in self.heaps.items() if heap)
-        return self._heads
-
-    def pop(self, size_class: int) -> tuple[int, int, int] | None:
-        """Remove the first of a class; return the next one as ``heads`` has it."""
-        heap = self.heaps[size_class]
+    def pop(self, place: int) -> None:
+        """Remove a head; who follows it in its class stands at the same place or later."""
+        heap = self.heaps[self.heads.pop(place)[2]]
         heappop(heap)
         self.count -= 1
-        self._heads = None
-        return (*heap[0], size_class) if heap else None
+        if heap:
+            insort(self.heads, heap[0], place)

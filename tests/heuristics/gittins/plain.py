@@ -1,0 +1,79 @@
+"""The Gittins policy without short cuts: every decision asks each worker about each request."""
+
+from __future__ import annotations
+
+from orsched.heuristics.gittins import Gittins
+from orsched.heuristics.gittins.filling import Filling
+from orsched.policy import ClairvoyantView
+
+
+class PlainGittins(Gittins):
+    """Decides as the page *Gittins* says, from views and formulas alone."""
+
+    def _first_fits(self, site, rounds, blocks):
+        return True
+
+    def _chunks(self, view, site, decoding, blocks):
+        filling = Filling(site, self.params.max_num_batched_tokens, blocks, self.growth)
+        again = site.evicted == view.rounds and len(view.running) > 0
+        admits = bool(filling.clients) and not again
+        begun = sorted((self.keys[request], request) for request in site.partial)
+        passed = set()
+        while filling.tokens > 0:
+            firsts = [min(heap) for size, heap in self.queue.heaps.items()
+                      if heap and size not in passed]  # fmt: skip
+            first = min(firsts, default=None)
+            if admits and first and filling.clients and (not begun or first[:2] < begun[0]):
+                if not self.able(site, first[1]):
+                    passed.add(first[2])
+                elif not filling.has_room(first[1], first[3]):
+                    admits = False
+                elif self.suits(view, site, decoding, first, len(filling.chunks)):
+                    self.queue.pop(self.queue.heads.index(first))
+                    filling.admit(first[1], first[3])
+                else:
+                    passed.add(first[2])
+            elif begun:
+                filling.go_on(begun.pop(0)[1])
+            else:
+                break
+        site.spare = filling.blocks
+        return filling.chunks
+
+    def suits(self, view, site, decoding, waiting, joined):
+        """Whether the gate is open for a request, and no other worker would take it for less."""
+        _, request, _, left, stamp, yielded, lengths = waiting
+        if isinstance(view, ClairvoyantView):
+            tokens = float(view.output_tokens[request] - yielded)
+        else:
+            tokens = lengths.left(yielded)
+        if self.is_shut(view, site, decoding, request, left, tokens):
+            return False
+        pace, prices = site.pace.ns, site.prices
+        work = self.work(site, left, tokens)
+        here = tokens * pace + (len(view.running) + joined) * work * pace / prices.round_ns
+        theirs = min(joined, len(self.queue) // len(self.sites))
+        for other in self.sites:
+            full = len(other.view.running) >= other.clients
+            if other is site or full or stamp <= other.slept or not self.able(other, request):
+                continue
+            delay = 0
+            if stamp <= other.seen or other.prefills:
+                delay = max(0, other.until_ns - view.now_ns)
+            weight = other.pace.ns / other.prices.round_ns
+            delayed = (len(other.view.running) + theirs) * self.work(other, left, tokens) * weight
+            if delay + tokens * other.pace.ns + delayed < here and other.has_room(request, left):
+                return False
+        return True
+
+    def work(self, site, left, tokens):
+        """Time that a request's prefill and its part of the rounds take on a worker."""
+        return site.prices.token_ns * left + site.prices.client_ns * tokens
+
+    def is_shut(self, view, site, decoding, request, left, tokens):
+        """Whether a prefill has to wait for those that decode."""
+        prices, params = site.prices, self.params
+        delays = decoding / self.model.all.mean * prices.token_ns * left
+        waited = (view.now_ns - view.arrival_ns[request]) / (tokens * site.pace.ns)
+        gate = params.gate * (1 + params.gate_aging * waited)
+        return delays > gate * (prices.round_ns + prices.client_ns * decoding)
