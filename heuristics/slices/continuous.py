@@ -51,6 +51,7 @@ class _Line:
         memory = view.worker.memory
         self.memory = memory
         self.blocks = 0 if memory is None else memory.blocks
+        self.block_tokens = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.queue: deque[tuple[int, int]] = deque()  # request, and what it needs
         self.needs: dict[int, int] = {}  # set aside, of those on the worker
         self.used = 0
@@ -129,13 +130,12 @@ class ContinuousSlices(Policy):
 
     def _needs(self, line: _Line, request: int, tokens: int) -> int:
         """Return the blocks of a request of these tokens at its slice's end, 1 without memory."""
-        memory = line.memory
-        if memory is None:
-            return 1
-        if not memory.is_paged:
-            return line.view.blocks_of(request)
-        most = min(tokens + self.tokens, line.view.prompt_tokens[request] + self.limit)
-        return min(memory.blocks, -(-most // memory.block_tokens))
+        size = line.block_tokens
+        if not size:
+            return 1 if line.memory is None else line.view.blocks_of(request)
+        most, limit = tokens + self.tokens, line.view.prompt_tokens[request] + self.limit
+        needs = -(-(most if most < limit else limit) // size)
+        return needs if needs < line.blocks else line.blocks
 
     # -- decisions ------------------------------------------------------------------------
 
@@ -159,14 +159,14 @@ class ContinuousSlices(Policy):
 
     def _begin_slices(self, line: _Line) -> None:
         """Take note of the prefills that the last step completed."""
-        view = line.view
-        for request in [r for r in line.joining if not view.to_prefill(r)]:
-            line.joining.remove(request)
-            self._end_at(line, request, view.rounds + self.rounds)
-
-    def _end_at(self, line: _Line, request: int, end: int) -> None:
-        line.ends[request] = end
-        heappush(line.heap, (end, request))
+        view, joining = line.view, line.joining
+        end, line.joining = view.rounds + self.rounds, []
+        for request in joining:
+            if view.to_prefill(request):
+                line.joining.append(request)
+            else:
+                line.ends[request] = end
+                heappush(line.heap, (end, request))
 
     def _next_end(self, line: _Line) -> int:
         """Return the round after which the next slice is over; some slice is on."""
@@ -179,12 +179,16 @@ class ContinuousSlices(Policy):
         """Return the requests that have to leave; others get another slice in place."""
         heap, ends, now = line.heap, line.ends, line.view.rounds
         leaving: list[int] = []
+        may_stay = self._may_stay(line)
         while heap and heap[0][0] <= now:
             end, request = heappop(heap)
             if ends.get(request) != end:
                 continue  # it is done
             del ends[request]
-            if not (self._may_stay(line) and self._renew(line, request)):
+            if may_stay and self._renew(line, request):
+                ends[request] = later = now + self.tokens
+                heappush(heap, (later, request))
+            else:
                 self._free(line, request)
                 leaving.append(request)
         return leaving
@@ -194,6 +198,7 @@ class ContinuousSlices(Policy):
         return renew == "fits" or (renew == "idle" and not line.queue)
 
     def _renew(self, line: _Line, request: int) -> bool:
+        """Set the memory of another slice aside if there is so much."""
         view = line.view
         tokens = view.prompt_tokens[request] + view.generated(request)
         needs = self._needs(line, request, tokens)
@@ -203,7 +208,6 @@ class ContinuousSlices(Policy):
         line.used += more
         self.loads[view.index] += more
         line.needs[request] = needs
-        self._end_at(line, request, view.rounds + self.tokens)
         return True
 
     def _first_fits(self, line: _Line) -> bool:
