@@ -15,8 +15,9 @@ import subprocess
 import sys
 import threading
 import weakref
-from array import array
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import CancelledError, Future
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import OrschedError
@@ -25,11 +26,9 @@ from orsched.heuristics.rolling.search import make_plan
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.heuristics.rolling.remaining import Stage
-    from orsched.heuristics.rolling.snapshot import Snapshot
+    from orsched.heuristics.rolling.snapshot import Plan, Snapshot
 
-    Plan = tuple[list[Stage], set[int], array[int]]
-    """Stages, the next one last; who is in one; the entries of the others, the longest last."""
+    _Job = tuple[Future[Plan], Snapshot, int, int]
 
 _HEADER = struct.Struct(">Q")
 _BOOT = (
@@ -46,41 +45,65 @@ class Planner:
     """
 
     def __init__(self, background: str) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="orsched-rolling")
         self._child = _Child() if background == "process" else None
-        self._closer = weakref.finalize(self, _close, self._pool, self._child)
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._ready: deque[Future[Plan]] = deque()
+        make = plan_snapshot if self._child is None else self._child.plan
+        arguments = self._jobs, self._ready, make
+        thread = threading.Thread(None, _work, "orsched-rolling", arguments, daemon=True)
+        thread.start()
+        self._closer = weakref.finalize(self, _close, self._jobs, self._child, thread)
 
     def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> Future[Plan]:
         """Start to make a plan."""
-        make = plan_snapshot if self._child is None else self._child.plan
-        return self._pool.submit(_plan, make, snapshot, iterations, seed)
+        future: Future[Plan] = self._ready.pop() if self._ready else Future()
+        self._jobs.put((future, snapshot, iterations, seed))
+        return future
 
     def close(self) -> None:
-        """End the process and the thread; nothing is waited for but the attempt in a thread."""
+        """End the process and the thread; an attempt in a thread is not waited for."""
         self._closer()
 
 
-def _plan(
-    make: Callable[[Snapshot, int, int], Plan], snapshot: Snapshot, iterations: int, seed: int
-) -> Plan:
-    return make(snapshot.own(), iterations, seed)
+def _work(
+    jobs: SimpleQueue[_Job | None],
+    ready: deque[Future[Plan]],
+    make: Callable[[Snapshot, int, int], Plan],
+) -> None:
+    """Run in the thread: have plans made, and keep a future ready, which takes a while to make."""
+    while True:
+        if not ready:
+            ready.append(Future())
+        job = jobs.get()
+        if job is None:
+            return
+        future, snapshot, iterations, seed = job
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            plan = make(snapshot.own(), iterations, seed)
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(plan)
+            del plan
+        del job, future, snapshot  # nothing is kept alive while this waits
 
 
 def plan_snapshot(snapshot: Snapshot, iterations: int, seed: int) -> Plan:
     """Return a plan for a snapshot, by rounds of its worker; an empty one if nobody will wait."""
     left = snapshot.remaining()
-    if left is None:
-        return [], set(), array("q")
-    stages = make_plan(left, iterations, seed)
-    planned = {request for stage in stages for request in stage.requests}
-    timed = [stage._replace(round=snapshot.base + stage.round) for stage in reversed(stages)]
-    return timed, planned, snapshot.spare(planned)
+    return snapshot.plan(() if left is None else make_plan(left, iterations, seed))
 
 
-def _close(pool: ThreadPoolExecutor, child: _Child | None) -> None:
+def _close(jobs: SimpleQueue[_Job | None], child: _Child | None, thread: threading.Thread) -> None:
+    with contextlib.suppress(Empty):
+        while (job := jobs.get_nowait()) is not None:
+            job[0].cancel()
+    jobs.put(None)
     if child is not None:
         child.kill()
-    pool.shutdown(wait=child is not None, cancel_futures=True)
+        thread.join()
 
 
 class _Child:

@@ -13,36 +13,62 @@ if TYPE_CHECKING:
 class Drift:
     """Known ends of the requests that run, and the clients that are free before or after them.
 
-    Attributes:
-        end: request -> round of its known end, of those that run.
-        begin: request -> round of its start.
+    Starts are worked out in the next decision, or when somebody asks: a stage has enough to do.
+
+    Args:
+        lengths: column of the view; of requests that wait or run it does not change.
+        limit: output limit.
+        first: 1 if prefill yields the first token, else 0.
     """
 
-    def __init__(self) -> None:
-        self.end: dict[int, int] = {}
-        self.begin: dict[int, int] = {}
+    def __init__(self, lengths: Sequence[int], limit: int, first: int) -> None:
+        self.lengths, self.limit, self.first = lengths, limit, first
+        self._end: dict[int, int] = {}
+        self._begin: dict[int, int] = {}
         self._ends: list[int] = []
         self._early: list[int] = []
+        self._started: list[tuple[int, Sequence[int]]] = []
 
-    def start(self, now: int, requests: Sequence[int], rounds: Sequence[int]) -> None:
-        """Take note of starts, each with its known rounds."""
-        ends = [now + each for each in rounds]
-        self.begin.update(dict.fromkeys(requests, now))
-        self.end.update(zip(requests, ends, strict=True))
-        self._ends += ends
-        self._ends.sort()
+    def start(self, now: int, requests: Sequence[int]) -> None:
+        """Take note of starts."""
+        self._started.append((now, requests))
+
+    def settle(self) -> bool:
+        """Work out the ends of those that have started; return whether there are any."""
+        if not self._started:
+            return False
+        lengths, first = self.lengths, self.first
+        most = max(1, self.limit - first)
+        for now, requests in self._started:
+            rounds = [lengths[request] - first for request in requests]
+            if not 1 <= min(rounds) <= max(rounds) <= most:
+                rounds = [max(1, min(each, most)) for each in rounds]
+            ends = [now + each for each in rounds]
+            self._begin.update(dict.fromkeys(requests, now))
+            self._end.update(zip(requests, ends, strict=True))
+            self._ends += ends
+            self._ends.sort()  # two runs that are in order, or nearly: one pass
+        self._started.clear()
+        return True
 
     def finish(self, now: int, request: int) -> None:
         """Take note of an end."""
-        end = self.end.pop(request)
-        del self.begin[request]
+        self.settle()
+        end = self._end.pop(request)
+        del self._begin[request]
         self._ends.pop(bisect_left(self._ends, end))
         if end > now:
             heappush(self._early, end)
 
     def surplus(self, now: int) -> int:
         """Return how many more clients are free than the known ends say; negative: fewer."""
+        self.settle()
         early = self._early
         while early and early[0] <= now:
             heappop(early)
         return len(early) - bisect_left(self._ends, now)
+
+    def running(self) -> tuple[list[int], list[int]]:
+        """Return the known ends and the starts of those that run, in one order."""
+        self.settle()
+        return list(self._end.values()), list(self._begin.values())

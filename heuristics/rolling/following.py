@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from array import array
-
     from orsched.heuristics.rolling.drift import Drift
     from orsched.heuristics.rolling.remaining import Stage
+    from orsched.heuristics.rolling.snapshot import Plan
     from orsched.heuristics.rolling.waiting import WaitingRequests
 
 _LATE_PART = 4
@@ -34,14 +33,16 @@ class Follower:
         self.late: list[int] = []
         self.reset(0)
 
-    def adopt(self, stages: list[Stage], planned: set[int], spare: array[int], now: int) -> None:
-        """Follow another plan; ``spare`` are the entries of those that it has no stage for."""
-        self.waiting.plan(planned, spare)
-        self.stages, self.late = stages, []
+    def adopt(self, plan: Plan, now: int) -> None:
+        """Follow another plan."""
+        self.waiting.retire(self.stages)
+        self.waiting.plan(plan.everyone, plan.spare)
+        self.stages, self.late = plan.stages, []
         self.reset(now)
 
     def drop(self) -> None:
         """Follow none."""
+        self.waiting.retire(self.stages)
         self.waiting.unplan()
         self.stages, self.late = [], []
         self.reset(0)
@@ -66,11 +67,11 @@ class Follower:
 
     def choose(self, now: int, idle: int) -> list[int]:
         """Return who starts now: the late ones, those planned, others for surplus clients."""
-        key = self.waiting.key
-        wanted = [request for request in self.late if request in key]
+        there = self.waiting.there
+        wanted = [request for request in self.late if request in there]
         if self.stages[-1].round <= now:
             stage = self.stages.pop()
-            wanted += [request for request in stage.requests if request in key]
+            wanted += [request for request in stage.requests if request in there]
             spare = stage.spare
         else:
             spare = max(0, idle - self.surplus - len(wanted))
@@ -86,7 +87,7 @@ class Follower:
     def postpone(self, request: int) -> None:
         """Let a chosen request start later: it does not fit now."""
         self.late.append(request)
-        self.waiting.planned.add(request)
+        self.waiting.late.add(request)
 
     def _pulled(self, count: int, taken: set[int]) -> list[int]:
         """Return planned requests of the next stages, for clients that are free too early."""
@@ -95,7 +96,7 @@ class Follower:
             for request in stage.requests:
                 if len(pulled) == count:
                     return pulled
-                if request in self.waiting.key and request not in taken:
+                if request in self.waiting.there and request not in taken:
                     pulled.append(request)
         return pulled
 

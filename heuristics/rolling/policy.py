@@ -11,18 +11,18 @@ from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.rolling.background import Planner
 from orsched.heuristics.rolling.drift import Drift
 from orsched.heuristics.rolling.following import Follower
+from orsched.heuristics.rolling.price import LaterPrice
 from orsched.heuristics.rolling.snapshot import Snapshot
 from orsched.heuristics.rolling.waiting import Copy, WaitingRequests
-from orsched.heuristics.shadow_price import ShadowPrice, within_memory
+from orsched.heuristics.shadow_price import within_memory
 from orsched.policy import Information
 from orsched.step import FINISH, Step, decode_rounds, prefill_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from concurrent.futures import Future
 
-    from orsched.heuristics.rolling.background import Plan
     from orsched.heuristics.rolling.params import RollingParams
+    from orsched.heuristics.rolling.snapshot import Plan
     from orsched.policy import View
 
 _SECOND = 10**9
@@ -55,20 +55,21 @@ class RollingPolicy(GatedPolicy):
     def start(self, view: View) -> None:
         """Set up the queue, and the planner with its process."""
         super().start(view)
-        assert isinstance(self.gate, ShadowPrice)
         assert self.lengths is not None
-        stage_ns, round_ns = self.gate.stage_ns, self.gate.round_ns
+        self.gate = self.listener = self.price = LaterPrice()
+        self.price.start(view)
+        stage_ns, round_ns = self.price.stage_ns, self.price.round_ns
         clients = view.worker.clients
         self.waiting = self.queues = WaitingRequests()
         self.copy = Copy()
-        self.drift = Drift()
+        self.limit = view.output_limit_tokens
+        self.first = int(view.first_token == "prefill")
+        self.drift = Drift(self.lengths, self.limit, self.first)
         budget = stage_ns * clients / max(1, round_ns)
         self.plan = Follower(self.waiting, self.drift, clients, budget)
         self.future: Future[Plan] | None = None
         self.base = self.ready_ns = self.next_ns = 0
         self.made = self.followed = self.joined_ns = 0
-        self.limit = view.output_limit_tokens
-        self.first = int(view.first_token == "prefill")
         if stage_ns and round_ns and self.planner is None:
             self.planner = Planner(self.rolling.background)
 
@@ -84,16 +85,20 @@ class RollingPolicy(GatedPolicy):
 
     def decide(self, view: View) -> Step | None:
         """Follow the plan, or the gate; take up a plan that is ready, have another one made."""
-        if self.future is not None and view.now_ns >= self.ready_ns and view.rounds >= self.base:
+        quiet = not self.drift.settle()
+        ready = view.now_ns >= self.ready_ns and view.rounds >= self.base
+        if self.future is not None and ready:
             self._take_up(view)
+            quiet = False
         step = self._follow(view) if self.plan.stages else None
         if step is None:
             step = super().decide(view)
             if step is not None and step.prefill:
-                self._note_start(view, step.prefill)
+                self.drift.start(view.rounds, step.prefill)
         if step is None or step.prefill:
             return step
-        self._consider_snapshot(view)
+        if not self._considered_snapshot(view) and quiet:
+            self.price.settle(1)
         left = self.base - view.rounds
         if self.future is not None and 0 < left < step.rounds:
             return step._replace(rounds=left)
@@ -108,42 +113,38 @@ class RollingPolicy(GatedPolicy):
         if not idle:
             return decode_rounds(1)
         chosen = self.plan.choose(now if rounds == 0 else self.plan.stages[-1].round, idle)
-        stage = self._fitting(view, chosen)
+        stage, tokens = self._fitting(view, chosen)
         if not stage:
             return decode_rounds(1) if view.running else None
         places = sorted(self.idle)[: len(stage)]
         self.waiting.take(stage)
-        self.queued_tokens -= sum(map(view.prompt_tokens.__getitem__, stage))
+        self.queued_tokens -= tokens
         self.idle.difference_update(places)
-        self.gate.stage_taken(view)
-        if self.listener is not None:
-            self.listener.started(view, stage)
-        self._note_start(view, stage)
+        self.price.stage_taken(view)
+        self.price.started(view, stage)
+        self.drift.start(now, stage)
         self.plan.reset(now)
         return prefill_stage(stage, places)
 
-    def _fitting(self, view: View, chosen: Sequence[int]) -> list[int]:
-        """Return those that fit into cap and memory; the others are late."""
-        tokens, blocks = view.worker.prefill_limit, view.blocks_free
-        if tokens is None and blocks is None:
-            return list(chosen)
+    def _fitting(self, view: View, chosen: list[int]) -> tuple[list[int], int]:
+        """Return those that fit into cap and memory, and their tokens; the others are late."""
+        prompts = list(map(view.prompt_tokens.__getitem__, chosen))
+        tokens, room = sum(prompts), view.blocks_free
+        cap = tokens if view.worker.prefill_limit is None else view.worker.prefill_limit
+        blocks = [0] * len(chosen) if room is None else list(map(view.blocks_of, chosen))
+        room = 0 if room is None else room
+        if tokens <= cap and sum(blocks) <= room:
+            return chosen, tokens
         stage: list[int] = []
-        for request in chosen:
-            prompt = view.prompt_tokens[request]
-            need = 0 if blocks is None else view.blocks_of(request)
-            if (tokens is not None and prompt > tokens) or (blocks is not None and need > blocks):
+        left = cap
+        for request, prompt, need in zip(chosen, prompts, blocks, strict=True):
+            if prompt > left or need > room:
                 self.plan.postpone(request)
                 continue
-            tokens = None if tokens is None else tokens - prompt
-            blocks = None if blocks is None else blocks - need
+            left -= prompt
+            room -= need
             stage.append(request)
-        return stage
-
-    def _note_start(self, view: View, stage: Sequence[int]) -> None:
-        assert self.lengths is not None
-        length, limit, first = self.lengths.__getitem__, self.limit, self.first
-        rounds = [max(1, min(length(request), limit) - first) for request in stage]
-        self.drift.start(view.rounds, stage, rounds)
+        return stage, cap - left
 
     def _take_up(self, view: View) -> None:
         """Follow the plan that was made, if it is there; a simulation waits for it."""
@@ -152,34 +153,32 @@ class RollingPolicy(GatedPolicy):
         if not future.done() and not self.rolling.wait:
             future.cancel()
             return
-        assert isinstance(self.gate, ShadowPrice)
-        if not self.gate.proven(view, self.rolling.tolerance):
+        if not self.price.proven(view, self.rolling.tolerance):
+            self.waiting.retire(future)
             self.plan.drop()
             return
         before = perf_counter_ns()
         try:
-            stages, planned, spare = future.result()
+            plan = future.result()
         except CancelledError:
             return
         self.joined_ns += perf_counter_ns() - before
-        if stages:
-            self.copy.retire(future, self.plan.stages, self.waiting.planned)
-            self.plan.adopt(stages, planned, spare, view.rounds)
+        if plan.stages:
+            self.plan.adopt(plan, view.rounds)
             self.followed += 1
 
-    def _consider_snapshot(self, view: View) -> None:
-        """Have a plan made if it is time, and if enough wait.
+    def _considered_snapshot(self, view: View) -> bool:
+        """Have a plan made if it is time, and if enough wait; return whether one is.
 
         While arrivals are expected, a plan for fewer requests than clients would let stages wait
         for an end that is not one.
         """
         if self.planner is None or self.future is not None or view.now_ns < self.next_ns:
-            return
-        assert isinstance(self.gate, ShadowPrice)
-        enough = view.worker.clients if self.gate.expected_arrivals(view) > 0 else 2
+            return False
+        enough = view.worker.clients if self.price.expected_arrivals(view) > 0 else 2
         params = self.rolling
-        if self.waiting.queued < enough or not self.gate.proven(view, params.tolerance):
-            return
+        if self.waiting.queued < enough or not self.price.proven(view, params.tolerance):
+            return False
         planning_ns = round(params.planning_time * _SECOND)
         active = len(view.running)
         one_round = max(1, view.worker.cost.round_ns(active, active, 1))
@@ -190,10 +189,10 @@ class RollingPolicy(GatedPolicy):
         self.future = self.planner.submit(
             self._snapshot(view), params.iterations, self.seed * 1_000_003 + self.made
         )
+        return True
 
     def _snapshot(self, view: View) -> Snapshot:
         """Copy what changes; the rest is worked out in the background."""
-        assert isinstance(self.gate, ShadowPrice)
         assert self.lengths is not None
         clients = view.worker.clients
         _, held = within_memory(view, len(self.idle))
@@ -201,8 +200,8 @@ class RollingPolicy(GatedPolicy):
             clients = held
         self.copy.hand_over(self.waiting.snapshot())
         return Snapshot(
-            view.rounds, self.base, self.drift.end.copy(), self.drift.begin.copy(),
-            len(self.idle), clients, self.copy, self.plan.owed(), self.lengths,
-            view.prompt_tokens, self.limit, self.first, self.gate.stage_ns, self.gate.round_ns,
-            view.worker.prefill_limit, self.rolling.horizon,
+            view.rounds, self.base, *self.drift.running(), len(self.idle), clients, self.copy,
+            self.plan.owed(), self.lengths, view.prompt_tokens, self.limit, self.first,
+            self.price.stage_ns, self.price.round_ns, view.worker.prefill_limit,
+            self.rolling.horizon,
         )  # fmt: skip

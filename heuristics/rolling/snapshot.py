@@ -16,13 +16,27 @@ _OVERDUE_PART = 8
 """A request beyond its predicted end is expected to take one part in this of its rounds more."""
 
 
+class Plan(NamedTuple):
+    """A plan, ready to be followed.
+
+    Attributes:
+        stages: by rounds of the worker, the next one last.
+        everyone: entries of all that waited at the snapshot, the longest last.
+        spare: those of them that are in no stage.
+    """
+
+    stages: list[Stage]
+    everyone: array[int]
+    spare: array[int]
+
+
 class Snapshot(NamedTuple):
     """What a decision copies.
 
     Attributes:
         now: rounds of the worker.
         base: round from which the plan will be followed.
-        end, begin: known end and start of the requests that run.
+        end, begin: known end and start of each request that runs.
         idle: free clients.
         clients: most requests that can run (memory may hold fewer than there are clients).
         waiting: requests in the queue; until it is worked out, the copy that knows them.
@@ -36,8 +50,8 @@ class Snapshot(NamedTuple):
 
     now: int
     base: int
-    end: dict[int, int]
-    begin: dict[int, int]
+    end: list[int]
+    begin: list[int]
     idle: int
     clients: int
     waiting: list[int] | Copy
@@ -69,11 +83,18 @@ class Snapshot(NamedTuple):
         """Return the requests in the queue."""
         return self.waiting.requests() if isinstance(self.waiting, Copy) else self.waiting
 
-    def spare(self, planned: set[int]) -> array[int]:
-        """Return the entries of those in the queue without a stage, the longest last."""
-        rows = [request for request in self.rows() if request not in planned]
+    def plan(self, stages: Sequence[Stage]) -> Plan:
+        """Return stages, by rounds from ``base``, as a plan by rounds of the worker."""
+        timed = [stage._replace(round=self.base + stage.round) for stage in reversed(stages)]
+        planned = {request for stage in stages for request in stage.requests}
+        rows = self.rows()
         keys = [-(self.prompts[request] + self.lengths[request]) for request in rows]
-        return array("q", sorted(map(entry_of, rows, keys), reverse=True))
+        everyone = sorted(zip(map(entry_of, rows, keys), rows, strict=True), reverse=True)
+        return Plan(
+            timed,
+            array("q", [entry for entry, _ in everyone]),
+            array("q", [entry for entry, request in everyone if request not in planned]),
+        )
 
     def rounds_of(self, request: int) -> int:
         """Return the rounds of a request as far as known, at least 1."""
@@ -111,11 +132,11 @@ class Snapshot(NamedTuple):
     def _free_at(self) -> list[int]:
         """Return the rounds at which clients are free, in order."""
         moments = [self.now] * self.idle
-        for request, known in self.end.items():
+        for known, begin in zip(self.end, self.begin, strict=True):
             end = known
             if known <= self.now:
-                took = self.now - self.begin[request]
-                most = self.begin[request] + self.limit
+                took = self.now - begin
+                most = begin + self.limit
                 end = max(self.now + 1, min(self.now + 1 + took // _OVERDUE_PART, most))
             moments.append(end)
         return sorted(moments)[: self.clients]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,67 +15,92 @@ if TYPE_CHECKING:
 _BITS = 32
 _MASK = (1 << _BITS) - 1
 _UNLIMITED = 2**62
-Changes = tuple[list[int], list[int]]
-"""Requests that have come to wait, and those that wait no longer."""
+
+
+class Changes(NamedTuple):
+    """What has changed since the last snapshot.
+
+    Attributes:
+        came: requests that have come to wait.
+        went: those that wait no longer.
+        over: what nobody needs any more: the background frees it, which takes a while.
+    """
+
+    came: list[int]
+    went: list[int]
+    over: list[object]
 
 
 class WaitingRequests:
     """One queue for all clients, from which named requests can be taken as well.
 
+    Lists that are in order come with a plan, from the background; only what has come since is
+    put in order here, as it comes. Who is gone stays in the lists until their turn.
+
     Attributes:
-        key: request -> its place in the order, of all that wait.
-        planned: those of them that a plan has a stage for.
+        there: who waits.
+        late: who had a turn, without a stage in the plan, but did not fit; they may be gone.
         queued: how many wait.
     """
 
     def __init__(self) -> None:
-        self.key: dict[int, int] = {}
-        self.planned: set[int] = set()
-        self._heap: list[int] = []  # all, and some that are gone
-        self._spare = array("q")  # of the plan: who waited then and has no stage, longest last
-        self._new = self._heap  # who has come since; all, without a plan
-        self._since: list[int] = []  # who has come since the last snapshot
-        self._changes: Changes = [], []
+        self.there: set[int] = set()
+        self.late: set[int] = set()
+        self._all = array("q")  # of the plan: who waited at its snapshot, longest last
+        self._spare = array("q")  # of them, those that have no stage
+        self._came: list[int] = []  # heap: who is not in the first list
+        self._new = self._came  # heap: who is not in the second list; the same without a plan
+        self._since: list[int] = []  # heap: who has come since the last snapshot
+        self._changes = Changes([], [], [])
         self.queued = 0
 
     def add(self, request: int, client: int, key: int, tokens: int) -> None:
         """Queue a request; the client does not matter."""
-        self.key[request] = key
+        self.there.add(request)
         entry = entry_of(request, key)
-        heappush(self._heap, entry)
-        if self._new is not self._heap:
+        heappush(self._came, entry)
+        if self._new is not self._came:
             heappush(self._new, entry)
-        self._since.append(entry)
-        self._changes[0].append(request)
+        heappush(self._since, entry)
+        self._changes.came.append(request)
         self.queued += 1
 
     def take(self, requests: list[int]) -> None:
         """Remove requests."""
-        for request in requests:
-            del self.key[request]
-        self.planned.difference_update(requests)
-        self._changes[1].extend(requests)
+        self.there.difference_update(requests)
+        self._changes.went.extend(requests)
         self.queued -= len(requests)
 
     def snapshot(self) -> Changes:
         """Return what has changed since the last snapshot."""
-        changes, self._changes, self._since = self._changes, ([], []), []
+        changes, self._changes = self._changes, Changes([], [], [])
+        changes.over.append(self._since)
+        self._since = []
         return changes
 
-    def plan(self, requests: set[int], spare: array[int]) -> None:
-        """Let those with a stage in the plan of the last snapshot be the planned ones.
+    def retire(self, *over: object) -> None:
+        """Let the background free something."""
+        self._changes.over.append(over)
 
-        ``spare`` are the entries of the others that waited when it was taken, the longest last.
+    def plan(self, everyone: array[int], spare: array[int]) -> None:
+        """Take up the lists of a plan, which are those of the last snapshot.
+
+        ``everyone`` are the entries of all that waited when it was taken, the longest last,
+        ``spare`` those of them that have no stage in the plan.
         """
-        self.planned, self._spare, self._new = requests, spare, self._since.copy()
-        heapify(self._new)
+        self.retire(self._all, self._spare, self._came, self._new)
+        self.late, self._all, self._spare = set(), everyone, spare
+        self._came, self._new = self._since.copy(), self._since.copy()
 
     def unplan(self) -> None:
         """Let nobody be planned."""
-        self.planned, self._spare, self._new = set(), array("q"), self._heap
+        self.retire(self._spare, self._new)
+        self.late, self._spare, self._new = set(), self._all, self._came
 
     def unplanned(self, count: int) -> list[int]:
         """Return up to so many of the longest requests that no plan has a stage for."""
+        if not self._new:
+            return self._longest_spare(count)
         spare, new = self._spare, self._new
         found: list[int] = []
         kept: tuple[list[int], list[int]] = [], []
@@ -83,7 +108,7 @@ class WaitingRequests:
             old = bool(spare) and (not new or spare[-1] < new[0])
             entry = spare.pop() if old else heappop(new)
             request = entry & _MASK
-            if request in self.key and request not in self.planned:
+            if request in self.there and request not in self.late:
                 found.append(request)
                 kept[old].append(entry)
         spare.extend(reversed(kept[True]))
@@ -91,26 +116,30 @@ class WaitingRequests:
             heappush(new, entry)
         return found
 
-    def first(self) -> int | None:
-        """Return the longest request, or None."""
-        heap = self._heap
-        while heap:
-            request = heap[0] & _MASK
-            if request in self.key:
-                return request
-            heappop(heap)
-        return None
+    def _longest_spare(self, count: int) -> list[int]:
+        """Return up to so many of the longest in the list of those without a stage."""
+        spare, there, late = self._spare, self.there, self.late
+        found: list[int] = []
+        for at in range(len(spare) - 1, -1, -1):
+            if len(found) == count:
+                break
+            request = spare[at] & _MASK
+            if request in there and request not in late:
+                found.append(request)
+            elif not found:
+                spare.pop()
+        return found
 
     def fill(
         self, clients: Iterable[int], prompts: Prompts, room: Room
     ) -> tuple[list[int], list[int]]:
         """Take the first requests of the queue, planned or not, one a client."""
         tokens = _UNLIMITED if room.tokens is None else room.tokens
-        blocks = room.blocks
+        blocks, known, came = room.blocks, self._all, self._came
         stage: list[int] = []
         places: list[int] = []
         for client in clients:
-            request = self.first()
+            request = self._first()
             if request is None:
                 break
             tokens -= prompts[request]
@@ -120,10 +149,28 @@ class WaitingRequests:
                 blocks -= room.blocks_of(request)
                 if blocks < 0:
                     break
-            self.take([request])
+            if known and (not came or known[-1] < came[0]):
+                known.pop()
+            else:
+                heappop(came)
             stage.append(request)
             places.append(client)
+        self.take(stage)
         return stage, places
+
+    def _first(self) -> int | None:
+        """Return the longest request, or None; it is the first of its list then."""
+        known, came, there = self._all, self._came, self.there
+        while known or came:
+            old = bool(known) and (not came or known[-1] < came[0])
+            request = (known[-1] if old else came[0]) & _MASK
+            if request in there:
+                return request
+            if old:
+                known.pop()
+            else:
+                heappop(came)
+        return None
 
     def servable(self, idle: set[int]) -> int:
         """Return the smaller of idle clients and waiting requests."""
@@ -143,22 +190,16 @@ class Copy:
 
     def __init__(self) -> None:
         self._changes: deque[Changes] = deque()
-        self._retired: list[object] = []
         self._waiting: dict[int, None] = {}
 
     def hand_over(self, changes: Changes) -> None:
         """Take note of changes, later; nothing may be added to these lists any more."""
         self._changes.append(changes)
 
-    def retire(self, *plan: object) -> None:
-        """Let a plan that is over be freed in the background: it takes a while."""
-        self._retired.append(plan)
-
     def requests(self) -> list[int]:
         """Return who waits after all changes; called in the background alone."""
-        self._retired.clear()
         while self._changes:
-            came, went = self._changes.popleft()
+            came, went, _ = self._changes.popleft()
             self._waiting.update(dict.fromkeys(came))
             for request in went:
                 del self._waiting[request]

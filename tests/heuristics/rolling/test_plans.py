@@ -15,7 +15,7 @@ from orsched.heuristics.rolling.drift import Drift
 from orsched.heuristics.rolling.following import Follower
 from orsched.heuristics.rolling.remaining import Remaining, Stage
 from orsched.heuristics.rolling.search import make_plan
-from orsched.heuristics.rolling.snapshot import Snapshot
+from orsched.heuristics.rolling.snapshot import Plan, Snapshot
 from orsched.heuristics.rolling.waiting import Copy, WaitingRequests, entry_of
 
 
@@ -122,8 +122,9 @@ def test_waiting_requests_agree_with_a_list(moves):
         elif move == "p" and before:
             known = sorted(before, key=lambda r: (before[r], r))
             planned = set(known[:: value % 4 + 1])
-            entries = [entry_of(r, before[r]) for r in reversed(known) if r not in planned]
-            queue.plan(set(planned), array("q", entries))
+            everyone = [entry_of(r, before[r]) for r in reversed(known)]
+            spare = [entry_of(r, before[r]) for r in reversed(known) if r not in planned]
+            queue.plan(array("q", everyone), array("q", spare))
         elif move == "t" and order:
             queue.take([order[value % len(order)]])
             del there[order[value % len(order)]]
@@ -143,30 +144,35 @@ def test_waiting_requests_agree_with_a_list(moves):
         assert queue.servable({1, 2}) == min(2, len(there))
 
 
-def test_who_has_no_stage_is_told_longest_last():
+def test_a_plan_tells_who_has_no_stage_longest_last():
     lengths = {1: 3, 5: 6, 6: 2, 7: 6}
     snapshot = Snapshot(
-        0, 4, {1: 3}, {1: 0}, 1, 2, [5, 6, 1, 7], [], lengths, [1] * 9, 50, 0, 10, 4, None, 100
+        0, 4, [3], [0], 1, 2, [5, 6, 1, 7], [], lengths, [1] * 9, 50, 0, 10, 4, None, 100
     )
-    spare = [entry & 0xFFFFFFFF for entry in snapshot.spare({1})]
-    assert spare == [6, 7, 5]
+    plan = snapshot.plan([Stage(2, (1,), 0), Stage(3, (), 0)])
+    assert plan.stages == [Stage(7, (), 0), Stage(6, (1,), 0)]
+    assert [entry & 0xFFFFFFFF for entry in plan.everyone] == [6, 1, 7, 5]
+    assert [entry & 0xFFFFFFFF for entry in plan.spare] == [6, 7, 5]
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12), st.integers(0, 40))
 def test_surplus_agrees_with_counting(requests, now):
-    """Known and true rounds of requests that start one after the other."""
-    drift, events = Drift(), []
+    """Known and true rounds of requests that start one after the other; the limit is 8."""
+    drift, events = Drift([known for known, _ in requests], 8, 0), []
+    requests = [(min(known, 8), true) for known, true in requests]
     for request, (known, true) in enumerate(requests):
         events += [(request, 1, request, known), (request + true, 0, request, known)]
-    for moment, starts, request, known in sorted(events):
+    for moment, starts, request, _ in sorted(events):
         if moment <= now:
             if starts:
-                drift.start(moment, [request], [known])
+                drift.start(moment, [request])
             else:
                 drift.finish(moment, request)
     early = sum(k > t and r + t <= now < r + k for r, (k, t) in enumerate(requests))
     overdue = sum(k < t and r + k < now < r + t for r, (k, t) in enumerate(requests))
     assert drift.surplus(now) == early - overdue
+    there = [(r + k, r) for r, (k, t) in enumerate(requests) if r <= now < r + t]
+    assert sorted(zip(*drift.running(), strict=True)) == sorted(there)
 
 
 def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
@@ -174,41 +180,42 @@ def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
     lengths = {1: 3, 5: 6, 6: 2}
     stages = [Stage(9, (6,), 0), Stage(2, (5,), 0)]
     snapshot = Snapshot(
-        0, 4, {1: 3}, {1: 0}, 1, 2, [5, 6], stages, lengths, [1] * 9, 50, 0, 10, 4, None, 100
+        0, 4, [3], [0], 1, 2, [5, 6], stages, lengths, [1] * 9, 50, 0, 10, 4, None, 100
     )
     left = snapshot.remaining()
     assert left.free_at == (0, 4)
     assert (left.requests, left.rounds) == ((6,), (2,))
     assert left.previous == (Stage(5, (6,), 0),)
     assert snapshot._replace(waiting=[5]).remaining() is None
-    overdue = snapshot._replace(now=19, base=19, end={1: 3}, stages=[])
+    overdue = snapshot._replace(now=19, base=19, end=[3], stages=[])
     assert overdue.remaining().free_at == (0, 3)  # one round, and an eighth of 19 more
 
 
 def test_a_horizon_keeps_every_kind_of_length():
     lengths = {request: request + 1 for request in range(100)}
     snapshot = Snapshot(
-        0, 0, {}, {}, 2, 2, list(range(100)), [], lengths, [1] * 100, 200, 0, 10, 4, None, 10
+        0, 0, [], [], 2, 2, list(range(100)), [], lengths, [1] * 100, 200, 0, 10, 4, None, 10
     )
     assert snapshot.remaining().rounds == tuple(range(100, 0, -10))
 
 
 def follower(waiting, stages, budget=5.0):
-    queue, drift = WaitingRequests(), Drift()
+    queue, drift = WaitingRequests(), Drift([8] * 99, 99, 0)
     for request in waiting:
         queue.add(request, 0, request, 1)
     plan = Follower(queue, drift, 8, budget)
     planned = {r for stage in stages for r in stage.requests}
-    spare = sorted((entry_of(r, r) for r in waiting if r not in planned), reverse=True)
+    entries = sorted((entry_of(r, r) for r in waiting), reverse=True)
+    spare = [entry for entry in entries if entry & 0xFFFFFFFF not in planned]
     queue.snapshot()
-    plan.adopt(stages, planned, array("q", spare), 0)
+    plan.adopt(Plan(stages, array("q", entries), array("q", spare)), 0)
     return plan, drift
 
 
 def test_surplus_clients_take_others_and_a_stage_out_of_turn():
     """Request 9 was to end at 8 and ends at 2: after 5 idle rounds its client is put to use."""
     plan, drift = follower([1, 2, 3], [Stage(20, (1, 2), 0)])
-    drift.start(0, [9], [8])
+    drift.start(0, [9])
     assert plan.rounds_left(0, 0) == 20
     drift.finish(2, 9)
     assert plan.rounds_left(2, 1) == 6

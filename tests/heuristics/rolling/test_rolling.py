@@ -29,7 +29,7 @@ from tests.simulator.instances import instances
 
 SHORT = {"interval": 1e-9, "planning_time": 1e-9, "iterations": 1, "background": "thread"}
 SNAPSHOT = Snapshot(
-    0, 0, {}, {}, 2, 2, [7, 8], [], {7: 4, 8: 4}, {7: 1, 8: 1}, 50, 0, 10, 4, None, 99
+    0, 0, [], [], 2, 2, [7, 8], [], {7: 4, 8: 4}, {7: 1, 8: 1}, 50, 0, 10, 4, None, 99
 )
 
 
