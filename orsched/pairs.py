@@ -25,6 +25,6 @@ def read_pairs(pairs: Iterable[str], field: str) -> dict[str, Any]:
             raise InputError(f"{name} is given twice", field=field)
         try:
             found[name] = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found[name] = text
     return found

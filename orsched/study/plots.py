@@ -51,7 +51,11 @@ def save_plots(
     Raises:
         InputError: a column is not there, there are more than 12 panels, or the suffix is none of
             svg, png and pdf.
+        MissingDependencyError: matplotlib is missing.
     """
+    from orsched.plotting.gantt import require_matplotlib
+
+    require_matplotlib()
     if suffix not in _SUFFIXES:
         raise InputError(f"{suffix!r} is none of {', '.join(_SUFFIXES)}", field="suffix")
     target = Path(folder)
@@ -72,7 +76,13 @@ def save_plots(
 
 
 def require_plots(study: Study) -> None:
-    """Raise ``InputError`` for plots that no results can be drawn as, before there are any."""
+    """Raise, before there are results, for plots that none can be drawn as, or without matplotlib.
+
+    Raises ``InputError`` or ``MissingDependencyError``.
+    """
+    from orsched.plotting.gantt import require_matplotlib
+
+    require_matplotlib()
     cells = study.cells()
     blank = {"status": "ok", "run": {}}
     rows = rows_of(cells, {cell.key: blank for cell in cells})

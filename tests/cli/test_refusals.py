@@ -105,6 +105,7 @@ def test_a_chart_for_each_of_several_similar_methods(call, tmp_path):
             ("solve", "two-by-two", "--method", "online+steal=false", "--param", "steal=true"),
             "--param steal",
         ),
+        (("solve", "two-by-two", "--param", "x=" + "[" * 100_000), "no parameter 'x'"),
         (("convert", "two-by-two", "x.json", "--clients", 3), "--clients"),
         (("convert", "two-by-two", "x.json", "--spread"), "--spread"),
         (("generate", "gsm8k", "--set", "seed=3"), "--seed"),

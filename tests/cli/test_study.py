@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -93,6 +94,14 @@ def test_plots_that_no_results_can_be_drawn_as_are_named_before_the_work(
     code, out, err = study("s.toml", "--plot")
     assert (code, out) == (2, "")
     assert problem in err
+    assert not (tmp_path / "s-study").exists()
+
+
+def test_plots_without_matplotlib_are_refused_before_the_work(study, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, out, err = study("s.toml", "--plot")
+    assert (code, out) == (2, "")
+    assert "pip install matplotlib" in err
     assert not (tmp_path / "s-study").exists()
 
 
