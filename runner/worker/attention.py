@@ -12,6 +12,7 @@ from warnings import warn
 
 from orsched.runner.worker.dense import DenseAttention
 from orsched.runner.worker.flash import FlashAttention, agrees, serves
+from orsched.runner.worker.heads import Heads
 from orsched.runner.worker.language_model import Shape
 from orsched.runner.worker.slots import Slots
 
@@ -36,16 +37,8 @@ class Kernel(Protocol):
     def begin(self, layout: Layout) -> None:
         """Take what is in the step; what all layers need is made here, or once when asked for."""
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float,
-        window: int | None,
-    ) -> torch.Tensor:
-        """Return [tokens, heads, head size] from [tokens, heads, head size] of each."""
+    def __call__(self, heads: Heads) -> torch.Tensor:
+        """Return [tokens, heads, head size]."""
 
 
 class SlotAttention:
@@ -64,20 +57,12 @@ class SlotAttention:
         self.places = layout.places
         self.kernel.begin(layout)
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float,
-        window: int | None = None,
-    ) -> torch.Tensor:
-        """Return [tokens, heads, head size] from [tokens, heads, head size] of each."""
-        keys, values = self.slots.rows[layer]
-        keys.index_copy_(0, self.places, key)
-        values.index_copy_(0, self.places, value)
-        return self.kernel(layer, query, key, value, scale, window)
+    def __call__(self, heads: Heads) -> torch.Tensor:
+        """Return [tokens, heads, head size]."""
+        keys, values = self.slots.rows[heads.layer]
+        keys.index_copy_(0, self.places, heads.key)
+        values.index_copy_(0, self.places, heads.value)
+        return self.kernel(heads)
 
 
 def _kernel(slots: Slots) -> Kernel:
@@ -130,7 +115,7 @@ def _from_transformers(
     """Attend as the attention interface of transformers asks: a batch of one row of tokens."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
-    found = module.orsched_attention(module.layer_idx, query, key, value, scale)
+    found = module.orsched_attention(Heads(module.layer_idx, query, key, value, scale))
     return found[None], None
 
 
@@ -145,7 +130,7 @@ def _install_gpt_neo(module: Any, attention: SlotAttention) -> None:
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, _: Any = None
     ) -> tuple[torch.Tensor, None]:
         query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
-        found = attention(module.layer_id, query, key, value, 1.0, window)
+        found = attention(Heads(module.layer_id, query, key, value, 1.0, window))
         return found.transpose(0, 1)[None], None
 
     module._attn = attend

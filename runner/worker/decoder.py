@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.runner.worker.attention import install
+from orsched.runner.worker.heads import Heads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +132,7 @@ class LlamaForward:
             first = torch.cat([layer.query_norm(query), layer.key_norm(key)], 1)
         first = torch.addcmul(first * cos, first.roll(self.head_dim // 2, -1), sin)
         query, key = first[:, : -self.kv_heads], first[:, -self.kv_heads :]
-        return self.attention(index, query, key, value, self.scale).flatten(1)
+        return self.attention(Heads(index, query, key, value, self.scale)).flatten(1)
 
 
 def _add(x: Tensor, found: Tensor, linear: Any) -> Tensor:

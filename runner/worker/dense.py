@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+    from orsched.runner.worker.heads import Heads
     from orsched.runner.worker.layout import Layout, Span
     from orsched.runner.worker.slots import Slots
 
@@ -34,68 +35,53 @@ class DenseAttention:
         self.layout = layout
         self.masks = {}
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float,
-        window: int | None,
-    ) -> torch.Tensor:
-        """Return [tokens, heads, head size] from [tokens, heads, head size] of each."""
+    def __call__(self, heads: Heads) -> torch.Tensor:
+        """Return [tokens, heads, head size]."""
         import torch
 
         at, parts = self.layout.rows, []
         if at:
-            parts.append(self._round(layer, query[:at], scale, window))
+            parts.append(self._round(heads))
         for span in self.layout.spans:
-            own = slice(at, at + span.size)
+            parts.append(self._chunk(span, heads, slice(at, at + span.size)))
             at += span.size
-            if span.start:
-                cache = slice(0, span.start + span.size)
-                k, v = (x[layer][span.slot, cache] for x in (self.slots.keys, self.slots.values))
-            else:
-                k, v = key[own], value[own]
-            parts.append(self._chunk(span, query[own], k, v, scale, window))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _round(
-        self, layer: int, query: torch.Tensor, scale: float, window: int | None
-    ) -> torch.Tensor:
+    def _round(self, heads: Heads) -> torch.Tensor:
+        """Attend from the first rows, one for each slot, to the slots' caches."""
         from torch.nn.functional import scaled_dot_product_attention as attend
 
         rows, reach = self.layout.rows, self.layout.reach
-        keys, values = (x[layer][:rows, :reach] for x in (self.slots.keys, self.slots.values))
+        keys, values = (x[heads.layer][:rows, :reach] for x in (self.slots.keys, self.slots.values))
+        query = heads.query[:rows]
         found = attend(
             query.unflatten(1, (keys.shape[2], -1)),  # [rows, heads of keys, queries, head size]
             keys.transpose(1, 2),
             values.transpose(1, 2),
-            attn_mask=self._mask(None, window)[:, None, None],
-            scale=scale,
+            attn_mask=self._mask(None, heads.window)[:, None, None],
+            scale=heads.scale,
         )
         return found.flatten(1, 2)
 
-    def _chunk(
-        self,
-        span: Span,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float,
-        window: int | None,
-    ) -> torch.Tensor:
+    def _chunk(self, span: Span, heads: Heads, own: slice) -> torch.Tensor:
+        """Attend from the rows of a chunk to its own tokens, or to its slot's cache."""
         from torch.nn.functional import scaled_dot_product_attention as attend
 
+        key, value, window = heads.key[own], heads.value[own], heads.window
+        if span.start:
+            cache = slice(0, span.start + span.size)
+            key, value = (
+                x[heads.layer][span.slot, cache] for x in (self.slots.keys, self.slots.values)
+            )
         plain = not span.start and (window is None or span.size <= window)
-        query, key, value = (x.transpose(0, 1)[None] for x in (query, key, value))
+        query, key, value = (x.transpose(0, 1)[None] for x in (heads.query[own], key, value))
         found = attend(
             query,
             key,
             value,
             attn_mask=None if plain else self._mask(span, window),
             is_causal=plain,
-            scale=scale,
+            scale=heads.scale,
             enable_gqa=query.shape[1] != key.shape[1],
         )
         return found[0].transpose(0, 1)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from orsched.runner.worker.attention import Kernel
+    from orsched.runner.worker.heads import Heads
     from orsched.runner.worker.layout import Layout
     from orsched.runner.worker.slots import Slots
 
@@ -49,9 +50,11 @@ def agrees(flash: Kernel, dense: Kernel, slots: Slots) -> bool:
     import torch
 
     from orsched.runner.worker.chunk import Chunk
+    from orsched.runner.worker.heads import Heads
     from orsched.runner.worker.layout import place, round_layout
 
     cache = slots.keys[0]
+    scale = cache.shape[3] ** -0.5
     numbers = torch.Generator().manual_seed(0)
     for each in slots.rows[0]:
         each.copy_(torch.randn(each.shape, generator=numbers))
@@ -67,7 +70,7 @@ def agrees(flash: Kernel, dense: Kernel, slots: Slots) -> bool:
         for kernel, outputs in zip((flash, dense), found, strict=True):
             kernel.begin(layout)
             for window in (None, 4):
-                outputs.append(kernel(0, query, key, value, cache.shape[3] ** -0.5, window))
+                outputs.append(kernel(Heads(0, query, key, value, scale, window)))
     one, other = (torch.cat(outputs).float() for outputs in found)
     return bool((one - other).abs().max() <= TOLERANCE)
 
@@ -117,19 +120,12 @@ class FlashAttention:
         device = self.begins.device
         return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host
 
-    def __call__(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scale: float,
-        window: int | None,
-    ) -> torch.Tensor:
-        """Return [tokens, heads, head size] from [tokens, heads, head size] of each."""
-        keys, values = self.slots.rows[layer]
+    def __call__(self, heads: Heads) -> torch.Tensor:
+        """Return [tokens, heads, head size]."""
+        keys, values = self.slots.rows[heads.layer]
+        window = heads.window
         found: torch.Tensor = self.operator(
-            query,
+            heads.query,
             keys,
             values,
             self.queries,
@@ -139,7 +135,7 @@ class FlashAttention:
             0.0,
             True,
             False,
-            scale=scale,
+            scale=heads.scale,
             window_size_left=None if window is None else window - 1,
             window_size_right=None if window is None else 0,
             seqused_k=self.used,
