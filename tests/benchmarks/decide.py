@@ -12,7 +12,7 @@ from orsched import registry
 from orsched.heuristics.gated import GatedPolicy
 from orsched.heuristics.methods import GatedMethod
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.heuristics.rolling.background import plan_snapshot
+from orsched.heuristics.rolling.background import Planner
 from orsched.heuristics.rolling.policy import RollingPolicy
 from orsched.instances.gsm8k import gsm8k
 from orsched.metrics import distribution
@@ -25,8 +25,7 @@ from tests.benchmarks.section import Options, Section, Target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.heuristics.rolling.background import Plan
-    from orsched.heuristics.rolling.snapshot import Snapshot
+    from orsched.heuristics.rolling.snapshot import Plan, Snapshot
     from orsched.instance import Instance
     from orsched.policy import Information
 
@@ -43,6 +42,7 @@ class Timed(Policy):
     Attributes:
         decide_ns: the times.
         stages: positions in it of the decisions that formed a prefill stage.
+        started: requests in these stages.
         pool_ns: times of the decisions that batched or dealt a pool.
         pooled: requests that these took from it.
     """
@@ -55,6 +55,7 @@ class Timed(Policy):
         self.waiting = 0
         self.decide_ns: list[int] = []
         self.stages: list[int] = []
+        self.started = 0
         self.pool_ns: list[int] = []
         self.pooled = 0
         self.start = inner.start  # type: ignore[method-assign]
@@ -94,6 +95,7 @@ class Timed(Policy):
         elif counted:
             if new:
                 self.stages.append(len(self.decide_ns))
+                self.started += new
             self.decide_ns.append(passed)
         return step
 
@@ -101,25 +103,29 @@ class Timed(Policy):
 class MadeWhenNeeded(Future["Plan"]):
     """A plan that is made when it is asked for: what a simulation waits for is not counted."""
 
-    def __init__(self, snapshot: Snapshot, seed: int) -> None:
+    def __init__(self, planner: Planner, snapshot: Snapshot, seed: int) -> None:
         super().__init__()
-        self.snapshot, self.seed = snapshot, seed
+        self.planner, self.snapshot, self.seed = planner, snapshot, seed
 
     def done(self) -> bool:
         """It always can be had."""
         return True
 
     def result(self, timeout: float | None = None) -> Plan:
-        """Make the plan, without a search: the decisions are the same work with any plan."""
-        return plan_snapshot(self.snapshot.own(), 0, self.seed)
+        """Have it made, without a search: the decisions are the same work with any plan."""
+        return self.planner.submit(self.snapshot, 0, self.seed).result()
 
 
 class NothingBeside:
-    """In place of the planner's process: nothing runs while a decision is timed."""
+    """A planner whose process has nothing to do while a decision is timed."""
+
+    def __init__(self) -> None:
+        self.planner = Planner("process")
+        self.close = self.planner.close
 
     def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> MadeWhenNeeded:
         """Keep the snapshot."""
-        return MadeWhenNeeded(snapshot, seed)
+        return MadeWhenNeeded(self.planner, snapshot, seed)
 
 
 def _new(view: View, step: Step) -> int:
@@ -164,6 +170,8 @@ def run(options: Options) -> Section:
             timed = Timed(_policy(method, information, workers[kind]), waiting)
             gc.collect()
             simulate_policy(workers[kind], timed)
+            if isinstance(timed.inner, RollingPolicy):
+                timed.inner.close()
             runs.append(timed)
         row = _row(name, kind, runs)
         section.rows.append(row)
@@ -185,9 +193,10 @@ def run(options: Options) -> Section:
         "Interruptions by other processes are in them.",
         "The runs make the same decisions. floor_p99: the p99 over the decisions when each counts "
         "with its fastest run, so nearly without interruptions. stages: the decisions that formed "
-        "a prefill stage, which are the long ones; stage_p50 is their median, of the fastest runs.",
-        "rolling: plans are made, without a search, when they are taken up, which is not counted; "
-        "live, another process makes them meanwhile. Snapshots and plans taken up are counted.",
+        "a prefill stage, which are the long ones; stage_p50 is their median, of the fastest runs; "
+        "stage_us is their time by the request that they start.",
+        "rolling: its process makes plans, without a search, when they are taken up, and that is "
+        "not counted; live, it makes them meanwhile. Snapshots and plans taken up are counted.",
         "Preparation before the first request (packing, the search of hybrid) is not a decision "
         "and not in the table.",
     ]
@@ -215,6 +224,7 @@ def _row(name: str, kind: str, runs: list[Timed]) -> dict[str, Any]:
         "floor_p99_us": us(distribution(floor)["p99"]) if floor else None,
         "stages": len(stages),
         "stage_p50_us": us(distribution(stages)["p50"]) if stages else None,
+        "stage_us": us(sum(stages) / runs[0].started) if stages else None,
         "pooled": pooled or None,
         "pool_us": us(pool_ns / pooled) if pooled else None,
     }

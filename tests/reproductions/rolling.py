@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from concurrent.futures import wait
 from functools import cache
-from time import perf_counter_ns, thread_time_ns
+from time import perf_counter, perf_counter_ns, thread_time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -183,12 +183,16 @@ def main() -> int:
     parser.add_argument("--rates", type=float, nargs="+", default=(7.0, 7.5, 8.0))
     options = parser.parse_args()
     report, seeds = Findings(), range(options.seeds)
-    if "offline" in options.part:
-        offline(report, seeds, options.seconds, options.sizes)
-    if "arrivals" in options.part:
-        arrivals(report, seeds, options.rates)
-    if "decide" in options.part:
-        decide(report)
+    runs = {
+        "offline": lambda: offline(report, seeds, options.seconds, options.sizes),
+        "arrivals": lambda: arrivals(report, seeds, options.rates),
+        "decide": lambda: decide(report),
+    }
+    for part in parts:
+        if part in options.part:
+            begin = perf_counter()
+            runs[part]()
+            print(f"\n{part}: {perf_counter() - begin:.0f} s", flush=True)
     print(f"\n{report.misses} claims do not hold")
     return report.misses
 
