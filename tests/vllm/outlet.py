@@ -47,6 +47,11 @@ ORDERS = (
     ("orsched sjf, victims as fcfs", "fcfs", {"order": "sjf"}),
     ("orsched ssjf, predictions off by 40 %", "priority", {"order": "ssjf"}),
     ("orsched gittins, the same", "priority", {"order": "gittins", "information": "predicted"}),
+    (
+        "orsched gittins, the same, aging 1,000",
+        "priority",
+        {"order": "gittins", "information": "predicted", "aging": 1000},
+    ),
     ("orsched gittins, no information", "priority", {"order": "gittins"}),
 )
 """Name, vLLM's scheduling policy, and the settings of our class (None: vLLM's own)."""
@@ -106,6 +111,7 @@ def make_cases(count):
             "plan's rank as priority": ranks,
             "orsched ssjf, predictions off by 40 %": list(zip(guesses, place, strict=True)),
             "orsched gittins, the same": None,
+            "orsched gittins, the same, aging 1,000": None,
             "orsched gittins, no information": None,
         }
         for name, policy, order in ORDERS:
