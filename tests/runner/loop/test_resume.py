@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import orsched
@@ -70,6 +72,31 @@ def in_parts(instance, name, seed, rng, most=8):
         _add(tokens, rest.rows.tolist(), done)
         trace = merge(instance, trace, done.schedule)
     return trace, tokens
+
+
+def test_a_policy_that_splits_prompts_goes_on_where_another_cannot():
+    instance = orsched.load("pang-100x20")
+    instance = instance.replace(
+        workers=replace(instance.worker, prefill_cap_tokens=instance.requests.prompt_tokens.max())
+    )
+    lost = FormulaDevice(lambda number: "end" if number == 30 else None)
+    policy = build(instance, "vllm@none+chunked_prefill=false", 0)
+    done = execute_policy(instance, policy, lost, vocabulary=VOCABULARY)
+    assert "can never be admitted" in done.stopped
+    assert "splits no prompts" in done.stopped
+    trace, tokens = measured(done), [list(each) for each in done.tokens]
+    assert orsched.check(instance, trace, times="measured") == []
+    rest = residual(instance, trace)
+    prompts = prompts_of_rest(rest, trace, 0, VOCABULARY)
+    with pytest.raises(InfeasibleError):
+        execute_policy(rest.instance, FirstComeFirstServed(), FormulaDevice(), prompts=prompts)
+    policy = build(rest.instance, "vllm", 0)
+    done = execute_policy(
+        rest.instance, policy, FormulaDevice(), vocabulary=VOCABULARY, prompts=prompts
+    )
+    _add(tokens, rest.rows.tolist(), done)
+    assert tokens == reference(instance)
+    assert orsched.check(instance, merge(instance, trace, done.schedule), times="measured") == []
 
 
 def test_lengths_that_turn_out_in_parts():
