@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError
+from orsched.checker import check
+from orsched.errors import InputError, InvalidScheduleError
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.runner.loop.following import FollowSchedule
@@ -90,6 +91,7 @@ def driver(
 
     Raises:
         InputError: the schedule is for another instance, or an argument is wrong.
+        InvalidScheduleError: the schedule breaks a rule.
         And what ``solve`` raises.
     """
     if isinstance(source, Schedule):
@@ -99,6 +101,7 @@ def driver(
                 field="parameters",
                 remedy="leave them out",
             )
+        _require_valid(instance, source)
         return _follow(instance, source)
     own = dict(parameters or {})
     if ":" in source:
@@ -116,6 +119,19 @@ def driver(
         callback=callback,
     ).schedule
     return _live(instance, source, plan, own) or _follow(instance, plan)
+
+
+def _require_valid(instance: Instance, plan: Schedule) -> None:
+    """Refuse a schedule from elsewhere that breaks a rule: it cannot be followed.
+
+    One for another instance is left to ``FollowSchedule``, which names it.
+    """
+    if plan.instance_sha256 != instance.sha256:
+        return
+    faults = check(instance, plan, times="measured" if plan.is_measured else "model")
+    if faults:
+        message = f"the schedule is not valid: {faults[0].message} (see orsched check)"
+        raise InvalidScheduleError(message, faults)
 
 
 def _follow(instance: Instance, plan: Schedule) -> Driver:

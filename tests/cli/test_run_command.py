@@ -143,6 +143,20 @@ def test_what_is_wrong_is_refused(execute, arguments, said):
     assert said in err
 
 
+@pytest.mark.parametrize("change", ["work", "bound"])
+def test_a_schedule_that_is_not_valid_is_not_run(execute, folder, change):
+    text = json.loads((folder / "plan.json").read_text())
+    if change == "work":
+        text["work"]["client"][-1] += 50
+    else:
+        text["bound"]["value_ns"] += 1
+    (folder / "plan.json").write_text(json.dumps(text))
+    code, out, err = execute("plan.json", "--worker", "virtual", "-o", "run.json")
+    assert (code, out) == (1, "")
+    assert "the schedule is not valid" in err
+    assert not (folder / "run.json").exists()
+
+
 def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, folder, monkeypatch):
     from orsched.runner import execution
 
