@@ -13,6 +13,7 @@ from orsched.models.bounds import makespan_bound
 from orsched.models.windows.compiled import compiled
 from orsched.models.windows.plan import FollowPlan
 from orsched.models.windows.search import Search
+from orsched.models.windows.smoothing import smoothed
 from orsched.models.windows.terms import terms_of
 from orsched.policy import Information
 from orsched.registry import resolve
@@ -21,9 +22,10 @@ from orsched.simulator import simulate_policy
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from orsched.instance import Instance
+    from orsched.models.windows.compiled import Compiled
     from orsched.models.windows.plan import PlannedStage
     from orsched.schedule import Schedule
 
@@ -34,6 +36,8 @@ STARTS, START_SHARE, MOST_TO_RESTART = 3, 0.2, 300
 """Up to so many requests, under a time limit, so many searches from the start get this share of the
 time each: how well one ends is mostly decided early, and they differ. The last goes on from the
 best of them."""
+SMOOTH_SHARE = 0.6
+"""Above that, under levels, the search under the smoothed cost gets this share of the time."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +64,15 @@ class WindowsMethod:
         if run.stop.seconds_left == math.inf:
             fast.wait()
         follower = _Follower(instance, best, self.name)
-        first, iteration = best.schedule, 0
+        searches = self._searches(follower, run, threads, fast)
+        iteration = 0
         try:
-            for schedule, seed, part in self._parts(instance, run, first, follower):
-                search = Search(
-                    instance, terms_of(instance), seed, part, threads, fast, follower.makespan
-                )
+            for search, schedule in searches:
                 for attempt in search.attempts(schedule):
                     iteration += 1
                     makespan = follower.best.schedule.makespan_ns
                     run.report(Progress(self.name, iteration, makespan, attempt.success))
-                    if makespan <= lower or part.stop(iteration, makespan):
+                    if makespan <= lower or search.run.stop(iteration, makespan):
                         break
                 makespan = follower.best.schedule.makespan_ns
                 if makespan <= lower or run.stop(iteration, makespan):
@@ -78,21 +80,29 @@ class WindowsMethod:
             termination = self._why(run, follower.best.schedule.makespan_ns <= lower)
         except KeyboardInterrupt:
             termination = Termination.INTERRUPTED
+        searches.close()
         return follower.best._replace(termination=termination, parameters={"threads": threads})
 
-    @staticmethod
-    def _parts(
-        instance: Instance, run: Run, first: Schedule, follower: _Follower
-    ) -> Iterator[tuple[Schedule, int, Run]]:
-        """Yield where each search begins, its seed, and the run that limits it."""
-        seconds = run.stop.seconds_left * START_SHARE
-        if 0 < seconds < math.inf and len(instance) <= MOST_TO_RESTART:
+    def _searches(
+        self, follower: _Follower, run: Run, threads: int, fast: Compiled
+    ) -> Generator[tuple[Search, Schedule]]:
+        """Yield searches, each with the schedule that it goes on from; the last takes all time."""
+        instance, first, seconds = follower.instance, follower.best.schedule, run.stop.seconds_left
+        timed = 0 < seconds < math.inf
+        smooth = smoothed(instance)
+        if timed and len(instance) <= MOST_TO_RESTART:
             for start in range(1, STARTS + 1):
-                own = MaxRuntime(seconds)
-                own.start()
-                part = replace(run, stop=FirstOf((run.stop, own)))
-                yield first, run.seed + (start << 32), part
-        yield follower.best.schedule, run.seed, run
+                part = replace(_part(run, START_SHARE * seconds), seed=run.seed + (start << 32))
+                yield follower.search(part, threads, fast), first
+        elif timed and smooth is not None:
+            part = _part(run, SMOOTH_SHARE * seconds)
+            easier = _Follower(smooth, self._warm_start(smooth, part), self.name)
+            search = easier.search(part, threads, fast)
+            try:
+                yield search, easier.best.schedule
+            finally:
+                follower.search(run, threads, fast).carry_out(search.best)
+        yield follower.search(run, threads, fast), follower.best.schedule
 
     def _warm_start(self, instance: Instance, run: Run) -> Outcome:
         hybrid = resolve("methods", "hybrid")
@@ -110,11 +120,23 @@ class WindowsMethod:
         return Termination.TIME_LIMIT if run.out_of_time() else Termination.ITERATIONS
 
 
+def _part(run: Run, seconds: float) -> Run:
+    """Return a run that ends after a time of its own, too."""
+    own = MaxRuntime(seconds)
+    own.start()
+    return replace(run, stop=FirstOf((run.stop, own)))
+
+
 class _Follower:
     """Carries out plans and keeps the best schedule."""
 
     def __init__(self, instance: Instance, best: Outcome, name: str) -> None:
         self.instance, self.best, self.name = instance, best, name
+
+    def search(self, run: Run, threads: int, fast: Compiled) -> Search:
+        """Return a search whose plans are carried out here."""
+        terms = terms_of(self.instance)
+        return Search(self.instance, terms, run.seed, run, threads, fast, self.makespan)
 
     def makespan(self, plan: list[PlannedStage]) -> int | None:
         """Return the makespan of a plan, or None where memory does not hold it."""

@@ -354,7 +354,7 @@ class Search:
         if task.made and task.seconds > 0.02:
             self.rate = task.made / task.seconds
         state = self._repaired(task.state)
-        makespan = None if state is None else self._makespan(state)
+        makespan = self.carry_out(state)
         success = makespan is not None and makespan < self.best_ns
         if task.arms:
             squeeze, warmth, shift = task.arms
@@ -382,8 +382,10 @@ class Search:
         most = (aim - self.terms.estimate(state)) // self.terms.round_ns
         return None if most < 0 else stretched(state, min(most, MOST_ROUNDS))
 
-    def _makespan(self, state: Windows) -> int | None:
+    def carry_out(self, state: Windows | None) -> int | None:
         """Return the makespan of a state with V = 0, or None where it is no schedule."""
+        if state is None:
+            return None
         prompts, prices = self.instance.requests.prompt_tokens, self.terms.prices
         rng = np.random.default_rng([self.seed, self.best_ns])
         assigned = assign(state, self.lengths, prompts, prices, rng, self.fast, self._over)
