@@ -86,7 +86,10 @@ class PolicyMethod:
         policy, parameters = self.build(instance, run.information, run.parameters, run.seed)
         done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
         run.report(Progress(self.name, 1, done.schedule.makespan_ns, True))
-        return Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters)
+        return Outcome(
+            done.schedule, Termination.FINISHED, done.decision_ns, parameters,
+            counted=policy.counted(),
+        )  # fmt: skip
 
     def build(
         self, instance: Instance, information: Information, parameters: dict[str, Any], seed: int

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from orsched.instance import Instance
     from orsched.policy import Information
@@ -70,6 +71,7 @@ class Outcome(NamedTuple):
     Attributes:
         proven: whether a solver proved the schedule optimal, beyond the certified bound.
         notes: remarks for the result.
+        counted: what the policy counted itself.
     """
 
     schedule: Schedule
@@ -78,6 +80,7 @@ class Outcome(NamedTuple):
     parameters: dict[str, Any]
     proven: bool = False
     notes: tuple[str, ...] = ()
+    counted: Mapping[str, int] = MappingProxyType({})
 
 
 class Method(Protocol):

@@ -265,6 +265,10 @@ class Policy(ABC):
     def on_preempt(self, view: View, request: int) -> None:  # noqa: B027
         """Take note of a request that was evicted: it waits again, with what it has yielded."""
 
+    def counted(self) -> dict[str, int]:
+        """Return what only the policy can count, by name: ``run.counted`` of its schedules."""
+        return {}
+
     @abstractmethod
     def decide(self, view: View) -> Step | Wait | None:
         """Return the next step, or None (or ``Wait``) to wait for an arrival (or a moment)."""

@@ -26,8 +26,6 @@ from orsched.result import Result, Status, Termination
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop
 
 if TYPE_CHECKING:
-    from array import array
-
     import pandas as pd
 
     from orsched.instance import Instance
@@ -367,7 +365,7 @@ def _finish(
     if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
     return Result(
-        schedule.replace(run=_run_block(outcome.decision_ns, runtimes)),
+        schedule.replace(run=_run_block(outcome, runtimes)),
         Status.OPTIMAL if meets or outcome.proven else Status.FEASIBLE,
         outcome.termination,
         True,
@@ -388,11 +386,13 @@ def _missing_solver() -> list[str]:
     return ["without pyscipopt packings and bounds are not improved: pip install pyscipopt"]
 
 
-def _run_block(decision_ns: array[int], runtimes: dict[str, float]) -> dict[str, Any]:
-    """Wall-clock figures and environment: all that differs between two runs of one seed."""
-    decisions = distribution(decision_ns)
+def _run_block(outcome: Outcome, runtimes: dict[str, float]) -> dict[str, Any]:
+    """Wall-clock figures and environment, all that differs between two runs; what was counted."""
+    decisions, count = distribution(outcome.decision_ns), len(outcome.decision_ns)
+    counted = dict(outcome.counted)
     return {
-        "decision_ns": None if decisions is None else {"count": len(decision_ns), **decisions},
+        "decision_ns": None if decisions is None else {"count": count, **decisions},
+        **({"counted": counted} if counted else {}),
         "runtime_s": runtimes,
         "environment": {
             "orsched": __version__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
@@ -83,6 +84,13 @@ class Dispatched(Policy):
         if step is None and self.steal and self._steal(view):
             step = policy.decide(view)
         return step
+
+    def counted(self) -> dict[str, int]:
+        """Return the sums of what the workers' policies counted."""
+        total: Counter[str] = Counter()
+        for policy in self.policies:
+            total.update(policy.counted())
+        return dict(total)
 
     def _steal(self, view: View) -> bool:
         source, most = -1, 0

@@ -155,6 +155,10 @@ class SlicedPolicy(Policy):
             self.batches += 1
             self.early_returns += began is None or view.rounds - began < self.rounds
 
+    def counted(self) -> dict[str, int]:
+        """Return the batches served, and how many of them returned before the slice was over."""
+        return {"batches": self.batches, "early_returns": self.early_returns}
+
     def _add(self, view: View, request: int, moment_ns: int) -> None:
         length = view.to_prefill(request)
         if self.fetches:

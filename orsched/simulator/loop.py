@@ -119,7 +119,7 @@ class Loop:
         try:
             self.policy.start(self.views[0])
             self.ledger.deliver_arrivals(self.views[0])
-            self.ledger.concerned.clear()
+            self._concerned()
             if len(self.workers) == 1:
                 self._serve_alone()
             else:
@@ -225,13 +225,22 @@ class Loop:
         ledger.deliver_arrivals(view)
         self.to_ask |= self.asleep
         if ledger.concerned:
-            concerned = set(ledger.concerned)
-            ledger.concerned.clear()
-            indices = self.indices if None in concerned else self.indices & concerned
-            for index in sorted(indices):
+            for index in sorted(self._concerned()):
                 worker = self.workers[index]
                 if worker.interrupt(ledger.now_ns):
                     self._expect(index, worker.until_ns)
+
+    def _concerned(self) -> frozenset[int]:
+        """Return the workers that the policy said the last arrivals are for."""
+        said = set(self.ledger.concerned)
+        self.ledger.concerned.clear()
+        for worker in said - self.indices:
+            if worker is not None:
+                raise PolicyError(
+                    f"on_arrival said a request is for worker {worker!r}, where there are "
+                    f"{len(self.workers)}, numbered from 0"
+                )
+        return self.indices if None in said else self.indices & said
 
     def _expect(self, index: int, moment_ns: int) -> None:
         """Let a worker have its next event at a moment; an earlier one it had is void."""

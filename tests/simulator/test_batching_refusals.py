@@ -9,6 +9,7 @@ from orsched.errors import PolicyError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
+from orsched.policy import Policy
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
@@ -147,3 +148,21 @@ def test_a_policy_for_one_worker_is_refused_on_several():
     with pytest.raises(PolicyError, match="fcfs is for one worker, the instance has 2"):
         simulate_policy(small(2), FirstComeFirstServed())
     assert len(simulate_policy(small(1), FirstComeFirstServed()).schedule.steps)
+
+
+@pytest.mark.parametrize("arrivals", [[0, 0, 0], [0, 0, 5_000_000]])
+@pytest.mark.parametrize("worker", [2, -1, 0.5, "b"])
+def test_a_worker_that_does_not_exist_gets_no_request(arrivals, worker):
+    class Lost(Policy):
+        name, many_workers, assigns = "lost", True, True
+
+        def on_arrival(self, view, request):
+            return worker if request == 2 else 0
+
+        def decide(self, view):
+            return None
+
+    workers = [Worker(1), Worker(1, name="b")]
+    instance = Instance(Requests([1, 1, 1], [1, 1, 1], arrivals), workers)
+    with pytest.raises(PolicyError, match=f"for worker {worker!r}, where there are 2"):
+        simulate_policy(instance, Lost())

@@ -100,3 +100,19 @@ def test_requests_go_to_workers_that_can_hold_them(name, steal):
 
 class Knowing(FirstComeFirstServed):
     name, information = "knowing", Information.CLAIRVOYANT
+
+
+def test_what_the_workers_policies_count_is_added_up():
+    class Counting(FirstComeFirstServed):
+        finished = 0
+
+        def on_finish(self, view, request, client):
+            super().on_finish(view, request, client)
+            self.finished += 1
+
+        def counted(self):
+            return {"finished": self.finished, "policies": 1}
+
+    policy = Dispatched(Counting, DISPATCHERS["round_robin"]())
+    simulate_policy(instance(30), policy)
+    assert policy.counted() == {"finished": 3, "policies": 2}

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+import orsched
 from orsched.errors import InputError
 from orsched.heuristics.slices import ABLATION, SliceParams
 from orsched.metrics import summarise
@@ -64,6 +65,12 @@ def test_a_batch_that_is_done_early_returns_early():
     schedule, policy = run(problem, slice_tokens=9, interval_s=1.0)
     assert steps(schedule)[-1][3] == 2 + 3  # not 2 + 9
     assert (policy.batches, policy.early_returns) == (1, 1)
+
+
+def test_what_the_policy_counts_is_in_the_run():
+    problem = instance([2, 2], [1, 3], limit=9)
+    counted = orsched.solve(problem, "scls").schedule.run["counted"]
+    assert counted == {"batches": 1, "early_returns": 1}
 
 
 def test_a_fetch_while_all_are_busy_takes_who_was_there():
