@@ -51,10 +51,12 @@ def assign(
     rng: np.random.Generator,
     fast: Any = None,
     give_up: Callable[[], bool] = lambda: False,
+    swaps: int = SWAPS_A_REQUEST,
 ) -> Assigned | None:
     """Return an assignment whose stages take little time, or None where V > 0.
 
-    ``fast`` as for ``anneal``; where ``give_up`` says so, the best one so far.
+    ``fast`` as for ``anneal``; where ``give_up`` says so, the best one so far. ``swaps`` are tried
+    a request.
     """
     spans = state.spans()
     stage = np.array(state.tables.start, np.int64)
@@ -71,7 +73,7 @@ def assign(
         if best.time_ns <= floor or give_up():
             break
         copies = [np.array(table, np.int64) for table in tables]
-        best = _anneal(copies, best, times, _worth(times, fill), floor, rng, fast)
+        best = _anneal(copies, best, times, _worth(times, fill), floor, rng, fast, give_up, swaps)
     return best
 
 
@@ -103,6 +105,8 @@ def _anneal(
     floor: int,
     rng: np.random.Generator,
     fast: Any,
+    give_up: Callable[[], bool],
+    swaps: int,
 ) -> Assigned:
     """Swap at falling temperatures; return the best assignment on the way."""
     swap: Any = None if fast is None else fast.swap_requests
@@ -110,7 +114,7 @@ def _anneal(
     if swap is None:
         swap, arrays = plain.swap_requests, [table.tolist() for table in arrays]
     hot = float(np.diff(np.unique(times)).max()) / 2
-    count = SWAPS_A_REQUEST * len(best.request) // TEMPERATURES
+    count = swaps * len(best.request) // TEMPERATURES
     for step in range(TEMPERATURES):
         temperature = hot * COLDEST ** (step / (TEMPERATURES - 1))
         draws = rng.random((count, 3))
@@ -119,6 +123,6 @@ def _anneal(
         now = int(times[arrays[1]].sum())
         if now < best.time_ns:
             best = Assigned(np.array(arrays[0]), best.stage, now)
-        if best.time_ns <= floor:
+        if best.time_ns <= floor or give_up():
             break
     return best

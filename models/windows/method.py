@@ -36,8 +36,9 @@ STARTS, START_SHARE, MOST_TO_RESTART = 3, 0.2, 300
 """Up to so many requests, under a time limit, so many searches from the start get this share of the
 time each: how well one ends is mostly decided early, and they differ. The last goes on from the
 best of them."""
-SMOOTH_SHARE = 0.6
-"""Above that, under levels, the search under the smoothed cost gets this share of the time."""
+SMOOTH_STARTS, SMOOTH_SHARE = 2, 0.85
+"""Under levels so many of these starts are under the smoothed cost; above that many requests one
+is, for this share of the time."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +88,36 @@ class WindowsMethod:
         self, follower: _Follower, run: Run, threads: int, fast: Compiled
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield searches, each with the schedule that it goes on from; the last takes all time."""
-        instance, first, seconds = follower.instance, follower.best.schedule, run.stop.seconds_left
-        timed = 0 < seconds < math.inf
-        smooth = smoothed(instance)
-        if timed and len(instance) <= MOST_TO_RESTART:
-            for start in range(1, STARTS + 1):
-                part = replace(_part(run, START_SHARE * seconds), seed=run.seed + (start << 32))
-                yield follower.search(part, threads, fast), first
-        elif timed and smooth is not None:
-            part = _part(run, SMOOTH_SHARE * seconds)
-            easier = _Follower(smooth, self._warm_start(smooth, part), self.name)
-            search = easier.search(part, threads, fast)
-            try:
-                yield search, easier.best.schedule
-            finally:
-                follower.search(run, threads, fast).carry_out(search.best)
+        n, first, seconds = len(follower.instance), follower.best.schedule, run.stop.seconds_left
+        timed, smooth = 0 < seconds < math.inf, smoothed(follower.instance)
+        starts, share = (STARTS, START_SHARE) if n <= MOST_TO_RESTART else (1, SMOOTH_SHARE)
+        if timed and (starts > 1 or smooth is not None):
+            for start in range(1, starts + 1):
+                part = replace(_part(run, share * seconds), seed=run.seed + (start << 32))
+                if smooth is not None and start <= SMOOTH_STARTS:
+                    yield from self._smoothly(smooth, follower, part, run, threads, fast)
+                else:
+                    yield follower.search(part, threads, fast), first
         yield follower.search(run, threads, fast), follower.best.schedule
+
+    def _smoothly(
+        self,
+        smooth: Instance,
+        follower: _Follower,
+        part: Run,
+        run: Run,
+        threads: int,
+        fast: Compiled,
+    ) -> Generator[tuple[Search, Schedule]]:
+        """Yield a search under the smoothed cost; carry out under the levels what it found."""
+        start = self._warm_start(smooth, replace(part, callback=None))
+        easier = _Follower(smooth, start, self.name)
+        search = easier.search(part, threads, fast)
+        try:
+            yield search, start.schedule
+        finally:
+            for state in reversed(search.last):
+                follower.search(run, threads, fast).carry_out(state)
 
     def _warm_start(self, instance: Instance, run: Run) -> Outcome:
         hybrid = resolve("methods", "hybrid")

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import deque
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.models.windows.annealing import anneal
-from orsched.models.windows.assignment import assign
+from orsched.models.windows.assignment import SWAPS_A_REQUEST, assign
 from orsched.models.windows.construction import aligned_times, construct, even_times, state_of
 from orsched.models.windows.plan import plan_of
 from orsched.models.windows.promise import Promise
@@ -64,6 +65,8 @@ LONGEST_PART, PILOT_TIME, FEWEST_PART = 6, 0.25, 100
 state less by a factor; but a run makes one part in FEWEST_PART of the moves that it should."""
 PILOTS_PAY = 12
 """Pilots are run once there is time for so many runs."""
+MANY_SWAPS = 4_000
+"""Under a time limit compiled swaps of requests are tried so often a request."""
 LOADING_S = 0.25
 """A search ends so much earlier while the moves are being compiled, which slows down the rest."""
 FAST_RATE, PLAIN_RATE = 1e6, 2e4
@@ -85,6 +88,8 @@ MOST_ROUNDS, TOLERANCE = 12, 1
 """Rounds that are put in at most where a state falls short; above the best estimate by so many."""
 SHIFTS = (0, -1, -2, 1, 2)
 """Rounds by which a squeeze moves the end, where it can make stages cheaper or dearer instead."""
+LAST = 3
+"""So many of the last states that were best are kept."""
 LEAST_GAIN = 20_000
 """The makespan over this is the least gain that squeezes ask for."""
 
@@ -161,6 +166,7 @@ class Search:
         self.shifts = Promise({str(s): s for s in SHIFTS})
         self.best: Windows | None = None
         self.best_ns = 0
+        self.last: deque[Windows] = deque(maxlen=LAST)
         self.squeezes = Promise(SQUEEZES)
         bends = np.abs(np.diff(terms.prices.by_starts, 2))[1:]
         self.hot = max(HOT, HOT_PRICES * float(bends.mean()) if len(bends) else 0.0)
@@ -363,6 +369,7 @@ class Search:
             self.shifts.learn(shift, success)
         if state is not None and makespan is not None and success:
             self.best, self.best_ns = state, makespan
+            self.last.append(state)
             self.effort = max(1.0, self.effort / MORE_EFFORT**2)
         elif task.made >= task.moves:
             self._relax(task)
@@ -388,7 +395,11 @@ class Search:
             return None
         prompts, prices = self.instance.requests.prompt_tokens, self.terms.prices
         rng = np.random.default_rng([self.seed, self.best_ns])
-        assigned = assign(state, self.lengths, prompts, prices, rng, self.fast, self._over)
+        fast, over = self.fast, self._over
+        many = not self.rounds and fast is not None and fast.swap_requests is not None
+        many = many and len(prices.levels) > 1
+        swaps = MANY_SWAPS if many else SWAPS_A_REQUEST
+        assigned = assign(state, self.lengths, prompts, prices, rng, fast, over, swaps)
         if assigned is None:
             return None
         return self.follow(plan_of(state, assigned, partial(prices.divide, prompts=prompts)))
