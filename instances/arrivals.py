@@ -12,6 +12,7 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.instance import require_instance
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
 from orsched.units import MAX_TIME_NS, NS_PER_S
@@ -249,6 +250,7 @@ def with_arrivals(
     Raises:
         InputError: the specification is wrong, or the last arrival is past 2**62 ns.
     """
+    require_instance(instance)
     law = read_arrivals(spec)
     number = whole_number(seed, "seed", remedy="seeds start at 0")
     requests = instance.requests

@@ -15,6 +15,7 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.instance import require_instance
 from orsched.instances.confusion import load_confusion
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
@@ -168,6 +169,7 @@ def predict(
     Raises:
         InputError: the predictor or the seed is wrong.
     """
+    require_instance(instance)
     law = read_predictor(predictor)
     number = whole_number(seed, "seed", remedy="seeds start at 0")
     req = instance.requests

@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
+from orsched.instance import require_instance
 from orsched.models.bound_scope import ALLOWANCES, PLAIN, Scope, allowances_of, equal_workers
 from orsched.models.charged_bound import charged_certificates
 from orsched.models.counted_bound import (
@@ -227,6 +228,7 @@ def bound(
         InputError: another objective or allowance, or a time limit that is no number above 0.
         InfeasibleError: no schedule exists.
     """
+    require_instance(instance)
     clock = Clock(time_limit)
     scope = Scope.allowing(allows, instance)
     limits = _Limits(clock.out_of_time, clock.seconds_left, True, scope)

@@ -286,3 +286,11 @@ class Instance:
             "predictions": req.predicted_tokens is not None,
             "sha256": self.sha256,
         }
+
+
+def require_instance(value: object) -> None:
+    """Raise ``InputError`` for what is no instance."""
+    if not isinstance(value, Instance):
+        raise InputError(
+            f"{value!r} is no Instance", field="instance", remedy="load one: orsched.load(name)"
+        )

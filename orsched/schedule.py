@@ -240,3 +240,11 @@ class Schedule:
         from orsched.report.tables import schedule_html
 
         return schedule_html(self)
+
+
+def require_schedule(value: object) -> None:
+    """Raise ``InputError`` for what is no schedule."""
+    if not isinstance(value, Schedule):
+        raise InputError(
+            f"{value!r} is no Schedule", field="schedule", remedy="read one, or solve an instance"
+        )

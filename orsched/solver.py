@@ -17,6 +17,7 @@ from orsched._version import __version__
 from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError, InvalidScheduleError, TimeLimitError
+from orsched.instance import require_instance
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
 from orsched.pairs import read_pairs
@@ -78,7 +79,7 @@ def solve(
         MissingDependencyError: the method needs a package that is missing.
     """
     begin = perf_counter()
-    _require_instance(instance)
+    require_instance(instance)
     if objective != "makespan":
         raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
     asked: Spec | Method = read_spec(method) if isinstance(method, str) else method
@@ -271,15 +272,6 @@ def _method(method: Spec | Method, information: str | None) -> tuple[Method, Inf
             remedy=f"one of: {', '.join(chosen.information)}",
         )
     return chosen, Information(information)
-
-
-def _require_instance(value: object) -> None:
-    from orsched.instance import Instance
-
-    if not isinstance(value, Instance):
-        raise InputError(
-            f"{value!r} is no Instance", field="instance", remedy="load one: orsched.load(name)"
-        )
 
 
 def _criterion(

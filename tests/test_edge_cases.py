@@ -14,6 +14,8 @@ from orsched.cli.commands import run
 from orsched.costs import BilinearCost
 from orsched.errors import InfeasibleError, InputError, TimeLimitError
 from orsched.instance import Instance
+from orsched.instances import with_arrivals
+from orsched.instances.predictions import predict
 from orsched.memory import BlockMemory
 from orsched.models.batch import batch
 from orsched.models.full_mip import solve_full_mip, solve_windows_mip
@@ -235,9 +237,23 @@ def test_what_is_no_method_is_named(method):
 
 @pytest.mark.parametrize("instance", ["two-by-two", None, 3])
 def test_what_is_no_instance_is_named(instance):
-    for call in (orsched.solve, orsched.compare):
+    calls = (
+        orsched.solve,
+        orsched.compare,
+        orsched.bound,
+        lambda value: orsched.check(value, orsched.solve(SMALL, "fcfs").schedule),
+        lambda value: with_arrivals(value, "poisson:rate=1"),
+        lambda value: predict(value, "oracle"),
+    )
+    for call in calls:
         with pytest.raises(InputError, match="is no Instance"):
             call(instance)
+
+
+@pytest.mark.parametrize("schedule", ["plan.json", None, 3])
+def test_what_is_no_schedule_is_named(schedule):
+    with pytest.raises(InputError, match="is no Schedule"):
+        orsched.check(SMALL, schedule)
 
 
 def test_compare_takes_one_name():

@@ -11,6 +11,8 @@ from orsched.checker.results import check_bound, check_labels, check_results
 from orsched.checker.structure import check_structure
 from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
 from orsched.errors import InputError
+from orsched.instance import require_instance
+from orsched.schedule import require_schedule
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -39,10 +41,13 @@ def check(
         limit: violations of each kind that are spelt out; a last one counts the others.
 
     Raises:
-        InputError: ``times`` is neither of the two. No schedule makes the checker raise.
+        InputError: ``times`` is neither of the two, or an argument is no instance or no schedule.
+            No schedule makes the checker raise.
     """
     if times not in TIMES:
         raise InputError(f"{times!r} is unknown", field="times", remedy="model or measured")
+    require_instance(instance)
+    require_schedule(schedule)
     measured = times == "measured"
     findings = Findings(limit)
     reading = Reading(instance, schedule, stopped=measured and _was_stopped(schedule))
