@@ -102,7 +102,7 @@ def test_a_plan_that_uses_few_clients_needs_few_slots(instance):
     few = instance.replace(workers=orsched.Worker(3, instance.worker.cost))
     plan = orsched.solve(few, "fcfs").schedule
     many = instance.replace(workers=orsched.Worker(50, instance.worker.cost))
-    moved = plan.replace(instance_sha256=many.sha256, bound=None)
+    moved = plan.replace(instance_sha256=many.sha256, results={}, bound=None)
     assert run(many, moved, RunSettings("virtual", slots=3)).violations == []
 
 
