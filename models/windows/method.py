@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
-from orsched.errors import InputError, PolicyError
+from orsched.errors import InputError, PolicyError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
 from orsched.models.bounds import makespan_bound
 from orsched.models.windows.compiled import compiled
@@ -110,7 +110,10 @@ class WindowsMethod:
         fast: Compiled,
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield a search under the smoothed cost; carry out under the levels what it found."""
-        start = self._warm_start(smooth, replace(part, callback=None))
+        try:
+            start = self._warm_start(smooth, replace(part, callback=None))
+        except TimeLimitError:  # the other schedule stands
+            return
         easier = _Follower(smooth, start, self.name)
         search = easier.search(part, threads, fast)
         try:

@@ -8,6 +8,7 @@ import pytest
 
 import orsched
 from orsched.costs import AffineCost, LevelsCost
+from orsched.errors import TimeLimitError
 from orsched.instances.gsm8k import gsm8k
 from orsched.models.windows import method
 from orsched.models.windows.smoothing import smoothed
@@ -78,3 +79,18 @@ def test_what_the_smoothed_part_found_is_kept_when_it_is_interrupted(monkeypatch
     assert result.termination is Termination.INTERRUPTED
     assert not orsched.check(instance, result.schedule)
     assert result.schedule.makespan_ns < start
+
+
+def test_no_time_for_a_smoothed_start_leaves_the_other_one(monkeypatch):
+    warm_start = method.WindowsMethod._warm_start
+
+    def late(self, instance, run):
+        if isinstance(instance.worker.cost, AffineCost):
+            raise TimeLimitError("hybrid: no time")
+        return warm_start(self, instance, run)
+
+    monkeypatch.setattr(method.WindowsMethod, "_warm_start", late)
+    instance = _levelled()
+    result = orsched.solve(instance, "windows", time_limit=1.0)
+    assert not orsched.check(instance, result.schedule)
+    assert result.bound <= result.makespan
