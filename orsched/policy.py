@@ -110,6 +110,8 @@ class View:
         self.workers: Sequence[View] = (self,)
         self.first_token = state.first_token
         self.output_limit_tokens = state.output_limit_tokens
+        if blocks is not None:  # the same as the method, without a call of a Python function
+            self.blocks_of = blocks.__getitem__  # type: ignore[method-assign,assignment]
 
     @property
     def now_ns(self) -> int:
