@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from math import inf
 from typing import TYPE_CHECKING
 
 from orsched.heuristics.recent_lengths import recent_lengths
@@ -51,6 +52,8 @@ class Tally:
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}
         self.order: list[int] = []
+        self._found = 0, 0, 0  # the last answer of `smallest`, and to which question
+        self._up_to = -1  # it holds as long as no number up to this comes or goes
 
     def add(self, number: int) -> None:
         """Count a number."""
@@ -58,10 +61,14 @@ class Tally:
         self.counts[number] = before + 1
         if not before:
             insort(self.order, number)
+        if number <= self._up_to:
+            self._up_to = -1
 
     def remove(self, numbers: Sequence[int]) -> None:
         """Count numbers that are there once less each."""
         counts, order = self.counts, self.order
+        if min(numbers, default=0) <= self._up_to:
+            self._up_to = -1
         for number in numbers:
             counts[number] -= 1
             if not counts[number]:
@@ -73,13 +80,19 @@ class Tally:
 
     def smallest(self, most: int) -> tuple[int, int]:
         """Return how many the smallest so many are, which may be fewer, and their sum."""
-        left, total = most, 0
+        if self._up_to >= 0 and self._found[0] == most:
+            return self._found[1:]
+        left, total, counts, number = most, 0, self.counts, -1
         for number in self.order:
-            count = min(self.counts[number], left)
+            count = counts[number]
+            if count >= left:
+                total += left * number
+                left = 0
+                break
             total += count * number
             left -= count
-            if not left:
-                break
+        self._found = most, most - left, total
+        self._up_to = -1 if left else number
         return most - left, total
 
 
@@ -107,8 +120,10 @@ class KnownEnds:
 
     def start(self, now: int, stage: Sequence[int]) -> None:
         """Take note of requests that start."""
-        length, limit, first = self.lengths.__getitem__, self.limit, self.first
-        rounds = [max(0, min(length(request), limit) - first) for request in stage]
+        lengths, first, most = self.lengths, self.first, self.limit - self.first
+        rounds = [lengths[request] - first for request in stage]
+        if not 0 <= min(rounds, default=0) <= max(rounds, default=0) <= most:
+            rounds = [max(0, min(each, most)) for each in rounds]
         self.waiting.remove(rounds)
         self.work -= sum(rounds)
         ends = [now + each for each in rounds]
@@ -139,26 +154,31 @@ class KnownEnds:
         else; it brings j clients (at most ``left`` can be used), each worth ``worth``.
         """
         ends = self.ends
-        past = bisect_right(ends, now)
-        self.sum_ends -= sum(ends[:past])  # overdue: predictions that were too short
-        del ends[:past]
+        if ends and ends[0] <= now:
+            past = bisect_right(ends, now)
+            self.sum_ends -= sum(ends[:past])  # overdue: predictions that were too short
+            del ends[:past]
         if not ends:
             return 0
         count, short = self.waiting.smallest(most)
         tail = short / (2 * count) if count else 0.0
         work = self.work + self.sum_ends - now * len(ends)
         rest = max(ends[-1] - now, work / most + tail)
-        longest = self.waiting.largest()
+        longest = self.waiting.largest() if delay else -inf
+        useful = min(left, _LOOKED_AT)
+        most_worth = worth * useful  # idle time only grows: more than this never pays
         total = 0
-        for count, end in enumerate(ends[:_LOOKED_AT], 1):
+        for count, end in enumerate(ends[:useful], 1):
             rounds = end - now
             total += rounds
-            idle = (clients + count) * rounds - total
-            late = rounds + longest - rest
-            if price * idle + (delay * late if late > 0 else 0) < worth * count:
-                return rounds
-            if count >= left or price * clients * rounds > worth * left:
+            cost = price * ((clients + count) * rounds - total)
+            if cost > most_worth:
                 break
+            late = rounds + longest - rest
+            if late > 0:
+                cost += delay * late
+            if cost < worth * count:
+                return rounds
         return 0
 
 
