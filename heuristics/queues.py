@@ -69,7 +69,7 @@ class SharedQueue:
         self, clients: Iterable[int], prompts: Prompts, room: Room
     ) -> tuple[list[int], list[int]]:
         """Take the first requests of the queue, one a client."""
-        heap, blocks = self.heap, room.blocks
+        heap, blocks, blocks_of = self.heap, room.blocks, room.blocks_of
         tokens = _UNLIMITED if room.tokens is None else room.tokens
         stage: list[int] = []
         places: list[int] = []
@@ -81,7 +81,7 @@ class SharedQueue:
             if tokens < 0:
                 break
             if blocks is not None:
-                blocks -= room.blocks_of(request)
+                blocks -= blocks_of(request)
                 if blocks < 0:
                     break
             heappop(heap)
@@ -125,7 +125,12 @@ class ClientQueues:
         self, clients: Iterable[int], prompts: Prompts, room: Room
     ) -> tuple[list[int], list[int]]:
         """Take each client's own first request, else the one it steals."""
-        heaps, remaining, blocks = self.heaps, self.remaining, room.blocks
+        heaps, remaining, blocks, blocks_of = (
+            self.heaps,
+            self.remaining,
+            room.blocks,
+            room.blocks_of,
+        )
         tokens = _UNLIMITED if room.tokens is None else room.tokens
         stage: list[int] = []
         places: list[int] = []
@@ -144,7 +149,7 @@ class ClientQueues:
             if tokens < 0:
                 break
             if blocks is not None:
-                blocks -= room.blocks_of(request)
+                blocks -= blocks_of(request)
                 if blocks < 0:
                     break
             heappop(heap)

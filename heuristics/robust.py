@@ -137,45 +137,44 @@ class TwoOrders:
         self._waiting.add(request)
         self.queued += 1
 
-    def _first(self, by_arrival: bool) -> int:
-        waiting = self._waiting
-        if by_arrival:
-            queue = self._by_arrival
-            while queue[0] not in waiting:
-                queue.popleft()
-            return queue[0]
-        heap = self._by_length
-        while heap[0] & _MASK not in waiting:
-            heappop(heap)
-        return heap[0] & _MASK
-
     def fill(
         self, clients: Iterable[int], prompts: Prompts, room: Room
     ) -> tuple[list[int], list[int]]:
-        """Take the first requests of the order in force, one a client."""
+        """Take the first requests of the order in force, one a client.
+
+        Who is gone stays in the other order until their turn.
+        """
         tokens = _UNLIMITED if room.tokens is None else room.tokens
-        blocks = room.blocks
+        blocks, blocks_of = room.blocks, room.blocks_of
+        waiting, by_length, by_arrival = self._waiting, self._by_length, self._by_arrival
+        started, sample, trusted = self._started, self.sample, self.skill.trusted
         stage: list[int] = []
         places: list[int] = []
         for client in clients:
-            if not self._waiting:
+            if not waiting:
                 break
-            sampled = self._started % self.sample == 0
-            request = self._first(sampled or not self.skill.trusted)
+            sampled = not started % sample
+            if sampled or not trusted:
+                while by_arrival[0] not in waiting:
+                    by_arrival.popleft()
+                request = by_arrival[0]
+            else:
+                while (request := by_length[0] & _MASK) not in waiting:
+                    heappop(by_length)
             tokens -= prompts[request]
             if tokens < 0:
                 break
             if blocks is not None:
-                blocks -= room.blocks_of(request)
+                blocks -= blocks_of(request)
                 if blocks < 0:
                     break
             if sampled:
                 self.skill.started(request, self.predicted(request))
-            self._started += 1
-            self._waiting.remove(request)
+            started += 1
+            waiting.remove(request)
             stage.append(request)
             places.append(client)
-        self.queued = len(self._waiting)
+        self._started, self.queued = started, len(waiting)
         return stage, places
 
     def servable(self, idle: set[int]) -> int:

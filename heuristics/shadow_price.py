@@ -9,6 +9,7 @@ more than the idle time until then.
 
 from __future__ import annotations
 
+from collections import deque
 from math import sqrt
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ _TRUSTED = 0.5
 """Predicted ends count as known while their mean error is within this share of a usual wait."""
 _PROVEN = 16
 """Ends after which predictions have proved right, or not."""
+_ALL = 2**62
+_PART = 16
+"""A part of the starts to take note of is a stage, or so many requests of one twice as large."""
 
 
 class ShadowPrice:
@@ -34,6 +38,9 @@ class ShadowPrice:
     Knows the ends of running requests when clairvoyant, or as long as predictions prove true; else
     it learns how long requests take, and that nobody outlives the output limit. While arrivals are
     expected it prices the waiting requests' time (mean JCT), afterwards the makespan.
+
+    It takes note of starts when it is asked or an end comes: a decision that forms a stage has
+    enough to do.
     """
 
     def start(self, view: View) -> None:
@@ -50,6 +57,8 @@ class ShadowPrice:
             self.known = KnownEnds(view, view.predicted_tokens)
         self.sighted = isinstance(view, ClairvoyantView)
         self.idle_rounds = self.idle = self.last_round = 0
+        self._started: list[tuple[int, Sequence[int]]] = []
+        self._later: deque[tuple[int, Sequence[int]]] = deque()  # only known ends are to be noted
 
     def arrived(self, view: View, request: int) -> None:
         """Take note of a request in the queue."""
@@ -58,14 +67,32 @@ class ShadowPrice:
             self.known.queue(request)
 
     def started(self, view: View, stage: Sequence[int]) -> None:
-        """Take note of requests that get their clients now."""
-        self.learned.start(view.rounds, stage)
-        if self.known is not None:
-            self.known.start(view.rounds, stage)
+        """Remember requests that get their clients now."""
+        self._started.append((view.rounds, stage))
+
+    def settle(self, parts: int = _ALL) -> None:
+        """Take note of the starts so far, and of the known ends of so many parts of them."""
+        started, later, known = self._started, self._later, self.known
+        for entry in started:
+            self.learned.start(*entry)
+        if known is not None:
+            later += started
+        started.clear()
+        while later and parts > 0 and known is not None:
+            now, stage = later.popleft()
+            if len(stage) > 2 * _PART and parts < _ALL:
+                later.appendleft((now, stage[_PART:]))
+                stage = stage[:_PART]
+            known.start(now, stage)
+            parts -= 1
 
     def finished(self, view: View, request: int) -> None:
         """Take note of a request's end."""
         now = view.rounds
+        if self._started:
+            self.settle(0)
+        while self._later and self.known is not None and request not in self.known.end_of:
+            self.settle(1)
         self.learned.finish(now, request)
         if self.known is not None:
             self.known.finish(now, request)
@@ -77,6 +104,8 @@ class ShadowPrice:
 
     def rounds_to_wait(self, view: View, waiting: Waiting) -> int:
         """Return 0 when waiting does not pay, else the rounds until the next look."""
+        if self._started or self._later:
+            self.settle()
         now, active, clients = view.rounds, len(view.running), waiting.clients
         idle_rounds = self.idle_rounds + self.idle * (now - self.last_round)
         self.idle_rounds, self.last_round, self.idle = idle_rounds, now, clients
@@ -128,6 +157,8 @@ class ShadowPrice:
         """
         if self.sighted:
             return True
+        if self._started:
+            self.settle(0)
         active = len(view.running)
         rate = active * self.learned.hazard(view.rounds, active)
         if self.known is None or self.learned.count < _PROVEN or not (rate and self.round_ns):

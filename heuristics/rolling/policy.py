@@ -11,10 +11,9 @@ from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.rolling.background import Planner
 from orsched.heuristics.rolling.drift import Drift
 from orsched.heuristics.rolling.following import Follower
-from orsched.heuristics.rolling.price import LaterPrice
 from orsched.heuristics.rolling.snapshot import Snapshot
 from orsched.heuristics.rolling.waiting import Copy, WaitingRequests
-from orsched.heuristics.shadow_price import within_memory
+from orsched.heuristics.shadow_price import ShadowPrice, within_memory
 from orsched.policy import Information
 from orsched.step import FINISH, Step, decode_rounds, prefill_stage
 
@@ -56,7 +55,7 @@ class RollingPolicy(GatedPolicy):
         """Set up the queue, and the planner with its process."""
         super().start(view)
         assert self.lengths is not None
-        self.gate = self.listener = self.price = LaterPrice()
+        self.gate = self.listener = self.price = ShadowPrice()
         self.price.start(view)
         stage_ns, round_ns = self.price.stage_ns, self.price.round_ns
         clients = view.worker.clients
