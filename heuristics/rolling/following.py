@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from orsched.heuristics.rolling.drift import Drift
     from orsched.heuristics.rolling.remaining import Stage
     from orsched.heuristics.rolling.snapshot import Plan
@@ -23,6 +25,7 @@ class Follower:
     Attributes:
         stages: the stages that are left, the next one last.
         late: planned for an earlier stage that had no client for them.
+        pulled: of those chosen last, who has their turn later.
     """
 
     def __init__(self, waiting: WaitingRequests, drift: Drift, clients: int, budget: float) -> None:
@@ -31,6 +34,7 @@ class Follower:
         self.clients, self.budget = clients, budget
         self.stages: list[Stage] = []
         self.late: list[int] = []
+        self.pulled: list[int] = []
         self.reset(0)
 
     def adopt(self, plan: Plan, now: int) -> None:
@@ -65,39 +69,57 @@ class Follower:
             return max(1, min(left, int(missing / self.surplus) + 1))
         return left
 
-    def choose(self, now: int, idle: int) -> list[int]:
-        """Return who starts now: the late ones, those planned, others for surplus clients."""
+    def choose(self, now: int, idle: int, likely: int) -> list[int]:
+        """Return who starts now: the late ones, those planned, others for surplus clients.
+
+        Others as long as no more than a ``likely`` number of requests are chosen.
+        """
         there = self.waiting.there
-        wanted = [request for request in self.late if request in there]
+        wanted = [request for request in self.late if request in there] if self.late else []
         if self.stages[-1].round <= now:
             stage = self.stages.pop()
-            wanted += [request for request in stage.requests if request in there]
+            wanted += self._still_waiting(stage)
             spare = stage.spare
         else:
             spare = max(0, idle - self.surplus - len(wanted))
         chosen, self.late = wanted[:idle], wanted[idle:]
         if len(self.late) > max(1, self.clients // _LATE_PART):
             self.drop()
-        more = idle - len(chosen) - spare
+        more = min(idle - spare, likely) - len(chosen)
         if more > 0:
             chosen += self.waiting.unplanned(more)
-            more = min(idle - len(chosen) - spare, self.surplus)
-        return chosen + self._pulled(more, set(chosen)) if more > 0 else chosen
+            more = min(idle - spare - len(chosen), self.surplus)
+        self.pulled = self._pull(more, set(chosen)) if more > 0 else []
+        return chosen + self.pulled
 
-    def postpone(self, request: int) -> None:
-        """Let a chosen request start later: it does not fit now."""
-        self.late.append(request)
-        self.waiting.late.add(request)
+    def _still_waiting(self, stage: Stage) -> Sequence[int]:
+        """Return those of a stage that have not started before their turn."""
+        gone, there = self.waiting.gone, self.waiting.there
+        if not gone or gone.isdisjoint(stage.requests):
+            return stage.requests
+        return [request for request in stage.requests if request in there]
 
-    def _pulled(self, count: int, taken: set[int]) -> list[int]:
+    def postpone(self, requests: Sequence[int]) -> None:
+        """Let chosen requests start later: they do not fit now.
+
+        Those that were pulled out of a later stage start with it.
+        """
+        if self.pulled:
+            pulled = set(self.pulled)
+            requests = [request for request in requests if request not in pulled]
+        self.late.extend(requests)
+        self.waiting.late.update(requests)
+
+    def _pull(self, count: int, taken: set[int]) -> list[int]:
         """Return planned requests of the next stages, for clients that are free too early."""
         pulled: list[int] = []
-        for stage in reversed(self.stages):
-            for request in stage.requests:
-                if len(pulled) == count:
-                    return pulled
-                if request in self.waiting.there and request not in taken:
-                    pulled.append(request)
+        requests = (request for stage in reversed(self.stages) for request in stage.requests)
+        for request in requests:
+            if len(pulled) == count:
+                break
+            if request in self.waiting.there and request not in taken:
+                pulled.append(request)
+        self.waiting.gone.update(pulled)
         return pulled
 
     def owed(self) -> list[Stage]:

@@ -84,11 +84,10 @@ class RollingPolicy(GatedPolicy):
 
     def decide(self, view: View) -> Step | None:
         """Follow the plan, or the gate; take up a plan that is ready, have another one made."""
-        quiet = not self.drift.settle()
         ready = view.now_ns >= self.ready_ns and view.rounds >= self.base
-        if self.future is not None and ready:
+        taking_up = self.future is not None and ready
+        if taking_up:
             self._take_up(view)
-            quiet = False
         step = self._follow(view) if self.plan.stages else None
         if step is None:
             step = super().decide(view)
@@ -96,8 +95,11 @@ class RollingPolicy(GatedPolicy):
                 self.drift.start(view.rounds, step.prefill)
         if step is None or step.prefill:
             return step
-        if not self._considered_snapshot(view) and quiet:
-            self.price.settle(1)
+        if not self._considered_snapshot(view):  # with time left: what would be due later
+            if self.drift.unsettled:
+                self.drift.settle()
+            elif not taking_up:
+                self.price.settle(1)
         left = self.base - view.rounds
         if self.future is not None and 0 < left < step.rounds:
             return step._replace(rounds=left)
@@ -111,7 +113,8 @@ class RollingPolicy(GatedPolicy):
             return decode_rounds(rounds, FINISH)
         if not idle:
             return decode_rounds(1)
-        chosen = self.plan.choose(now if rounds == 0 else self.plan.stages[-1].round, idle)
+        moment = now if rounds == 0 else self.plan.stages[-1].round
+        chosen = self.plan.choose(moment, idle, self._likely_to_fit(idle))
         stage, tokens = self._fitting(view, chosen)
         if not stage:
             return decode_rounds(1) if view.running else None
@@ -125,6 +128,11 @@ class RollingPolicy(GatedPolicy):
         self.plan.reset(now)
         return prefill_stage(stage, places)
 
+    def _likely_to_fit(self, idle: int) -> int:
+        """Return how many requests fit into a stage, and may be tried: twice the usual number."""
+        cap, waiting = self.prefill_limit, self.waiting.queued
+        return idle if cap is None else 1 + 2 * cap * waiting // max(1, self.queued_tokens)
+
     def _fitting(self, view: View, chosen: list[int]) -> tuple[list[int], int]:
         """Return those that fit into cap and memory, and their tokens; the others are late."""
         prompts = list(map(view.prompt_tokens.__getitem__, chosen))
@@ -135,14 +143,16 @@ class RollingPolicy(GatedPolicy):
         if tokens <= cap and sum(blocks) <= room:
             return chosen, tokens
         stage: list[int] = []
+        late: list[int] = []
         left = cap
         for request, prompt, need in zip(chosen, prompts, blocks, strict=True):
             if prompt > left or need > room:
-                self.plan.postpone(request)
-                continue
-            left -= prompt
-            room -= need
-            stage.append(request)
+                late.append(request)
+            else:
+                left -= prompt
+                room -= need
+                stage.append(request)
+        self.plan.postpone(late)
         return stage, cap - left
 
     def _take_up(self, view: View) -> None:
@@ -199,7 +209,7 @@ class RollingPolicy(GatedPolicy):
             clients = held
         self.copy.hand_over(self.waiting.snapshot())
         return Snapshot(
-            view.rounds, self.base, *self.drift.running(), len(self.idle), clients, self.copy,
+            view.rounds, self.base, self.drift.running(), len(self.idle), clients, self.copy,
             self.plan.owed(), self.lengths, view.prompt_tokens, self.limit, self.first,
             self.price.stage_ns, self.price.round_ns, view.worker.prefill_limit,
             self.rolling.horizon,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from heapq import heapreplace
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.heuristics.rolling.remaining import Remaining, Stage
@@ -11,6 +12,8 @@ from orsched.heuristics.rolling.waiting import Copy, entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from orsched.heuristics.rolling.drift import Running
 
 _OVERDUE_PART = 8
 """A request beyond its predicted end is expected to take one part in this of its rounds more."""
@@ -36,7 +39,7 @@ class Snapshot(NamedTuple):
     Attributes:
         now: rounds of the worker.
         base: round from which the plan will be followed.
-        end, begin: known end and start of each request that runs.
+        running: who runs, with known ends.
         idle: free clients.
         clients: most requests that can run (memory may hold fewer than there are clients).
         waiting: requests in the queue; until it is worked out, the copy that knows them.
@@ -50,8 +53,7 @@ class Snapshot(NamedTuple):
 
     now: int
     base: int
-    end: list[int]
-    begin: list[int]
+    running: Running
     idle: int
     clients: int
     waiting: list[int] | Copy
@@ -73,10 +75,9 @@ class Snapshot(NamedTuple):
         rows = self.rows()
         if not rows:
             return self._replace(waiting=[], lengths={}, prompts={})
-        lengths, prompts = (
-            dict(zip(rows, map(column.__getitem__, rows), strict=True))
-            for column in (self.lengths, self.prompts)
-        )
+        known = chain(rows, self.running.requests, *(each for _, each in self.running.started))
+        lengths = {request: self.lengths[request] for request in known}
+        prompts = dict(zip(rows, map(self.prompts.__getitem__, rows), strict=True))
         return self._replace(waiting=rows, lengths=lengths, prompts=prompts)
 
     def rows(self) -> list[int]:
@@ -132,11 +133,15 @@ class Snapshot(NamedTuple):
     def _free_at(self) -> list[int]:
         """Return the rounds at which clients are free, in order."""
         moments = [self.now] * self.idle
-        for known, begin in zip(self.end, self.begin, strict=True):
+        requests, ends, started = self.running
+        for request, known in zip(requests, ends, strict=True):
             end = known
             if known <= self.now:
+                begin = known - self.rounds_of(request)
                 took = self.now - begin
                 most = begin + self.limit
                 end = max(self.now + 1, min(self.now + 1 + took // _OVERDUE_PART, most))
             moments.append(end)
+        for begin, stage in started:
+            moments += [begin + self.rounds_of(request) for request in stage]
         return sorted(moments)[: self.clients]

@@ -40,11 +40,13 @@ class WaitingRequests:
     Attributes:
         there: who waits.
         late: who had a turn, without a stage in the plan, but did not fit; they may be gone.
+        gone: who of the plan's stages may have started before their turn, and others.
         queued: how many wait.
     """
 
     def __init__(self) -> None:
         self.there: set[int] = set()
+        self.gone: set[int] = set()
         self.late: set[int] = set()
         self._all = array("q")  # of the plan: who waited at its snapshot, longest last
         self._spare = array("q")  # of them, those that have no stage
@@ -90,6 +92,7 @@ class WaitingRequests:
         """
         self.retire(self._all, self._spare, self._came, self._new)
         self.late, self._all, self._spare = set(), everyone, spare
+        self.gone = set(self._changes.went)
         self._came, self._new = self._since.copy(), self._since.copy()
 
     def unplan(self) -> None:
@@ -156,6 +159,7 @@ class WaitingRequests:
             stage.append(request)
             places.append(client)
         self.take(stage)
+        self.gone.update(stage)
         return stage, places
 
     def _first(self) -> int | None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.heuristics.queues import Room
-from orsched.heuristics.rolling.drift import Drift
+from orsched.heuristics.rolling.drift import Drift, Running
 from orsched.heuristics.rolling.following import Follower
 from orsched.heuristics.rolling.remaining import Remaining, Stage
 from orsched.heuristics.rolling.search import make_plan
@@ -147,7 +147,7 @@ def test_waiting_requests_agree_with_a_list(moves):
 def test_a_plan_tells_who_has_no_stage_longest_last():
     lengths = {1: 3, 5: 6, 6: 2, 7: 6}
     snapshot = Snapshot(
-        0, 4, [3], [0], 1, 2, [5, 6, 1, 7], [], lengths, [1] * 9, 50, 0, 10, 4, None, 100
+        0, 4, Running([2], [3]), 1, 2, [5, 6, 1, 7], [], lengths, [1] * 9, 50, 0, 10, 4, None, 100
     )
     plan = snapshot.plan([Stage(2, (1,), 0), Stage(3, (), 0)])
     assert plan.stages == [Stage(7, (), 0), Stage(6, (1,), 0)]
@@ -171,8 +171,11 @@ def test_surplus_agrees_with_counting(requests, now):
     early = sum(k > t and r + t <= now < r + k for r, (k, t) in enumerate(requests))
     overdue = sum(k < t and r + k < now < r + t for r, (k, t) in enumerate(requests))
     assert drift.surplus(now) == early - overdue
-    there = [(r + k, r) for r, (k, t) in enumerate(requests) if r <= now < r + t]
-    assert sorted(zip(*drift.running(), strict=True)) == sorted(there)
+    drift.settle()
+    there = [(r, r + k) for r, (k, t) in enumerate(requests) if r <= now < r + t]
+    running = drift.running()
+    assert sorted(zip(running.requests, running.end, strict=True)) == there
+    assert not running.started
 
 
 def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
@@ -180,21 +183,37 @@ def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
     lengths = {1: 3, 5: 6, 6: 2}
     stages = [Stage(9, (6,), 0), Stage(2, (5,), 0)]
     snapshot = Snapshot(
-        0, 4, [3], [0], 1, 2, [5, 6], stages, lengths, [1] * 9, 50, 0, 10, 4, None, 100
+        0, 4, Running([1], [3]), 1, 2, [5, 6], stages, lengths, [1] * 9, 50, 0, 10, 4, None, 100
     )
     left = snapshot.remaining()
     assert left.free_at == (0, 4)
     assert (left.requests, left.rounds) == ((6,), (2,))
     assert left.previous == (Stage(5, (6,), 0),)
     assert snapshot._replace(waiting=[5]).remaining() is None
-    overdue = snapshot._replace(now=19, base=19, end=[3], stages=[])
+    overdue = snapshot._replace(now=19, base=19, stages=[])
     assert overdue.remaining().free_at == (0, 3)  # one round, and an eighth of 19 more
+    started = snapshot._replace(running=Running([], [], [(0, [1])]))
+    assert started.remaining() == left  # the same, its end not yet worked out
 
 
 def test_a_horizon_keeps_every_kind_of_length():
     lengths = {request: request + 1 for request in range(100)}
     snapshot = Snapshot(
-        0, 0, [], [], 2, 2, list(range(100)), [], lengths, [1] * 100, 200, 0, 10, 4, None, 10
+        0,
+        0,
+        Running([], []),
+        2,
+        2,
+        list(range(100)),
+        [],
+        lengths,
+        [1] * 100,
+        200,
+        0,
+        10,
+        4,
+        None,
+        10,
     )
     assert snapshot.remaining().rounds == tuple(range(100, 0, -10))
 
@@ -220,17 +239,17 @@ def test_surplus_clients_take_others_and_a_stage_out_of_turn():
     drift.finish(2, 9)
     assert plan.rounds_left(2, 1) == 6
     assert plan.rounds_left(7, 1) == 0
-    assert plan.choose(7, 1) == [3]  # nobody planned for it
+    assert plan.choose(7, 1, 99) == [3]  # nobody planned for it
 
 
 def test_what_has_no_client_is_late_and_too_many_end_the_plan():
     stages = [Stage(30, (4,), 0), Stage(20, (1, 2, 3), 0)]
     plan, _ = follower([1, 2, 3, 4], stages)
-    assert plan.choose(20, 2) == [1, 2]
+    assert plan.choose(20, 2, 99) == [1, 2]
     assert plan.late == [3]
     assert plan.owed() == [Stage(30, (3, 4), 0)]
     plan, _ = follower(range(10), [Stage(20, tuple(range(10)), 0)])
-    plan.choose(20, 5)
+    plan.choose(20, 5, 99)
     assert not plan.stages
     assert not plan.late
 
@@ -238,4 +257,26 @@ def test_what_has_no_client_is_late_and_too_many_end_the_plan():
 @pytest.mark.parametrize("spare", [0, 1])
 def test_a_stage_takes_more_only_for_clients_that_the_plan_does_not_keep(spare):
     plan, _ = follower([1, 2, 7], [Stage(20, (1, 2), spare)])
-    assert plan.choose(20, 3) == ([1, 2] if spare else [1, 2, 7])
+    assert plan.choose(20, 3, 99) == ([1, 2] if spare else [1, 2, 7])
+
+
+def test_others_are_no_more_than_are_likely_to_fit():
+    plan, _ = follower([1, 2, 7, 8, 9], [Stage(20, (1, 2), 0)])
+    assert plan.choose(20, 8, 3) == [1, 2, 7]
+
+
+def test_who_started_before_their_turn_is_not_chosen_again():
+    """Request 3 comes after the snapshot and is pulled with 1; both do not fit: 1 has its turn."""
+    plan, drift = follower([1, 2], [Stage(30, (2,), 0), Stage(20, (1,), 0)])
+    drift.start(0, [9, 10])
+    drift.finish(2, 9)
+    drift.finish(2, 10)
+    assert plan.rounds_left(2, 2) > 0
+    assert plan.rounds_left(7, 2) == 0
+    assert plan.choose(7, 2, 99) == [1, 2]  # nobody is without a stage
+    plan.postpone([1])
+    plan.waiting.take([2])
+    assert plan.late == []
+    assert plan.choose(20, 1, 99) == [1]
+    plan.waiting.take([1])
+    assert plan.choose(30, 1, 99) == []
