@@ -150,6 +150,6 @@ def _of_class(target: str) -> Callable[..., Order]:
     module, _, attribute = target.partition(":")
     try:
         found: Callable[..., Order] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"{target}: {error}", field="order", remedy="give module:Class") from None
     return found

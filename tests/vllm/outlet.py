@@ -58,6 +58,9 @@ ORDERS = (
 
 CLAIRVOYANT = ("plan's rank as priority", "orsched sjf")
 
+TWINS = {"orsched fcfs": "vLLM fcfs", "orsched sjf": "vLLM priority, true lengths"}
+"""Orders under which each request must finish in the same step as with vLLM's own queue."""
+
 
 def make_requests(count, per_step, seed=0):
     """Return rows with log-normal lengths (means 68 and 345), and predictions that are off."""
@@ -172,8 +175,11 @@ def run(python, cases):
     return {tuple(answer["id"]): answer for answer in answers}
 
 
-def faults(case, answer, own):
-    """Yield what is wrong with an answer; ``own`` is that of vLLM's priority with true lengths."""
+def faults(case, answer, own, same):
+    """Yield what is wrong with an answer; ``own`` is that of vLLM's priority with true lengths.
+
+    ``same``: it has the finish steps of its twin; None if it has no twin.
+    """
     name = case["id"][1]
     if len(answer["finish"]) != len(case["requests"]):
         yield f"{len(answer['finish'])} of {len(case['requests'])} finished"
@@ -185,6 +191,8 @@ def faults(case, answer, own):
         yield f"the class was {answer['class']}"
     if name in CLAIRVOYANT and abs(mean(answer) / mean(own) - 1) > MOST_APART:
         yield "mean finish step is not that of vLLM's priority with true lengths"
+    if same is False:
+        yield "requests finish in other steps than with vLLM's own queue"
 
 
 def mean(answer):
@@ -209,17 +217,13 @@ def compare(python, count):
                 wrong += 1
                 continue
             own = answers[workload, "vLLM priority, true lengths"]
-            twin = {"orsched fcfs": "vLLM fcfs", "orsched sjf": "vLLM priority, true lengths"}
-            same = (
-                answers[workload, twin[name]]["finish"] == answer["finish"]
-                if name in twin
-                else None
-            )
+            twin = answers.get((workload, TWINS.get(name)))
+            same = None if twin is None else twin.get("finish") == answer["finish"]
             apart = f"{mean(answer) / mean(own) - 1:+.2%}"
             shown = {True: "yes", False: "no", None: ""}[same]
             figures = (answer["steps"], f"{mean(answer):.1f}", apart, answer["preemptions"], shown)
             print(line.format(name, *figures))
-            for fault in faults(case, answer, own):
+            for fault in faults(case, answer, own, same):
                 print(f"  WRONG: {fault}")
                 wrong += 1
     print(f"\n{len(cases)} runs on vLLM's scheduler, {wrong} faults", flush=True)

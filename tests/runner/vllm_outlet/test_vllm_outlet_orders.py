@@ -271,6 +271,8 @@ def test_an_order_of_ones_own_by_module_and_class(monkeypatch):
         ({"order": 3}, "no order is named"),
         ({"order": "lifo"}, "unknown order 'lifo'"),
         ({"order": "nowhere:Order"}, "nowhere"),
+        ({"order": ":Order"}, "module:Class"),
+        ({"order": ".orders:Order"}, "module:Class"),
         ({"order": "orsched:Nobody"}, "Nobody"),
         ({"order": "builtins:dict"}, "no Order"),
         ({"order": "fcfs", "aging_s": 1}, "FirstCome"),
