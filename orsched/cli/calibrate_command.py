@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orsched.memory import BlockMemory
     from orsched.runner.calibration.fitting import Calibration, Candidate
     from orsched.runner.calibration.memory_profile import Found
+    from orsched.runner.calibration.reference import Speed
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -29,6 +30,7 @@ class _Measured(NamedTuple):
     measurements: Measurements
     worker: dict[str, Any] | None
     batches: list[Found]
+    speed: Speed | None
 
 
 @click.command("calibrate")
@@ -139,7 +141,7 @@ def _read(source: Path, worker_file: Path | None) -> _Measured:
             )
     if worker_file is not None:
         raise InputError("measurements name no worker", field="--worker-file", remedy="use -o")
-    return _Measured(read_measurements(source), None, [])
+    return _Measured(read_measurements(source), None, [], None)
 
 
 def _measure(options: dict[str, Any]) -> _Measured:
@@ -178,7 +180,9 @@ def _measure(options: dict[str, Any]) -> _Measured:
             like,
             progress.say,
         )
-    return _Measured(found, about, batches)
+    for warning in found.speed.warnings():
+        click.echo(f"orsched: warning: {warning}", err=True)
+    return _Measured(found.steps, about, batches, found.speed)
 
 
 def _write(
@@ -196,6 +200,9 @@ def _write(
     report = done.report(best.model)
     if measured.worker is not None:
         report["worker"] = measured.worker
+    if measured.speed is not None:
+        report["speed"] = measured.speed.to_dict()
+        report["warnings"] += measured.speed.warnings()
     assert best.cost is not None
     if output is not None:
         save_cost(best.cost, output, report)
