@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 REQUESTS_A_SLOT = 6
 """Requests of a rehearsal for each slot: the first and the last ones run on a half-full worker."""
 
-PARTS = 3
+PARTS = 2
 """Into which a rehearsal is cut."""
 
 

@@ -40,7 +40,7 @@ class Speed(NamedTuple):
             return []
         least, most = (f(self.reference_ns) / 1e6 for f in (min, max))
         return [
-            f"the machine's speed moved by {self.moved:.0%} while the worker was measured (a round "
+            f"the machine's speed moved by {100 * self.moved:.0f} % while the worker was measured (a round "
             f"over all slots took {least:.3g} to {most:.3g} ms): a plan can be off by as much "
             "(wait for a calmer moment and measure again)"
         ]

@@ -52,5 +52,5 @@ def test_a_machine_that_does_not_keep_its_speed_is_told(times, moved, told):
     assert speed.moved == pytest.approx(moved)
     found = speed.warnings()
     assert len(found) == told
-    assert not told or f"moved by {moved:.0%}" in found[0]
+    assert not told or f"moved by {100 * moved:.0f} %" in found[0]
     assert speed.to_dict() == {"reference_ns": list(times), "moved": pytest.approx(moved)}

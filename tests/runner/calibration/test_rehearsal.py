@@ -102,7 +102,7 @@ def test_a_rehearsal_runs_on_a_worker():
     alone = measure_worker(device, 64, repeats=1, requests=0).steps
     assert len(found) > len(alone)
     parts = [said for said in told if said.startswith("a rehearsal")]
-    assert parts == [f"a rehearsal with 12 requests, part {part} of 3" for part in (1, 2, 3)]
+    assert parts == [f"a rehearsal with 12 requests, part {part} of 2" for part in (1, 2)]
     # at the begin, after two walks through the grid, and after the parts that follow each
     assert len(speed.reference_ns) == 1 + 2 + 2
     assert speed.moved >= 0
