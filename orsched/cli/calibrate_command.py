@@ -154,6 +154,7 @@ def _measure(options: dict[str, Any]) -> _Measured:
     )
     from orsched.runner.calibration.memory_profile import read_bytes
     from orsched.runner.devices.load import contention
+    from orsched.runner.room import require_room, size_of
 
     wanted = WorkerOptions(
         *(options[name] for name in ("model", "device", "dtype", "slots", "length", "threads"))
@@ -165,13 +166,15 @@ def _measure(options: dict[str, Any]) -> _Measured:
             whole_number(options[name], name, minimum=least)
     like = None if options["like"] is None else load_instance(options["like"]).requests
     with ProgressPrinter("loading the model") as progress:
-        for warning in contention(wanted.settings()):
+        found = wanted.settings()
+        require_room(size_of(found.model, found.dtype), found.slots, found.length, found.device)
+        for warning in contention(found):
             click.echo(f"orsched: warning: {warning}", err=True)
         batches = []
         if memory is not None:
             batches = largest_batches(wanted, most, limit, progress.say)
         device, about = make_device(wanted, options["seed"])
-        found = measure_worker(
+        measured = measure_worker(
             device,
             most,
             options["repeats"],
@@ -180,9 +183,9 @@ def _measure(options: dict[str, Any]) -> _Measured:
             like,
             progress.say,
         )
-    for warning in found.speed.warnings():
+    for warning in measured.speed.warnings():
         click.echo(f"orsched: warning: {warning}", err=True)
-    return _Measured(found.steps, about, batches, found.speed)
+    return _Measured(measured.steps, about, batches, measured.speed)
 
 
 def _write(

@@ -40,9 +40,9 @@ class Speed(NamedTuple):
             return []
         least, most = (f(self.reference_ns) / 1e6 for f in (min, max))
         return [
-            f"the machine's speed moved by {100 * self.moved:.0f} % while the worker was measured (a round "
-            f"over all slots took {least:.3g} to {most:.3g} ms): a plan can be off by as much "
-            "(wait for a calmer moment and measure again)"
+            f"the machine's speed moved by {100 * self.moved:.0f} % while the worker was measured "
+            f"(a round over all slots took {least:.3g} to {most:.3g} ms): a plan can be off by as "
+            "much (wait for a calmer moment and measure again)"
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -167,6 +167,7 @@ def test_a_busy_machine_is_told_before_anything_is_measured(call, monkeypatch):
         (["--repeats", 0], "repeats"),
         (["--requests", -1], "requests"),
         (["--threads", 0], "threads"),
+        (["--slots", 999_999_999], "GiB are free"),
         (["--seed", -1], "seed"),
         (["--dtype", "int8"], "unknown type"),
         (["--device", "abacus"], "torch cannot use"),

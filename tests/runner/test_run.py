@@ -247,3 +247,22 @@ def test_a_token_that_the_model_never_yields_is_refused(instance, token):
     with pytest.raises(InputError, match=f"{token} is (below|above)") as caught:
         run(instance, "fcfs", RunSettings(), end_of_sequence=[2, token])
     assert caught.value.field == "end_of_sequence"
+
+
+@pytest.mark.parametrize("config", [None, "{nonsense", '{"model_type": "nobody"}'])
+def test_a_folder_without_a_model_is_refused(instance, tmp_path, config):
+    pytest.importorskip("torch")
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(InputError, match="reads no model") as caught:
+        run(instance, "fcfs", RunSettings(model=str(tmp_path)))
+    assert caught.value.field == "model"
+
+
+def test_a_folder_without_weights_is_refused(instance, tmp_path):
+    pytest.importorskip("torch")
+    from orsched.runner.worker.presets import preset_config
+
+    preset_config("tiny").save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="loads no model"):
+        run(instance, "fcfs", RunSettings(model=str(tmp_path), threads=1))
