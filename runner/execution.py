@@ -13,7 +13,7 @@ from orsched.columns import whole_number
 from orsched.runner.driving import driver, drives_rest
 from orsched.runner.fleet import RunSettings, fleet, require_fit
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.open_lengths import require_live, with_open_lengths
+from orsched.runner.open_lengths import require_live, require_tokens, with_open_lengths
 from orsched.runner.resuming import rest_of
 from orsched.runner.tracing import Clocked, measured_trace
 from orsched.schedule import Schedule
@@ -102,6 +102,7 @@ def run(
     tell("looking at the worker")
     if end_of_sequence:
         instance = with_open_lengths(instance, source, settings, resume)
+        require_tokens(end_of_sequence, settings)
     require_fit(instance, settings)
     rest = None if resume is None else rest_of(instance, resume, source, settings)
     seed = seed if rest is None else rest.seed

@@ -10,7 +10,7 @@ from orsched.errors import InputError, OrschedError
 from orsched.runner.devices.choice import Chosen, built, choose
 from orsched.runner.devices.device import TorchDevice, VirtualDevice, start_together
 from orsched.runner.devices.lost import WorkerLostError
-from orsched.runner.devices.settings import WorkerSettings, one_each
+from orsched.runner.devices.settings import MOST_THREADS, WorkerSettings, one_each
 from orsched.runner.devices.warming import warm_up
 from orsched.runner.measured.watching import Watch
 from orsched.runner.room import (
@@ -78,7 +78,8 @@ class RunSettings:
                 )
         for name in ("slots", "length", "threads"):
             if getattr(self, name) is not None:
-                whole_number(getattr(self, name), name, minimum=1)
+                most = MOST_THREADS if name == "threads" else 2**62
+                whole_number(getattr(self, name), name, minimum=1, maximum=most)
 
 
 class Fleet(NamedTuple):

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.schedule import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from orsched.instance import Instance
     from orsched.runner.driving import Driver
     from orsched.runner.fleet import RunSettings
@@ -32,6 +35,16 @@ def with_open_lengths(
             raise InputError(problem, field="end_of_sequence", remedy="leave it out")
     most = np.full(len(instance), instance.output_limit_tokens, np.int64)
     return instance.replace(requests=instance.requests.replace(output_tokens=most))
+
+
+def require_tokens(tokens: Collection[int], settings: RunSettings) -> None:
+    """Raise ``InputError`` for a token that the model never yields."""
+    from orsched.runner.room import model_config
+    from orsched.runner.worker.language_model import shape_of
+
+    vocabulary = shape_of(model_config(settings.model)).vocabulary
+    for token in tokens:
+        whole_number(token, "end_of_sequence", maximum=vocabulary - 1)
 
 
 def require_live(drives: Driver) -> None:

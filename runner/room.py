@@ -39,7 +39,7 @@ def model_config(name: str) -> Any:
     """Return the configuration of a preset, or of a model in a folder.
 
     Raises:
-        InputError: there is neither.
+        InputError: there is neither, or transformers cannot read it.
         MissingDependencyError: torch or transformers is missing.
     """
     require_torch()
@@ -49,7 +49,15 @@ def model_config(name: str) -> Any:
 
     if name in PRESETS or not Path(name).is_dir():
         return preset_config(name)  # says what there is
-    return AutoConfig.from_pretrained(name, local_files_only=True)
+    try:
+        return AutoConfig.from_pretrained(name, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(
+            f"transformers reads no model there: {str(error).splitlines()[0]}",
+            file=name,
+            field="model",
+            remedy="a folder with config.json and weights, in the format of transformers",
+        ) from None
 
 
 @cache

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orsched.memory import BlockMemory
     from orsched.runner.calibration.fitting import Calibration, Candidate
     from orsched.runner.calibration.memory_profile import Found
+    from orsched.runner.calibration.reference import Speed
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -29,6 +30,7 @@ class _Measured(NamedTuple):
     measurements: Measurements
     worker: dict[str, Any] | None
     batches: list[Found]
+    speed: Speed | None
 
 
 @click.command("calibrate")
@@ -139,7 +141,7 @@ def _read(source: Path, worker_file: Path | None) -> _Measured:
             )
     if worker_file is not None:
         raise InputError("measurements name no worker", field="--worker-file", remedy="use -o")
-    return _Measured(read_measurements(source), None, [])
+    return _Measured(read_measurements(source), None, [], None)
 
 
 def _measure(options: dict[str, Any]) -> _Measured:
@@ -152,6 +154,7 @@ def _measure(options: dict[str, Any]) -> _Measured:
     )
     from orsched.runner.calibration.memory_profile import read_bytes
     from orsched.runner.devices.load import contention
+    from orsched.runner.room import require_room, size_of
 
     wanted = WorkerOptions(
         *(options[name] for name in ("model", "device", "dtype", "slots", "length", "threads"))
@@ -163,13 +166,15 @@ def _measure(options: dict[str, Any]) -> _Measured:
             whole_number(options[name], name, minimum=least)
     like = None if options["like"] is None else load_instance(options["like"]).requests
     with ProgressPrinter("loading the model") as progress:
-        for warning in contention(wanted.settings()):
+        found = wanted.settings()
+        require_room(size_of(found.model, found.dtype), found.slots, found.length, found.device)
+        for warning in contention(found):
             click.echo(f"orsched: warning: {warning}", err=True)
         batches = []
         if memory is not None:
             batches = largest_batches(wanted, most, limit, progress.say)
         device, about = make_device(wanted, options["seed"])
-        found = measure_worker(
+        measured = measure_worker(
             device,
             most,
             options["repeats"],
@@ -178,7 +183,9 @@ def _measure(options: dict[str, Any]) -> _Measured:
             like,
             progress.say,
         )
-    return _Measured(found, about, batches)
+    for warning in measured.speed.warnings():
+        click.echo(f"orsched: warning: {warning}", err=True)
+    return _Measured(measured.steps, about, batches, measured.speed)
 
 
 def _write(
@@ -196,6 +203,9 @@ def _write(
     report = done.report(best.model)
     if measured.worker is not None:
         report["worker"] = measured.worker
+    if measured.speed is not None:
+        report["speed"] = measured.speed.to_dict()
+        report["warnings"] += measured.speed.warnings()
     assert best.cost is not None
     if output is not None:
         save_cost(best.cost, output, report)

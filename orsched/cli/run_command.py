@@ -162,6 +162,7 @@ def run_command(
         progress.say("writing")
         if instance_output is not None:
             save_instance(done.instance, instance_output)
+            click.echo(f"orsched: instance written to {instance_output}", err=True)
         write_run(done, against, {**paths, "errors": errors})
     print_run(done, against, style)
     return _exit_code(done)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.runner.calibration.fitting import anchored, joined
 from orsched.runner.calibration.memory_profile import Footprint, Found, fits_on, memory_profile
+from orsched.runner.calibration.observed import averaged, together
 from orsched.runner.calibration.profiling import Point, grid, profile
+from orsched.runner.calibration.reference import Reference
 from orsched.runner.calibration.rehearsal import made_up_requests, rehearse
 from orsched.runner.devices.choice import built, choose
 from orsched.runner.devices.settings import WorkerSettings
@@ -19,10 +24,15 @@ if TYPE_CHECKING:
 
     from orsched.costs.measurements import Measurements
     from orsched.requests import Requests
+    from orsched.runner.calibration.observed import Observed
+    from orsched.runner.calibration.reference import Speed
     from orsched.runner.devices.device import TorchDevice
 
 REQUESTS_A_SLOT = 6
 """Requests of a rehearsal for each slot: the first and the last ones run on a half-full worker."""
+
+PARTS = 2
+"""Into which a rehearsal is cut."""
 
 
 class WorkerOptions(NamedTuple):
@@ -103,6 +113,18 @@ def largest_batches(
     return memory_profile(lengths, lambda n: bytes_of.slots(n, room), fits, report=report)
 
 
+class Measured(NamedTuple):
+    """What was measured of a worker.
+
+    Attributes:
+        steps: what to ``calibrate``.
+        speed: times of one step at the begin, between the parts and at the end.
+    """
+
+    steps: Measurements
+    speed: Speed
+
+
 def measure_worker(
     device: TorchDevice,
     most_tokens: int,
@@ -112,12 +134,13 @@ def measure_worker(
     like: Requests | None = None,
     report: Callable[[str], None] | None = None,
     factor: int = 2,
-) -> Measurements:
+) -> Measured:
     """Measure a worker's steps, for ``calibrate``.
 
     The grid has sizes that seldom come up in a run, for which a fit would otherwise have to guess;
     the rehearsal has steps in the state in which a run finds them, and the grid's times are
-    ``anchored`` to it.
+    ``anchored`` to it. Both are spread over the whole time, and a ``Reference`` says whether the
+    machine kept its speed.
 
     Args:
         device: the worker; nothing may be on it.
@@ -138,11 +161,13 @@ def measure_worker(
     points = grid(slots.count, slots.length, most_tokens, factor)
     if like is not None:
         made_up_requests(1, slots.length, seed, like)  # says if none fits
+    count = REQUESTS_A_SLOT * slots.count if requests is None else requests
+    rehearsal = _Rehearsals(device, most_tokens, seed, count, like, say)
     _warm_up(device, most_tokens, seed)
     gc.collect()
     gc.freeze()  # else the collector walks through all of torch now and then
     try:
-        return _measured(device, points, most_tokens, repeats, seed, requests, like, say)
+        return _measured(device, points, repeats, seed, rehearsal, say)
     finally:
         gc.unfreeze()
 
@@ -150,26 +175,63 @@ def measure_worker(
 def _measured(
     device: TorchDevice,
     points: list[Point],
-    most_tokens: int,
     repeats: int,
     seed: int,
-    requests: int | None,
-    like: Requests | None,
+    rehearsal: _Rehearsals,
     say: Callable[[str], None],
-) -> Measurements:
-    slots = device.worker.slots
+) -> Measured:
+    reference = Reference(device, seed)
+    reference.look()
+
+    def between(walks: int) -> None:
+        reference.look()
+        if rehearsal.until(walks / (repeats + 1)):
+            reference.look()
+
     found = profile(
-        device, points, repeats, seed, lambda done, of: say(f"{done} of {of} steps of the grid")
+        device,
+        points,
+        repeats,
+        seed,
+        lambda done, of: say(f"{done} of {of} steps of the grid"),
+        between,
     )
-    count = REQUESTS_A_SLOT * slots.count if requests is None else requests
-    if count == 0:
-        return found
-    say(f"a rehearsal with {count} requests")
-    drawn = made_up_requests(count, slots.length, seed, like)
-    run = rehearse(device, drawn, most_tokens, seed)
-    found, factors = anchored(found, run)
-    say(", ".join(f"{phase} of the grid x {factor:.3f}" for phase, factor in factors.items()))
-    return joined(found, run)
+    if rehearsal.steps:
+        run = averaged(together(rehearsal.steps))
+        found, factors = anchored(found, run)
+        say(", ".join(f"{phase} of the grid x {factor:.3f}" for phase, factor in factors.items()))
+        found = joined(found, run)
+    return Measured(found, reference.speed())
+
+
+class _Rehearsals:
+    """A rehearsal in parts, so that it sees the machine as often as the grid does."""
+
+    def __init__(
+        self,
+        device: TorchDevice,
+        most_tokens: int,
+        seed: int,
+        count: int,
+        like: Requests | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self.device, self.most_tokens, self.seed = device, most_tokens, seed
+        self.requests = made_up_requests(count, device.worker.slots.length, seed, like)
+        self.parts = min(PARTS, count)
+        self.say = say
+        self.steps: list[Observed] = []
+
+    def until(self, share: float) -> bool:
+        """Serve the parts that are due at a share of the time; return whether there were any."""
+        before = len(self.steps)
+        while len(self.steps) < math.floor(share * self.parts + 1e-9):
+            part, count = len(self.steps), len(self.requests)
+            self.say(f"a rehearsal with {count} requests, part {part + 1} of {self.parts}")
+            first, last = (count * (part + i) // self.parts for i in (0, 1))
+            rows = self.requests.take(np.arange(first, last))
+            self.steps.append(rehearse(self.device, rows, self.most_tokens, self.seed + part))
+        return len(self.steps) > before
 
 
 def _warm_up(device: TorchDevice, most_tokens: int, seed: int) -> None:

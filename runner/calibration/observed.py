@@ -84,6 +84,12 @@ def observed(instance: Instance, trace: Schedule, gaps: bool = False) -> Observe
     return Observed([str(name) for name in phase[kept]], *(column[kept] for column in columns))
 
 
+def together(parts: Sequence[Observed]) -> Observed:
+    """Return the steps of several traces as if they were of one."""
+    phase = [name for part in parts for name in part.phase]
+    return Observed(phase, *map(np.concatenate, zip(*(part[1:] for part in parts), strict=True)))
+
+
 def averaged(steps: Observed, rows: int = ROWS) -> Measurements:
     """Return measurements, each the mean over steps of one phase and count that are near in size.
 

@@ -12,7 +12,7 @@ from orsched.errors import InputError
 from orsched.runner.worker.chunk import Chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from orsched.runner.devices.device import TorchDevice
 
@@ -93,8 +93,12 @@ def profile(
     repeats: int = 5,
     seed: int = 0,
     report: Callable[[int, int], None] | None = None,
+    between: Callable[[int], None] | None = None,
 ) -> Measurements:
-    """Measure steps; a row holds the median of some repeats, taken in random order.
+    """Measure steps; a row holds the median of some repeats.
+
+    The whole grid is walked once, in random order, for each repeat, so that a slow while of the
+    machine is one of the repeats of every point and not all those of some.
 
     Args:
         device: the worker; nothing may be on it.
@@ -102,6 +106,7 @@ def profile(
         repeats: how often; one more run of each comes first and is not counted.
         seed: of the order and the prompts.
         report: told how many steps are done, of how many.
+        between: called after each walk with the number of walks done; the first is not counted.
 
     Raises:
         InputError: a point does not fit onto the worker.
@@ -114,12 +119,17 @@ def profile(
     rng = random.Random(seed)
     times: dict[Point, list[int]] = {point: [] for point in points}
     total = (repeats + 1) * len(times)
-    for done, (counted, point) in enumerate(_order(list(times), repeats, rng)):
-        taken = _measure(device, point, rng)
-        if counted:
-            times[point].append(taken)
-        if report is not None:
-            report(done + 1, total)
+    done, order = 0, list(times)
+    for walk in range(repeats + 1):
+        rng.shuffle(order)
+        for point in order:
+            taken, done = measured_ns(device, point, rng), done + 1
+            if walk:
+                times[point].append(taken)
+            if report is not None:
+                report(done, total)
+        if between is not None:
+            between(walk + 1)
     return _rows({point: median_low(found) for point, found in times.items()})
 
 
@@ -135,12 +145,6 @@ def _powers(most: int, base: int, least: int = 1) -> list[int]:
     return found if found[-1] == most else [*found, most]
 
 
-def _order(points: list[Point], repeats: int, rng: random.Random) -> Iterator[tuple[bool, Point]]:
-    for repeat in range(repeats + 1):
-        rng.shuffle(points)
-        yield from ((repeat > 0, point) for point in points)
-
-
 def _require_room(device: TorchDevice, point: Point) -> None:
     slots, length = device.worker.slots.count, device.worker.slots.length
     used = point.count + (point.phase == MIXED)
@@ -150,7 +154,7 @@ def _require_room(device: TorchDevice, point: Point) -> None:
         )
 
 
-def _measure(device: TorchDevice, point: Point, rng: random.Random) -> int:
+def measured_ns(device: TorchDevice, point: Point, rng: random.Random) -> int:
     """Return the time of a step (of one round) in nanoseconds, at least 1."""
     worker, rounds = device.worker, 1
     vocabulary = worker.shape.vocabulary

@@ -15,13 +15,13 @@ from orsched.heuristics.stages import take_stage
 from orsched.instance import Instance
 from orsched.policy import Information, Policy, View
 from orsched.requests import Requests
-from orsched.runner.calibration.observed import averaged, observed
+from orsched.runner.calibration.observed import observed
 from orsched.runner.loop.live import execute_policy
 from orsched.step import Step, decode_rounds, prefill_stage
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
-    from orsched.costs.measurements import Measurements
+    from orsched.runner.calibration.observed import Observed
     from orsched.runner.devices.device import TorchDevice
 
 
@@ -80,10 +80,8 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
     return Requests(like.prompt_tokens[rows], like.output_tokens[rows])
 
 
-def rehearse(
-    device: TorchDevice, requests: Requests, most_tokens: int, seed: int = 0
-) -> Measurements:
-    """Serve requests on a worker and return its steps, ``averaged``.
+def rehearse(device: TorchDevice, requests: Requests, most_tokens: int, seed: int = 0) -> Observed:
+    """Serve requests on a worker and return its steps.
 
     The time from the step before counts as part of a step: a plan knows no gaps.
 
@@ -110,4 +108,4 @@ def rehearse(
     )
     policy, vocabulary = Rehearsal(seed), device.worker.shape.vocabulary
     done = execute_policy(instance, policy, device, seed, vocabulary)
-    return averaged(observed(instance, done.schedule, gaps=True))
+    return observed(instance, done.schedule, gaps=True)

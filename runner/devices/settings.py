@@ -10,6 +10,9 @@ from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.runner.worker.language_model import DTYPES
 
+MOST_THREADS = 1024
+"""More than torch is asked for: where the system gives no more threads, the process dies."""
+
 _DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 
@@ -43,7 +46,7 @@ class WorkerSettings:
             whole_number(getattr(self, name), name, minimum=1)
         whole_number(self.seed, "seed", minimum=0)
         if self.threads is not None:
-            whole_number(self.threads, "threads", minimum=1)
+            whole_number(self.threads, "threads", minimum=1, maximum=MOST_THREADS)
         if not _DEVICE.fullmatch(self.device):
             raise InputError(
                 f"unknown device {self.device!r}", field="device", remedy="cpu, cuda or cuda:0"

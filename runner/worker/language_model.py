@@ -42,7 +42,7 @@ def load_model(name: str, device: str, dtype: str, seed: int = 0) -> Any:
         seed: of the random weights.
 
     Raises:
-        InputError: the name, the family or the type is unknown.
+        InputError: the name, the family or the type is unknown, or the folder holds no model.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -57,7 +57,17 @@ def load_model(name: str, device: str, dtype: str, seed: int = 0) -> Any:
         folder = Path(name)
         if not folder.is_dir():
             preset_config(name)  # says what there is
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=numbers, local_files_only=True)
+        try:
+            model = AutoModelForCausalLM.from_pretrained(
+                folder, dtype=numbers, local_files_only=True
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"transformers loads no model: {str(error).splitlines()[0]}",
+                file=name,
+                field="model",
+                remedy="a folder with config.json and weights, in the format of transformers",
+            ) from None
     _require_family(model.config)
     return model.to(device).eval()
 

@@ -97,9 +97,11 @@ def device_row(slots: int, done: Run, peaks: Peaks, device: TorchDevice) -> dict
 def measure(device: TorchDevice, plan: Plan, peaks: Peaks, clock: Clock) -> Measured:
     """Calibrate a worker, then run the methods on it while there is time."""
     begin = perf_counter()
-    found = calibrated(device, plan.repeats, plan.rehearsal, plan.factor)
+    found, speed = calibrated(device, plan.repeats, plan.rehearsal, plan.factor)
     best, rows = found.candidate(), []
     print(f"{clock} calibrated in {perf_counter() - begin:.0f} s: {best.model}", flush=True)
+    for warning in speed.warnings():
+        print(f"{clock} {warning}", flush=True)
     assert best.cost is not None
     problem, last = workload(plan.requests, plan.slots, best.cost), 0.0
     for name in plan.methods:

@@ -26,6 +26,7 @@ from tests.benchmarks.section import Options, Section, Target
 if TYPE_CHECKING:
     from orsched.costs import CostModel
     from orsched.instance import Instance
+    from orsched.runner.calibration.reference import Speed
     from orsched.runner.devices.device import TorchDevice
     from orsched.schedule import Schedule
 
@@ -75,12 +76,11 @@ def longest() -> int:
 
 def calibrated(
     device: TorchDevice, repeats: int, requests: int | None, factor: int = 2, seed: int = 1
-) -> Calibration:
+) -> tuple[Calibration, Speed]:
     """Measure a worker now, with a rehearsal of other requests of the same kind."""
     like = workload(1319, 1, seed=seed).requests
-    return calibrate(
-        measure_worker(device, PREFILL_CAP, repeats, seed, requests, like, factor=factor)
-    )
+    found = measure_worker(device, PREFILL_CAP, repeats, seed, requests, like, factor=factor)
+    return calibrate(found.steps), found.speed
 
 
 def planned(instance: Instance, name: str, iterations: int) -> Driver:
@@ -142,7 +142,8 @@ def run(options: Options) -> Section:
         "plans, then the policies decide live on the same worker.",
         "calibration_%: mean error on points held out. cpu_%: share of the wall time in which "
         "this process had a processor, in the run and while the worker was measured; at 90 % in "
-        f"both the machine counts as calm. The median is over the {len(calm)} calm runs"
+        f"both the machine counts as calm. moved_%: by how much its speed moved "
+        f"meanwhile. The median is over the {len(calm)} calm runs"
         + (
             "."
             if calm
@@ -158,7 +159,7 @@ def _rows(options: Options, repeat: int) -> list[dict[str, Any]]:
     wanted = WorkerOptions("tiny", "cpu", "float32", slots, longest(), threads=1)
     device, _ = make_device(wanted)
     wall, cpu = perf_counter(), process_time()
-    found = calibrated(device, 1 if options.tiny else 5, 8 if options.tiny else None)
+    found, speed = calibrated(device, 1 if options.tiny else 5, 8 if options.tiny else None)
     share = (process_time() - cpu) / (perf_counter() - wall)
     best, rows = found.candidate(), []
     assert best.cost is not None
@@ -179,6 +180,7 @@ def _rows(options: Options, repeat: int) -> list[dict[str, Any]]:
                 "gaps_%": 100 * between["share"],
                 "cpu_run_%": 100 * done.cpu_share,
                 "cpu_measured_%": 100 * share,
+                "moved_%": 100 * speed.moved,
                 "calm": 100 * min(share, done.cpu_share) >= CALM,
             }
         )

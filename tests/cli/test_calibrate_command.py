@@ -134,6 +134,11 @@ def test_a_worker_is_measured(call, tmp_path):
     _, report = load_fitted_cost(cost)
     assert report["worker"]["slots"] == 4
     assert report["worker"]["dtype"] == "float32"
+    moved = max(report["speed"]["reference_ns"]) / min(report["speed"]["reference_ns"]) - 1
+    assert report["speed"]["moved"] == pytest.approx(moved, abs=1e-4)
+    told = "the machine's speed moved"
+    assert (told in err) == (moved > 0.1)
+    assert any(told in warning for warning in report["warnings"]) == (moved > 0.1)
     again = json.loads(call("--from", rows, "--format", "json")[1])
     assert again["models"] == found["models"]
 
@@ -162,6 +167,7 @@ def test_a_busy_machine_is_told_before_anything_is_measured(call, monkeypatch):
         (["--repeats", 0], "repeats"),
         (["--requests", -1], "requests"),
         (["--threads", 0], "threads"),
+        (["--slots", 999_999_999], "GiB are free"),
         (["--seed", -1], "seed"),
         (["--dtype", "int8"], "unknown type"),
         (["--device", "abacus"], "torch cannot use"),

@@ -88,6 +88,7 @@ def test_a_schedule_takes_no_parameters_and_no_other_instance(instance):
         ({"worker": "gpu"}, "worker"),
         ({"dtype": "int8"}, "dtype"),
         ({"threads": 0}, "threads"),
+        ({"threads": 100_000}, "threads"),
         ({"place": "there"}, "place"),
         ({"peaks": True}, "peaks"),
     ],
@@ -238,3 +239,30 @@ def test_lengths_turn_out_under_policies_on_workers_that_yield_tokens(instance):
     plan = orsched.solve(instance, "fcfs").schedule
     with pytest.raises(InputError, match="schedule says"):
         run(instance, plan, VIRTUAL, end_of_sequence=[2])
+
+
+@pytest.mark.parametrize("token", [-1, 512])
+def test_a_token_that_the_model_never_yields_is_refused(instance, token):
+    pytest.importorskip("torch")
+    with pytest.raises(InputError, match=f"{token} is (below|above)") as caught:
+        run(instance, "fcfs", RunSettings(), end_of_sequence=[2, token])
+    assert caught.value.field == "end_of_sequence"
+
+
+@pytest.mark.parametrize("config", [None, "{nonsense", '{"model_type": "nobody"}'])
+def test_a_folder_without_a_model_is_refused(instance, tmp_path, config):
+    pytest.importorskip("torch")
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    with pytest.raises(InputError, match="reads no model") as caught:
+        run(instance, "fcfs", RunSettings(model=str(tmp_path)))
+    assert caught.value.field == "model"
+
+
+def test_a_folder_without_weights_is_refused(instance, tmp_path):
+    pytest.importorskip("torch")
+    from orsched.runner.worker.presets import preset_config
+
+    preset_config("tiny").save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="loads no model"):
+        run(instance, "fcfs", RunSettings(model=str(tmp_path), threads=1))

@@ -50,9 +50,16 @@ def test_profiles_become_measurements_that_can_be_fitted():
 
     device = TorchDevice(TorchWorker("tiny", slots=4, length=64))
     points = [point for point in grid(4, 64, 128) if point.phase != "mixed"]
-    told = []
-    found = profile(device, points, repeats=2, report=lambda done, of: told.append((done, of)))
+    told, walks = [], []
+    found = profile(
+        device,
+        points,
+        repeats=2,
+        report=lambda done, of: told.append((done, of)),
+        between=lambda walk: walks.append((walk, len(told))),
+    )
     assert told[-1] == (3 * len(points), 3 * len(points))
+    assert walks == [(walk, walk * len(points)) for walk in (1, 2, 3)]
     assert len(found) == len(points)
     assert found.column("duration_ns").min() > 0
     assert fit("affine", found, holdout=0.2).report["phases"]["decode"]["held_out"] > 0

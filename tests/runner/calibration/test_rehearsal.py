@@ -98,9 +98,13 @@ def test_a_rehearsal_runs_on_a_worker():
 
     device = TorchDevice(TorchWorker("tiny", slots=4, length=48))
     told = []
-    found = measure_worker(device, 64, repeats=1, requests=12, report=told.append)
-    alone = measure_worker(device, 64, repeats=1, requests=0)
+    found, speed = measure_worker(device, 64, repeats=1, requests=12, report=told.append)
+    alone = measure_worker(device, 64, repeats=1, requests=0).steps
     assert len(found) > len(alone)
-    assert "a rehearsal with 12 requests" in told
+    parts = [said for said in told if said.startswith("a rehearsal")]
+    assert parts == [f"a rehearsal with 12 requests, part {part} of 2" for part in (1, 2)]
+    # at the begin, after two walks through the grid, and after the parts that follow each
+    assert len(speed.reference_ns) == 1 + 2 + 2
+    assert speed.moved >= 0
     assert int(found.column("duration_ns").min()) > 0
     assert int(found.column("context_max").max()) <= 49
