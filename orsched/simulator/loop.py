@@ -248,8 +248,17 @@ class Loop:
         heappush(self.events, (moment_ns, index, number))
 
     def _ask_all(self) -> None:
-        while self.to_ask and self.ledger.left:
-            self._ask(min(self.to_ask))
+        """Ask for those that are to be asked, the first first; an eviction may add some."""
+        to_ask, ledger = self.to_ask, self.ledger
+        while to_ask:
+            left = len(to_ask)
+            for index in sorted(to_ask):
+                if not ledger.left:
+                    return
+                self._ask(index)
+                left -= 1
+                if len(to_ask) > left:  # sorted anew only then: workers may be many
+                    break
 
     def _ask(self, index: int) -> None:
         """Ask the policy for a worker that is free, until a step takes time or it waits."""

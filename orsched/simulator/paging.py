@@ -39,13 +39,13 @@ class Pages:
 
     def start(self, base: int) -> None:
         """Let a cache of ``base + rounds`` tokens be there that grows."""
-        self.put(base + self.rounds)
+        self.used += -(-(base + self.rounds) // self.size)
         count_up(self.residues, base % self.size)
         self.growing += 1
 
     def stop(self, base: int) -> None:
         """Free a cache that grows."""
-        self.drop(base + self.rounds)
+        self.used -= -(-(base + self.rounds) // self.size)
         count_down(self.residues, base % self.size)
         self.growing -= 1
 
