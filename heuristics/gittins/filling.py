@@ -48,7 +48,8 @@ class Filling:
             if chunk > self.blocks * size:
                 chunk = self.blocks * size
             taken = -(-chunk // size)
-            self.reserved += -(-left // size) - taken
+            if chunk < left:
+                self.reserved += -(-left // size) - taken
             self.blocks -= taken
             self.room = (self.blocks - self.reserved) * size
         elif site.has_memory:

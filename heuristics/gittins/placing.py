@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from orsched.step import FOREVER
-
 if TYPE_CHECKING:
     from orsched.heuristics.gittins.filling import Filling
     from orsched.heuristics.gittins.policy import Gittins
     from orsched.heuristics.gittins.site import Site
     from orsched.policy import View
 
-    Rival: TypeAlias = tuple[Site, int, int, int, int, float, int, float]
+    Rival: TypeAlias = tuple[Site, int, int, int, float, float, float, float]
 
 
 class Placing:
@@ -59,14 +57,12 @@ class Placing:
         policy, site, outputs, rivals = self.policy, self.site, self.outputs, self.rivals
         prices, pace_ns, tight, alike = site.prices, site.pace.ns, policy.tight, policy.alike
         token_ns, client_ns, round_ns = prices.token_ns, prices.client_ns, prices.round_ns
-        finishes_ns, open_ns, heads, at = (
-            self.finishes_ns,
-            self.open_ns,
-            policy.queue.heads,
-            self.at,
-        )
-        room, joined = filling.room, len(filling.chunks)
-        beside, theirs = len(site.view.running) + joined, self._theirs(joined) if joined else 0
+        finishes_ns, open_ns, heads = self.finishes_ns, self.open_ns, policy.queue.heads
+        queue, sites, room, at = policy.queue, len(policy.sites), filling.room, self.at
+        joined = len(filling.chunks)
+        # What times are multiplied with are floats: products of two kinds take twice as long.
+        beside = float(len(site.view.running) + joined)
+        theirs = float(min(joined, queue.count // sites))  # as many join each of the others
         while at < len(heads):
             head = heads[at]
             if before is not None and before < head:
@@ -104,19 +100,14 @@ class Placing:
                 if not self.complete:
                     rivals = self._ask_all()
                     continue
-                policy.queue.pop(at)
+                queue.pop(at)
                 filling.admit(request, left)
                 if not (filling.tokens and filling.clients):
                     break
-                room, joined, beside = filling.room, joined + 1, beside + 1
-                theirs = self._theirs(joined)
+                room, joined, beside = filling.room, joined + 1, beside + 1.0
+                theirs = float(min(joined, queue.count // sites))
         self.at = at
         return True
-
-    def _theirs(self, joined: int) -> int:
-        """Return how many join each other worker, about, while so many join this one."""
-        share = self.policy.queue.count // len(self.policy.sites)
-        return joined if joined < share else share
 
     def _ask_all(self) -> list[Rival]:
         """Let all workers be rivals, not only who is asked first."""
@@ -130,14 +121,12 @@ class Placing:
         for other in [each for each in others if len(each.view.running) < each.clients]:
             room = other.prompt_room()
             if room > 0:
-                late_ns = other.until_ns - self.now_ns
+                late_ns = max(0.0, float(other.until_ns - self.now_ns))
                 # Rounds alone end when a request arrives: it waits for no more of them.
-                seen = FOREVER if other.prefills else other.seen
-                pace_ns = other.pace.ns
-                found.append(
-                    (other, room, other.slept, seen, late_ns if late_ns > 0 else 0, pace_ns,
-                     len(other.view.running), pace_ns / other.prices.round_ns)
-                )  # fmt: skip
+                seen = self.policy.stamp if other.prefills else other.seen
+                count, pace_ns = float(len(other.view.running)), other.pace.ns
+                weight = pace_ns / other.prices.round_ns
+                found.append((other, room, other.slept, seen, late_ns, pace_ns, count, weight))
         return found
 
     def _takes(self, rival: Rival, request: int, left: int) -> bool:

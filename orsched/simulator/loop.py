@@ -232,15 +232,17 @@ class Loop:
 
     def _concerned(self) -> frozenset[int]:
         """Return the workers that the policy said the last arrivals are for."""
-        said = set(self.ledger.concerned)
+        said = frozenset(self.ledger.concerned)
         self.ledger.concerned.clear()
+        if said <= self.indices:
+            return self.indices & said
         for worker in said - self.indices:
             if worker is not None:
                 raise PolicyError(
                     f"on_arrival said a request is for worker {worker!r}, where there are "
                     f"{len(self.workers)}, numbered from 0"
                 )
-        return self.indices if None in said else self.indices & said
+        return self.indices
 
     def _expect(self, index: int, moment_ns: int) -> None:
         """Let a worker have its next event at a moment; an earlier one it had is void."""

@@ -179,10 +179,7 @@ class Residents:
             else:
                 done.append(request)
             if caches.tracks:
-                cached = ledger.prompts[request] + tokens - first
-                if caches.pages is not None:
-                    caches.pages.drop(cached)
-                caches.start(request, cached - rounds)
+                caches.grow(request, ledger.prompts[request] + tokens - first)
         if first and ledger.on_first_token is not None:
             for request in completed:
                 if origins[request] == rounds - 1:
@@ -226,8 +223,7 @@ class Residents:
         heappush(self.finishes, (origin + ledger.outputs[request]) << _REQUEST_BITS | request)
         self.fresh.append(request)
         if self.caches.tracks:
-            self.caches.drop(cached)
-            self.caches.start(request, cached - state.rounds)
+            self.caches.grow(request, cached)
 
     def _stop_decoding(self, request: int) -> None:
         """Take a request that is not done out of the rounds; what it has yielded is kept."""
