@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.heuristics.gittins.site import UNLIMITED
+
 if TYPE_CHECKING:
     from orsched.heuristics.gittins.site import Site
 
@@ -29,7 +31,7 @@ class Filling:
         self.clients = site.clients - len(site.view.running)
         self.blocks = blocks
         self.reserved = site.promised() + site.growth(growth)
-        self.room = (blocks - self.reserved) * site.size
+        self.room = (blocks - self.reserved) * site.size if site.has_memory else UNLIMITED
 
     def has_room(self, request: int, left: int) -> bool:
         """Whether the whole prefill of a request fits; alone, one may use all that there is."""
@@ -46,10 +48,11 @@ class Filling:
             if chunk > self.blocks * size:
                 chunk = self.blocks * size
             taken = -(-chunk // size)
-            self.reserved += -(-left // size) - taken
+            if chunk < left:
+                self.reserved += -(-left // size) - taken
             self.blocks -= taken
             self.room = (self.blocks - self.reserved) * size
-        else:
+        elif site.has_memory:
             self.blocks -= site.blocks(request, left)
         if chunk < left:
             site.partial[request] = left

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from orsched.policy import ClairvoyantView
-from orsched.step import FOREVER
-
 if TYPE_CHECKING:
     from orsched.heuristics.gittins.filling import Filling
     from orsched.heuristics.gittins.policy import Gittins
     from orsched.heuristics.gittins.site import Site
-    from orsched.heuristics.gittins.waiting import Waiting
     from orsched.policy import View
 
-    Rival: TypeAlias = tuple[Site, int, int, int, int, float, int, float]
+    Rival: TypeAlias = tuple[Site, int, int, int, float, float, float, float]
 
 
 class Placing:
@@ -28,48 +24,55 @@ class Placing:
             the stamp up to which requests wait for its step to end, for how long, its pace, how
             many run there, and its time a round over that of rounds alone.
         complete: whether all of them are among the rivals.
+        at: place in the queue of the next one to be looked at.
         open_ns: up to which delay the gate is open even for a request that has just come.
     """
 
     __slots__ = (
-        "arrival_ns", "complete", "finishes_ns", "gate", "gate_aging", "now_ns", "open_ns",
+        "arrival_ns", "at", "complete", "finishes_ns", "gate", "gate_aging", "now_ns", "open_ns",
         "outputs", "policy", "rivals", "site", "stage_round_ns",
     )  # fmt: skip
 
     def __init__(self, policy: Gittins, view: View, site: Site, decoding: int) -> None:
         prices, params = site.prices, policy.params
         self.policy, self.site = policy, site
-        self.now_ns, self.arrival_ns = view.now_ns, view.arrival_ns
-        self.outputs = view.output_tokens if isinstance(view, ClairvoyantView) else None
+        self.now_ns, self.arrival_ns = site.pace.now_ns, view.arrival_ns
+        self.outputs = policy.outputs
         self.gate, self.gate_aging = params.gate, params.gate_aging
         self.finishes_ns = decoding / policy.model.all.mean * prices.token_ns
         self.stage_round_ns = prices.round_ns + prices.client_ns * decoding
         self.open_ns = self.gate * self.stage_round_ns
         self.rivals = self._seen(site.others[:1])
         self.complete = False
+        self.at = 0
 
-    def next(self, heads: list[Waiting], at: int, end: int, filling: Filling) -> int:
-        """Return the place, from one on, of the next request to join; the end if there is none.
+    def join(self, before: tuple[int, int] | None, filling: Filling) -> bool:
+        """Let waiting requests join, of those before a key, while there is room for them.
 
-        -1 says that one finds no room, so nobody overtakes it. A request joins if that costs less
-        than with any other worker. What serving it costs: its rounds at the worker's present pace;
-        and each of the others there is delayed by its prefill and by its part of each round, as
-        much more as the pace is slower than rounds alone.
+        False says that one finds no room, so nobody overtakes it. A request joins if that costs
+        less than with any other worker. What serving it costs: its rounds at the worker's present
+        pace; and each of the others there is delayed by its prefill and by its part of each round,
+        as much more as the pace is slower than rounds alone.
         """
-        policy, site, outputs, joined = self.policy, self.site, self.outputs, len(filling.chunks)
-        prices, pace_ns, room, tight = site.prices, site.pace.ns, filling.room, policy.tight
+        policy, site, outputs, rivals = self.policy, self.site, self.outputs, self.rivals
+        prices, pace_ns, tight, alike = site.prices, site.pace.ns, policy.tight, policy.alike
         token_ns, client_ns, round_ns = prices.token_ns, prices.client_ns, prices.round_ns
-        finishes_ns, open_ns, alike = self.finishes_ns, self.open_ns, policy.alike
-        rivals, beside = self.rivals, len(site.view.running) + joined
-        # As many join the others meanwhile: they will find some as well.
-        theirs = min(joined, policy.queue.count // len(policy.sites)) if joined else 0
-        while at < end:
-            _, request, _, left, stamp, yielded, lengths = heads[at]
+        finishes_ns, open_ns, heads = self.finishes_ns, self.open_ns, policy.queue.heads
+        queue, sites, room, at = policy.queue, len(policy.sites), filling.room, self.at
+        joined = len(filling.chunks)
+        # What times are multiplied with are floats: products of two kinds take twice as long.
+        beside = float(len(site.view.running) + joined)
+        theirs = float(min(joined, queue.count // sites))  # as many join each of the others
+        while at < len(heads):
+            head = heads[at]
+            if before is not None and before < head:
+                break
+            _, request, _, left, stamp, yielded, lengths = head
             if tight and request in tight and not policy.able(site, request):
                 at += 1
                 continue
             if left > room and not filling.has_room(request, left):
-                return -1
+                return False
             if outputs is not None:
                 tokens = float(outputs[request] - yielded)
             else:
@@ -94,35 +97,44 @@ class Placing:
                     at += 1
                     break
             else:
-                if self.complete:
-                    return at
-                rivals = self.rivals = self._seen(site.others)  # not only who is asked first
-                self.complete = True
-        return end
+                if not self.complete:
+                    rivals = self._ask_all()
+                    continue
+                queue.pop(at)
+                filling.admit(request, left)
+                if not (filling.tokens and filling.clients):
+                    break
+                room, joined, beside = filling.room, joined + 1, beside + 1.0
+                theirs = float(min(joined, queue.count // sites))
+        self.at = at
+        return True
+
+    def _ask_all(self) -> list[Rival]:
+        """Let all workers be rivals, not only who is asked first."""
+        self.complete = True
+        self.rivals = self._seen(self.site.others)
+        return self.rivals
 
     def _seen(self, others: list[Site]) -> list[Rival]:
         """Return what counts of those that have a free client and memory."""
         found: list[Rival] = []
-        for other in others:
-            count = len(other.view.running)
-            room = other.prompt_room() if count < other.clients else 0
+        for other in [each for each in others if len(each.view.running) < each.clients]:
+            room = other.prompt_room()
             if room > 0:
-                late_ns = other.until_ns - self.now_ns
+                late_ns = max(0.0, float(other.until_ns - self.now_ns))
                 # Rounds alone end when a request arrives: it waits for no more of them.
-                seen = FOREVER if other.prefills else other.seen
-                pace_ns = other.pace.ns
-                found.append(
-                    (other, room, other.slept, seen, late_ns if late_ns > 0 else 0, pace_ns,
-                     count, pace_ns / other.prices.round_ns)
-                )  # fmt: skip
+                seen = self.policy.stamp if other.prefills else other.seen
+                count, pace_ns = float(len(other.view.running)), other.pace.ns
+                weight = pace_ns / other.prices.round_ns
+                found.append((other, room, other.slept, seen, late_ns, pace_ns, count, weight))
         return found
 
     def _takes(self, rival: Rival, request: int, left: int) -> bool:
         """Whether another worker can hold a request; if so it is asked first from now on."""
-        other, others = rival[0], self.site.others
-        if request in self.policy.tight and not self.policy.able(other, request):
+        other, others, tight = rival[0], self.site.others, self.policy.tight
+        if tight and request in tight and not self.policy.able(other, request):
             return False
-        if not other.has_room(request, left):
+        if not (other.size or other.has_room(request, left)):  # else its room says that it has
             return False
         if others[0] is not other:
             others.remove(other)

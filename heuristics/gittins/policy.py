@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from heapq import heappop
 from typing import TYPE_CHECKING
 
@@ -73,16 +72,16 @@ class Gittins(Policy):
         self.memories = [site for memory, site in by_memory.items() if memory is not None]
         self.model = LengthModel(view.output_limit_tokens)
         self._reserve()
+        self.predicted = view.predicted_tokens if isinstance(view, PredictedView) else None
+        self.outputs = view.output_tokens if isinstance(view, ClairvoyantView) else None
         self.alike = all(each.worker.cost == view.worker.cost for each in view.workers)
 
     # -- what is known of lengths ---------------------------------------------------------
 
-    def _group(self, view: View, request: int) -> tuple[int, int]:
+    def _group(self, request: int) -> tuple[int, int]:
         kind = int(self.service_class[request]) if len(self.service_class) else 0
-        predicted = None
-        if isinstance(view, PredictedView):
-            predicted = view.predicted_tokens[request]
-        return self.model.group(kind, predicted)
+        predicted = self.predicted
+        return self.model.group(kind, None if predicted is None else predicted[request])
 
     def _reserve(self) -> None:
         """Know how many tokens of growth an admission leaves room for, for each that runs."""
@@ -94,8 +93,8 @@ class Gittins(Policy):
         running = sum([len(site.view.running) for site in self.sites]) / len(self.sites)
         token_ns = prices.round_ns / max(running, 32.0) + prices.client_ns
         prefill_ns = prices.token_ns * view.prompt_tokens[request]
-        if isinstance(view, ClairvoyantView):
-            return prefill_ns + token_ns * float(view.output_tokens[request])
+        if self.outputs is not None:
+            return prefill_ns + token_ns * float(self.outputs[request])
         if self.params.index == "serpt":
             return prefill_ns + token_ns * lengths.mean
         return lengths.rank(prefill_ns, token_ns)
@@ -104,7 +103,7 @@ class Gittins(Policy):
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request by arrival and index."""
-        self.groups[request] = group = self._group(view, request)
+        self.groups[request] = group = self._group(request)
         lengths = self.model.lengths(group)
         weight = self.params.batch_weight if group[0] else 1.0
         later = self.params.aging * self._rank_ns(view, request, lengths) / weight
@@ -179,8 +178,8 @@ class Gittins(Policy):
         tokens = list(chunks.values())
         beside, time_ns = site.prices.prefill(tokens, decoding)
         site.prefills = True
-        site.until_ns = view.now_ns + time_ns
-        site.prefill(chunks, view.rounds + beside)
+        site.until_ns = site.pace.now_ns + time_ns
+        site.prefill(chunks, site.pace.rounds + beside)
         return Step(list(chunks), tokens, None, None if beside else ())
 
     def _first_fits(self, site: Site, rounds: int, blocks: int) -> bool:
@@ -190,34 +189,30 @@ class Gittins(Policy):
         """
         if not site.size or not site.view.running:
             return True
-        _, request, _, left, *_ = self.queue.heads[0]
-        if request in self.tight:
+        head = self.queue.heads[0]
+        if self.tight and head[1] in self.tight:
             return True
-        room = blocks - site.growth(self.growth)
-        return site.evicted != rounds and -(-left // site.size) <= room
+        needed = -(-head[3] // site.size)
+        if needed > blocks or site.evicted == rounds:
+            return False
+        return needed <= blocks - site.growth(self.growth)
 
     def _chunks(self, view: View, site: Site, decoding: int, blocks: int) -> dict[int, int]:
         """Return request -> prompt tokens of the next step, in order of the keys."""
         filling = Filling(site, self.params.max_num_batched_tokens, blocks, self.growth)
         # Who was evicted would otherwise take the blocks again before those that stay get on.
-        again = site.evicted == view.rounds and len(site.view.running) > 0
-        heads = self.queue.heads if filling.clients and not again else []
+        again = site.evicted == site.pace.rounds and len(site.view.running) > 0
+        may_join = self.queue.count and filling.clients and not again
         begun = []
         if site.partial:
             begun = sorted((self.keys[request], request) for request in site.partial)
-        placing = Placing(self, view, site, decoding) if heads else None
-        at = 0
+        placing = Placing(self, view, site, decoding) if may_join else None
         while filling.tokens > 0:
             if placing is not None and filling.clients:
-                end = bisect_left(heads, begun[0]) if begun else len(heads)
-                at = placing.next(heads, at, end, filling)
-                if at < 0:
+                if not placing.join(begun[0] if begun else None, filling):
                     placing = None  # nobody overtakes who finds no room
-                elif at < end:
-                    _, request, _, left, *_ = heads[at]
-                    self.queue.pop(at)
-                    filling.admit(request, left)
-                    continue
+                elif not filling.tokens:
+                    break
             if not begun:
                 break
             filling.go_on(heappop(begun)[1])
@@ -256,8 +251,8 @@ class Gittins(Policy):
     def _work_ns(self, view: View, site: Site, request: int) -> float:
         """Return the expected work of a running request that is still to come."""
         left = site.partial.get(request, 0)
-        if isinstance(view, ClairvoyantView):
-            tokens = float(view.output_tokens[request] - view.generated(request))
+        if self.outputs is not None:
+            tokens = float(self.outputs[request] - view.generated(request))
         else:
             tokens = self.model.lengths(self.groups[request]).left(view.generated(request))
         return site.prices.token_ns * left + site.pace.ns * tokens

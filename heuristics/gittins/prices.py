@@ -75,10 +75,11 @@ class Pace:
         passed = now_ns - self.now_ns
         if self.busy and passed:
             kept = exp(-passed / self.window_ns)
-            self.time = self.time * kept + passed
-            self.done = self.done * kept + rounds - self.rounds
-            if self.done:
-                self.ns = max(self.least_ns, self.time / self.done)
+            time = self.time = self.time * kept + passed
+            done = self.done = self.done * kept + rounds - self.rounds
+            if done:
+                ns = time / done
+                self.ns = ns if ns > self.least_ns else self.least_ns
         if not busy:
             self.ns, self.time, self.done = self.least_ns, 0.0, 0.0
         self.now_ns, self.rounds, self.busy = now_ns, rounds, busy

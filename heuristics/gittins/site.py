@@ -28,6 +28,7 @@ class Site:
         prefills: whether the step that it takes has prompt tokens: an arrival does not end it.
         seen: how many requests had come when it decided last.
         slept: how many requests had come when the worker had nothing to do; -1: it has something.
+        has_memory: whether the worker has a memory model.
         room: memory blocks in all; UNLIMITED without a memory model.
         most: tokens that paged memory holds in all, else 0.
         spare: blocks that were free after the worker's last decision.
@@ -35,9 +36,9 @@ class Site:
     """
 
     __slots__ = (
-        "clients", "counts", "evicted", "first", "most", "origin", "others", "pace", "partial",
-        "prefill_limit", "prefills", "prices", "room", "seen", "size", "slept", "spare",
-        "until_ns", "view",
+        "clients", "counts", "evicted", "first", "has_memory", "most", "origin", "others",
+        "pace", "partial", "prefill_limit", "prefills", "prices", "room", "seen", "size", "slept",
+        "spare", "until_ns", "view",
     )  # fmt: skip
 
     def __init__(self, view: View, window_ns: float) -> None:
@@ -54,7 +55,7 @@ class Site:
         self.slept = self.seen = self.evicted = -1
         self.prefills = False
         self.room = UNLIMITED if memory is None else memory.blocks
-        self.spare = self.room
+        self.spare, self.has_memory = self.room, memory is not None
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.most = self.room * self.size
         self.counts = [0] * self.size
@@ -78,9 +79,9 @@ class Site:
 
     def free(self, rounds: int, decoding: int) -> int:
         """Return the blocks that the next round leaves, UNLIMITED without a memory model."""
-        blocks = self.view.blocks_unused
-        if blocks is None:
+        if not self.has_memory:
             return UNLIMITED
+        blocks = self.view.blocks_unused or 0
         return blocks - self.counts[-rounds % self.size] if decoding and self.size else blocks
 
     def promised(self) -> int:
@@ -96,7 +97,9 @@ class Site:
 
     def prompt_room(self) -> int:
         """Return the most prompt tokens that have room by their number alone, as of then."""
-        return (self.spare - self.promised()) * self.size if self.size else UNLIMITED
+        if not self.size:
+            return UNLIMITED
+        return (self.spare - self.promised() if self.partial else self.spare) * self.size
 
     def growth(self, tokens: float) -> int:
         """Return the blocks that the running caches take if each grows by so many tokens."""
@@ -107,15 +110,17 @@ class Site:
     def prefill(self, chunks: dict[int, int], rounds: int) -> None:
         """Let prefills go on, and decode whose ends with the worker's round of this number."""
         view, partial, origin, size = self.view, self.partial, self.origin, self.size
+        prompts, before = view.prompt_tokens, rounds - self.first
         for request, chunk in chunks.items():
-            left = partial.pop(request, chunk)
+            left = partial.pop(request, 0) if partial else 0
             if chunk < left:
                 partial[request] = left - chunk
                 continue
-            tokens = view.generated(request)
-            origin[request] = rounds - tokens - self.first
+            # Who is prefilled at once has the prompt and all that was yielded before in the chunk.
+            tokens = view.generated(request) if left else chunk - prompts[request]
+            origin[request] = before - tokens
             if size:
-                self.counts[(view.prompt_tokens[request] + tokens - rounds) % size] += 1
+                self.counts[(prompts[request] + tokens - rounds) % size] += 1
 
     def leave(self, request: int) -> int | None:
         """Forget a request; return the tokens that it has yielded if it decoded."""

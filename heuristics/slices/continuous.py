@@ -52,7 +52,7 @@ class _Line:
         self.memory = memory
         self.blocks = 0 if memory is None else memory.blocks
         self.block_tokens = memory.block_tokens if memory is not None and memory.is_paged else 0
-        self.queue: deque[tuple[int, int]] = deque()  # request, and what it needs
+        self.queue: deque[tuple[int, int, int]] = deque()  # request, its needs, tokens to prefill
         self.needs: dict[int, int] = {}  # set aside, of those on the worker
         self.used = 0
         self.ends: dict[int, int] = {}  # round after which the slice is over
@@ -123,8 +123,9 @@ class ContinuousSlices(Policy):
             able_ones = able([line.view for line in self.lines], request)
             index = min(able_ones, key=loads.__getitem__)
         line = self.lines[index]
-        needs = self._needs(line, request, view.to_prefill(request))
-        line.queue.append((request, needs))
+        left = view.to_prefill(request)
+        needs = self._needs(line, request, left)
+        line.queue.append((request, needs, left))
         loads[index] += needs
         return index
 
@@ -228,8 +229,7 @@ class ContinuousSlices(Policy):
         budget -= sum(chunks)
         room = view.free_clients
         while queue and room and budget > 0 and self._first_fits(line):
-            request, needs = queue[0]
-            left = view.to_prefill(request)
+            request, needs, left = queue[0]
             if left > budget:
                 if requests:
                     break

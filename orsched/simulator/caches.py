@@ -51,14 +51,14 @@ class Caches:
         if self.pages is not None:
             self.pages.drop(tokens)
 
-    def start(self, request: int, base: int) -> None:
-        """Let a request's cache of ``base + rounds`` tokens grow."""
-        self.bases[request] = base
+    def grow(self, request: int, tokens: int) -> None:
+        """Let a request's cache of so many tokens, which is there already, grow from now on."""
+        self.bases[request] = base = tokens - self.state.rounds
         if self.context_matters:
             self.base_sum += base
             heappush(self.largest, (-base, request))
         if self.pages is not None:
-            self.pages.start(base)
+            self.pages.grow(base)
 
     def stop(self, request: int) -> None:
         """Free a cache that grows."""

@@ -232,15 +232,17 @@ class Loop:
 
     def _concerned(self) -> frozenset[int]:
         """Return the workers that the policy said the last arrivals are for."""
-        said = set(self.ledger.concerned)
+        said = frozenset(self.ledger.concerned)
         self.ledger.concerned.clear()
+        if said <= self.indices:
+            return self.indices & said
         for worker in said - self.indices:
             if worker is not None:
                 raise PolicyError(
                     f"on_arrival said a request is for worker {worker!r}, where there are "
                     f"{len(self.workers)}, numbered from 0"
                 )
-        return self.indices if None in said else self.indices & said
+        return self.indices
 
     def _expect(self, index: int, moment_ns: int) -> None:
         """Let a worker have its next event at a moment; an earlier one it had is void."""
@@ -248,8 +250,17 @@ class Loop:
         heappush(self.events, (moment_ns, index, number))
 
     def _ask_all(self) -> None:
-        while self.to_ask and self.ledger.left:
-            self._ask(min(self.to_ask))
+        """Ask for those that are to be asked, the first first; an eviction may add some."""
+        to_ask, ledger = self.to_ask, self.ledger
+        while to_ask:
+            left = len(to_ask)
+            for index in sorted(to_ask):
+                if not ledger.left:
+                    return
+                self._ask(index)
+                left -= 1
+                if len(to_ask) > left:  # sorted anew only then: workers may be many
+                    break
 
     def _ask(self, index: int) -> None:
         """Ask the policy for a worker that is free, until a step takes time or it waits."""

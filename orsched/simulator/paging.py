@@ -37,15 +37,14 @@ class Pages:
         """Free a cache that does not grow."""
         self.used -= -(-tokens // self.size)
 
-    def start(self, base: int) -> None:
-        """Let a cache of ``base + rounds`` tokens be there that grows."""
-        self.put(base + self.rounds)
+    def grow(self, base: int) -> None:
+        """Let a cache of ``base + rounds`` tokens, which is there already, grow."""
         count_up(self.residues, base % self.size)
         self.growing += 1
 
     def stop(self, base: int) -> None:
         """Free a cache that grows."""
-        self.drop(base + self.rounds)
+        self.used -= -(-(base + self.rounds) // self.size)
         count_down(self.residues, base % self.size)
         self.growing -= 1
 
@@ -115,10 +114,10 @@ class PaddedPages:
         count_down(self.still, tokens)
         self.present -= 1
 
-    def start(self, base: int) -> None:
-        """Let a cache of ``base + rounds`` tokens be there that grows."""
+    def grow(self, base: int) -> None:
+        """Let a cache of ``base + rounds`` tokens, which is there already, grow."""
+        count_down(self.still, base + self.rounds)
         count_up(self.bases, base)
-        self.present += 1
 
     def stop(self, base: int) -> None:
         """Free a cache that grows."""

@@ -74,24 +74,30 @@ class Residents:
                     pages.put(chunk)
             return chunks, requests
         self._seat(self._new(requests) if partial else requests, step.clients)
-        before = [partial.get(request, 0) for request in requests]
-        left = [
-            prompts[request] + yielded.get(request, 0) - done
-            for request, done in zip(requests, before, strict=True)
-        ]
-        chunks = left if step.tokens is None else _chunks(requests, step.tokens, left)
-        completed = []
-        for request, done, chunk, rest in zip(requests, before, chunks, left, strict=True):
-            if chunk == rest:
+        asked, work, stays = step.tokens, self.work, self.ledger.stays
+        if asked is not None and len(asked) != len(requests):
+            raise PolicyError(f"{len(asked)} numbers of tokens for {len(requests)} requests")
+        chunks, completed = [], []
+        for place, request in enumerate(requests):
+            done = partial.get(request, 0)
+            left = prompts[request] + yielded.get(request, 0) - done
+            chunk = left if asked is None else _chunk(request, asked[place], left)
+            chunks.append(chunk)
+            if chunk == left:
                 completed.append(request)
-                partial.pop(request, None)
+                if done:
+                    del partial[request]
             else:
                 partial[request] = done + chunk
             if pages is not None:
                 if done:
                     pages.drop(done)
                 pages.put(done + chunk)
-        self._record_prefill(requests, chunks, index)
+            if work.prefill_step[request] < 0 and (not stays or request not in stays):
+                work.prefill_step[request] = index
+                work.prefill_tokens[request] = chunk
+            else:
+                self._add_row(request, PREFILL, index, index, chunk)
         return chunks, completed
 
     def _new(self, requests: list[int]) -> list[int]:
@@ -173,10 +179,7 @@ class Residents:
             else:
                 done.append(request)
             if caches.tracks:
-                cached = ledger.prompts[request] + tokens - first
-                if caches.pages is not None:
-                    caches.pages.drop(cached)
-                caches.start(request, cached - rounds)
+                caches.grow(request, ledger.prompts[request] + tokens - first)
         if first and ledger.on_first_token is not None:
             for request in completed:
                 if origins[request] == rounds - 1:
@@ -220,8 +223,7 @@ class Residents:
         heappush(self.finishes, (origin + ledger.outputs[request]) << _REQUEST_BITS | request)
         self.fresh.append(request)
         if self.caches.tracks:
-            self.caches.drop(cached)
-            self.caches.start(request, cached - state.rounds)
+            self.caches.grow(request, cached)
 
     def _stop_decoding(self, request: int) -> None:
         """Take a request that is not done out of the rounds; what it has yielded is kept."""
@@ -368,15 +370,6 @@ class Residents:
 
     # -- rows of work ---------------------------------------------------------------------
 
-    def _record_prefill(self, requests: list[int], chunks: list[int], index: int) -> None:
-        stays, work = self.ledger.stays, self.work
-        for place, request in enumerate(requests):
-            if work.prefill_step[request] < 0 and (not stays or request not in stays):
-                work.prefill_step[request] = index
-                work.prefill_tokens[request] = chunks[place]
-            else:
-                self._add_row(request, PREFILL, index, index, chunks[place])
-
     def _close_row(self, request: int, phase: int = DECODE) -> None:
         """End a request's row of rounds at the last step that had any."""
         first = self.later_rows.pop(request, None)
@@ -391,14 +384,9 @@ class Residents:
         self.work.add(state.index, request, client, phase, first, last, tokens, stay)
 
 
-def _chunks(requests: list[int], tokens: Sequence[int], left: list[int]) -> list[int]:
-    """Return the chunks that a step asks for, each within what is left of the prefill."""
-    if len(tokens) != len(requests):
-        raise PolicyError(f"{len(tokens)} numbers of tokens for {len(requests)} requests")
-    chunks = [whole(chunk) for chunk in tokens]
-    for request, chunk, rest in zip(requests, chunks, left, strict=True):
-        if not 1 <= chunk <= rest:
-            raise PolicyError(
-                f"{chunk} tokens of request {request}, which has {rest} left to prefill"
-            )
-    return chunks
+def _chunk(request: int, tokens: int, left: int) -> int:
+    """Return the tokens that a step asks for if they are within what is left of the prefill."""
+    chunk = whole(tokens)
+    if not 1 <= chunk <= left:
+        raise PolicyError(f"{chunk} tokens of request {request}, which has {left} left to prefill")
+    return chunk

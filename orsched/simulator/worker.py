@@ -44,7 +44,11 @@ class WorkerRun:
         self.cost = self.worker.cost
         self.prefill_limit = self.worker.prefill_limit
         self.context_matters = self.cost.context_matters
+        self.round_times: dict[
+            int, int
+        ] = {}  # active -> time of a round, if contexts do not matter
         self.caches = Caches(instance, self.state)
+        self.pages = self.caches.pages
         self.residents = Residents(instance, ledger, view, self.caches, work)
         self.steps = self.residents.steps
         self.first_from_prefill = ledger.first_from_prefill
@@ -94,7 +98,8 @@ class WorkerRun:
             self.caches.require_room(1 if mixed else 0)
         if mixed:
             active = len(self.state.origin)
-            duration = mixed_ns(self.cost, chunks, active, *self.caches.contexts(active))
+            contexts = self.caches.contexts(active) if self.context_matters else (0, 0)
+            duration = mixed_ns(self.cost, chunks, active, *contexts)
             self._advance(duration, 1, MIXED)
         else:
             self._advance(self.cost.prefill_ns(chunks), 1, PREFILL)
@@ -120,37 +125,45 @@ class WorkerRun:
 
     def _plan_rounds(self) -> bool:
         """Begin a run until the target, the next finish or the arrival; say if memory allows it."""
-        state, caches = self.state, self.caches
+        state = self.state
         count = self.residents.next_finish()
         if count > self.target:
             count = self.target
         count -= state.rounds
         active = len(state.origin) + len(state.held)
-        if caches.pages is not None:
-            count = caches.pages.most_rounds(count)
+        if self.pages is not None:
+            count = self.pages.most_rounds(count)
             if count == 0:
                 return False
-        context_sum = context_max = 0
         if self.context_matters:
-            context_sum, context_max = caches.contexts(active)
-        duration = self.cost.rounds_ns(count, active, context_sum, context_max)
-        if self.arrival < NEVER and state.now_ns + duration > self.arrival:
-            left = self.arrival - state.now_ns
-            count = self._rounds_to(left, count, active, context_sum, context_max)
-            duration = self.cost.rounds_ns(count, active, context_sum, context_max)
+            contexts = self.caches.contexts(active)
+            duration = self.cost.rounds_ns(count, active, *contexts)
+            if self.arrival < NEVER and state.now_ns + duration > self.arrival:
+                count = self._rounds_to(self.arrival - state.now_ns, count, active, *contexts)
+                duration = self.cost.rounds_ns(count, active, *contexts)
+        else:
+            one = self.round_times.get(active) or self._round_ns(active)
+            duration = count * one
+            if self.arrival < NEVER and state.now_ns + duration > self.arrival:
+                count = _equal_rounds_to(self.arrival - state.now_ns, count, one)
+                duration = count * one
         self.count = count
         self._advance(duration, count, DECODE)
         return True
+
+    def _round_ns(self, active: int) -> int:
+        """Return the time of a round, and keep it, where contexts do not matter."""
+        one = self.round_times[active] = self.cost.rounds_ns(1, active, 0, 0)
+        return one
 
     def _rounds_to(
         self, time_left: int, most: int, active: int, context_sum: int, context_max: int
     ) -> int:
         """Fewest rounds, at least 1, whose run ends at the arrival or after it."""
-        low, high = 1, most
         rounds_ns = self.cost.rounds_ns
-        if not self.caches.context_matters:
-            one = rounds_ns(1, active, 0, 0)
-            return most if one == 0 else min(most, max(1, -(-time_left // one)))
+        if not self.context_matters:
+            return _equal_rounds_to(time_left, most, rounds_ns(1, active, 0, 0))
+        low, high = 1, most
         while low < high:
             middle = (low + high) // 2
             if rounds_ns(middle, active, context_sum, context_max) >= time_left:
@@ -199,12 +212,13 @@ class WorkerRun:
         """Let the step in progress end; say if the worker is free, or in the step's next run."""
         self.state.now_ns = self.until_ns
         if self.completed is None:
-            self.busy = not self._end_rounds()
-        else:
-            self._end_prefill(self.completed)
-            self.completed = None
-            self.busy = False
-        return not self.busy
+            is_free = self._end_rounds()
+            self.busy = not is_free
+            return is_free
+        self._end_prefill(self.completed)
+        self.completed = None
+        self.busy = False
+        return True
 
     def _end_prefill(self, completed: Sequence[int]) -> None:
         residents = self.residents
@@ -219,15 +233,15 @@ class WorkerRun:
     def _pass_round(self) -> None:
         """Let all that decode yield a token beside a prefill, and tell the first ones."""
         self.state.rounds += 1
-        if self.caches.pages is not None:
-            self.caches.pages.advance(1)
+        if self.pages is not None:
+            self.pages.advance(1)
         self.residents.open_rows()
 
     def _end_rounds(self) -> bool:
         state, residents = self.state, self.residents
         state.rounds = rounds = state.rounds + self.count
-        if self.caches.pages is not None:
-            self.caches.pages.advance(self.count)
+        if self.pages is not None:
+            self.pages.advance(self.count)
         residents.open_rows()
         finished = residents.take_finishes(self.hold)
         if (
@@ -253,3 +267,9 @@ class WorkerRun:
             or state.free_clients != (self.worker.clients)
         ):
             raise PolicyError("requests, clients or memory blocks are left over: a bug in orsched")
+
+
+def _equal_rounds_to(time_left: int, most: int, one: int) -> int:
+    """Fewest rounds of the same time, at least 1, that last so long; not more than the most."""
+    count = -(-time_left // one) if one else most
+    return most if count > most else max(count, 1)
