@@ -51,11 +51,14 @@ class Drift:
         """Whether there are starts that are not worked out."""
         return bool(self._started)
 
-    def settle(self) -> None:
-        """Work out the ends of those that have started."""
+    def settle(self, but: int = 0) -> None:
+        """Work out the ends of those that have started, but for so many of the last stages."""
+        count = len(self._started) - but
+        if count <= 0:
+            return
         lengths, first = self.lengths, self.first
         most = max(1, self.limit - first)
-        for now, requests in self._started:
+        for now, requests in self._started[:count]:
             rounds = [lengths[request] - first for request in requests]
             if not 1 <= min(rounds) <= max(rounds) <= most:
                 rounds = [max(1, min(each, most)) for each in rounds]
@@ -63,7 +66,7 @@ class Drift:
             self._end.update(zip(requests, ends, strict=True))
             self._ends += ends
             self._ends.sort()  # two runs that are in order, or nearly: one pass
-        self._started.clear()
+        del self._started[:count]
 
     def finish(self, now: int, request: int) -> None:
         """Take note of an end."""

@@ -43,6 +43,7 @@ class Follower:
         self.waiting.plan(plan.everyone, plan.spare)
         self.stages, self.late = plan.stages, []
         self.reset(now)
+        self.fresh = True
 
     def drop(self) -> None:
         """Follow none."""
@@ -54,13 +55,17 @@ class Follower:
     def reset(self, now: int) -> None:
         """Start a new count of surplus client-rounds."""
         self.surplus = self.surplus_rounds = 0
-        self.since = now
+        self.since, self.fresh = now, False
 
     def rounds_left(self, now: int, idle: int) -> int:
-        """Return the rounds until the next stage, 0 when it is due (perhaps out of turn)."""
+        """Return the rounds until the next stage, 0 when it is due (perhaps out of turn).
+
+        The surplus is not looked at in the decision that adopts the plan, which has enough to do.
+        """
         self.surplus_rounds += self.surplus * max(0, now - self.since)
         self.since = now
-        self.surplus = min(idle, max(0, self.drift.surplus(now)))
+        self.surplus = 0 if self.fresh else min(idle, max(0, self.drift.surplus(now)))
+        self.fresh = False
         left = self.stages[-1].round - now
         if left <= 0 or (self.surplus and self.surplus_rounds >= self.budget):
             return 0

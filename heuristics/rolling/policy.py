@@ -84,6 +84,7 @@ class RollingPolicy(GatedPolicy):
 
     def decide(self, view: View) -> Step | None:
         """Follow the plan, or the gate; take up a plan that is ready, have another one made."""
+        self.drift.settle(but=1)
         ready = view.now_ns >= self.ready_ns and view.rounds >= self.base
         taking_up = self.future is not None and ready
         if taking_up:
@@ -95,10 +96,10 @@ class RollingPolicy(GatedPolicy):
                 self.drift.start(view.rounds, step.prefill)
         if step is None or step.prefill:
             return step
-        if not self._considered_snapshot(view):  # with time left: what would be due later
+        if not (self._considered_snapshot(view) or taking_up):  # there is time for the rest
             if self.drift.unsettled:
                 self.drift.settle()
-            elif not taking_up:
+            else:
                 self.price.settle(1)
         left = self.base - view.rounds
         if self.future is not None and 0 < left < step.rounds:
@@ -129,9 +130,9 @@ class RollingPolicy(GatedPolicy):
         return prefill_stage(stage, places)
 
     def _likely_to_fit(self, idle: int) -> int:
-        """Return how many requests fit into a stage, and may be tried: twice the usual number."""
+        """Return how many requests to try for a stage: half more than fit by the mean prompt."""
         cap, waiting = self.prefill_limit, self.waiting.queued
-        return idle if cap is None else 1 + 2 * cap * waiting // max(1, self.queued_tokens)
+        return idle if cap is None else 1 + 3 * cap * waiting // max(1, 2 * self.queued_tokens)
 
     def _fitting(self, view: View, chosen: list[int]) -> tuple[list[int], int]:
         """Return those that fit into cap and memory, and their tokens; the others are late."""

@@ -235,7 +235,7 @@ def test_surplus_clients_take_others_and_a_stage_out_of_turn():
     """Request 9 was to end at 8 and ends at 2: after 5 idle rounds its client is put to use."""
     plan, drift = follower([1, 2, 3], [Stage(20, (1, 2), 0)])
     drift.start(0, [9])
-    assert plan.rounds_left(0, 0) == 20
+    assert plan.rounds_left(0, 0) == 20  # of the plan just taken up
     drift.finish(2, 9)
     assert plan.rounds_left(2, 1) == 6
     assert plan.rounds_left(7, 1) == 0
@@ -271,7 +271,8 @@ def test_who_started_before_their_turn_is_not_chosen_again():
     drift.start(0, [9, 10])
     drift.finish(2, 9)
     drift.finish(2, 10)
-    assert plan.rounds_left(2, 2) > 0
+    assert plan.rounds_left(2, 2) == 18  # just taken up: the surplus counts from here on
+    assert plan.rounds_left(2, 2) == 3
     assert plan.rounds_left(7, 2) == 0
     assert plan.choose(7, 2, 99) == [1, 2]  # nobody is without a stage
     plan.postpone([1])
