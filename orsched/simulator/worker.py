@@ -44,9 +44,7 @@ class WorkerRun:
         self.cost = self.worker.cost
         self.prefill_limit = self.worker.prefill_limit
         self.context_matters = self.cost.context_matters
-        self.round_times: dict[
-            int, int
-        ] = {}  # active -> time of a round, if contexts do not matter
+        self.round_times: dict[int, int] = {}  # by active requests, where contexts do not matter
         self.caches = Caches(instance, self.state)
         self.pages = self.caches.pages
         self.residents = Residents(instance, ledger, view, self.caches, work)
