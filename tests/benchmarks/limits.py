@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -69,7 +70,8 @@ def run(options: Options) -> Section:
     cases = _cases(options.tiny)
     for instance in ("pang-100x20", "two-by-two"):  # imports and caches
         for method in ("windows", "exact", "exact+backend=scip", "hybrid"):
-            orsched.solve(orsched.load(instance), method, time_limit=0.5)
+            with suppress(TimeLimitError):
+                orsched.solve(orsched.load(instance), method, time_limit=0.5)
     section = Section(NAME, f"{len(cases)} calls with a time limit, measured from call to return")
     section.rows = [_row(case) for case in cases]
     late = sum(row["overrun"] > row["allowed_s"] for row in section.rows)

@@ -194,14 +194,15 @@ class Killer:
         if not self.due or self.seen < self.due[0]:
             return
         able = [d for d, v in zip(self.devices, view.workers, strict=True) if self.may(d, v)]
-        if able:
+        victim = self.rng.choice(able) if able else None
+        pid = None if victim is None else victim.pid
+        if pid is not None:  # it has not ended since
             del self.due[0]
-            victim = self.rng.choice(able)
-            self.killed.append(victim.pid)
+            self.killed.append(pid)
             if victim is self.devices[view.index] and self.rng.random() < 0.8:
                 victim.doom_s = self.rng.uniform(0, 0.003)  # it is to begin a step
             else:
-                os.kill(victim.pid, signal.SIGKILL)  # its step may be in progress
+                os.kill(pid, signal.SIGKILL)  # its step may be in progress
 
     def may(self, device, view):
         """Say whether a worker has enough to do, and nothing else is about to happen to it."""
