@@ -104,7 +104,9 @@ def test_time_ends_without_a_schedule_but_with_a_bound(backend, monkeypatch):
     result = solve_full_mip(instance, backend, time_limit=0.01)
     assert (result.status, result.termination) == ("unknown", "time_limit")
     assert result.schedule is None
-    assert result.bound_ns == makespan_bound(instance).value_ns
+    # The limit holds for the bound too: a slow machine may not come to the last of its parts.
+    full = makespan_bound(instance).value_ns
+    assert 0.99 * full <= result.bound_ns <= full
 
 
 def test_a_given_schedule_is_accepted_and_only_improved(backend):
