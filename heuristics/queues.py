@@ -125,12 +125,8 @@ class ClientQueues:
         self, clients: Iterable[int], prompts: Prompts, room: Room
     ) -> tuple[list[int], list[int]]:
         """Take each client's own first request, else the one it steals."""
-        heaps, remaining, blocks, blocks_of = (
-            self.heaps,
-            self.remaining,
-            room.blocks,
-            room.blocks_of,
-        )
+        heaps, remaining = self.heaps, self.remaining
+        blocks, blocks_of = room.blocks, room.blocks_of
         tokens = _UNLIMITED if room.tokens is None else room.tokens
         stage: list[int] = []
         places: list[int] = []

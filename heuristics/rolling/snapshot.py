@@ -73,8 +73,6 @@ class Snapshot(NamedTuple):
         In few calls, since the policy may be deciding meanwhile.
         """
         rows = self.rows()
-        if not rows:
-            return self._replace(waiting=[], lengths={}, prompts={})
         known = chain(rows, self.running.requests, *(each for _, each in self.running.started))
         lengths = {request: self.lengths[request] for request in known}
         prompts = dict(zip(rows, map(self.prompts.__getitem__, rows), strict=True))

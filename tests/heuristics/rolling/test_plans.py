@@ -194,6 +194,7 @@ def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
     assert overdue.remaining().free_at == (0, 3)  # one round, and an eighth of 19 more
     started = snapshot._replace(running=Running([], [], [(0, [1])]))
     assert started.remaining() == left  # the same, its end not yet worked out
+    assert started._replace(waiting=[]).own().remaining() is None
 
 
 def test_a_horizon_keeps_every_kind_of_length():
