@@ -128,6 +128,8 @@ class KnownEnds:
         self.work -= sum(rounds)
         ends = [now + each for each in rounds]
         self.end_of.update(zip(stage, ends, strict=True))
+        if ends and ends[0] > ends[-1]:
+            ends.reverse()  # longest first, of which many are equal
         self.ends += ends
         self.ends.sort()  # two runs that are in order, or nearly: one pass
         self.sum_ends += sum(ends)

@@ -70,14 +70,15 @@ class ShadowPrice:
         """Remember requests that get their clients now."""
         self._started.append((view.rounds, stage))
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether there are starts that are not taken note of."""
+        return bool(self._started or self._later)
+
     def settle(self, parts: int = _ALL) -> None:
-        """Take note of the starts so far, and of the known ends of so many parts of them."""
-        started, later, known = self._started, self._later, self.known
-        for entry in started:
-            self.learned.start(*entry)
-        if known is not None:
-            later += started
-        started.clear()
+        """Take note of so many of the starts so far, and of so many parts of their known ends."""
+        self._note(parts)
+        later, known = self._later, self.known
         while later and parts > 0 and known is not None:
             now, stage = later.popleft()
             if len(stage) > 2 * _PART and parts < _ALL:
@@ -86,11 +87,24 @@ class ShadowPrice:
             known.start(now, stage)
             parts -= 1
 
+    def _note(self, count: int = _ALL) -> None:
+        """Take note of so many of the starts so far, but not of known ends."""
+        noted = self._started[:count]
+        for entry in noted:
+            self.learned.start(*entry)
+        if self.known is not None:
+            self._later += noted
+        del self._started[:count]
+
+    def running(self) -> tuple[dict[int, list[int]], list[tuple[int, Sequence[int]]]]:
+        """Return who runs: lists that begin with the start round; starts not taken note of."""
+        return self.learned.stage_of.copy(), self._started.copy()
+
     def finished(self, view: View, request: int) -> None:
         """Take note of a request's end."""
         now = view.rounds
         if self._started:
-            self.settle(0)
+            self._note()
         while self._later and self.known is not None and request not in self.known.end_of:
             self.settle(1)
         self.learned.finish(now, request)
@@ -158,7 +172,7 @@ class ShadowPrice:
         if self.sighted:
             return True
         if self._started:
-            self.settle(0)
+            self._note()
         active = len(view.running)
         rate = active * self.learned.hazard(view.rounds, active)
         if self.known is None or self.learned.count < _PROVEN or not (rate and self.round_ns):

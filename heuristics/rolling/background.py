@@ -182,4 +182,7 @@ def serve() -> None:
             answer = ("plan", plan_snapshot(snapshot, iterations, seed))
         except Exception:
             answer = ("raised", traceback.format_exc())
-        write(sink, answer)
+        try:
+            write(sink, answer)
+        except BrokenPipeError:  # the parent has ended
+            return

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_right
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
-class Running(NamedTuple):
-    """Who runs.
-
-    Attributes:
-        requests: those whose ends are worked out.
-        end: round of the known end of each.
-        started: others, as rounds of the start and who started then.
-    """
-
-    requests: list[int]
-    end: list[int]
-    started: Sequence[tuple[int, Sequence[int]]] = ()
+    _Started = tuple[int, Sequence[int], Sequence[int]]
 
 
 class Drift:
-    """Known ends of the requests that run, and the clients that are free before or after them.
+    """Known ends of the requests that started, and the clients that are free before or after them.
 
-    Starts are worked out in a later decision, or when somebody asks: a stage has enough to do.
+    Nobody has to say who ended: as many should run as have known ends ahead of them. Starts are
+    worked out in a later decision, or when somebody asks: a stage has enough to do.
 
     Args:
         lengths: column of the view; of requests that wait or run it does not change.
@@ -37,14 +25,12 @@ class Drift:
 
     def __init__(self, lengths: Sequence[int], limit: int, first: int) -> None:
         self.lengths, self.limit, self.first = lengths, limit, first
-        self._end: dict[int, int] = {}
-        self._ends: list[int] = []
-        self._early: list[int] = []
-        self._started: list[tuple[int, Sequence[int]]] = []
+        self._ends: list[int] = []  # in order
+        self._started: list[_Started] = []
 
-    def start(self, now: int, requests: Sequence[int]) -> None:
-        """Take note of starts."""
-        self._started.append((now, requests))
+    def start(self, now: int, requests: Sequence[int], rounds: Sequence[int] = ()) -> None:
+        """Take note of starts, and of their rounds, in order, where they are worked out."""
+        self._started.append((now, requests, rounds))
 
     @property
     def unsettled(self) -> bool:
@@ -56,35 +42,30 @@ class Drift:
         count = len(self._started) - but
         if count <= 0:
             return
-        lengths, first = self.lengths, self.first
-        most = max(1, self.limit - first)
-        for now, requests in self._started[:count]:
-            rounds = [lengths[request] - first for request in requests]
-            if not 1 <= min(rounds) <= max(rounds) <= most:
-                rounds = [max(1, min(each, most)) for each in rounds]
-            ends = [now + each for each in rounds]
-            self._end.update(zip(requests, ends, strict=True))
-            self._ends += ends
-            self._ends.sort()  # two runs that are in order, or nearly: one pass
+        ends = self._ends
+        for now, requests, known in self._started[:count]:
+            ends += [now + each for each in known or self._rounds(requests)]
+            ends.sort()  # two or three runs that are in order: one pass
+        self._forget(self._started[count - 1][0])
         del self._started[:count]
 
-    def finish(self, now: int, request: int) -> None:
-        """Take note of an end."""
-        self.settle()
-        end = self._end.pop(request)
-        self._ends.pop(bisect_left(self._ends, end))
-        if end > now:
-            heappush(self._early, end)
+    def _rounds(self, requests: Sequence[int]) -> list[int]:
+        lengths, first, most = self.lengths, self.first, max(1, self.limit - self.first)
+        rounds = [lengths[request] - first for request in requests]
+        if not 1 <= min(rounds) <= max(rounds) <= most:
+            rounds = [max(1, min(each, most)) for each in rounds]
+        rounds.reverse()  # stages begin with their longest requests
+        return rounds
 
-    def surplus(self, now: int) -> int:
-        """Return how many more clients are free than the known ends say; negative: fewer."""
+    def _forget(self, now: int) -> None:
+        ends = self._ends
+        if ends and ends[0] <= now:
+            del ends[: bisect_right(ends, now)]
+
+    def surplus(self, now: int, active: int) -> int:
+        """Return how many more than those that run should run by the known ends; or fewer: < 0."""
         if self._started and self._started[0][0] < now:  # who starts now ends later
             self.settle()
-        early = self._early
-        while early and early[0] <= now:
-            heappop(early)
-        return len(early) - bisect_left(self._ends, now)
-
-    def running(self) -> Running:
-        """Return who runs."""
-        return Running(list(self._end), list(self._end.values()), self._started.copy())
+        self._forget(now)
+        just = sum([len(requests) for _, requests, _ in self._started])
+        return len(self._ends) + just - active

@@ -8,8 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.heuristics.rolling.drift import Drift
-    from orsched.heuristics.rolling.remaining import Stage
-    from orsched.heuristics.rolling.snapshot import Plan
+    from orsched.heuristics.rolling.snapshot import DueStage, Plan
     from orsched.heuristics.rolling.waiting import WaitingRequests
 
 _LATE_PART = 4
@@ -26,13 +25,15 @@ class Follower:
         stages: the stages that are left, the next one last.
         late: planned for an earlier stage that had no client for them.
         pulled: of those chosen last, who has their turn later.
+        whole: the stage that was chosen last, where it is just that of the plan.
     """
 
     def __init__(self, waiting: WaitingRequests, drift: Drift, clients: int, budget: float) -> None:
         """Take the surplus client-rounds that pay for a stage as ``budget``."""
         self.waiting, self.drift = waiting, drift
         self.clients, self.budget = clients, budget
-        self.stages: list[Stage] = []
+        self.stages: list[DueStage] = []
+        self.whole: DueStage | None = None
         self.late: list[int] = []
         self.pulled: list[int] = []
         self.reset(0)
@@ -55,54 +56,78 @@ class Follower:
     def reset(self, now: int) -> None:
         """Start a new count of surplus client-rounds."""
         self.surplus = self.surplus_rounds = 0
+        self._checked = -1, 0  # round of a stage of which all waited after so many takes
         self.since, self.fresh = now, False
 
     def rounds_left(self, now: int, idle: int) -> int:
-        """Return the rounds until the next stage, 0 when it is due (perhaps out of turn).
-
-        The surplus is not looked at in the decision that adopts the plan, which has enough to do.
-        """
+        """Return the rounds until the next stage, 0 when it is due (perhaps out of turn)."""
         self.surplus_rounds += self.surplus * max(0, now - self.since)
         self.since = now
-        self.surplus = 0 if self.fresh else min(idle, max(0, self.drift.surplus(now)))
-        self.fresh = False
         left = self.stages[-1].round - now
-        if left <= 0 or (self.surplus and self.surplus_rounds >= self.budget):
+        if left <= 0:
             return 0
-        if self.surplus:
-            missing = self.budget - self.surplus_rounds
-            return max(1, min(left, int(missing / self.surplus) + 1))
+        surplus = self.surplus = self._surplus(idle)
+        self.fresh = False
+        if surplus and self.surplus_rounds >= self.budget:
+            return 0
+        if surplus:
+            return max(1, min(left, int((self.budget - self.surplus_rounds) / surplus) + 1))
         return left
+
+    def _surplus(self, idle: int) -> int:
+        """Return how many clients are free too early.
+
+        None in the decision that adopts the plan, which has enough to do.
+        """
+        if self.fresh:
+            return 0
+        return min(idle, max(0, self.drift.surplus(self.since, self.clients - idle)))
+
+    def check(self) -> None:
+        """See whether all of the next stage still wait: the decision about it has enough to do."""
+        if self.stages:
+            stage, takes = self.stages[-1], self.waiting.takes
+            if self._checked != (stage.round, takes):
+                all_there = self._there(stage.requests) is stage.requests
+                self._checked = (stage.round, takes) if all_there else (-1, 0)
 
     def choose(self, now: int, idle: int, likely: int) -> list[int]:
         """Return who starts now: the late ones, those planned, others for surplus clients.
 
         Others as long as no more than a ``likely`` number of requests are chosen.
         """
-        there = self.waiting.there
-        wanted = [request for request in self.late if request in there] if self.late else []
+        wanted: Sequence[int] = self._there(self.late) if self.late else ()
+        self.whole, self.pulled = None, []
         if self.stages[-1].round <= now:
             stage = self.stages.pop()
-            wanted += self._still_waiting(stage)
+            checked = self._checked == (stage.round, self.waiting.takes)
+            planned = stage.requests if checked else self._there(stage.requests)
+            if not wanted and planned is stage.requests:
+                self.whole = stage
+            wanted = [*wanted, *planned]
             spare = stage.spare
         else:
             spare = max(0, idle - self.surplus - len(wanted))
-        chosen, self.late = wanted[:idle], wanted[idle:]
+        chosen, self.late = list(wanted[:idle]), list(wanted[idle:])
         if len(self.late) > max(1, self.clients // _LATE_PART):
             self.drop()
         more = min(idle - spare, likely) - len(chosen)
         if more > 0:
-            chosen += self.waiting.unplanned(more)
-            more = min(idle - spare - len(chosen), self.surplus)
-        self.pulled = self._pull(more, set(chosen)) if more > 0 else []
-        return chosen + self.pulled
+            found = self.waiting.unplanned(more)
+            if len(found) < more:
+                more = min(more - len(found), self._surplus(idle))
+                self.pulled = self._pull(more, {*chosen, *found})
+            chosen += found + self.pulled
+        if self.whole is not None and len(chosen) != len(self.whole.requests):
+            self.whole = None
+        return chosen
 
-    def _still_waiting(self, stage: Stage) -> Sequence[int]:
-        """Return those of a stage that have not started before their turn."""
-        gone, there = self.waiting.gone, self.waiting.there
-        if not gone or gone.isdisjoint(stage.requests):
-            return stage.requests
-        return [request for request in stage.requests if request in there]
+    def _there(self, requests: Sequence[int]) -> Sequence[int]:
+        """Return those that have not started before their turn; the same object if all."""
+        there = self.waiting.there
+        if 0 not in [there[request] for request in requests]:
+            return requests
+        return [request for request in requests if there[request]]
 
     def postpone(self, requests: Sequence[int]) -> None:
         """Let chosen requests start later: they do not fit now.
@@ -113,7 +138,7 @@ class Follower:
             pulled = set(self.pulled)
             requests = [request for request in requests if request not in pulled]
         self.late.extend(requests)
-        self.waiting.late.update(requests)
+        self.waiting.postpone(requests)
 
     def _pull(self, count: int, taken: set[int]) -> list[int]:
         """Return planned requests of the next stages, for clients that are free too early."""
@@ -122,12 +147,11 @@ class Follower:
         for request in requests:
             if len(pulled) == count:
                 break
-            if request in self.waiting.there and request not in taken:
+            if self.waiting.there[request] and request not in taken:
                 pulled.append(request)
-        self.waiting.gone.update(pulled)
         return pulled
 
-    def owed(self) -> list[Stage]:
+    def owed(self) -> list[DueStage]:
         """Return the stages that are left, what is late joining the next."""
         stages = list(self.stages)
         if stages and self.late:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from concurrent.futures import CancelledError
+from itertools import accumulate
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,7 @@ from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.rolling.background import Planner
 from orsched.heuristics.rolling.drift import Drift
 from orsched.heuristics.rolling.following import Follower
-from orsched.heuristics.rolling.snapshot import Snapshot
+from orsched.heuristics.rolling.snapshot import Running, Snapshot
 from orsched.heuristics.rolling.waiting import Copy, WaitingRequests
 from orsched.heuristics.shadow_price import ShadowPrice, within_memory
 from orsched.policy import Information
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
     from orsched.policy import View
 
 _SECOND = 10**9
+_UNLIMITED = 2**62
 _NEARLY_ALL = 0.95
 """A plan is for all clients if memory holds requests for this share of them: what does not fit when
 it should start is late."""
+_UNSETTLED = 3
+"""Stages of which drift is not told yet; the rest is told when there is time."""
 _FALLBACK = GatedParams("shared", "longest", gate="shadow_price")
 
 
@@ -69,6 +74,7 @@ class RollingPolicy(GatedPolicy):
         self.future: Future[Plan] | None = None
         self.base = self.ready_ns = self.next_ns = 0
         self.made = self.followed = self.joined_ns = 0
+        self.put_off = False
         if stage_ns and round_ns and self.planner is None:
             self.planner = Planner(self.rolling.background)
 
@@ -77,34 +83,55 @@ class RollingPolicy(GatedPolicy):
         if self.planner is not None:
             self.planner.close()
 
-    def on_finish(self, view: View, request: int, client: int) -> None:
-        """Mark the client idle, and note whether it was in time."""
-        super().on_finish(view, request, client)
-        self.drift.finish(view.rounds, request)
-
     def decide(self, view: View) -> Step | None:
         """Follow the plan, or the gate; take up a plan that is ready, have another one made."""
-        self.drift.settle(but=1)
+        self.drift.settle(but=_UNSETTLED)
         ready = view.now_ns >= self.ready_ns and view.rounds >= self.base
-        taking_up = self.future is not None and ready
+        busy = taking_up = self.future is not None and ready
         if taking_up:
             self._take_up(view)
+        unsettled = self.drift.unsettled
         step = self._follow(view) if self.plan.stages else None
         if step is None:
+            busy = True
             step = super().decide(view)
             if step is not None and step.prefill:
                 self.drift.start(view.rounds, step.prefill)
         if step is None or step.prefill:
             return step
-        if not (self._considered_snapshot(view) or taking_up):  # there is time for the rest
-            if self.drift.unsettled:
-                self.drift.settle()
-            else:
-                self.price.settle(1)
+        busy = busy or (unsettled and not self.drift.unsettled)
+        if taking_up:
+            self.plan.check()
+        if self._considered_snapshot(view, busy):
+            step = decode_rounds(1)
+        elif not busy:
+            self._catch_up()
         left = self.base - view.rounds
         if self.future is not None and 0 < left < step.rounds:
             return step._replace(rounds=left)
         return step
+
+    def _considered_snapshot(self, view: View, busy: bool) -> bool:
+        """Have a plan made if it is time; return whether it is put off by a round.
+
+        It is, once, in a decision that has had enough to do.
+        """
+        if self.planner is None or self.future is not None or view.now_ns < self.next_ns:
+            return False
+        if busy and not self.put_off:
+            self.put_off = True
+            return True
+        self._have_plan_made(view)
+        return False
+
+    def _catch_up(self) -> None:
+        """Do one thing that was put off, in a decision that has time for it."""
+        if self.drift.unsettled:
+            self.drift.settle()
+        elif self.price.unsettled:
+            self.price.settle(1)
+        else:
+            self.plan.check()
 
     def _follow(self, view: View) -> Step | None:
         """Return the next step of the plan; None where it says nothing."""
@@ -122,10 +149,15 @@ class RollingPolicy(GatedPolicy):
         places = sorted(self.idle)[: len(stage)]
         self.waiting.take(stage)
         self.queued_tokens -= tokens
-        self.idle.difference_update(places)
+        if len(places) == idle:
+            self.idle.clear()
+        else:
+            self.idle.difference_update(places)
         self.price.stage_taken(view)
         self.price.started(view, stage)
-        self.drift.start(now, stage)
+        whole = self.plan.whole
+        known = whole.rounds if whole is not None and len(stage) == len(whole.rounds) else ()
+        self.drift.start(now, stage, known)
         self.plan.reset(now)
         return prefill_stage(stage, places)
 
@@ -136,23 +168,28 @@ class RollingPolicy(GatedPolicy):
 
     def _fitting(self, view: View, chosen: list[int]) -> tuple[list[int], int]:
         """Return those that fit into cap and memory, and their tokens; the others are late."""
+        whole, room = self.plan.whole, view.blocks_free
+        cap = _UNLIMITED if self.prefill_limit is None else self.prefill_limit
+        if whole is not None and room is None and whole.tokens <= cap:
+            return chosen, whole.tokens
         prompts = list(map(view.prompt_tokens.__getitem__, chosen))
-        tokens, room = sum(prompts), view.blocks_free
-        cap = tokens if view.worker.prefill_limit is None else view.worker.prefill_limit
+        tokens = sum(prompts)
         blocks = [0] * len(chosen) if room is None else list(map(view.blocks_of, chosen))
         room = 0 if room is None else room
         if tokens <= cap and sum(blocks) <= room:
             return chosen, tokens
-        stage: list[int] = []
-        late: list[int] = []
-        left = cap
-        for request, prompt, need in zip(chosen, prompts, blocks, strict=True):
-            if prompt > left or need > room:
-                late.append(request)
+        first = bisect_right(list(accumulate(prompts)), cap)
+        first = min(first, bisect_right(list(accumulate(blocks)), room))
+        stage, late = chosen[:first], []
+        left = cap - sum(prompts[:first])
+        room -= sum(blocks[:first])
+        for at in range(first, len(chosen)):
+            if prompts[at] > left or blocks[at] > room:
+                late.append(chosen[at])
             else:
-                left -= prompt
-                room -= need
-                stage.append(request)
+                left -= prompts[at]
+                room -= blocks[at]
+                stage.append(chosen[at])
         self.plan.postpone(late)
         return stage, cap - left
 
@@ -177,18 +214,18 @@ class RollingPolicy(GatedPolicy):
             self.plan.adopt(plan, view.rounds)
             self.followed += 1
 
-    def _considered_snapshot(self, view: View) -> bool:
-        """Have a plan made if it is time, and if enough wait; return whether one is.
+    def _have_plan_made(self, view: View) -> None:
+        """Take a snapshot, if enough wait.
 
         While arrivals are expected, a plan for fewer requests than clients would let stages wait
         for an end that is not one.
         """
-        if self.planner is None or self.future is not None or view.now_ns < self.next_ns:
-            return False
+        assert self.planner is not None
         enough = view.worker.clients if self.price.expected_arrivals(view) > 0 else 2
         params = self.rolling
         if self.waiting.queued < enough or not self.price.proven(view, params.tolerance):
-            return False
+            return
+        self.put_off = False
         planning_ns = round(params.planning_time * _SECOND)
         active = len(view.running)
         one_round = max(1, view.worker.cost.round_ns(active, active, 1))
@@ -199,7 +236,6 @@ class RollingPolicy(GatedPolicy):
         self.future = self.planner.submit(
             self._snapshot(view), params.iterations, self.seed * 1_000_003 + self.made
         )
-        return True
 
     def _snapshot(self, view: View) -> Snapshot:
         """Copy what changes; the rest is worked out in the background."""
@@ -210,8 +246,8 @@ class RollingPolicy(GatedPolicy):
             clients = held
         self.copy.hand_over(self.waiting.snapshot())
         return Snapshot(
-            view.rounds, self.base, self.drift.running(), len(self.idle), clients, self.copy,
-            self.plan.owed(), self.lengths, view.prompt_tokens, self.limit, self.first,
+            view.rounds, self.base, Running(*self.price.running()), len(self.idle), clients,
+            self.copy, self.plan.owed(), self.lengths, view.prompt_tokens, self.limit, self.first,
             self.price.stage_ns, self.price.round_ns, view.worker.prefill_limit,
             self.rolling.horizon,
         )  # fmt: skip

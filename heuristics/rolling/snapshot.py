@@ -11,12 +11,40 @@ from orsched.heuristics.rolling.remaining import Remaining, Stage
 from orsched.heuristics.rolling.waiting import Copy, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from orsched.heuristics.rolling.drift import Running
+    from collections.abc import Mapping, Sequence
 
 _OVERDUE_PART = 8
 """A request beyond its predicted end is expected to take one part in this of its rounds more."""
+
+
+class Running(NamedTuple):
+    """Who runs.
+
+    Attributes:
+        begin: of each request a list that begins with the round of its start.
+        started: others, as rounds of the start and who started then.
+    """
+
+    begin: Mapping[int, Sequence[int]]
+    started: Sequence[tuple[int, Sequence[int]]] = ()
+
+
+class DueStage(NamedTuple):
+    """A stage of a plan that is followed.
+
+    Attributes:
+        round: rounds of the worker before it.
+        requests: who starts.
+        spare: clients that are free then and stay free.
+        tokens: prompt tokens of all of them.
+        rounds: of them, in order.
+    """
+
+    round: int
+    requests: Sequence[int]
+    spare: int
+    tokens: int = 0
+    rounds: Sequence[int] = ()
 
 
 class Plan(NamedTuple):
@@ -28,7 +56,7 @@ class Plan(NamedTuple):
         spare: those of them that are in no stage.
     """
 
-    stages: list[Stage]
+    stages: list[DueStage]
     everyone: array[int]
     spare: array[int]
 
@@ -39,7 +67,7 @@ class Snapshot(NamedTuple):
     Attributes:
         now: rounds of the worker.
         base: round from which the plan will be followed.
-        running: who runs, with known ends.
+        running: who runs, since when.
         idle: free clients.
         clients: most requests that can run (memory may hold fewer than there are clients).
         waiting: requests in the queue; until it is worked out, the copy that knows them.
@@ -57,7 +85,7 @@ class Snapshot(NamedTuple):
     idle: int
     clients: int
     waiting: list[int] | Copy
-    stages: list[Stage]
+    stages: list[DueStage]
     lengths: Sequence[int] | dict[int, int]
     prompts: Sequence[int] | memoryview | dict[int, int]
     limit: int
@@ -73,7 +101,7 @@ class Snapshot(NamedTuple):
         In few calls, since the policy may be deciding meanwhile.
         """
         rows = self.rows()
-        known = chain(rows, self.running.requests, *(each for _, each in self.running.started))
+        known = chain(rows, self.running.begin, *(each for _, each in self.running.started))
         lengths = {request: self.lengths[request] for request in known}
         prompts = dict(zip(rows, map(self.prompts.__getitem__, rows), strict=True))
         return self._replace(waiting=rows, lengths=lengths, prompts=prompts)
@@ -84,7 +112,7 @@ class Snapshot(NamedTuple):
 
     def plan(self, stages: Sequence[Stage]) -> Plan:
         """Return stages, by rounds from ``base``, as a plan by rounds of the worker."""
-        timed = [stage._replace(round=self.base + stage.round) for stage in reversed(stages)]
+        timed = [self._due(stage) for stage in reversed(stages)]
         planned = {request for stage in stages for request in stage.requests}
         rows = self.rows()
         keys = [-(self.prompts[request] + self.lengths[request]) for request in rows]
@@ -94,6 +122,12 @@ class Snapshot(NamedTuple):
             array("q", [entry for entry, _ in everyone]),
             array("q", [entry for entry, request in everyone if request not in planned]),
         )
+
+    def _due(self, stage: Stage) -> DueStage:
+        requests = stage.requests
+        tokens = sum(self.prompts[request] for request in requests)
+        rounds = sorted(map(self.rounds_of, requests))
+        return DueStage(self.base + stage.round, requests, stage.spare, tokens, rounds)
 
     def rounds_of(self, request: int) -> int:
         """Return the rounds of a request as far as known, at least 1."""
@@ -107,7 +141,7 @@ class Snapshot(NamedTuple):
         for stage in reversed(self.stages):
             chosen = tuple(request for request in stage.requests if request in waiting)
             if stage.round > self.base:
-                kept.append(stage._replace(round=stage.round - self.base, requests=chosen))
+                kept.append(Stage(stage.round - self.base, chosen, stage.spare))
                 continue
             for request in chosen:
                 waiting.remove(request)
@@ -131,15 +165,13 @@ class Snapshot(NamedTuple):
     def _free_at(self) -> list[int]:
         """Return the rounds at which clients are free, in order."""
         moments = [self.now] * self.idle
-        requests, ends, started = self.running
-        for request, known in zip(requests, ends, strict=True):
-            end = known
-            if known <= self.now:
-                begin = known - self.rounds_of(request)
+        for request, (begin, *_) in self.running.begin.items():
+            end = begin + self.rounds_of(request)
+            if end <= self.now:
                 took = self.now - begin
                 most = begin + self.limit
                 end = max(self.now + 1, min(self.now + 1 + took // _OVERDUE_PART, most))
             moments.append(end)
-        for begin, stage in started:
+        for begin, stage in self.running.started:
             moments += [begin + self.rounds_of(request) for request in stage]
         return sorted(moments)[: self.clients]

@@ -8,13 +8,14 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from orsched.heuristics.queues import Prompts, Room
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1
 _UNLIMITED = 2**62
+_GONE, _WAITS, _LATE = 0, 1, 2
 
 
 class Changes(NamedTuple):
@@ -38,27 +39,29 @@ class WaitingRequests:
     put in order here, as it comes. Who is gone stays in the lists until their turn.
 
     Attributes:
-        there: who waits.
-        late: who had a turn, without a stage in the plan, but did not fit; they may be gone.
-        gone: who of the plan's stages may have started before their turn, and others.
+        there: by request row, 0 for those that do not wait, 2 for those that had a turn of the plan
+            that is followed but did not fit, 1 for the others.
         queued: how many wait.
+        takes: how often requests were taken.
     """
 
     def __init__(self) -> None:
-        self.there: set[int] = set()
-        self.gone: set[int] = set()
-        self.late: set[int] = set()
+        self.there = bytearray()
+        self._late: list[int] = []  # who was late; they may have gone since
         self._all = array("q")  # of the plan: who waited at its snapshot, longest last
         self._spare = array("q")  # of them, those that have no stage
         self._came: list[int] = []  # heap: who is not in the first list
         self._new = self._came  # heap: who is not in the second list; the same without a plan
         self._since: list[int] = []  # heap: who has come since the last snapshot
         self._changes = Changes([], [], [])
-        self.queued = 0
+        self.queued = self.takes = 0
 
     def add(self, request: int, client: int, key: int, tokens: int) -> None:
         """Queue a request; the client does not matter."""
-        self.there.add(request)
+        there = self.there
+        if request >= len(there):
+            there.extend(bytes(request + 1))
+        there[request] = _WAITS
         entry = entry_of(request, key)
         heappush(self._came, entry)
         if self._new is not self._came:
@@ -69,9 +72,25 @@ class WaitingRequests:
 
     def take(self, requests: list[int]) -> None:
         """Remove requests."""
-        self.there.difference_update(requests)
+        there = self.there
+        for request in requests:
+            there[request] = _GONE
         self._changes.went.extend(requests)
+        self.takes += 1
         self.queued -= len(requests)
+
+    def postpone(self, requests: Sequence[int]) -> None:
+        """Take note of requests that wait and are late."""
+        for request in requests:
+            self.there[request] = _LATE
+        self._late.extend(requests)
+
+    def _nobody_is_late(self) -> None:
+        there = self.there
+        for request in self._late:
+            if there[request]:
+                there[request] = _WAITS
+        self._late.clear()
 
     def snapshot(self) -> Changes:
         """Return what has changed since the last snapshot."""
@@ -91,27 +110,28 @@ class WaitingRequests:
         ``spare`` those of them that have no stage in the plan.
         """
         self.retire(self._all, self._spare, self._came, self._new)
-        self.late, self._all, self._spare = set(), everyone, spare
-        self.gone = set(self._changes.went)
+        self._nobody_is_late()
+        self._all, self._spare = everyone, spare
         self._came, self._new = self._since.copy(), self._since.copy()
 
     def unplan(self) -> None:
         """Let nobody be planned."""
         self.retire(self._spare, self._new)
-        self.late, self._spare, self._new = set(), self._all, self._came
+        self._nobody_is_late()
+        self._spare, self._new = self._all, self._came
 
     def unplanned(self, count: int) -> list[int]:
         """Return up to so many of the longest requests that no plan has a stage for."""
         if not self._new:
             return self._longest_spare(count)
-        spare, new = self._spare, self._new
+        spare, new, there = self._spare, self._new, self.there
         found: list[int] = []
         kept: tuple[list[int], list[int]] = [], []
         while len(found) < count and (spare or new):
             old = bool(spare) and (not new or spare[-1] < new[0])
             entry = spare.pop() if old else heappop(new)
             request = entry & _MASK
-            if request in self.there and request not in self.late:
+            if there[request] == _WAITS:
                 found.append(request)
                 kept[old].append(entry)
         spare.extend(reversed(kept[True]))
@@ -121,13 +141,13 @@ class WaitingRequests:
 
     def _longest_spare(self, count: int) -> list[int]:
         """Return up to so many of the longest in the list of those without a stage."""
-        spare, there, late = self._spare, self.there, self.late
+        spare, there = self._spare, self.there
         found: list[int] = []
         for at in range(len(spare) - 1, -1, -1):
             if len(found) == count:
                 break
             request = spare[at] & _MASK
-            if request in there and request not in late:
+            if there[request] == _WAITS:
                 found.append(request)
             elif not found:
                 spare.pop()
@@ -159,7 +179,6 @@ class WaitingRequests:
             stage.append(request)
             places.append(client)
         self.take(stage)
-        self.gone.update(stage)
         return stage, places
 
     def _first(self) -> int | None:
@@ -168,7 +187,7 @@ class WaitingRequests:
         while known or came:
             old = bool(known) and (not came or known[-1] < came[0])
             request = (known[-1] if old else came[0]) & _MASK
-            if request in there:
+            if there[request]:
                 return request
             if old:
                 known.pop()

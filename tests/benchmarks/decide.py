@@ -82,10 +82,12 @@ class Timed(Policy):
         """Time the decision; keep the time if enough requests wait."""
         counted = self.waiting >= self.enough
         pooled = len(getattr(self.inner, "pool", ()))
-        joined = getattr(self.inner, "joined_ns", 0)
         begin = perf_counter_ns()
         step = self.inner.decide(view)
-        passed = perf_counter_ns() - begin - getattr(self.inner, "joined_ns", 0) + joined
+        passed = perf_counter_ns() - begin
+        planner = getattr(self.inner, "planner", None)
+        if isinstance(planner, BetweenDecisions):
+            planner.make()
         pooled -= len(getattr(self.inner, "pool", ()))
         new = _new(view, step) if isinstance(step, Step) else 0
         self.waiting -= new
@@ -100,32 +102,29 @@ class Timed(Policy):
         return step
 
 
-class MadeWhenNeeded(Future["Plan"]):
-    """A plan that is made when it is asked for: what a simulation waits for is not counted."""
+class BetweenDecisions:
+    """A planner that makes a plan after the decision that asked for it, before the next one.
 
-    def __init__(self, planner: Planner, snapshot: Snapshot, seed: int) -> None:
-        super().__init__()
-        self.planner, self.snapshot, self.seed = planner, snapshot, seed
-
-    def done(self) -> bool:
-        """It always can be had."""
-        return True
-
-    def result(self, timeout: float | None = None) -> Plan:
-        """Have it made, without a search: the decisions are the same work with any plan."""
-        return self.planner.submit(self.snapshot, 0, self.seed).result()
-
-
-class NothingBeside:
-    """A planner whose process has nothing to do while a decision is timed."""
+    Nothing runs beside a decision that is timed, and a plan is there when it is due, as live.
+    """
 
     def __init__(self) -> None:
         self.planner = Planner("process")
         self.close = self.planner.close
+        self.asked: tuple[Future[Plan], Snapshot, int] | None = None
 
-    def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> MadeWhenNeeded:
+    def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> Future[Plan]:
         """Keep the snapshot."""
-        return MadeWhenNeeded(self.planner, snapshot, seed)
+        future: Future[Plan] = Future()
+        self.asked = future, snapshot, seed
+        return future
+
+    def make(self) -> None:
+        """Have the plan made, without a search: the decisions are the same work with any plan."""
+        if self.asked is not None:
+            future, snapshot, seed = self.asked
+            self.asked = None
+            future.set_result(self.planner.submit(snapshot, 0, seed).result())
 
 
 def _new(view: View, step: Step) -> int:
@@ -150,7 +149,7 @@ def _policy(method: Any, information: Information, instance: Instance) -> Policy
         return GatedPolicy(method.defaults, information, method.name)
     policy: Policy = method.build(instance, information, {}, 0)[0]
     if isinstance(policy, RollingPolicy):
-        policy.planner = NothingBeside()  # type: ignore[assignment]
+        policy.planner = BetweenDecisions()  # type: ignore[assignment]
     return policy
 
 
@@ -195,8 +194,8 @@ def run(options: Options) -> Section:
         "with its fastest run, so nearly without interruptions. stages: the decisions that formed "
         "a prefill stage, which are the long ones; stage_p50 is their median, of the fastest runs; "
         "stage_us is their time by the request that they start.",
-        "rolling: its process makes plans, without a search, when they are taken up, and that is "
-        "not counted; live, it makes them meanwhile. Snapshots and plans taken up are counted.",
+        "rolling: its process makes plans, without a search, between decisions, and that is not "
+        "counted; live, it makes them meanwhile. Snapshots and plans taken up are counted.",
         "Preparation before the first request (packing, the search of hybrid) is not a decision "
         "and not in the table.",
     ]

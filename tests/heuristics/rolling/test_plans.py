@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.heuristics.queues import Room
-from orsched.heuristics.rolling.drift import Drift, Running
+from orsched.heuristics.rolling.drift import Drift
 from orsched.heuristics.rolling.following import Follower
 from orsched.heuristics.rolling.remaining import Remaining, Stage
 from orsched.heuristics.rolling.search import make_plan
-from orsched.heuristics.rolling.snapshot import Plan, Snapshot
+from orsched.heuristics.rolling.snapshot import DueStage, Plan, Running, Snapshot
 from orsched.heuristics.rolling.waiting import Copy, WaitingRequests, entry_of
 
 
@@ -147,43 +147,38 @@ def test_waiting_requests_agree_with_a_list(moves):
 def test_a_plan_tells_who_has_no_stage_longest_last():
     lengths = {1: 3, 5: 6, 6: 2, 7: 6}
     snapshot = Snapshot(
-        0, 4, Running([2], [3]), 1, 2, [5, 6, 1, 7], [], lengths, [1] * 9, 50, 0, 10, 4, None, 100
+        0, 4, Running({2: [-3]}), 1, 2, [5, 6, 1, 7], [], lengths, [1] * 9, 50, 0, 10, 4, None, 100
     )
     plan = snapshot.plan([Stage(2, (1,), 0), Stage(3, (), 0)])
-    assert plan.stages == [Stage(7, (), 0), Stage(6, (1,), 0)]
+    assert plan.stages == [DueStage(7, (), 0, 0, []), DueStage(6, (1,), 0, 1, [3])]
     assert [entry & 0xFFFFFFFF for entry in plan.everyone] == [6, 1, 7, 5]
     assert [entry & 0xFFFFFFFF for entry in plan.spare] == [6, 7, 5]
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12), st.integers(0, 40))
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), st.booleans()), max_size=12),
+    st.integers(0, 40),
+)
 def test_surplus_agrees_with_counting(requests, now):
     """Known and true rounds of requests that start one after the other; the limit is 8."""
-    drift, events = Drift([known for known, _ in requests], 8, 0), []
-    requests = [(min(known, 8), true) for known, true in requests]
-    for request, (known, true) in enumerate(requests):
-        events += [(request, 1, request, known), (request + true, 0, request, known)]
-    for moment, starts, request, _ in sorted(events):
-        if moment <= now:
-            if starts:
-                drift.start(moment, [request])
-            else:
-                drift.finish(moment, request)
-    early = sum(k > t and r + t <= now < r + k for r, (k, t) in enumerate(requests))
-    overdue = sum(k < t and r + k < now < r + t for r, (k, t) in enumerate(requests))
-    assert drift.surplus(now) == early - overdue
-    drift.settle()
-    there = [(r, r + k) for r, (k, t) in enumerate(requests) if r <= now < r + t]
-    running = drift.running()
-    assert sorted(zip(running.requests, running.end, strict=True)) == there
-    assert not running.started
+    drift = Drift([known for known, _, _ in requests], 8, 0)
+    requests = [(min(known, 8), true, told) for known, true, told in requests]
+    for request, (known, _, told) in enumerate(requests[: now + 1]):
+        drift.start(request, [request], [known] if told else ())
+        if request % 3 == 1:
+            drift.settle(but=request % 2)
+    active = sum(r <= now < r + true for r, (_, true, _) in enumerate(requests))
+    early = sum(t <= now - r < k for r, (k, t, _) in enumerate(requests))
+    overdue = sum(k <= now - r < t for r, (k, t, _) in enumerate(requests))
+    assert drift.surplus(now, active) == early - overdue
 
 
 def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
     """Client ends at 3, one is idle; request 5 starts at 2 by the plan, before round 4."""
     lengths = {1: 3, 5: 6, 6: 2}
-    stages = [Stage(9, (6,), 0), Stage(2, (5,), 0)]
+    stages = [DueStage(9, (6,), 0), DueStage(2, (5,), 0)]
     snapshot = Snapshot(
-        0, 4, Running([1], [3]), 1, 2, [5, 6], stages, lengths, [1] * 9, 50, 0, 10, 4, None, 100
+        0, 4, Running({1: [0, 1]}), 1, 2, [5, 6], stages, lengths, [1] * 9, 50, 0, 10, 4, None, 100
     )
     left = snapshot.remaining()
     assert left.free_at == (0, 4)
@@ -192,7 +187,7 @@ def test_a_snapshot_carries_out_what_is_planned_until_its_plan_is_ready():
     assert snapshot._replace(waiting=[5]).remaining() is None
     overdue = snapshot._replace(now=19, base=19, stages=[])
     assert overdue.remaining().free_at == (0, 3)  # one round, and an eighth of 19 more
-    started = snapshot._replace(running=Running([], [], [(0, [1])]))
+    started = snapshot._replace(running=Running({}, [(0, [1])]))
     assert started.remaining() == left  # the same, its end not yet worked out
     assert started._replace(waiting=[]).own().remaining() is None
 
@@ -202,7 +197,7 @@ def test_a_horizon_keeps_every_kind_of_length():
     snapshot = Snapshot(
         0,
         0,
-        Running([], []),
+        Running({}),
         2,
         2,
         list(range(100)),
@@ -219,11 +214,11 @@ def test_a_horizon_keeps_every_kind_of_length():
     assert snapshot.remaining().rounds == tuple(range(100, 0, -10))
 
 
-def follower(waiting, stages, budget=5.0):
+def follower(waiting, stages, budget=5.0, clients=8):
     queue, drift = WaitingRequests(), Drift([8] * 99, 99, 0)
     for request in waiting:
         queue.add(request, 0, request, 1)
-    plan = Follower(queue, drift, 8, budget)
+    plan = Follower(queue, drift, clients, budget)
     planned = {r for stage in stages for r in stage.requests}
     entries = sorted((entry_of(r, r) for r in waiting), reverse=True)
     spare = [entry for entry in entries if entry & 0xFFFFFFFF not in planned]
@@ -234,22 +229,45 @@ def follower(waiting, stages, budget=5.0):
 
 def test_surplus_clients_take_others_and_a_stage_out_of_turn():
     """Request 9 was to end at 8 and ends at 2: after 5 idle rounds its client is put to use."""
-    plan, drift = follower([1, 2, 3], [Stage(20, (1, 2), 0)])
+    plan, drift = follower([1, 2, 3], [DueStage(20, (1, 2), 0)], clients=1)
     drift.start(0, [9])
     assert plan.rounds_left(0, 0) == 20  # of the plan just taken up
-    drift.finish(2, 9)
     assert plan.rounds_left(2, 1) == 6
     assert plan.rounds_left(7, 1) == 0
     assert plan.choose(7, 1, 99) == [3]  # nobody planned for it
 
 
+def test_a_stage_as_planned_is_known_as_such():
+    """What its tokens and rounds are is in the plan; with one more request it is another stage."""
+    stage = DueStage(20, (1, 2), 0, 7, (8, 8))
+    plan, drift = follower([1, 2], [stage])
+    assert plan.choose(20, 2, 99) == [1, 2]
+    assert plan.whole == stage
+    drift.start(20, [1, 2], stage.rounds)
+    assert drift.surplus(27, 0) == 2
+    assert drift.surplus(28, 0) == 0
+    for gone, idle, chosen in (([], 3, [1, 2, 7]), ([7, 2], 2, [1]), ([7], 1, [1])):
+        plan, _ = follower([1, 2, 7], [stage])
+        plan.waiting.take(gone)
+        assert plan.choose(20, idle, 99) == chosen
+        assert plan.whole is None
+
+
+@pytest.mark.parametrize("gone", [[], [2], [7]])
+def test_a_stage_looked_at_before_is_looked_at_again_after_a_start(gone):
+    plan, _ = follower([1, 2, 7], [DueStage(20, (1, 2), 1)])
+    plan.check()
+    plan.waiting.take(gone)
+    assert plan.choose(20, 3, 99) == ([1, 7] if gone == [2] else [1, 2])
+
+
 def test_what_has_no_client_is_late_and_too_many_end_the_plan():
-    stages = [Stage(30, (4,), 0), Stage(20, (1, 2, 3), 0)]
+    stages = [DueStage(30, (4,), 0), DueStage(20, (1, 2, 3), 0)]
     plan, _ = follower([1, 2, 3, 4], stages)
     assert plan.choose(20, 2, 99) == [1, 2]
     assert plan.late == [3]
-    assert plan.owed() == [Stage(30, (3, 4), 0)]
-    plan, _ = follower(range(10), [Stage(20, tuple(range(10)), 0)])
+    assert plan.owed() == [DueStage(30, (3, 4), 0)]
+    plan, _ = follower(range(10), [DueStage(20, tuple(range(10)), 0)])
     plan.choose(20, 5, 99)
     assert not plan.stages
     assert not plan.late
@@ -257,21 +275,20 @@ def test_what_has_no_client_is_late_and_too_many_end_the_plan():
 
 @pytest.mark.parametrize("spare", [0, 1])
 def test_a_stage_takes_more_only_for_clients_that_the_plan_does_not_keep(spare):
-    plan, _ = follower([1, 2, 7], [Stage(20, (1, 2), spare)])
+    plan, _ = follower([1, 2, 7], [DueStage(20, (1, 2), spare)])
     assert plan.choose(20, 3, 99) == ([1, 2] if spare else [1, 2, 7])
 
 
 def test_others_are_no_more_than_are_likely_to_fit():
-    plan, _ = follower([1, 2, 7, 8, 9], [Stage(20, (1, 2), 0)])
+    plan, _ = follower([1, 2, 7, 8, 9], [DueStage(20, (1, 2), 0)])
     assert plan.choose(20, 8, 3) == [1, 2, 7]
 
 
 def test_who_started_before_their_turn_is_not_chosen_again():
     """Request 3 comes after the snapshot and is pulled with 1; both do not fit: 1 has its turn."""
-    plan, drift = follower([1, 2], [Stage(30, (2,), 0), Stage(20, (1,), 0)])
+    stages = [DueStage(30, (2,), 0), DueStage(20, (1,), 0)]
+    plan, drift = follower([1, 2], stages, clients=2)
     drift.start(0, [9, 10])
-    drift.finish(2, 9)
-    drift.finish(2, 10)
     assert plan.rounds_left(2, 2) == 18  # just taken up: the surplus counts from here on
     assert plan.rounds_left(2, 2) == 3
     assert plan.rounds_left(7, 2) == 0

@@ -15,10 +15,9 @@ from orsched.errors import InputError, OrschedError
 from orsched.heuristics.dispatching import Dispatched, LeastWork
 from orsched.heuristics.rolling import background
 from orsched.heuristics.rolling.background import Planner, plan_snapshot
-from orsched.heuristics.rolling.drift import Running
 from orsched.heuristics.rolling.params import RollingParams
 from orsched.heuristics.rolling.policy import RollingPolicy
-from orsched.heuristics.rolling.snapshot import Snapshot
+from orsched.heuristics.rolling.snapshot import Running, Snapshot
 from orsched.instances import with_arrivals
 from orsched.instances.gsm8k import gsm8k
 from orsched.metrics import summarise
@@ -30,7 +29,7 @@ from tests.simulator.instances import instances
 
 SHORT = {"interval": 1e-9, "planning_time": 1e-9, "iterations": 1, "background": "thread"}
 SNAPSHOT = Snapshot(
-    0, 0, Running([], []), 2, 2, [7, 8], [], {7: 4, 8: 4}, {7: 1, 8: 1}, 50, 0, 10, 4, None, 99
+    0, 0, Running({}), 2, 2, [7, 8], [], {7: 4, 8: 4}, {7: 1, 8: 1}, 50, 0, 10, 4, None, 99
 )
 
 
