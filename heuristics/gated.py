@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ class GatedPolicy(Policy):
         self.gate: Gate = make_gate(self.params.gate, self.params.gate_factor)
         self.gate.start(view)
         self.listener = self.gate if isinstance(self.gate, ListeningGate) else None
-        self.idle = set(range(clients))
+        self.idle = list(range(clients))  # in order
         self.arrived = 0
         self.queued_tokens = 0
 
@@ -144,7 +145,7 @@ class GatedPolicy(Policy):
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Mark the client idle."""
-        self.idle.add(client)
+        insort(self.idle, client)
         if self.listener is not None:
             self.listener.finished(view, request)
 
@@ -179,10 +180,19 @@ class GatedPolicy(Policy):
         """Fill a stage over the idle clients in order, until the next request does not fit."""
         prompts = view.prompt_tokens
         room = Room(view.worker.prefill_limit, view.blocks_free, view.blocks_of)
-        stage, places = self.queues.fill(sorted(self.idle), prompts, room)
+        stage, places = self.queues.fill(self.idle, prompts, room)
         self.queued_tokens -= sum(map(prompts.__getitem__, stage))
-        self.idle.difference_update(places)
+        self._occupy(places)
         return stage, places
+
+    def _occupy(self, clients: list[int]) -> None:
+        """Take clients out of the idle ones."""
+        idle, count = self.idle, len(clients)
+        if idle[:count] == clients:
+            del idle[:count]
+        else:
+            taken = set(clients)
+            self.idle = [client for client in idle if client not in taken]
 
 
 def _known_lengths(view: View) -> Sequence[int] | None:

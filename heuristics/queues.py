@@ -9,7 +9,7 @@ from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     Prompts = Sequence[int] | memoryview
 
@@ -49,7 +49,7 @@ class Queues(Protocol):
         Ends at the first request that does not fit into the room that is left.
         """
 
-    def servable(self, idle: set[int]) -> int:
+    def servable(self, idle: Collection[int]) -> int:
         """Return how many of the idle clients could get a request now."""
 
 
@@ -90,7 +90,7 @@ class SharedQueue:
         self.queued = len(heap)
         return stage, places
 
-    def servable(self, idle: set[int]) -> int:
+    def servable(self, idle: Collection[int]) -> int:
         """Return the smaller of idle clients and waiting requests."""
         return min(len(idle), self.queued)
 
@@ -155,7 +155,7 @@ class ClientQueues:
             places.append(client)
         return stage, places
 
-    def servable(self, idle: set[int]) -> int:
+    def servable(self, idle: Collection[int]) -> int:
         """Return how many of the idle clients could get a request now."""
         if self.steal:
             return min(len(idle), self.queued)

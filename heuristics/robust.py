@@ -22,7 +22,7 @@ from orsched.heuristics.policy_method import PolicyMethod
 from orsched.policy import Information
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from orsched.heuristics.queues import Prompts, Room
     from orsched.instance import Instance
@@ -177,7 +177,7 @@ class TwoOrders:
         self._started, self.queued = started, len(waiting)
         return stage, places
 
-    def servable(self, idle: set[int]) -> int:
+    def servable(self, idle: Collection[int]) -> int:
         """Return the smaller of idle clients and waiting requests."""
         return min(len(idle), self.queued)
 

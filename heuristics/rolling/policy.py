@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from concurrent.futures import CancelledError
 from itertools import accumulate
+from operator import itemgetter
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
@@ -146,13 +147,10 @@ class RollingPolicy(GatedPolicy):
         stage, tokens = self._fitting(view, chosen)
         if not stage:
             return decode_rounds(1) if view.running else None
-        places = sorted(self.idle)[: len(stage)]
+        places = self.idle[: len(stage)]
+        del self.idle[: len(stage)]
         self.waiting.take(stage)
         self.queued_tokens -= tokens
-        if len(places) == idle:
-            self.idle.clear()
-        else:
-            self.idle.difference_update(places)
         self.price.stage_taken(view)
         self.price.started(view, stage)
         whole = self.plan.whole
@@ -172,7 +170,8 @@ class RollingPolicy(GatedPolicy):
         cap = _UNLIMITED if self.prefill_limit is None else self.prefill_limit
         if whole is not None and room is None and whole.tokens <= cap:
             return chosen, whole.tokens
-        prompts = list(map(view.prompt_tokens.__getitem__, chosen))
+        column = view.prompt_tokens
+        prompts = itemgetter(*chosen)(column) if len(chosen) > 1 else [column[r] for r in chosen]
         tokens = sum(prompts)
         blocks = [0] * len(chosen) if room is None else list(map(view.blocks_of, chosen))
         room = 0 if room is None else room

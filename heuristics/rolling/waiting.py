@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from orsched.heuristics.queues import Prompts, Room
 
@@ -141,17 +141,16 @@ class WaitingRequests:
 
     def _longest_spare(self, count: int) -> list[int]:
         """Return up to so many of the longest in the list of those without a stage."""
-        spare, there = self._spare, self.there
-        found: list[int] = []
-        for at in range(len(spare) - 1, -1, -1):
-            if len(found) == count:
-                break
-            request = spare[at] & _MASK
-            if there[request] == _WAITS:
-                found.append(request)
-            elif not found:
-                spare.pop()
-        return found
+        spare, there, some = self._spare, self.there, count
+        while spare and there[spare[-1] & _MASK] != _WAITS:
+            spare.pop()
+        while True:
+            longest = spare[-some:].tolist()
+            longest.reverse()
+            found = [each for entry in longest if there[each := entry & _MASK] == _WAITS]
+            if len(found) >= count or some >= len(spare):
+                return found[:count]
+            some *= 2
 
     def fill(
         self, clients: Iterable[int], prompts: Prompts, room: Room
@@ -195,7 +194,7 @@ class WaitingRequests:
                 heappop(came)
         return None
 
-    def servable(self, idle: set[int]) -> int:
+    def servable(self, idle: Collection[int]) -> int:
         """Return the smaller of idle clients and waiting requests."""
         return min(len(idle), self.queued)
 
