@@ -56,7 +56,8 @@ class Follower:
     def reset(self, now: int) -> None:
         """Start a new count of surplus client-rounds."""
         self.surplus = self.surplus_rounds = 0
-        self._checked = -1, 0  # round of a stage of which all waited after so many takes
+        self._checked: DueStage | None = None  # all of it waited
+        self._takes = 0  # after so many takes
         self.since, self.fresh = now, False
 
     def rounds_left(self, now: int, idle: int) -> int:
@@ -85,11 +86,14 @@ class Follower:
 
     def check(self) -> None:
         """See whether all of the next stage still wait: the decision about it has enough to do."""
-        if self.stages:
-            stage, takes = self.stages[-1], self.waiting.takes
-            if self._checked != (stage.round, takes):
-                all_there = self._there(stage.requests) is stage.requests
-                self._checked = (stage.round, takes) if all_there else (-1, 0)
+        if self.stages and not self._is_checked(self.stages[-1]):
+            stage = self.stages[-1]
+            all_there = self._there(stage.requests) is stage.requests
+            self._checked = stage if all_there else None
+            self._takes = self.waiting.takes
+
+    def _is_checked(self, stage: DueStage) -> bool:
+        return stage is self._checked and self._takes == self.waiting.takes
 
     def choose(self, now: int, idle: int, likely: int) -> list[int]:
         """Return who starts now: the late ones, those planned, others for surplus clients.
@@ -100,7 +104,7 @@ class Follower:
         self.whole, self.pulled = None, []
         if self.stages[-1].round <= now:
             stage = self.stages.pop()
-            checked = self._checked == (stage.round, self.waiting.takes)
+            checked = self._is_checked(stage)
             planned = stage.requests if checked else self._there(stage.requests)
             if not wanted and planned is stage.requests:
                 self.whole = stage

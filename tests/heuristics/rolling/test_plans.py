@@ -261,6 +261,14 @@ def test_a_stage_looked_at_before_is_looked_at_again_after_a_start(gone):
     assert plan.choose(20, 3, 99) == ([1, 7] if gone == [2] else [1, 2])
 
 
+def test_a_look_at_one_stage_says_nothing_of_another_at_the_same_round():
+    plan, _ = follower([1, 2, 3], [DueStage(20, (3,), 0), DueStage(20, (1, 2), 0)])
+    plan.waiting.take([3])
+    plan.check()
+    assert plan.choose(20, 2, 99) == [1, 2]  # which do not fit
+    assert plan.choose(20, 2, 99) == []
+
+
 def test_what_has_no_client_is_late_and_too_many_end_the_plan():
     stages = [DueStage(30, (4,), 0), DueStage(20, (1, 2, 3), 0)]
     plan, _ = follower([1, 2, 3, 4], stages)
