@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -13,6 +14,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import orsched
+
+# In the background of a shell that has no job control Ctrl-C is ignored, and whatever is started
+# here would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Hypothesis draws constants from the modules that are loaded: load all of ours, so that what a
 # test draws does not depend on the tests before it.
