@@ -219,6 +219,10 @@ class ClairvoyantView(View):
         self.output_tokens = output_tokens
 
 
+SHORT_WAIT_NS = 10**6
+"""A decision that is shorter has not waited."""
+
+
 class Policy(ABC):
     """What decides. One policy object serves one run; it drives simulator and real worker alike.
 
@@ -241,6 +245,9 @@ class Policy(ABC):
         assigns: whether arrivals to several workers end the rounds of a single one.
         chunks: whether it splits prompts that are longer than a worker's limit for a prefill step;
             read when the run begins. Instances with such prompts are refused otherwise.
+        live: whether a real worker waits for each decision; set by the executor before ``start``.
+        waited_ns: wall-clock time that ``decide`` has waited for work in the background so far. A
+            simulation does not count it as time of decisions. Less than a millisecond is no wait.
     """
 
     name: str = "policy"
@@ -248,6 +255,8 @@ class Policy(ABC):
     many_workers: ClassVar[bool] = False
     assigns: ClassVar[bool] = False
     chunks: bool = False
+    live: bool = False
+    waited_ns: int = 0
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
         """See the view for the first time; no request has arrived yet."""

@@ -153,11 +153,12 @@ def test_huge_time_limits_are_none(method, limit):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_tiny_time_limit_ends_in_a_checked_answer_or_says_so(method):
+    said = ""
     try:
         assert orsched.solve(orsched.load("pang-100x20"), method, time_limit=1e-9).checked
-    except TimeLimitError:
-        with pytest.raises(TimeLimitError, match="the time limit ended before"):
-            orsched.solve(orsched.load("pang-100x20"), method, time_limit=1e-9)
+    except TimeLimitError as error:
+        said = str(error)
+    assert not said or "the time limit ended before" in said
 
 
 @pytest.mark.parametrize("method", METHODS)

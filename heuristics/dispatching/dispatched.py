@@ -56,6 +56,7 @@ class Dispatched(Policy):
         self.policies += [self.make() for _ in view.workers[1:]]
         self.dispatcher.start(view)
         for policy, own in zip(self.policies, view.workers, strict=True):
+            policy.live = self.live
             policy.start(own)
 
     def on_arrival(self, view: View, request: int) -> int:
@@ -84,6 +85,11 @@ class Dispatched(Policy):
         if step is None and self.steal and self._steal(view):
             step = policy.decide(view)
         return step
+
+    @property
+    def waited_ns(self) -> int:  # type: ignore[override]
+        """Return the sum of what the workers' policies have waited."""
+        return sum(policy.waited_ns for policy in self.policies)
 
     def counted(self) -> dict[str, int]:
         """Return the sums of what the workers' policies counted."""

@@ -18,6 +18,7 @@ import weakref
 from collections import deque
 from concurrent.futures import CancelledError, Future
 from queue import Empty, SimpleQueue
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import OrschedError
@@ -42,14 +43,18 @@ class Planner:
 
     Args:
         background: ``process`` or ``thread``.
+
+    Attributes:
+        took_ns: wall-clock time that each plan took to make.
     """
 
     def __init__(self, background: str) -> None:
         self._child = _Child() if background == "process" else None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._ready: deque[Future[Plan]] = deque()
+        self.took_ns: list[int] = []
         make = plan_snapshot if self._child is None else self._child.plan
-        arguments = self._jobs, self._ready, make
+        arguments = self._jobs, self._ready, self.took_ns, make
         thread = threading.Thread(None, _work, "orsched-rolling", arguments, daemon=True)
         thread.start()
         self._closer = weakref.finalize(self, _close, self._jobs, self._child, thread)
@@ -68,6 +73,7 @@ class Planner:
 def _work(
     jobs: SimpleQueue[_Job | None],
     ready: deque[Future[Plan]],
+    took_ns: list[int],
     make: Callable[[Snapshot, int, int], Plan],
 ) -> None:
     """Run in the thread: have plans made, and keep a future ready, which takes a while to make."""
@@ -80,11 +86,13 @@ def _work(
         future, snapshot, iterations, seed = job
         if not future.set_running_or_notify_cancel():
             continue
+        begin = perf_counter_ns()
         try:
             plan = make(snapshot.own(), iterations, seed)
         except Exception as error:
             future.set_exception(error)
         else:
+            took_ns.append(perf_counter_ns() - begin)
             future.set_result(plan)
             del plan
         del job, future, snapshot  # nothing is kept alive while this waits

@@ -24,8 +24,8 @@ class RollingParams:
             shares the interpreter with the policy.
         tolerance: plans are made while the mean error of the predicted ends is at most this share
             of the usual wait for a stage.
-        wait: whether a run waits for a plan that is late (a simulation, reproducible), or goes on
-            without it (live).
+        wait: whether a run waits for a plan that is late, and is reproducible, or goes on without
+            it. None: a simulation waits, a real worker does not.
     """
 
     horizon: int = 2000
@@ -34,7 +34,7 @@ class RollingParams:
     iterations: int = 8
     background: str = "process"
     tolerance: float = 0.1
-    wait: bool = True
+    wait: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("horizon", "iterations"):
@@ -50,7 +50,7 @@ class RollingParams:
                 field="background",
                 remedy=", ".join(BACKGROUNDS),
             )
-        if type(self.wait) is not bool:
+        if self.wait is not None and type(self.wait) is not bool:
             raise InputError(f"{self.wait!r} is not true or false", field="wait")
 
 

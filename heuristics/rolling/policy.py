@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from concurrent.futures import CancelledError
 from itertools import accumulate
+from math import inf
 from operator import itemgetter
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -17,10 +18,11 @@ from orsched.heuristics.rolling.following import Follower
 from orsched.heuristics.rolling.snapshot import Running, Snapshot
 from orsched.heuristics.rolling.waiting import Copy, WaitingRequests
 from orsched.heuristics.shadow_price import ShadowPrice, within_memory
-from orsched.policy import Information
+from orsched.policy import SHORT_WAIT_NS, Information
 from orsched.step import FINISH, Step, decode_rounds, prefill_stage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from orsched.heuristics.rolling.params import RollingParams
@@ -44,8 +46,10 @@ class RollingPolicy(GatedPolicy):
     background. The plan is followed from ``planning_time`` after the snapshot on.
 
     Attributes:
-        joined_ns: wall-clock time that decisions have waited for plans (none in live use).
         followed: plans that were followed.
+        seconds_left: how long it may wait for plans yet; when that ends, no more are made.
+        ended_ns: when, on the run's clock, the time for plans ended, or None.
+        took_ns: wall-clock time that each plan took to make.
     """
 
     def __init__(
@@ -56,6 +60,8 @@ class RollingPolicy(GatedPolicy):
         super().__init__(_FALLBACK, information, name)
         self.rolling, self.seed = params, seed
         self.planner: Planner | None = None
+        self.seconds_left: Callable[[], float] = lambda: inf
+        self.took_ns: list[int] = []
 
     def start(self, view: View) -> None:
         """Set up the queue, and the planner with its process."""
@@ -74,10 +80,13 @@ class RollingPolicy(GatedPolicy):
         self.plan = Follower(self.waiting, self.drift, clients, budget)
         self.future: Future[Plan] | None = None
         self.base = self.ready_ns = self.next_ns = 0
-        self.made = self.followed = self.joined_ns = 0
+        self.made = self.followed = 0
+        self.waits = not self.live if self.rolling.wait is None else self.rolling.wait
         self.put_off = False
+        self.ended_ns: int | None = None
         if stage_ns and round_ns and self.planner is None:
             self.planner = Planner(self.rolling.background)
+            self.took_ns = self.planner.took_ns
 
     def close(self) -> None:
         """End what runs in the background; safe to call twice."""
@@ -196,22 +205,35 @@ class RollingPolicy(GatedPolicy):
         """Follow the plan that was made, if it is there; a simulation waits for it."""
         future, self.future = self.future, None
         assert future is not None
-        if not future.done() and not self.rolling.wait:
+        if not future.done() and not self.waits:
             future.cancel()
             return
         if not self.price.proven(view, self.rolling.tolerance):
             self.waiting.retire(future)
             self.plan.drop()
             return
-        before = perf_counter_ns()
         try:
-            plan = future.result()
+            plan = future.result(0) if future.done() else self._awaited(future)
         except CancelledError:
             return
-        self.joined_ns += perf_counter_ns() - before
+        except TimeoutError:  # the gate decides the rest
+            self.close()
+            self.planner, self.ended_ns = None, view.now_ns
+            self.plan.drop()
+            return
         if plan.stages:
             self.plan.adopt(plan, view.rounds)
             self.followed += 1
+
+    def _awaited(self, future: Future[Plan]) -> Plan:
+        """Wait for a plan."""
+        before, left = perf_counter_ns(), self.seconds_left()
+        try:
+            return future.result(None if left == inf else max(0.0, left))
+        finally:
+            waited = perf_counter_ns() - before
+            if waited >= SHORT_WAIT_NS:
+                self.waited_ns += waited
 
     def _have_plan_made(self, view: View) -> None:
         """Take a snapshot, if enough wait.

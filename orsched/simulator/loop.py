@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.errors import PolicyError
-from orsched.policy import Information, Policy, View, WorkerState
+from orsched.policy import SHORT_WAIT_NS, Information, Policy, View, WorkerState
 from orsched.schedule import Schedule
 from orsched.simulator.ledger import NEVER, Ledger
 from orsched.simulator.recorder import WorkRecorder, timeline
@@ -106,6 +106,7 @@ class Loop:
         self.idle_decisions = 0
         self.asked = self.workers[0]
         self.step: Step | Wait | None = None
+        self.waited_ns = 0
 
     def run(self) -> Simulated:
         """Run until every request is done."""
@@ -144,7 +145,8 @@ class Loop:
         while ledger.left:
             before = clock()
             step = self.step = decide(view)
-            decision_ns.append(clock() - before)
+            spent = clock() - before
+            decision_ns.append(spent if spent < SHORT_WAIT_NS else spent - self._waited_ns())
             if deadline is not None and not len(decision_ns) & 255:
                 deadline()
             if step is None or isinstance(step, Wait):
@@ -274,7 +276,8 @@ class Loop:
         while True:
             before = clock()
             step = self.step = decide(view)
-            self.decision_ns.append(clock() - before)
+            spent = clock() - before
+            self.decision_ns.append(spent if spent < SHORT_WAIT_NS else spent - self._waited_ns())
             if self.deadline is not None and not len(self.decision_ns) & 255:
                 self.deadline()
             if step is None or isinstance(step, Wait):
@@ -290,6 +293,11 @@ class Loop:
                 self._expect(index, worker.until_ns)
                 return
             self._count_idle()
+
+    def _waited_ns(self) -> int:
+        """Return how long the last decision waited for work in the background."""
+        before, self.waited_ns = self.waited_ns, self.policy.waited_ns
+        return self.waited_ns - before
 
     def _sleep(self, index: int, wait: Wait | None) -> None:
         self.asleep.add(index)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import orsched
 from orsched.checker import check
 from orsched.errors import InputError, OrschedError
 from orsched.heuristics.dispatching import Dispatched, LeastWork
-from orsched.heuristics.rolling import background
 from orsched.heuristics.rolling.background import Planner, plan_snapshot
 from orsched.heuristics.rolling.params import RollingParams
 from orsched.heuristics.rolling.policy import RollingPolicy
@@ -184,26 +182,6 @@ def test_an_error_in_the_run_closes_the_background(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         orsched.solve(small(), "rolling")
     assert seen[0]._child.process.returncode is not None
-
-
-def test_live_use_never_waits(monkeypatch):
-    """A plan that is late is skipped; the decision does not wait for it."""
-    gate = threading.Event()
-
-    def slow(left, iterations, seed):
-        gate.wait(30)
-        return ()
-
-    monkeypatch.setattr(background, "make_plan", slow)
-    policy = policy_of(interval=1.0, planning_time=0.5, wait=False)
-    begin = time.perf_counter()
-    schedule = simulate_policy(small(), policy).schedule
-    assert time.perf_counter() - begin < 25
-    gate.set()
-    policy.close()
-    assert policy.joined_ns == policy.followed == 0
-    assert policy.made >= 1
-    assert check(small(), schedule) == []
 
 
 @pytest.mark.parametrize(
