@@ -12,11 +12,12 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS   ?= 2
 PEERS  := .venv-peers
 VLLM   := .venv-vllm
+RAY    := .venv-ray
 
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-light compare-light test test-full test-only test-vllm bench bench-peers lint types docs setup clean
+.PHONY: help demo demo-light compare-light test test-full test-only test-ray test-vllm bench bench-peers lint types docs setup clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -93,6 +94,19 @@ $(VLLM)/.stamp: tests/vllm/requirements.txt
 test-vllm: $(STAMPS)/dev $(VLLM)/.stamp ## compare with vLLM's own scheduler, step by step
 	$(BIN)/python -m tests.vllm.compare $(VLLM)/bin/python
 
+# Ray is large, and so its tests have an environment of their own.
+$(RAY)/.stamp: $(SETUP_FILES)
+	@echo "Installing orsched with Ray into $(RAY) (2.2 GB, some minutes) ..."
+	@$(PYTHON) -m venv $(RAY)
+	@$(RAY)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt setuptools
+	@$(RAY)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
+	    --no-build-isolation -e '.[runner,test,ray]'
+	@touch $@
+
+test-ray: $(RAY)/.stamp ## studies and workers on a real local Ray cluster, killed actors included
+	ORSCHED_FULL=1 $(RAY)/bin/python -m pytest -q tests/study/test_processes.py \
+	    tests/runner/devices/test_ray_devices.py
+
 bench: $(STAMPS)/dev ## measure speed and memory (figures in bench-out/)
 	$(BIN)/python -m tests.benchmarks.run
 
@@ -119,6 +133,6 @@ docs: $(STAMPS)/dev ## strict documentation build into docs/_build/html
 setup: $(STAMPS)/dev ## set up .venv for development
 
 clean: ## remove .venv and everything that is built
-	rm -rf $(VENV) $(PEERS) $(VLLM) build dist demo-out bench-out docs/_build *.egg-info \
+	rm -rf $(VENV) $(PEERS) $(VLLM) $(RAY) build dist demo-out bench-out docs/_build *.egg-info \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections import deque
 from concurrent.futures import CancelledError, Future
+from math import inf
 from queue import Empty, SimpleQueue
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from orsched.heuristics.rolling.snapshot import Plan, Snapshot
 
-    _Job = tuple[Future[Plan], Snapshot, int, int]
+    _Job = tuple[Future[Plan], Snapshot, int, int, float]
 
 _HEADER = struct.Struct(">Q")
 _BOOT = (
@@ -59,10 +60,12 @@ class Planner:
         thread.start()
         self._closer = weakref.finalize(self, _close, self._jobs, self._child, thread)
 
-    def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> Future[Plan]:
-        """Start to make a plan."""
+    def submit(
+        self, snapshot: Snapshot, iterations: int, seed: int, seconds: float = inf
+    ) -> Future[Plan]:
+        """Start to make a plan, in so many attempts and seconds at most."""
         future: Future[Plan] = self._ready.pop() if self._ready else Future()
-        self._jobs.put((future, snapshot, iterations, seed))
+        self._jobs.put((future, snapshot, iterations, seed, seconds))
         return future
 
     def close(self) -> None:
@@ -74,7 +77,7 @@ def _work(
     jobs: SimpleQueue[_Job | None],
     ready: deque[Future[Plan]],
     took_ns: list[int],
-    make: Callable[[Snapshot, int, int], Plan],
+    make: Callable[[Snapshot, int, int, float], Plan],
 ) -> None:
     """Run in the thread: have plans made, and keep a future ready, which takes a while to make."""
     while True:
@@ -83,12 +86,12 @@ def _work(
         job = jobs.get()
         if job is None:
             return
-        future, snapshot, iterations, seed = job
+        future, snapshot, iterations, seed, seconds = job
         if not future.set_running_or_notify_cancel():
             continue
         begin = perf_counter_ns()
         try:
-            plan = make(snapshot.own(), iterations, seed)
+            plan = make(snapshot.own(), iterations, seed, seconds)
         except Exception as error:
             future.set_exception(error)
         else:
@@ -98,10 +101,10 @@ def _work(
         del job, future, snapshot  # nothing is kept alive while this waits
 
 
-def plan_snapshot(snapshot: Snapshot, iterations: int, seed: int) -> Plan:
+def plan_snapshot(snapshot: Snapshot, iterations: int, seed: int, seconds: float = inf) -> Plan:
     """Return a plan for a snapshot, by rounds of its worker; an empty one if nobody will wait."""
     left = snapshot.remaining()
-    return snapshot.plan(() if left is None else make_plan(left, iterations, seed))
+    return snapshot.plan(() if left is None else make_plan(left, iterations, seed, seconds))
 
 
 def _close(jobs: SimpleQueue[_Job | None], child: _Child | None, thread: threading.Thread) -> None:
@@ -127,12 +130,12 @@ class _Child:
             start_new_session=True,  # Ctrl-C reaches the parent alone
         )
 
-    def plan(self, snapshot: Snapshot, iterations: int, seed: int) -> Plan:
+    def plan(self, snapshot: Snapshot, iterations: int, seed: int, seconds: float) -> Plan:
         """Have a plan made; raises ``CancelledError`` once the process was ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            write(self.process.stdin, (snapshot, iterations, seed))
+            write(self.process.stdin, (snapshot, iterations, seed, seconds))
             kind, value = read(self.process.stdout)
         except (OSError, ValueError, EOFError) as error:
             if self.ended:
@@ -182,12 +185,12 @@ def serve() -> None:
     os.dup2(2, 1)  # whatever a library prints does not get between the plans
     while True:
         try:
-            snapshot, iterations, seed = read(source)
+            snapshot, iterations, seed, seconds = read(source)
         except EOFError:
             return
         answer: tuple[str, Any]
         try:
-            answer = ("plan", plan_snapshot(snapshot, iterations, seed))
+            answer = ("plan", plan_snapshot(snapshot, iterations, seed, seconds))
         except Exception:
             answer = ("raised", traceback.format_exc())
         try:

@@ -34,6 +34,8 @@ _UNLIMITED = 2**62
 _NEARLY_ALL = 0.95
 """A plan is for all clients if memory holds requests for this share of them: what does not fit when
 it should start is late."""
+_SEARCHED = 0.85
+"""Share of the time for a plan, where nobody waits for it, that the search may take."""
 _UNSETTLED = 3
 """Stages of which drift is not told yet; the rest is told when there is time."""
 _FALLBACK = GatedParams("shared", "longest", gate="shadow_price")
@@ -82,6 +84,7 @@ class RollingPolicy(GatedPolicy):
         self.base = self.ready_ns = self.next_ns = 0
         self.made = self.followed = 0
         self.waits = not self.live if self.rolling.wait is None else self.rolling.wait
+        self.search_s = inf if self.waits else self.rolling.planning_time * _SEARCHED
         self.put_off = False
         self.ended_ns: int | None = None
         if stage_ns and round_ns and self.planner is None:
@@ -255,7 +258,10 @@ class RollingPolicy(GatedPolicy):
         self.next_ns = view.now_ns + round(params.interval * _SECOND)
         self.made += 1
         self.future = self.planner.submit(
-            self._snapshot(view), params.iterations, self.seed * 1_000_003 + self.made
+            self._snapshot(view),
+            params.iterations,
+            self.seed * 1_000_003 + self.made,
+            self.search_s,
         )
 
     def _snapshot(self, view: View) -> Snapshot:

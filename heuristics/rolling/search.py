@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
@@ -20,7 +21,7 @@ from orsched.models.windows.plan import FollowPlan
 from orsched.models.windows.search import PILOT_TIME, Search, Task
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
-from orsched.stop import MaxIterations
+from orsched.stop import FirstOf, MaxIterations, MaxRuntime
 
 if TYPE_CHECKING:
     from orsched.heuristics.rolling.remaining import Remaining, Stage
@@ -68,21 +69,27 @@ class _Best:
         return schedule.makespan_ns
 
 
-def make_plan(left: Remaining, iterations: int, seed: int) -> tuple[Stage, ...]:
+def make_plan(
+    left: Remaining, iterations: int, seed: int, seconds: float = inf
+) -> tuple[Stage, ...]:
     """Return a plan for what is left: the best that some attempts of the search find.
 
-    The same for the same arguments, with numba or without. No attempts: longest first.
+    Without a limit in seconds the same for the same arguments, with numba or without. No attempts:
+    longest first.
     """
+    stop = FirstOf((MaxIterations(iterations), MaxRuntime(seconds))) if iterations else None
+    if stop is not None:
+        stop.start()
     instance = as_instance(left)
     terms = terms_of_remaining(left, instance)
     clients = len(left.free_at)  # their own first requests have one token each
     schedule = first_schedule(left, instance, min(clients, left.cap or clients))
     best = _Best(left, instance, schedule)
-    if not iterations:
+    if stop is None:
         return as_stages(left, best.plan)
     fast = compiled()
-    fast.wait()
-    stop = MaxIterations(iterations)
+    if seconds == inf:
+        fast.wait()
     run = Run(Information.CLAIRVOYANT, stop, seed)
     search = RemainingSearch(instance, terms, seed, run, 1, fast, best.follow)
     search.shift = left.shift

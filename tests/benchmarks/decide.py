@@ -113,7 +113,9 @@ class BetweenDecisions:
         self.close = self.planner.close
         self.asked: tuple[Future[Plan], Snapshot, int] | None = None
 
-    def submit(self, snapshot: Snapshot, iterations: int, seed: int) -> Future[Plan]:
+    def submit(
+        self, snapshot: Snapshot, iterations: int, seed: int, seconds: float
+    ) -> Future[Plan]:
         """Keep the snapshot."""
         future: Future[Plan] = Future()
         self.asked = future, snapshot, seed

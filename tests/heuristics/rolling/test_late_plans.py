@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -12,6 +13,7 @@ from orsched.checker import check
 from orsched.heuristics.dispatching import Dispatched, LeastWork
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.rolling import background
+from orsched.heuristics.rolling.background import Planner
 from orsched.instances.gsm8k import gsm8k
 from orsched.policy import Information
 from orsched.result import Termination
@@ -32,7 +34,7 @@ def gate(monkeypatch):
     """No plan is made before this event."""
     event = threading.Event()
 
-    def slow(left, iterations, seed):
+    def slow(left, iterations, seed, seconds):
         event.wait(30)
         return ()
 
@@ -44,7 +46,7 @@ def gate(monkeypatch):
 def taking(monkeypatch, seconds):
     """Let every plan take a while, and say that nothing is planned."""
 
-    def slow(left, iterations, seed):
+    def slow(left, iterations, seed, limit):
         time.sleep(seconds)
         return ()
 
@@ -73,6 +75,24 @@ def test_a_real_worker_does_not_wait(gate):
     assert policy.made >= 1
     assert policy.waited_ns == policy.followed == 0
     assert all(len(tokens) for tokens in done.tokens)
+
+
+def test_where_nobody_waits_the_search_gets_most_of_the_time(monkeypatch):
+    """It has a limit of its own, in seconds; where the run waits, attempts alone are limited."""
+    asked, submit = [], Planner.submit
+
+    def recording(self, snapshot, iterations, seed, seconds):
+        asked.append(seconds)
+        return submit(self, snapshot, iterations, seed, seconds)
+
+    monkeypatch.setattr(Planner, "submit", recording)
+    for wait, least, most in ((False, 0.3, 0.5), (True, math.inf, math.inf)):
+        asked.clear()
+        policy = policy_of(**SOON, wait=wait)
+        simulate_policy(small(), policy)
+        policy.close()
+        assert len(asked) == policy.made >= 1
+        assert all(least <= seconds <= most for seconds in asked)
 
 
 @pytest.mark.parametrize("executor", ["simulator", "virtual"])

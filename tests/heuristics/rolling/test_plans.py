@@ -94,6 +94,16 @@ def test_plans_against_the_optimum():
     assert at >= 0.8 * count
 
 
+def test_plans_made_in_a_limited_time_are_plans():
+    """However short it is: everybody is served, and nothing beats the optimum."""
+    rng = random.Random(3)
+    for seed in range(20):
+        left = random_remaining(rng)
+        plan = make_plan(left, 4, seed, (1e-9, 0.002, 0.05)[seed % 3])
+        assert sorted(r for stage in plan for r in stage.requests) == sorted(left.requests)
+        assert cost_of(left, plan) >= least_cost(left)
+
+
 def test_plans_are_valid_reproducible_and_keep_what_was_planned():
     """Under a cap; the previous plan goes in, and what comes out is nothing worse."""
     rng = random.Random(2)
