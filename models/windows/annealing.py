@@ -42,9 +42,7 @@ def anneal(
     as it is not ready; the moves are the same either way. The first ``shake`` moves are all kept.
     """
     if shake:
-        draws = rng.random(shake * plain.DRAWS).tolist()
-        _, missing = plain.run_moves(state.tables, _ENOUGH, draws, [_ENOUGH] * shake, budget)
-        state.missing += missing - _ENOUGH
+        _shake(state, rng.random(shake * plain.DRAWS).tolist(), give_up, budget)
     cooling = math.log(cold / hot)
     made, arrays = 0, None
     spent = state.tables.spent
@@ -64,6 +62,18 @@ def anneal(
     if arrays is not None:
         write_back(arrays, state)
     return made
+
+
+def _shake(state: Windows, draws: list[float], give_up: Callable[[], bool], budget: int) -> None:
+    """Make moves of which all are kept, looking at the clock now and then."""
+    size = CHUNK // PLAIN_PARTS * plain.DRAWS
+    for first in range(0, len(draws), size):
+        part = draws[first : first + size]
+        kept = [_ENOUGH] * (len(part) // plain.DRAWS)
+        _, missing = plain.run_moves(state.tables, _ENOUGH, part, kept, budget)
+        state.missing += missing - _ENOUGH
+        if give_up():
+            break
 
 
 def _run_plain(
