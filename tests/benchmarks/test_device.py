@@ -21,7 +21,7 @@ class Blocker:
             raise ImportError(name + " is blocked")
 
 sys.meta_path.insert(0, Blocker())
-from tests.benchmarks.device import main
+from benchmarks.speed.device import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from benchmarks.speed import peers, run
+from benchmarks.speed.processes import Program, measure
+from benchmarks.speed.section import Options, Section, Target, number
 from orsched.instances.synthetic import peers_workload
-from tests.benchmarks import peers, run
-from tests.benchmarks.processes import Program, measure
-from tests.benchmarks.section import Options, Section, Target, number
 
 
 def numbers(rows):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks import worker
-from tests.benchmarks.section import Options
+from benchmarks.speed import worker
+from benchmarks.speed.section import Options
 
 
 def test_without_torch_the_section_says_so(tmp_path, monkeypatch):

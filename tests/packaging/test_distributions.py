@@ -101,7 +101,7 @@ def test_the_wheel_carries_licence_notice_and_entry_point(wheel):
     assert "orsched = orsched.cli:main" in entry_points
 
 
-def test_the_sdist_holds_tests_documentation_and_makefile(unpacked):
+def test_the_sdist_holds_tests_benchmarks_documentation_and_makefile(unpacked):
     for name in (
         "Makefile",
         "constraints.txt",
@@ -112,6 +112,7 @@ def test_the_sdist_holds_tests_documentation_and_makefile(unpacked):
         "docs/conf.py",
         "docs/index.md",
         "tests/conftest.py",
+        "benchmarks/speed/run.py",
         "models/__init__.py",
     ):
         assert (unpacked / name).is_file(), name

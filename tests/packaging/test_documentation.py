@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -59,3 +62,31 @@ def test_the_python_examples_of_readme_and_start_page_run(repo_root, capsys):
         for block in blocks:
             exec(compile(block, name, "exec"), {})
         assert capsys.readouterr().out.strip(), name
+
+
+def benchmark_commands(root):
+    """Return each module of ``benchmarks`` that a page starts, with its words and the page."""
+    pages = [root / "README.md", root / "CONTRIBUTING.md", root / "Makefile"]
+    for page in (*pages, *sorted((root / "docs").glob("*.md"))):
+        for line in page.read_text().splitlines():
+            for module, rest in re.findall(r"-m (benchmarks[.\w]+)([^`#()|]*)", line):
+                yield module, rest, page.name
+
+
+def test_the_benchmarks_that_a_page_starts_exist_with_their_options(repo_root):
+    found = list(benchmark_commands(repo_root))
+    assert len({module for module, _, _ in found}) > 12
+    for module, rest, page in found:
+        source = repo_root.joinpath(*module.split(".")).with_suffix(".py")
+        assert source.is_file(), f"{page}: {module}"
+        for option in re.findall(r"--[a-z][a-z-]*", rest):
+            assert f'"{option}"' in source.read_text(), f"{page}: {module} {option}"
+
+
+@pytest.mark.full
+def test_the_benchmarks_that_a_page_starts_tell_their_usage(repo_root):
+    for module in sorted({module for module, _, _ in benchmark_commands(repo_root)}):
+        command = [sys.executable, "-m", module, "--help"]
+        done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{module}: {done.stderr}"
+        assert done.stdout.startswith("usage"), shlex.join(command)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.speed.packing_families import FAMILIES, lawrinenko, planted, triplets
 from orsched.checker.packing import packing_violations
 from orsched.errors import InputError
 from orsched.models import packing as packing_module
 from orsched.models.packing import pack
 from orsched.models.pcmax.assignment import solve_assignment
 from orsched.models.pcmax.problem import Clock
-from tests.benchmarks.packing_families import FAMILIES, lawrinenko, planted, triplets
 
 
 def brute_force(jobs, clients):

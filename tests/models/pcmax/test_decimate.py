@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.speed.packing_families import FAMILIES, gsm8k_like, triplets
 from orsched.checker.packing import packing_violations
 from orsched.models.packing import pack
 from orsched.models.pcmax import decimate, rooms
@@ -14,7 +15,6 @@ from orsched.models.pcmax.decimate import Decimation
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.knapsack import Pricer
 from orsched.models.pcmax.problem import Clock, Problem
-from tests.benchmarks.packing_families import FAMILIES, gsm8k_like, triplets
 
 
 def decimated(problem, capacity, seed=0):

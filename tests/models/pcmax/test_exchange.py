@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.speed.packing_families import wide
 from orsched.models.packing import pack
 from orsched.models.pcmax import exchanges
 from orsched.models.pcmax.compiled import compiled_exchanges
 from orsched.models.pcmax.exchange import _clients, exchange
 from orsched.models.pcmax.local import longest_first, repartition
 from orsched.models.pcmax.problem import Clock
-from tests.benchmarks.packing_families import wide
 
 
 def walked(loops, groups, target, moves, seed=0):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.speed.packing_families import FAMILIES
 from orsched.checker.packing import _ruled_out, packing_violations
 from orsched.models.packing import pack
 from orsched.models.pcmax import beliefs
@@ -18,7 +19,6 @@ from orsched.models.pcmax.compiled import compiled
 from orsched.models.pcmax.guided import Guided, Pool
 from orsched.models.pcmax.problem import Clock, Problem
 from orsched.models.pcmax.tree import Tree
-from tests.benchmarks.packing_families import FAMILIES
 
 
 def pool_of(jobs, clients, capacity):

@@ -14,13 +14,13 @@ from tests.runner.loop.spec import build
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
+from benchmarks.reproductions.tokens import generated  # noqa: E402
 from orsched.runner.devices.device import TorchDevice  # noqa: E402
 from orsched.runner.devices.processes import ProcessDevice  # noqa: E402
 from orsched.runner.devices.settings import WorkerSettings  # noqa: E402
 from orsched.runner.loop.live import execute_policy  # noqa: E402
 from orsched.runner.worker.language_model import load_model  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
-from tests.reproductions.tokens import generated  # noqa: E402
 
 VOCABULARY, LIMIT, SEED = 512, 24, 7
 

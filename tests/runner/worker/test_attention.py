@@ -7,13 +7,13 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
+from benchmarks.reproductions.tokens import TOLERANCES, Case, differences  # noqa: E402
 from orsched.runner.worker.chunk import Chunk  # noqa: E402
 from orsched.runner.worker.dense import DenseAttention  # noqa: E402
 from orsched.runner.worker.flash import FlashAttention, agrees, serves  # noqa: E402
 from orsched.runner.worker.language_model import Shape  # noqa: E402
 from orsched.runner.worker.slots import Slots  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
-from tests.reproductions.tokens import TOLERANCES, Case, differences  # noqa: E402
 
 
 def flash(

@@ -9,10 +9,10 @@ import pytest
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
+from benchmarks.reproductions.tokens import Case, differences  # noqa: E402
 from orsched.runner.worker.chunk import Chunk  # noqa: E402
 from orsched.runner.worker.graphs import WARM_UPS, row_buckets  # noqa: E402
 from orsched.runner.worker.torch_worker import REACH_STEP, TorchWorker  # noqa: E402
-from tests.reproductions.tokens import Case, differences  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

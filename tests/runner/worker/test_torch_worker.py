@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
-from orsched.runner.devices.device import TorchDevice  # noqa: E402
-from orsched.runner.loop.live import execute_policy  # noqa: E402
-from orsched.runner.worker.chunk import Chunk  # noqa: E402
-from orsched.runner.worker.language_model import load_model  # noqa: E402
-from orsched.runner.worker.presets import PRESETS  # noqa: E402
-from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
-from tests.reproductions.tokens import (  # noqa: E402
+from benchmarks.reproductions.tokens import (  # noqa: E402
     FAMILIES,
     TOLERANCES,
     differences,
@@ -34,6 +28,12 @@ from tests.reproductions.tokens import (  # noqa: E402
     main,
     measure,
 )
+from orsched.runner.devices.device import TorchDevice  # noqa: E402
+from orsched.runner.loop.live import execute_policy  # noqa: E402
+from orsched.runner.worker.chunk import Chunk  # noqa: E402
+from orsched.runner.worker.language_model import load_model  # noqa: E402
+from orsched.runner.worker.presets import PRESETS  # noqa: E402
+from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
