@@ -38,7 +38,7 @@ class Dispatching:
     steal: bool = False
 
     def __post_init__(self) -> None:
-        if self.dispatch not in DISPATCHERS:
+        if not isinstance(self.dispatch, str) or self.dispatch not in DISPATCHERS:
             raise InputError(
                 f"{self.dispatch!r} is unknown", field="dispatch", remedy=", ".join(DISPATCHERS)
             )
@@ -96,18 +96,21 @@ class PolicyMethod:
     ) -> tuple[Policy, dict[str, Any]]:
         """Return a fresh policy for an instance, and all its parameters as plain values."""
         alone = len(instance.workers) == 1
-        sharing = {f.name for f in fields(Dispatching)}
-        if alone or self.many_workers:
+        sharing = [f.name for f in fields(Dispatching)]
+        if self.many_workers:
             self._require_none(parameters, sharing)
-            sharing = set()
+            sharing = []
+        elif alone:  # there is nothing to dispatch
+            taken = {f.name for f in fields(self.params)}
+            sharing = [name for name in sharing if name not in taken]
         own = {name: value for name, value in parameters.items() if name not in sharing}
         params = read_params(self.params, own, sharing)
         values: dict[str, Any] = asdict(params)
-        if alone or self.many_workers:
-            return self.make(instance, params, information, seed), values
         shared = read_params(
             Dispatching, {name: value for name, value in parameters.items() if name in sharing}
         )
+        if alone or self.many_workers:
+            return self.make(instance, params, information, seed), values
         policy = Dispatched(
             lambda: self.make(instance, params, information, seed),
             DISPATCHERS[shared.dispatch](),
@@ -115,11 +118,10 @@ class PolicyMethod:
         )
         return policy, {**values, **asdict(shared)}
 
-    def _require_none(self, parameters: dict[str, Any], sharing: set[str]) -> None:
-        """Raise ``InputError`` for parameters of a dispatcher where there is none."""
-        unread = sharing.intersection(parameters).difference(f.name for f in fields(self.params))
-        for name in sorted(unread):
-            problem = "the instance has one worker: nothing is dispatched"
-            if self.many_workers:
-                problem = f"{self.name} chooses the workers itself"
-            raise InputError(problem, field=name, remedy="leave it out")
+    def _require_none(self, parameters: dict[str, Any], sharing: list[str]) -> None:
+        """Raise ``InputError`` for parameters of a dispatcher, as the policy needs none."""
+        unread = set(sharing).intersection(parameters)
+        for name in sorted(unread.difference(f.name for f in fields(self.params))):
+            raise InputError(
+                f"{self.name} chooses the workers itself", field=name, remedy="leave it out"
+            )

@@ -207,13 +207,13 @@ def load_policy(target: str, parameters: dict[str, Any]) -> Policy:
     """Return a new policy of the class that ``module:Class`` names.
 
     Raises ``InputError`` when it cannot be imported, is no policy, or rejects the parameters.
+    Nothing but a class derived from ``Policy`` is called.
     """
-    from importlib import import_module
+    from orsched.own_code import class_of
 
-    module, _, attribute = target.partition(":")
+    cls = class_of(target, Policy)
     try:
-        cls = getattr(import_module(module), attribute)
-        policy = cls(**parameters)
+        policy: object = cls(**parameters)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InputError(
             f"cannot make a policy of {target!r}: {error}",

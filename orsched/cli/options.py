@@ -46,6 +46,11 @@ PARAMETERS = click.option(
     metavar="NAME=VALUE",
     help="A parameter of the method or policy; may be given several times.",
 )
+ALLOW_CODE = click.option(
+    "--allow-code",
+    is_flag=True,
+    help="Import and run the policies that the file names as module:Class: read them first.",
+)
 SLO_OPTIONS = (
     click.option("--slo-ttft", type=float, metavar="SECONDS", help="Limit on TTFT."),
     click.option("--slo-tpot", type=float, metavar="SECONDS", help="Limit on TPOT."),

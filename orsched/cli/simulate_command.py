@@ -12,6 +12,7 @@ import click
 
 from orsched.cli.artefacts import SINGLE, check_paths
 from orsched.cli.options import (
+    ALLOW_CODE,
     FORMAT,
     INSTANCE,
     PARAMETERS,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     metavar="FILE.toml",
     help="Settings of [policy], [workers], [arrivals], [predictions]; options may not repeat them.",
 )
+@ALLOW_CODE
 @click.option("--seed", type=int, help="Seed of arrivals and random choices (default: 0).")
 @with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
 def simulate_command(
@@ -70,6 +72,7 @@ def simulate_command(
     arrivals: str | None,
     predictions: str | None,
     config: Path | None,
+    allow_code: bool,
     seed: int | None,
     parameters: tuple[str, ...],
     slo_ttft: float | None,
@@ -87,7 +90,7 @@ def simulate_command(
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths(paths, [instance] if config is None else [instance, config])
     options = given_settings(policy, workers, arrivals, predictions, seed, parameters)
-    run = options if config is None else merged(options, config)
+    run = options if config is None else merged(options, config, allow_code)
     check_paths(paths, run.files or ())
     name = "fcfs" if run.policy is None else run.policy
     chosen, given = run.seed or 0, run.parameters
@@ -175,14 +178,22 @@ def given_settings(
     )
 
 
-def merged(given: Settings, config: Path) -> Settings:
+def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
     """Return the settings of the options and of a configuration file together.
 
-    Raises ``InputError`` for what is wrong in the file, or what both say.
+    Raises ``InputError`` for what is wrong in the file, what both say, or code that the file names
+    and that is not allowed.
     """
+    from orsched.own_code import is_own, require_consent
     from orsched.study.config import Settings, read_settings
 
     found = read_settings(config)
+    if found.policy is not None and is_own(found.policy):
+        working_folder_first()
+        try:
+            require_consent([found.policy], "policy.name", allow_code)
+        except InputError as error:
+            raise error.located(file=str(config)) from None
     for field in ("policy", "workers", "arrivals", "predictions", "seed"):
         if getattr(given, field) is not None and getattr(found, field) is not None:
             raise InputError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli import EXIT_FAILED_CELLS
-from orsched.cli.options import FORMAT
+from orsched.cli.options import ALLOW_CODE, FORMAT
 from orsched.cli.output import print_rows
 from orsched.cli.policies import working_folder_first
 from orsched.cli.progress import ProgressPrinter
@@ -54,6 +54,7 @@ _SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_util
 @click.option(
     "--cell-time-limit", type=float, metavar="SECONDS", help="End a cell after this time: it fails."
 )
+@ALLOW_CODE
 @click.option("--list", "listed", is_flag=True, help="Say how much there is to run, and end.")
 @FORMAT
 def study_command(
@@ -66,6 +67,7 @@ def study_command(
     ray_address: str | None,
     retry_failed: bool,
     cell_time_limit: float | None,
+    allow_code: bool,
     listed: bool,
     style: str,
 ) -> int:
@@ -88,6 +90,7 @@ def study_command(
     if listed:
         _list(study.cells(), folder)
         return 0
+    study.require_consent(allow_code)
     with ProgressPrinter("starting") as progress:
 
         def note(state: State) -> None:
@@ -104,6 +107,7 @@ def study_command(
                 retry_failed=retry_failed,
                 cell_time_limit=cell_time_limit,
                 callback=note,
+                allow_code=allow_code,
             )
     print_rows(means_of(done.rows), style)
     _say(done)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.own_code import is_own, source_of
 from orsched.study.data_files import data_hash
 from orsched.study.named import require_method, require_parameters
 from orsched.study.scenario import read_workers
@@ -163,7 +163,7 @@ def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyC
     own = require_table(table.get("parameters", {}), "policies.parameters")
     information = table.get("information")
     source = None
-    if ":" in name.partition("+")[0]:
+    if is_own(name):
         source = _source_hash(name)
         if information is not None:
             raise InputError(
@@ -187,19 +187,14 @@ def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyC
 
 def _source_hash(target: str) -> str:
     """Return the hash of the file that holds a policy's module: a changed policy runs anew."""
-    module = target.partition(":")[0]
-    try:
-        spec = find_spec(module)
-    except Exception as error:  # of the packages around the module, too, which this imports
-        what = f"{type(error).__name__}: {error}"
-        raise InputError(f"cannot find {target!r}: {what}", field="policies.name") from None
-    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+    found = source_of(target)
+    if found is None:
         raise InputError(
-            f"there is no module {module!r}",
+            f"there is no module {target.partition(':')[0]!r}",
             field="policies.name",
             remedy="give module:Class of a module that Python finds from here",
         )
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()
+    return hashlib.sha256(found.read_bytes()).hexdigest()
 
 
 def arrivals_axis(value: object) -> tuple[str | None, ...]:

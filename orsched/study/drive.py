@@ -95,6 +95,7 @@ def run(
     retry_failed: bool = False,
     cell_time_limit: float | None = None,
     callback: Callable[[State], None] | None = None,
+    allow_code: bool = False,
 ) -> StudyResult:
     """Run the cells of a study that are not finished, and write its tables.
 
@@ -112,12 +113,15 @@ def run(
         retry_failed: whether cells that failed before run again.
         cell_time_limit: seconds after which a cell is ended and recorded as failed.
         callback: called with ``State`` at the start and after each finished cell.
+        allow_code: whether policies that a file names as ``module:Class`` may be imported and run.
 
     Raises:
-        InputError: the study or an argument is wrong, or the folder is in use.
+        InputError: the study or an argument is wrong, the folder is in use, or a file names code
+            that is not allowed.
         MissingDependencyError: Ray is asked for and not installed.
     """
     plan = read_study(study)
+    plan.require_consent(allow_code)
     count = os.cpu_count() or 1 if jobs is None else jobs
     slots = whole_number(count, "jobs", minimum=1, maximum=MAX_JOBS)
     if cluster not in CLUSTERS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched._version import __version__
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.own_code import is_own, require_consent
 from orsched.study.axes import (
     InstanceChoice,
     PolicyChoice,
@@ -52,6 +53,7 @@ class Study:
         slo: limits ``{"ttft_ns", "tpot_ns"}``, or None.
         iterations: iterations of methods that search, or None.
         plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
+        file: where it was read from, or None.
     """
 
     name: str
@@ -65,6 +67,16 @@ class Study:
     slo: dict[str, int] | None = None
     iterations: int | None = None
     plots: tuple[dict[str, Any], ...] = field(default=())
+    file: str | None = None
+
+    def require_consent(self, allow_code: bool) -> None:
+        """Raise ``InputError`` if a file names policies of the user's own, unless allowed."""
+        names = [policy.content["name"] for policy in self.policies]
+        own = dict.fromkeys(name for name in names if self.file is not None and is_own(name))
+        try:
+            require_consent(own, "policies.name", allow_code)
+        except InputError as error:
+            raise error.located(file=self.file) from None
 
     def axes(self) -> tuple[tuple[Any, ...], ...]:
         """Return the axes, the slowest first."""
@@ -139,7 +151,8 @@ def read_study(
     """Return a study from a TOML file, or from a mapping with the same keys.
 
     The keys are those of the page *Studies*. In a mapping, ``Instance`` objects may stand among the
-    instances; relative paths count from ``base``, in a file from its folder.
+    instances; relative paths count from ``base``, in a file from its folder. Nothing that the study
+    names is imported.
 
     Raises:
         InputError: a key or value is wrong; the message names it.
@@ -149,7 +162,8 @@ def read_study(
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
         try:
-            return read_study({"name": path.stem, **read_toml(path)}, str(path.parent))
+            read = read_study({"name": path.stem, **read_toml(path)}, str(path.parent))
+            return replace(read, file=str(path))
         except InputError as error:
             raise error.located(file=str(path)) from None
     table = dict(source)

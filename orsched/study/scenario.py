@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import fields, replace
-from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.own_code import class_of
+from orsched.policy import Information, Policy
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from inspect import Signature
 
     from orsched.instance import Instance
-    from orsched.policy import Policy
 
 MAX_WORKERS = 100_000
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
@@ -153,7 +153,8 @@ def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> P
     """Return a new policy of the class that ``module:Class`` names, fit for an instance.
 
     On several workers a class that serves one worker gets a dispatcher, with the parameters
-    ``dispatch`` (round_robin, fewest_requests or least_work) and ``steal``, as named policies do.
+    ``dispatch`` (round_robin, fewest_requests or least_work) and ``steal``, as named policies do;
+    on one worker these say nothing, unless the class has parameters of these names.
 
     Raises:
         InputError: the policy cannot be imported or made, or a parameter is wrong.
@@ -161,13 +162,15 @@ def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> P
     from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
     from orsched.heuristics.policy_method import Dispatching, read_params
 
-    if len(instance.workers) == 1 or _serves_many(target):
-        _require_arguments(target, parameters)
-        return _made(target, parameters)
-    sharing = {field.name for field in fields(Dispatching)}
+    cls, alone = class_of(target, Policy), len(instance.workers) == 1
+    sharing = set() if cls.many_workers else {field.name for field in fields(Dispatching)}
+    if alone:
+        sharing -= _arguments_of(cls)
     shared = read_params(Dispatching, {k: v for k, v in parameters.items() if k in sharing})
     own = {name: value for name, value in parameters.items() if name not in sharing}
     _require_arguments(target, own)
+    if alone or cls.many_workers:
+        return _made(target, own)
     return Dispatched(
         lambda: _made(target, own), DISPATCHERS[shared.dispatch](), steal=shared.steal
     )
@@ -175,7 +178,6 @@ def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> P
 
 def _made(target: str, parameters: dict[str, Any]) -> Policy:
     """Return a new policy; raises ``InputError`` also where it declares what nobody can call."""
-    from orsched.policy import Information, Policy
     from orsched.solver import load_policy
 
     policy = load_policy(target, parameters)
@@ -199,29 +201,22 @@ def _made(target: str, parameters: dict[str, Any]) -> Policy:
     return policy
 
 
+def _arguments_of(cls: type[Policy]) -> set[str]:
+    """Return the names of the arguments that a class takes."""
+    try:
+        return set(signature(cls).parameters)
+    except (TypeError, ValueError):
+        return set()
+
+
 def _arguments(called: Signature) -> str:
     return f"({', '.join(called.parameters)})"
-
-
-def _serves_many(target: str) -> bool:
-    """Whether the class says that it runs on several workers; ``load_policy`` names errors."""
-    cls = _class_of(target)
-    return cls is None or bool(getattr(cls, "many_workers", False))
-
-
-def _class_of(target: str) -> Any:
-    """Return what ``module:Class`` names, or None; ``load_policy`` names errors."""
-    module, _, attribute = target.partition(":")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError, TypeError):
-        return None
 
 
 def _require_arguments(target: str, parameters: dict[str, Any]) -> None:
     """Raise ``InputError`` that lists the class's parameters when one is unknown or missing."""
     try:
-        known = signature(_class_of(target))
+        known = signature(class_of(target, Policy))
     except (TypeError, ValueError):
         return
     try:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
+from orsched.own_code import class_of
 from orsched.policy import Information
 from orsched.units import seconds_to_ns
 
@@ -126,7 +127,7 @@ def make_order(settings: dict[str, Any]) -> Order:
     name = params.pop("order", None)
     if not isinstance(name, str):
         raise InputError("no order is named", field="order", remedy=f"one of {', '.join(ORDERS)}")
-    make = _of_class(name) if ":" in name else ORDERS.get(name)
+    make = class_of(name, Order, "order") if ":" in name else ORDERS.get(name)
     if make is None:
         raise InputError(
             f"unknown order {name!r}",
@@ -142,14 +143,3 @@ def make_order(settings: dict[str, Any]) -> Order:
     if not isinstance(order, Order):
         raise InputError(f"{name} is no Order", field="order")
     return order
-
-
-def _of_class(target: str) -> Callable[..., Order]:
-    from importlib import import_module
-
-    module, _, attribute = target.partition(":")
-    try:
-        found: Callable[..., Order] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{target}: {error}", field="order", remedy="give module:Class") from None
-    return found

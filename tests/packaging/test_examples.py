@@ -49,7 +49,7 @@ def test_its_configuration_says_what_the_command_says(repo_root, mine, capsys):
     figures = []
     for arguments in (
         [*command, "--seed", "1"],
-        ["simulate", "gsm8k-llama65b", "--config", "mine.toml"],
+        ["simulate", "gsm8k-llama65b", "--config", "mine.toml", "--allow-code"],
     ):
         assert run([*arguments, "--format", "json"]) == 0
         figures.append(json.loads(capsys.readouterr().out))

@@ -46,9 +46,10 @@ class Hangs(FirstComeFirstServed):
 
 
 def orsched(*arguments, cwd, **options):
-    """Run the command line in a process of its own."""
+    """Run the command line in a process of its own; what a study names may be run."""
+    consent = ["--allow-code"] if arguments[0] == "study" else []
     return subprocess.run(
-        [sys.executable, "-m", "orsched", *map(str, arguments)],
+        [sys.executable, "-m", "orsched", *map(str, arguments), *consent],
         cwd=cwd,
         capture_output=True,
         text=True,

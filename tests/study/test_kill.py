@@ -62,7 +62,7 @@ def killed_study(folder, draws):
     """Start the study, kill it -9 after some more cells, and return what was finished before."""
     before = finished(folder / "s-study")
     process = subprocess.Popen(
-        [sys.executable, "-m", "orsched", "study", "s.toml", "--jobs", "2"],
+        [sys.executable, "-m", "orsched", "study", "s.toml", "--jobs", "2", "--allow-code"],
         cwd=folder,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ from orsched.errors import InputError
 from orsched.files import save_instance
 from orsched.instances.catalog import generate, load_named
 from orsched.study.axes import grid
-from orsched.study.cell import build_instance
+from orsched.study.cell import build_instance, execute
 from orsched.study.plan import read_study
 
 SMALL = {"instances": ["two-by-two"], "policies": ["fcfs"]}
@@ -179,13 +179,16 @@ REFUSED = [
 ]
 
 
-def test_a_package_that_fails_around_a_policy_is_named(tmp_path, monkeypatch):
+def test_a_package_around_a_policy_is_not_imported_when_a_study_is_read(tmp_path, monkeypatch):
     (tmp_path / "failing_parent").mkdir()
     (tmp_path / "failing_parent" / "__init__.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match="ZeroDivisionError") as caught:
+    with pytest.raises(InputError, match="there is no module") as caught:
         read_study({**SMALL, "policies": ["failing_parent.inner:Mine"]})
     assert caught.value.field == "policies.name"
+    (tmp_path / "failing_parent" / "inner.py").write_text("")
+    study = read_study({**SMALL, "policies": ["failing_parent.inner:Mine"]})
+    assert "ZeroDivisionError" in execute(study.cells()[0].task())["error"]
 
 
 @pytest.mark.parametrize(("changes", "field", "problem"), REFUSED)

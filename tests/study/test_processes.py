@@ -115,7 +115,7 @@ def test_ctrl_c_leaves_a_table_and_a_folder_to_go_on_with(tmp_path):
     study(tmp_path, "Hangs")
     folder = tmp_path / "s-study"
     process = subprocess.Popen(
-        [sys.executable, "-m", "orsched", "study", "s.toml", "--jobs", "2"],
+        [sys.executable, "-m", "orsched", "study", "s.toml", "--jobs", "2", "--allow-code"],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
