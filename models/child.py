@@ -11,7 +11,6 @@ spawn it never imports the caller's ``__main__``, so scripts need no guard.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import select
@@ -26,6 +25,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
 from orsched.errors import OrschedError
+from orsched.subprocess_call import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,10 +35,6 @@ Reason = Literal["finished", "deadline", "stopped", "interrupted", "died"]
 _HEADER = struct.Struct(">Q")
 _CHUNK = 1 << 16
 _LONGEST_WAIT_S = 3600.0
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from orsched.models.child import child_main; child_main(int(sys.argv[2]))"
-)
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class _Child:
         self.buffer = bytearray()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(writing)],
+                interpreter("orsched.models.child:child_main", writing),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(writing,),

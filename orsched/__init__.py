@@ -6,7 +6,6 @@ imported from their modules at first use (type checkers read ``__init__.pyi``).
 """
 
 from importlib import import_module
-from typing import Any
 
 from orsched._version import __version__
 
@@ -52,7 +51,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 __all__ = ["__version__", *sorted(_MODULE_OF)]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public name from its module at first use (PEP 562)."""
     module = _MODULE_OF.get(name)
     if module is None:

@@ -8,7 +8,7 @@ last planner that shares it is dropped, and when its parent ends, in whatever wa
 from __future__ import annotations
 
 import contextlib
-import json
+import os
 import pickle
 import struct
 import subprocess
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import OrschedError
 from orsched.heuristics.rolling.search import make_plan
+from orsched.subprocess_call import interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     _Job = tuple[Future[Plan], Snapshot, int, int, float]
 
 _HEADER = struct.Struct(">Q")
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from orsched.heuristics.rolling.background import serve; serve()"
-)
 
 
 class Planner:
@@ -124,7 +121,7 @@ class _Child:
         self.lock = threading.Lock()
         self.ended = False
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path)],
+            interpreter("orsched.heuristics.rolling.background:serve"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C reaches the parent alone
@@ -176,18 +173,25 @@ def read(pipe: Any) -> Any:
     return pickle.loads(pipe.read(size))
 
 
+def _listen(source: Any, jobs: SimpleQueue[Any]) -> None:
+    """Take jobs; end this process, in the middle of a plan if need be, when the parent is gone."""
+    try:
+        while True:
+            jobs.put(read(source))
+    finally:
+        os._exit(0)
+
+
 def serve() -> None:
     """Run in the process: make plans until the parent closes the pipe."""
-    import os
     import traceback
 
-    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    jobs: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
+    sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints does not get between the plans
     while True:
-        try:
-            snapshot, iterations, seed, seconds = read(source)
-        except EOFError:
-            return
+        snapshot, iterations, seed, seconds = jobs.get()
         answer: tuple[str, Any]
         try:
             answer = ("plan", plan_snapshot(snapshot, iterations, seed, seconds))

@@ -16,15 +16,18 @@ import click
 from orsched.errors import InputError, OrschedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
 
-def working_folder_first() -> None:
-    """Let imports find modules in the working folder, as ``python -m`` does."""
+def working_folder_last(names: Iterable[str]) -> None:
+    """Let imports find modules in the working folder if one of the names is ``module:Class``.
+
+    It comes last: a ``json.py`` that lies there is no part of Python or of a package.
+    """
     folder = os.getcwd()
-    if folder not in sys.path and "" not in sys.path:
-        sys.path.insert(0, folder)
+    if any(":" in name for name in names) and folder not in sys.path and "" not in sys.path:
+        sys.path.append(folder)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import click
 from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import SINGLE, check_paths, require_packages
 from orsched.cli.options import FORMAT, ITERATIONS, PARAMETERS, load_instance, with_options
-from orsched.cli.policies import blamed_on, working_folder_first
+from orsched.cli.policies import blamed_on, working_folder_last
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
 from orsched.cli.solve_commands import said_once
@@ -195,7 +195,7 @@ def _run(
 
     if not isinstance(what, str) or ":" not in what:
         return start()
-    working_folder_first()
+    working_folder_last([what])
     with blamed_on(what):
         return start()
 

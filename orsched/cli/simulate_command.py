@@ -21,7 +21,7 @@ from orsched.cli.options import (
     read_slo,
     with_options,
 )
-from orsched.cli.policies import blamed_on, working_folder_first
+from orsched.cli.policies import blamed_on, working_folder_last
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.solve_commands import report_single, said_once
 from orsched.errors import InputError
@@ -142,7 +142,7 @@ def _simulate_own(
     from orsched.solver import simulate
     from orsched.study.scenario import own_policy
 
-    working_folder_first()
+    working_folder_last([target])
     # What a policy prints is no result of ours.
     with blamed_on(target), redirect_stdout(sys.stderr):
         done = simulate(problem, own_policy(problem, target, parameters), slo=slo)

@@ -12,7 +12,7 @@ import click
 from orsched.cli import EXIT_FAILED_CELLS
 from orsched.cli.options import ALLOW_CODE, FORMAT
 from orsched.cli.output import print_rows
-from orsched.cli.policies import working_folder_first
+from orsched.cli.policies import working_folder_last
 from orsched.cli.progress import ProgressPrinter
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def study_command(
     from orsched.study import read_study, run, save_plots
     from orsched.study.plots import require_plots
 
-    working_folder_first()
+    working_folder_last(_policy_names(file))
     folder = output or file.with_name(f"{file.stem}-study")
     study = read_study(file)
     if plot:
@@ -116,6 +116,15 @@ def study_command(
         for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
             click.echo(f"orsched: plot written to {path}", err=True)
     return EXIT_FAILED_CELLS if done.failed else 0
+
+
+def _policy_names(file: Path) -> list[str]:
+    """Return the names of the policies in a study's file, in which there may be mistakes."""
+    from orsched.study.toml import read_toml
+
+    found = read_toml(file).get("policies")
+    items = found if isinstance(found, list) else [found]
+    return [str(item.get("name") if isinstance(item, dict) else item) for item in items]
 
 
 def _list(cells: Sequence[Cell], folder: Path) -> None:

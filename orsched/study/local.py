@@ -8,13 +8,10 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 from typing import Any
 
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from orsched.study.serve import serve; serve(int(sys.argv[2]))"
-)
+from orsched.subprocess_call import interpreter
+
 _CHUNK = 1 << 16
 
 Answer = tuple[int, dict[str, Any] | None, str]
@@ -81,7 +78,7 @@ class _Process:
         self.buffer = bytearray()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, json.dumps(_paths()), str(writing)],
+                interpreter("orsched.study.serve:serve", writing),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=(writing,),
@@ -110,8 +107,3 @@ class _Process:
         with contextlib.suppress(OSError):
             self.process.stdin.close()
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
-
-
-def _paths() -> list[str]:
-    """Return the paths of imports, the working folder by its name."""
-    return [path or os.getcwd() for path in sys.path]

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError, MissingDependencyError
+from orsched.subprocess_call import import_paths
 
 if TYPE_CHECKING:
     from orsched.study.local import Answer
@@ -32,7 +33,7 @@ class RayPool:
     def submit(self, slot: int, task: dict[str, Any]) -> None:
         """Give a cell to a slot, whose actor is started when there is none."""
         if slot not in self._actors:
-            self._actors[slot] = self._make.remote([path or os.getcwd() for path in sys.path])
+            self._actors[slot] = self._make.remote(import_paths())
         self._running[self._actors[slot].run.remote(task)] = slot
 
     def wait(self, timeout_s: float) -> list[Answer]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
 import os
 import select
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from typing import TYPE_CHECKING, Any
@@ -22,14 +20,11 @@ from typing import TYPE_CHECKING, Any
 from orsched.runner.devices.messages import Lost, Pipe, Ready
 from orsched.runner.devices.remote import RemoteDevice
 from orsched.runner.devices.settings import visible_gpu
+from orsched.subprocess_call import interpreter
 
 if TYPE_CHECKING:
     from orsched.runner.devices.messages import Begin, Start
 
-_BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from orsched.runner.devices.processes import serve; serve(int(sys.argv[2]))"
-)
 _TAIL = 2000  # characters of what a dying process has written
 _DYING_S = 0.2  # a process that was killed is gone at once, but for a driver that cleans up
 _LEAVING_S = 10.0
@@ -50,14 +45,13 @@ class ProcessDevice(RemoteDevice):
         added, device = visible_gpu(self.settings.device)
         if self.settings.threads is not None:
             added["OMP_NUM_THREADS"] = str(self.settings.threads)
-        paths = json.dumps([path or os.getcwd() for path in sys.path])
         near, far = socket.socketpair()
         near.setblocking(False)
         self.pipe, self.has_pipe = Pipe(near), True
         self.output = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process lives
         with far:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, paths, str(far.fileno())],
+                interpreter("orsched.runner.devices.processes:serve", far.fileno()),
                 stdin=subprocess.DEVNULL,
                 stdout=self.output,
                 stderr=self.output,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 from collections import deque
@@ -16,6 +15,7 @@ from orsched.runner.devices.messages import Begin
 from orsched.runner.devices.remote import RemoteDevice
 from orsched.runner.devices.settings import cores
 from orsched.study.ray_pool import _connected
+from orsched.subprocess_call import import_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +54,7 @@ class RayDevice(RemoteDevice):
         actor = self.ray.remote(max_restarts=0)(_actor_class()).options(
             num_cpus=self.settings.threads or 1, num_gpus=1 if on_gpu else 0
         )
-        self.actor = actor.remote([path or os.getcwd() for path in sys.path])
+        self.actor = actor.remote(import_paths())
         self._expect(self.actor.build.remote(self.settings, "cuda" if on_gpu else "cpu"))
 
     def _send(self, message: Start | Begin) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -160,6 +167,38 @@ def test_the_process_ends_when_it_is_closed_even_while_it_plans():
     # It is never left open: cancelled, failed, or made before the process ended.
     made = not busy.cancelled() and busy.exception(10) is None
     assert not made or busy.result(0) == plan_snapshot(SNAPSHOT, 2, 0)
+
+
+PARENT = """
+import os, signal, time
+from orsched.heuristics.rolling.background import Planner
+from tests.heuristics.rolling.test_rolling import policy_of, run, small
+
+submit = Planner.submit
+
+def submitted(planner, snapshot, iterations, seed, seconds):
+    submit(planner, snapshot, 1, seed, seconds).result(60)
+    submit(planner, snapshot, 10**9, seed)
+    time.sleep(0.2)
+    print(planner._child.process.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Planner.submit = submitted
+run(small(), interval=10.0, planning_time=2.0, background="process")
+"""
+
+
+def test_the_process_ends_with_its_parent_even_while_it_plans(repo_root):
+    done = subprocess.run(
+        [sys.executable, "-c", PARENT], cwd=repo_root, stdout=subprocess.PIPE, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    planner = int(done.stdout)
+    try:
+        assert any(time.sleep(0.05) or not Path(f"/proc/{planner}").exists() for _ in range(200))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(planner, signal.SIGKILL)
 
 
 def test_a_process_that_dies_is_said():
