@@ -30,7 +30,7 @@ COMMANDS = {
         "rolling+interval=0.1+planning_time=0.05+iterations=1",
     ],
     "study": ["study", "s.toml", "--jobs", "2"],
-    "own-study": ["study", "own.toml", "--jobs", "1"],
+    "own-study": ["study", "own.toml", "--jobs", "1", "--allow-code"],
     "run": ["run", "two-by-two", "--worker", "torch", "--device", "cpu", "--workers-as", "process"],
 }
 

@@ -189,7 +189,7 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
 
     found = read_settings(config)
     if found.policy is not None and is_own(found.policy):
-        working_folder_first()
+        working_folder_last([found.policy])
         try:
             require_consent([found.policy], "policy.name", allow_code)
         except InputError as error:
