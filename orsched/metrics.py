@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 PERCENTILES = (50, 90, 95, 99)
 
+_OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "jct_ns", "slo", "gap")
+"""Numbers that a run has only if it was not stopped."""
+
 
 @dataclass(frozen=True)
 class SLO:
@@ -51,6 +54,10 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     request's first, ``pad_tokens`` what padding adds to prefills. ``batch_size`` has the mean
     number of requests prefilled in a step that prefills any, and of those that take part in a
     round. ``kv_blocks`` is ``orsched.kv_blocks.kv_figures``.
+
+    There is no gap below the bound: a run that ends there had a worker that is faster than its
+    cost model. A run that was stopped has no gap, no rate and no latencies either: most requests
+    are not done.
     """
     steps, work = schedule.steps, schedule.work
     makespan = schedule.makespan_ns
@@ -66,7 +73,7 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
         requests.output_tokens[several] - 1
     )
     bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
-    return {
+    results = {
         "makespan_ns": makespan,
         "busy_client_ns": busy,
         "slot_utilization": ratio(busy, clients * makespan),
@@ -88,8 +95,18 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
         "jct_ns": distribution(times["finish_ns"] - requests.arrival_ns),
         "slo": None if slo is None else _attainment(slo, ttft, tpot, several),
         "bound_ns": bound_ns,
-        "gap": None if bound_ns is None else ratio(makespan - bound_ns, bound_ns),
+        "gap": gap(makespan, bound_ns),
     }
+    if schedule.is_measured and schedule.is_partial:
+        results |= dict.fromkeys(_OF_WHOLE_RUNS)
+    return results
+
+
+def gap(makespan_ns: int, bound_ns: int | None) -> float | None:
+    """Return (makespan - bound) / bound; None without a bound, and for what ends before it."""
+    if bound_ns is None or makespan_ns < bound_ns:
+        return None
+    return ratio(makespan_ns - bound_ns, bound_ns)
 
 
 def ratio(numerator: int, denominator: int) -> float | None:

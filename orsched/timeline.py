@@ -229,3 +229,27 @@ def _first_round_ends(
             found[k] = worker.cost.round_ns(active, padded, longest)
         duration[asked] = found[which]
     return line.start_ns[places] + duration
+
+
+def yielded_tokens(instance: Instance, trace: Schedule) -> IntColumn:
+    """Return how many tokens each request has yielded in a schedule, complete or not."""
+    line, work, n = Timeline(instance, trace), trace.work, len(instance)
+    decoded = np.where(work.phase == DECODE, line.row_rounds, 0)
+    yielded = np.zeros(n, np.int64)
+    if instance.first_token == "decode":
+        np.add.at(yielded, work.request, decoded)
+        return yielded
+    prompts = instance.requests.prompt_tokens.tolist()
+    requests = line.stay_request.tolist()
+    for stay, (begin, end) in enumerate(zip(line.stay_row, line.stay_end, strict=True)):
+        request = requests[stay]
+        rows = slice(begin, end + 1)
+        prefilled = int(work.tokens[rows][line.is_prefill[rows]].sum())
+        due = prompts[request] + int(yielded[request])
+        yielded[request] += int(decoded[rows].sum()) + (prefilled == due)
+    return yielded
+
+
+def finished_requests(instance: Instance, schedule: Schedule) -> int:
+    """Return how many requests have yielded all their tokens in a schedule, complete or not."""
+    return int((yielded_tokens(instance, schedule) >= instance.requests.output_tokens).sum())

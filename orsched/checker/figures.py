@@ -77,7 +77,7 @@ def figures(reading: Reading, times: Times, bound_ns: int | None) -> dict[str, A
         "jct_ns": distribution(times.finish - times.arrival),
         "tpot_ns": distribution(span // (requests.output_tokens[several] - 1)),
         "bound_ns": bound_ns,
-        "gap": (makespan - bound_ns) / bound_ns if bound_ns else None,
+        "gap": (makespan - bound_ns) / bound_ns if bound_ns and makespan >= bound_ns else None,
     }
 
 

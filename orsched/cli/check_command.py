@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
 from orsched.cli.output import print_rows
 from orsched.cli.progress import ProgressPrinter
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.checker import Violation
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
 
 
 @click.command("check")
@@ -17,33 +25,92 @@ from orsched.cli.progress import ProgressPrinter
 @click.option(
     "--times",
     type=click.Choice(["model", "measured"]),
-    default="model",
-    show_default=True,
-    help="Whether stage times must be the cost model's, or were measured.",
+    help="Whether stage times must be the cost model's, or were measured: the trace of a run needs "
+    "one of the two; all other schedules have times of the model.",
 )
 @FORMAT
-def check_command(instance: str, schedule: Path, times: str, style: str) -> int:
+def check_command(instance: str, schedule: Path, times: str | None, style: str) -> int:
     """Check every rule and every reported number of SCHEDULE against INSTANCE.
 
-    Prints the violations; exits with 0 if there is none, with 1 otherwise.
+    Prints the violations; exits with 0 if there is none, with 1 otherwise. Measured times are taken
+    as they are, and a run that was stopped need not serve all requests: then the verdict says so.
     """
-    from dataclasses import fields
-
-    from orsched.checker import Violation, check
+    from orsched.checker import check
     from orsched.files import load_schedule
 
     with ProgressPrinter("checking"):
         problem = load_instance(instance)
-        violations = check(problem, load_schedule(schedule), times=times)
+        loaded = load_schedule(schedule)
+        _require_times(loaded, times, schedule)
+        violations = check(problem, loaded, times=times or "model")
+    reach = _reach(problem, loaded, violations) if times == "measured" else None
+    _print_violations(violations, reach, style)
+    about = "" if violations else f" is a valid schedule for {problem.name}"
+    if reach is not None:
+        about = f": {_in_words(reach)}"
+        if not violations:
+            about = f" breaks no rule as a run of {problem.name}{about}"
+    if about:
+        click.echo(f"orsched: {schedule}{about}", err=True)
+    return 1 if violations else 0
+
+
+def _require_times(schedule: Schedule, times: str | None, path: Path) -> None:
+    """Refuse measured times of a plan, and a run without a word on its times."""
+    if times == "measured" and not schedule.is_measured:
+        raise InputError(
+            "this schedule was planned: it has no measured times, and they have to be checked",
+            file=str(path),
+            field="--times",
+            remedy="leave --times out",
+        )
+    if times is None and schedule.is_measured:
+        raise InputError(
+            "this is the trace of a run: its times were measured",
+            file=str(path),
+            field="--times",
+            remedy="--times measured, which takes them as they are",
+        )
+
+
+def _reach(problem: Instance, run: Schedule, violations: list[Violation]) -> dict[str, Any]:
+    """Return what the verdict on a run extends to; nobody can count what an invalid one did."""
+    from orsched.timeline import finished_requests
+
+    return {
+        "valid": not violations,
+        "times": "not checked",
+        "partial": run.is_partial,
+        "finished": None if violations else finished_requests(problem, run),
+        "requests": len(problem),
+    }
+
+
+def _in_words(reach: dict[str, Any]) -> str:
+    if not reach["partial"]:
+        return "times not checked"
+    count = reach["finished"]
+    done = "" if count is None else f" ({count:,} of {reach['requests']:,} requests finished)"
+    return f"times not checked, partial{done}"
+
+
+def _print_violations(
+    violations: list[Violation], reach: dict[str, Any] | None, style: str
+) -> None:
+    """Print what is wrong; JSON has a list of it, and of a run a table around it."""
+    from dataclasses import fields
+
+    from orsched.checker import Violation
+
     if style == "table":
         for violation in violations:
             click.echo(f"{violation.kind}: {violation.message}")
-    else:
-        rows = [violation.to_dict() for violation in violations]
-        names = ["kind", *(f.name for f in fields(Violation) if f.name != "kind")]
-        if style == "csv":
-            rows = [{name: row.get(name) for name in names} for row in rows]
-        print_rows(rows, style, names)
-    if not violations:
-        click.echo(f"orsched: {schedule} is a valid schedule for {problem.name}", err=True)
-    return 1 if violations else 0
+        return
+    rows = [violation.to_dict() for violation in violations]
+    names = ["kind", *(f.name for f in fields(Violation) if f.name != "kind")]
+    if style == "csv":
+        rows = [{name: row.get(name) for name in names} for row in rows]
+    elif reach is not None:
+        click.echo(json.dumps({**reach, "violations": rows}, indent=2, ensure_ascii=False))
+        return
+    print_rows(rows, style, names)

@@ -318,10 +318,11 @@ def _draw_title(ax: Axes, instance: Instance, schedule: Schedule, title: str | N
         f"slot utilization {style.percent(results['slot_utilization'])}",
     ]
     if schedule.bound is not None:
-        facts += [
-            f"lower bound {style.seconds(results['bound_ns'])}",
-            f"gap {style.gap_text(results['gap'])}",
-        ]
+        facts.append(f"lower bound {style.seconds(results['bound_ns'])}")
+        if results["gap"] is not None or not schedule.is_measured:
+            facts.append(f"gap {style.gap_text(results['gap'])}")
+    if schedule.is_measured:
+        facts.append("partial run" if schedule.is_partial else "measured")
     facts.append(f"{results['prefill_stages']:,} prefill stages")
     facts.append(f"{results['decode_rounds']:,} rounds")
     for name, word in (

@@ -17,30 +17,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One schedule of the comparison: its label, its results, and what the checker found."""
+    """One schedule of the comparison: its label, its results, and what the checker found.
+
+    ``part`` says of a run that was stopped how far it came; it is empty for all others.
+    """
 
     label: str
     schedule: Schedule
     results: dict[str, Any]
     violations: int
+    part: str = ""
 
 
 def rows_of(instance: Instance, schedules: Sequence[Schedule]) -> list[Row]:
     """Compute every number anew from the schedules and check each of them."""
     from orsched.checker import check
     from orsched.metrics import summarise
+    from orsched.timeline import finished_requests
 
     rows = []
     for label, schedule in zip(labels(schedules), schedules, strict=True):
         times = "measured" if schedule.is_measured else "model"
         found = check(instance, schedule, times=times)
-        rows.append(Row(label, schedule, summarise(instance, schedule), len(found)))
+        part = ""
+        if schedule.is_measured and schedule.is_partial:
+            done = finished_requests(instance, schedule)
+            part = f"partial ({done:,} of {len(instance):,} requests finished)"
+        rows.append(Row(label, schedule, summarise(instance, schedule), len(found), part))
     return rows
 
 
 def labels(schedules: Sequence[Schedule]) -> list[str]:
     """Return a label for each schedule: its method, with what tells it from its namesakes."""
-    methods = [one_line(s.method) + ", run" * s.is_measured for s in schedules]
+    methods = [
+        one_line(s.method) + s.is_measured * (", partial run" if s.is_partial else ", run")
+        for s in schedules
+    ]
     full = [
         f"{m} ({s.information})" if methods.count(m) > 1 else m
         for m, s in zip(methods, schedules, strict=True)
@@ -67,9 +79,15 @@ def cell(shown: str, **data: float | str | None) -> str:
 
 
 def comparison_table(rows: Sequence[Row]) -> str:
-    """Return the table of methods; the decision time is filled in from the ``run`` block."""
-    shortest = min((r.schedule.makespan_ns for r in rows), default=0)
-    body = [_method_row(k, row, shortest, len(rows)) for k, row in enumerate(rows)]
+    """Return the table of methods; the decision time is filled in from the ``run`` block.
+
+    Valid schedules with times of the model compete for the shortest makespan; runs have their own.
+    """
+    rivals = [
+        r.schedule.makespan_ns for r in rows if not r.violations and not r.schedule.is_measured
+    ]
+    shortest = min(rivals) if len(rivals) > 1 else None
+    body = [_method_row(k, row, shortest) for k, row in enumerate(rows)]
     heads = [
         "Method", "Information", "Makespan", "Slot utilization", "Prefill stages K", "Rounds R",
         "Output tokens/s", "Lower bound", "Gap", "Decision p99", "Checked",
@@ -77,9 +95,10 @@ def comparison_table(rows: Sequence[Row]) -> str:
     return _table("comparison", "Methods on this instance", heads, body)
 
 
-def _method_row(index: int, row: Row, shortest: int, n_rows: int) -> str:
+def _method_row(index: int, row: Row, shortest: int | None) -> str:
     results, bound = row.results, row.schedule.bound
-    best = n_rows > 1 and row.schedule.makespan_ns == shortest
+    competes = not row.violations and not row.schedule.is_measured
+    best = competes and row.schedule.makespan_ns == shortest
     badge = ' <span class="badge">shortest</span>' if best else ""
     rate = results["tokens_per_s"]
     name = "" if bound is None else f' title="bound: {text(str(bound["name"]))}"'
@@ -89,7 +108,6 @@ def _method_row(index: int, row: Row, shortest: int, n_rows: int) -> str:
         ns=results["bound_ns"],
     )
     found = row.violations
-    verdict = "yes" if found == 0 else f"no: {found} violation{'s' if found > 1 else ''}"
     return (
         f'<tr data-method="{text(row.schedule.method)}" data-index="{index}">'
         f'<th scope="row">{text(row.label)}{badge}</th>'
@@ -108,8 +126,17 @@ def _method_row(index: int, row: Row, shortest: int, n_rows: int) -> str:
         + cell(gap_text(results["gap"]), field="gap", value=results["gap"])
         + cell("–", field="decision")
         + f'<td class="{"good" if found == 0 else "bad"}" data-field="checked" '
-        f'data-violations="{found}">{verdict}</td></tr>'
+        f'data-violations="{found}">{_verdict(row)}</td></tr>'
     )
+
+
+def _verdict(row: Row) -> str:
+    """Return what the checker says; of a run, what it could not say."""
+    found = row.violations
+    said = "yes" if found == 0 else f"no: {found} violation{'s' if found > 1 else ''}"
+    if row.schedule.is_measured:
+        said += "; times not checked"
+    return f"{said}; {row.part}" if row.part else said
 
 
 def latency_table(rows: Sequence[Row]) -> str:

@@ -205,14 +205,27 @@ def _each(values: Any) -> str:
 
 
 def _findings(rows: list[Row]) -> list[str]:
-    """Return what the numbers prove by themselves."""
-    return [
-        f"{row.label} meets the lower bound: no schedule is shorter, so no other order can help."
-        for row in rows
-        if row.results["bound_ns"] is not None
-        and row.results["bound_ns"] == row.results["makespan_ns"]
-        and row.violations == 0
-    ]
+    """Return what the numbers prove by themselves: of a run never that it is the shortest."""
+    found = []
+    for row in rows:
+        bound, makespan = row.results["bound_ns"], row.results["makespan_ns"]
+        if row.violations:
+            continue
+        if row.part:
+            found.append(f"{row.label} was stopped: {row.part}.")
+        elif bound is None:
+            continue
+        elif not row.schedule.is_measured and makespan == bound:
+            found.append(
+                f"{row.label} meets the lower bound: no schedule is shorter, so no other order "
+                "can help."
+            )
+        elif row.schedule.is_measured and makespan < bound:
+            found.append(
+                f"{row.label} ended before the lower bound, which is one by the times of the cost "
+                "model: the worker was faster than its model."
+            )
+    return found
 
 
 def _notes(notes: Sequence[str]) -> str:

@@ -40,12 +40,16 @@ def schedule_html(schedule: Schedule) -> str:
         ("Seed", str(schedule.seed)),
         ("Makespan", f"{ns_to_seconds(schedule.makespan_ns):.3f} s"),
     ]
+    if schedule.is_measured:
+        part = "; stopped before all requests were done" if schedule.is_partial else ""
+        rows.append(("Times", f"measured{part}"))
     if isinstance(utilization := results.get("slot_utilization"), float):
         rows.append(("Slot utilization", f"{utilization:.2%}"))
     if schedule.bound is not None:
         value = f"{ns_to_seconds(schedule.bound['value_ns']):.3f} s"
         rows.append((f"Bound {schedule.bound['name']}", value))
-    if isinstance(gap := results.get("gap"), (int, float)):
+    gap, stopped = results.get("gap"), schedule.is_measured and schedule.is_partial
+    if isinstance(gap, (int, float)) and gap >= 0 and not stopped:
         rows.append(("Gap", f"{gap:.2%}"))
     rows += [
         (label, f"{results[name]:,}")

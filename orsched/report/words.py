@@ -46,7 +46,11 @@ WORDS = (
         "The memory for the caches of the requests on a worker; the mean is taken over the "
         "makespan.",
     ),
-    ("Lower bound", "A proven limit: no schedule of this instance is shorter."),
+    (
+        "Lower bound",
+        "A proven limit: no schedule of this instance is shorter by the times of the cost model. A "
+        "run on a worker that is faster than its model can end before it.",
+    ),
     ("Gap", "(makespan − lower bound) / lower bound: the most that a better schedule could gain."),
     (
         "Information",
@@ -63,7 +67,8 @@ WORDS = (
     ),
     (
         "Checked",
-        "An independent checker recomputed all times and limits and found nothing wrong.",
+        "An independent checker recomputed all times and limits and found nothing wrong. The times "
+        "of a run were measured: the checker takes them as they are.",
     ),
 )
 """Word and meaning; the meanings are HTML."""

@@ -10,7 +10,7 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.runner.loop.prompts import random_prompt
 from orsched.schedule import Steps, Work
-from orsched.timeline import Timeline
+from orsched.timeline import yielded_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,25 +72,6 @@ def residual(instance: Instance, trace: Schedule) -> Rest:
     limit = int((instance.output_limit_tokens - given).max())
     left = instance.replace(requests=chosen, output_limit_tokens=limit)
     return Rest(left, rows, given, offset_ns)
-
-
-def yielded_tokens(instance: Instance, trace: Schedule) -> IntColumn:
-    """Return how many tokens each request has yielded in a schedule, complete or not."""
-    line, work, n = Timeline(instance, trace), trace.work, len(instance)
-    decoded = np.where(work.phase == 1, line.row_rounds, 0)
-    yielded = np.zeros(n, np.int64)
-    if instance.first_token == "decode":
-        np.add.at(yielded, work.request, decoded)
-        return yielded
-    prompts = instance.requests.prompt_tokens.tolist()
-    requests = line.stay_request.tolist()
-    for stay, (begin, end) in enumerate(zip(line.stay_row, line.stay_end, strict=True)):
-        request = requests[stay]
-        rows = slice(begin, end + 1)
-        prefilled = int(work.tokens[rows][line.is_prefill[rows]].sum())
-        due = prompts[request] + int(yielded[request])
-        yielded[request] += int(decoded[rows].sum()) + (prefilled == due)
-    return yielded
 
 
 def prompts_of_rest(rest: Rest, trace: Schedule, seed: int, vocabulary: int) -> list[list[int]]:
