@@ -32,20 +32,19 @@ def int_column(
     outside [minimum, maximum] raise ``InputError`` with the first wrong row.
     """
     raw = _as_array(values, field)
-    if raw.ndim != 1:
+    if raw is not None and raw.ndim != 1:
+        raise _dimensions(raw.ndim, field)
+    count = len(values) if raw is None else len(raw)  # type: ignore[arg-type]
+    if length is not None and count != length:
         raise InputError(
-            f"expected one dimension, got {raw.ndim}", field=field, remedy="give a list of numbers"
-        )
-    if length is not None and len(raw) != length:
-        raise InputError(
-            f"{len(raw)} values where {length} are expected",
+            f"{count} values where {length} are expected",
             field=field,
             remedy="all columns have one value per row",
         )
-    if len(raw) == 0:
-        column = np.empty(0, dtype=np.int64)
+    if raw is None:
+        column = _from_items(values, field, remedy)  # type: ignore[arg-type]
     else:
-        column = _whole_numbers(raw, values, field, remedy)
+        column = _whole_numbers(raw, field, remedy) if count else np.empty(0, dtype=np.int64)
     _first_outside(column, field, minimum, maximum, remedy)
     column.setflags(write=False)
     return column
@@ -59,45 +58,57 @@ def exact_sum(column: IntColumn) -> int:
     return (int((column >> 32).sum()) << 32) + int((column & 0xFFFFFFFF).sum())
 
 
-def _as_array(values: ArrayLike, field: str) -> NDArray[Any]:
+def _as_array(values: ArrayLike, field: str) -> NDArray[Any] | None:
+    """Return a column as an array, or None for a list that is to be read item by item.
+
+    numpy makes one type of all items: a long text among numbers would take its length for each of
+    them, a float would round large whole numbers, and True would read as 1.
+    """
     try:
-        return np.asarray(values)
-    except (ValueError, TypeError, OverflowError) as error:
+        if not isinstance(values, (list, tuple)):
+            return np.asarray(values)
+        kinds = set(map(type, values))
+        if kinds <= {int, np.int64}:
+            return np.array(values, dtype=np.int64)
+        if kinds == {float}:
+            return np.array(values, dtype=np.float64)
+    except OverflowError:
+        return None
+    except (ValueError, TypeError) as error:
         raise InputError(
             f"not a column of numbers: {error}", field=field, remedy="give one number per row"
         ) from None
+    if kinds <= {list, tuple}:
+        raise _dimensions(2, field)
+    return None
 
 
-def _whole_numbers(
-    raw: NDArray[Any], values: ArrayLike, field: str, remedy: str | None
-) -> IntColumn:
+def _dimensions(found: int, field: str) -> InputError:
+    return InputError(
+        f"expected one dimension, got {found}", field=field, remedy="give a list of numbers"
+    )
+
+
+def _whole_numbers(raw: NDArray[Any], field: str, remedy: str | None) -> IntColumn:
     if raw.dtype.kind == "i" or (raw.dtype.kind == "u" and raw.dtype.itemsize < 8):
-        if isinstance(values, (list, tuple)):  # numpy reads True as 1 among integers
-            _reject_booleans(values, field)
         return raw.astype(np.int64)
     if raw.dtype.kind == "f":
-        if isinstance(values, (list, tuple)):
-            _reject_booleans(values, field)
         return _from_floats(raw.astype(np.float64), field, remedy)
     if raw.dtype.kind in "mM":  # as Python objects, nanoseconds would turn into whole numbers
         raise InputError(
             f"a column of type {raw.dtype}", row=0, field=field, remedy="give whole numbers"
         )
-    # Objects, text, booleans and unsigned 64 bits: find the row and say what is wrong with it.
-    items = list(values) if isinstance(values, (list, tuple)) else raw.tolist()
+    # Objects, text, booleans and unsigned 64 bits.
+    return _from_items(raw.tolist(), field, remedy)
+
+
+def _from_items(items: Sequence[Any], field: str, remedy: str | None) -> IntColumn:
+    """Return whole numbers of any types, each read exactly; names the first that is none."""
     for row, item in enumerate(items):
         problem = _item_problem(item)
         if problem is not None:
             raise InputError(problem, row=row, field=field, remedy=remedy or "give whole numbers")
     return np.array([int(item) for item in items], dtype=np.int64)
-
-
-def _reject_booleans(values: Sequence[Any], field: str) -> None:
-    for row, item in enumerate(values):
-        if item is True or item is False:
-            raise InputError(
-                f"{item} is not a whole number", row=row, field=field, remedy="give whole numbers"
-            )
 
 
 def _from_floats(raw: NDArray[Any], field: str, remedy: str | None) -> IntColumn:

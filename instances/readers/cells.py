@@ -38,9 +38,10 @@ def whole_numbers(
 ) -> NDArray[np.int64]:
     """Read whole numbers from 0 to ``maximum``; ``374.0`` counts as whole."""
     try:
+        joined = "".join(cells)
+        if "_" in joined or not joined.isascii():
+            raise ValueError("Python also reads groups of digits, and the digits of all scripts")
         column = np.array(list(map(int, cells)), dtype=np.int64)
-        if "_" in "".join(cells):
-            raise ValueError("Python's digit groups are no CSV")
     except (ValueError, OverflowError):
         column = np.array([_whole(i, cell, remedy) for i, cell in enumerate(cells)], np.int64)
     wrong = (column < 0) | (column > maximum)
@@ -68,12 +69,22 @@ def seconds(cells: Sequence[str]) -> NDArray[np.int64]:
 
 def _seconds(index: int, cell: str) -> int:
     try:
+        if "_" in cell or not cell.isascii():  # which Decimal reads
+            raise DecimalException
         return time_ns(Decimal(cell), NS_PER_S)
     except DecimalException:
         problem = f"{_shown(cell)} is not a number" if cell.strip() else "a value is missing"
         raise CellError(index, problem, "give seconds") from None
     except ValueError as error:
         raise CellError(index, str(error), "give seconds, 0 or more") from None
+
+
+def exact(digits: str) -> Decimal:
+    """Return a number exactly; raises ``ValueError`` for exponents beyond any use."""
+    try:
+        return Decimal(digits)
+    except DecimalException:
+        raise ValueError(f"{digits:.40} is too large for a number") from None
 
 
 def time_ns(value: Decimal | int, unit_ns: int) -> int:

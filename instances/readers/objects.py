@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from orsched.errors import InputError
-from orsched.instances.readers.cells import time_ns
+from orsched.instances.readers.cells import exact, time_ns
 from orsched.instances.readers.text import open_text
 from orsched.units import MAX_TOKENS
 
@@ -20,8 +20,31 @@ def _no_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number of JSON")
 
 
-DECODER = json.JSONDecoder(parse_float=Decimal, parse_constant=_no_constant)
-"""Decodes numbers exactly: int or Decimal; NaN and infinity are errors."""
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _TwiceError(next(name for i, name in enumerate(names) if name in names[:i]))
+    return values
+
+
+class _TwiceError(ValueError):
+    """A name stands twice in one object."""
+
+
+DECODER = json.JSONDecoder(
+    parse_float=exact, parse_constant=_no_constant, object_pairs_hook=_object
+)
+"""Decodes numbers exactly: int or Decimal; NaN, infinity and names that stand twice are errors."""
+
+
+def refusal(error: Exception, file: str, line: int | None, remedy: str) -> InputError:
+    """Return what to say of a text that ``DECODER`` does not take."""
+    if isinstance(error, _TwiceError):
+        return InputError(
+            "the name stands twice", file=file, row=line, field=str(error), remedy="keep one"
+        )
+    return InputError(f"is not JSON: {error}", file=file, row=line, remedy=remedy)
 
 
 def read_objects(path: str | PathLike[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -38,12 +61,8 @@ def read_objects(path: str | PathLike[str]) -> Iterator[tuple[int, dict[str, Any
             try:
                 value = DECODER.decode(text)
             except (ValueError, RecursionError) as error:
-                raise InputError(
-                    f"is not JSON: {error}",
-                    file=file,
-                    row=line,
-                    remedy="one JSON object a line; the file may be cut off",
-                ) from None
+                remedy = "one JSON object a line; the file may be cut off"
+                raise refusal(error, file, line, remedy) from None
             if not isinstance(value, dict):
                 raise InputError(
                     "is not a JSON object", file=file, row=line, remedy="one JSON object a line"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.instances.readers.assemble import Columns, assemble
-from orsched.instances.readers.objects import DECODER, Fields
+from orsched.instances.readers.objects import DECODER, Fields, refusal
 from orsched.instances.readers.text import open_text
 from orsched.units import NS_PER_S
 
@@ -55,12 +55,8 @@ def _load(path: str | PathLike[str]) -> dict[str, Any]:
     try:
         values = DECODER.decode(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"is not JSON: {error}",
-            file=str(path),
-            row=getattr(error, "lineno", None),
-            remedy="give one result; with --append-result a file holds several, one a line",
-        ) from None
+        remedy = "give one result; with --append-result a file holds several, one a line"
+        raise refusal(error, str(path), getattr(error, "lineno", None), remedy) from None
     if not isinstance(values, dict):
         raise InputError("is not a JSON object", file=str(path), remedy="give a benchmark result")
     return values

@@ -219,7 +219,7 @@ INSTANCE = [
     ("column null", put("requests.predicted_tokens", None), "predicted_tokens", "must be a list, not null", "one value"),
     ("column a text", put("requests.prompt_tokens", "5,6,7"), "prompt_tokens", "not a text", "one value"),
     ("lists in a column", put("requests.prompt_tokens", [[5], [6], [7]]), "prompt_tokens", "expected one dimension", "list of numbers"),
-    ("one list in a column", put("requests.prompt_tokens.1", [6]), "prompt_tokens", "not a column of numbers", "one number per row"),
+    ("one list in a column", put("requests.prompt_tokens.1", [6]), "prompt_tokens", "[6] is not a whole number", "", 1),
     ("ids numbers", put("requests.ids.1", 5), "ids", "5 is not a name", "give a text", 1),
     ("id empty", put("requests.ids.1", ""), "ids", "is not a name", "give a text", 1),
     ("id twice", put("requests.ids.2", "a"), "ids", "'a' stands twice", "unique", 2),
