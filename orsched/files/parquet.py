@@ -20,6 +20,7 @@ from orsched.files.schedule_document import (
     work_columns,
 )
 from orsched.files.text import parse_json
+from orsched.limits import ROWS
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 METADATA_KEY = b"orsched"
 TABLES = {"steps": STEP_COLUMNS, "work": WORK_COLUMNS}
+TEXTS = ("id", "table")
+BYTES_A_ROW = 200
+"""Unpacked bytes that count as a row: a schedule's have at most 100, beside names of requests."""
+
 LONG_COLUMNS = tuple(dict.fromkeys(STEP_COLUMNS + WORK_COLUMNS))
 """Columns of a schedule's one long table, beside ``table``: steps and work together."""
 
@@ -61,7 +66,8 @@ def instance_from_parquet(raw: bytes) -> Instance:
     _require_columns(table.column_names, known, COLUMNS[:2])
     columns: dict[str, Any] = {n: _numbers(table, n) for n in COLUMNS if n in table.column_names}
     if "id" in table.column_names:
-        columns["ids"] = _texts(table, "id")
+        texts, index = _texts(table, "id")
+        columns["ids"] = [texts[i] for i in index.tolist()]
     if "prefix_ids" in table.column_names:
         columns["prefix_offsets"], columns["prefix_ids"] = _lists(table, "prefix_ids")
     if "prefix_block_tokens" in header:
@@ -93,27 +99,28 @@ def schedule_from_parquet(raw: bytes) -> Schedule:
     known = ["table", *LONG_COLUMNS]
     _require_columns(table.column_names, [*known, *OPTIONAL], known)
     further = tuple(name for name in OPTIONAL if name in table.column_names)
-    owner = np.array(_texts(table, "table"), dtype=object)
-    strange = np.array([name not in TABLES for name in owner], dtype=bool)
+    names, owner = _texts(table, "table")
+    strange = np.array([name not in TABLES for name in names], dtype=bool)[owner]
     if strange.any():
         row = int(np.argmax(strange))
         raise InputError(
-            f"{owner[row]!r:.60} is no table", row=row, field="table", remedy="steps or work"
+            f"{names[owner[row]]!r:.60} is no table", row=row, field="table", remedy="steps or work"
         )
     document: dict[str, Any] = dict(header)
     for name, columns in TABLES.items():
-        rows = np.flatnonzero(owner == name)
+        own = np.array([text == name for text in names], dtype=bool)
+        rows = np.flatnonzero(own[owner])
         part = table.take(rows)
-        names = columns + further if name == "work" else columns
+        wanted = columns + further if name == "work" else columns
         for column in (*LONG_COLUMNS, *further):
-            if column not in names and part[column].null_count < len(rows):
+            if column not in wanted and part[column].null_count < len(rows):
                 raise InputError(
                     f"rows of {name} have no value here",
                     row=int(np.argmax(part[column].is_valid().to_numpy())),
                     field=f"{name}.{column}",
                     remedy="leave it empty",
                 )
-        document[name] = {c: _numbers(part, c, f"{name}.{c}") for c in names}
+        document[name] = {c: _numbers(part, c, f"{name}.{c}") for c in wanted}
     return schedule_from_document(document)
 
 
@@ -135,7 +142,11 @@ def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
     try:
         file = pq.ParquetFile(pa.BufferReader(raw))
         _require_unique(file.schema_arrow.names)
-        table = file.read()
+        _require_size(file.metadata)
+        leaves = {file.schema.column(i).path for i in range(len(file.schema))}
+        texts = sorted(leaves.intersection(TEXTS))
+        # Texts stay in dictionaries: what many rows share is held once.
+        table = pq.ParquetFile(pa.BufferReader(raw), read_dictionary=texts).read()
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise InputError(
@@ -153,6 +164,18 @@ def _table(raw: bytes) -> tuple[Any, dict[str, Any]]:
     except (InputError, UnicodeDecodeError) as error:
         raise InputError(f"the metadata: {error}", field="orsched", remedy="correct it") from None
     return table, require_object(header, "orsched")
+
+
+def _require_size(metadata: Any) -> None:
+    """Refuse, before anything is unpacked, what a few bytes can stand for."""
+    most, unpacked = metadata.num_rows, 0
+    for group in range(metadata.num_row_groups):
+        part = metadata.row_group(group)
+        for column in range(part.num_columns):
+            chunk = part.column(column)
+            most = max(most, chunk.num_values)
+            unpacked += chunk.total_uncompressed_size
+    ROWS.require(max(most, -(-unpacked // BYTES_A_ROW)))
 
 
 def _require_unique(names: list[str]) -> None:
@@ -187,21 +210,31 @@ def _numbers(table: Any, name: str, field: str | None = None) -> Any:
         raise InputError(
             f"a column of type {column.type}", row=0, field=field or name, remedy="use int64"
         )
-    # read from the buffers: pyarrow's own conversion imports pandas
-    kind = np.dtype(str(column.type)) if len(column) else np.dtype(np.int64)
-    parts = [np.frombuffer(c.buffers()[1], kind)[c.offset :][: len(c)] for c in column.chunks if c]
-    return np.concatenate(parts) if parts else np.zeros(0, kind)
+    parts = [_buffer(chunk) for chunk in column.chunks if len(chunk)]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _texts(table: Any, name: str) -> list[str]:
+def _texts(table: Any, name: str) -> tuple[list[str], Any]:
+    """Return the different texts of a column, and for each row the index of its own."""
     pa = _pyarrow()
     column = _column(table, name, name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise InputError(f"a column of type {column.type}", row=0, field=name, remedy="use texts")
-    texts: list[str] = column.to_pylist()
-    return texts
+    texts: list[str] = []
+    indices = [np.zeros(0, np.int64)]
+    for chunk in column.dictionary_encode().chunks:
+        if chunk.dictionary.null_count or chunk.indices.null_count:
+            raise InputError("a value is missing", field=name, remedy="every row has one")
+        indices.append(_buffer(chunk.indices).astype(np.int64) + len(texts))
+        texts += chunk.dictionary.to_pylist()
+    return texts, np.concatenate(indices)
+
+
+def _buffer(values: Any) -> Any:
+    """Return whole numbers from their buffer: pyarrow's own conversion imports pandas."""
+    kind = np.dtype(str(values.type))
+    return np.frombuffer(values.buffers()[1], kind)[values.offset :][: len(values)]
 
 
 def _lists(table: Any, name: str) -> tuple[Any, Any]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.limits import CELLS
 from orsched.own_code import is_own, source_of
 from orsched.study.data_files import data_hash
 from orsched.study.named import require_method, require_parameters
@@ -54,8 +56,11 @@ class PolicyChoice:
 
 def instance_axis(value: object, base: Path) -> tuple[InstanceChoice, ...]:
     """Read names, paths, tables and ``Instance`` objects; see the page *Studies*."""
-    found = [choice for item in _listed(value, "instances") for choice in _instances(item, base)]
-    return tuple({repr(choice.content): choice for choice in found}.values())
+    found: dict[str, InstanceChoice] = {}
+    for item in _listed(value, "instances"):
+        found |= {repr(choice.content): choice for choice in _instances(item, base)}
+        CELLS.require(len(found), "instances")
+    return tuple(found.values())
 
 
 def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
@@ -151,6 +156,7 @@ def policy_axis(value: object, shared: dict[str, Any]) -> tuple[PolicyChoice, ..
         require_known(table, "policies", ("name", "information", "parameters", "label"))
         for choice in _policies(table, shared):
             found.setdefault(repr(choice.content), choice)
+        CELLS.require(len(found), "policies")
     return tuple(found.values())
 
 
@@ -247,17 +253,24 @@ def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
     return tuple({repr(item): item for item in found}.values())
 
 
-def grid(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the combinations of a table's values; a list is a grid, all else one value.
+def grid(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the combinations of a table's values; a list is a grid, all else one value.
 
-    A value that is itself a list stands in a list of its own: ``[[1, 128]]``.
+    A value that is itself a list stands in a list of its own: ``[[1, 128]]``. Combinations are
+    counted before the first one is made.
     """
     for name, value in table.items():
         if value == []:
             raise InputError("an empty list has no value to run", field=name)
         _require_plain(value, name)
     axes = [value if isinstance(value, list) else [value] for value in table.values()]
-    return [dict(zip(table, values, strict=True)) for values in product(*axes)]
+    CELLS.require(prod(map(len, axes)), max(table, key=lambda name: _size(table[name]), default=""))
+    for values in product(*axes):
+        yield dict(zip(table, values, strict=True))
+
+
+def _size(value: object) -> int:
+    return len(value) if isinstance(value, list) else 1
 
 
 def _require_plain(value: object, field: str) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched._version import __version__
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.limits import CELLS
 from orsched.own_code import is_own, require_consent
 from orsched.study.axes import (
     InstanceChoice,
@@ -29,7 +30,6 @@ from orsched.study.toml import read_toml, require_known, require_table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_CELLS = 1_000_000
 _MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
@@ -186,9 +186,7 @@ def read_study(
         _iterations(table.get("iterations")),
         _plots(table.get("plots", [])),
     )
-    cells = prod(map(len, study.axes()))
-    if cells > MAX_CELLS:
-        raise InputError(f"{cells} cells", field="seeds", remedy=f"at most {MAX_CELLS}")
+    CELLS.require(prod(map(len, study.axes())), "seeds")
     return study
 
 
@@ -206,8 +204,7 @@ def _seeds(value: object) -> tuple[int, ...]:
     """Read ``"A:B"`` (A to B - 1), a number, or a list of numbers."""
     if isinstance(value, str):
         first, last = _range(value)
-        if last - first > MAX_CELLS:
-            raise InputError(f"{value!r} are too many", field="seeds")
+        CELLS.require(last - first, "seeds")
         return tuple(range(first, last))
     values = value if isinstance(value, list) else [value]
     if not values:
@@ -217,7 +214,7 @@ def _seeds(value: object) -> tuple[int, ...]:
 
 def _range(value: str) -> tuple[int, int]:
     first, _, last = value.partition(":")
-    numbers = all(end.isdecimal() and len(end) <= _MOST_DIGITS for end in (first, last))
+    numbers = all(end.isascii() and end.isdigit() and len(end) <= _MOST_DIGITS for end in (first, last))
     if not numbers or int(first) >= int(last):
         raise InputError(f"{value!r} is not A:B", field="seeds", remedy='e.g. "0:10"')
     return whole_number(int(first), "seeds"), whole_number(int(last), "seeds")

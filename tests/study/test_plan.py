@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,7 +122,7 @@ def test_a_generator_may_have_a_seed_of_its_own():
     )
 )
 def test_grids_hold_every_combination_once(axes):
-    found = grid(axes)
+    found = list(grid(axes))
     size = 1
     for values in axes.values():
         size *= len(values)
@@ -161,7 +163,8 @@ REFUSED = [
     ({"seeds": "0:" + "9" * 5000}, "seeds", "A:B"),
     ({"seeds": []}, "seeds", "no seed"),
     ({"seeds": [-1]}, "seeds", "below 0"),
-    ({"seeds": "0:100000000"}, "seeds", "too many"),
+    ({"seeds": "0:100000000"}, "seeds", "ORSCHED_MAX_CELLS=100000000"),
+    ({"seeds": "\u0661:\u0663"}, "seeds", "A:B"),
     ({"arrivals": ["poison:rate=1"]}, "arrivals", "no law"),
     ({"arrivals": [{"law": "poisson", "rate": [1, 0]}]}, "arrivals.rate", "not a number above"),
     ({"workers": [0]}, "workers", "below 1"),
@@ -197,6 +200,46 @@ def test_what_is_wrong_is_named_before_anything_runs(changes, field, problem):
         read_study({**SMALL, **changes})
     assert problem in str(caught.value)
     assert field is None or caught.value.field == field
+
+
+TENS = {name: list(range(10)) for name in "abcdefgh"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"policies": [{"name": "vllm", "parameters": TENS}]}, "100,000,000 cells are more than"),
+        ({"policies": [{"name": "vlm", "parameters": TENS}]}, "did you mean vllm"),
+        ({"policies": [{"name": "vllm", "parameters": {**TENS, "h": 1}}]}, " 10,000,000 cells"),
+        (
+            {"instances": [{"generator": "uniform", "clients": [2] * 9_999, "requests": [5] * 9_999}]},
+            "99,980,001 cells are more than",
+        ),
+        ({"arrivals": [{"law": "gamma", "rate": [1] * 9_999, "cv": [1] * 9_999}]}, "more than the"),
+        ({"predictions": [{"law": "noise", "sigma": [0] * 9_999, "a": [1] * 9_999}]}, "more than"),
+    ],
+)
+def test_grids_are_counted_before_they_are_made(changes, problem):
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError) as caught:
+            read_study({**SMALL, **changes})
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert problem in str(caught.value)
+    assert most < 20_000_000
+
+
+def test_the_limit_of_cells_can_be_raised(monkeypatch):
+    monkeypatch.setenv("ORSCHED_MAX_CELLS", "5")
+    with pytest.raises(InputError, match="set ORSCHED_MAX_CELLS=6"):
+        read_study({**SMALL, "seeds": "0:6"})
+    monkeypatch.setenv("ORSCHED_MAX_CELLS", "6")
+    assert len(read_study({**SMALL, "seeds": "0:6"}).seeds) == 6
+    monkeypatch.setenv("ORSCHED_MAX_CELLS", "many")
+    with pytest.raises(InputError, match="'many' is not a whole number"):
+        read_study(SMALL)
 
 
 def test_axes_that_are_missing_are_named():

@@ -1,0 +1,52 @@
+"""Limits on what small files may ask for; an environment variable raises each.
+
+Text files cost memory in proportion to their size. Compressed tables and grids do not: a few bytes
+can stand for billions of rows or cells. So these are counted before anything is made of them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from orsched.errors import InputError
+
+
+class Limit(NamedTuple):
+    """What is counted, how many are allowed by default, and the variable that says otherwise."""
+
+    what: str
+    default: int
+    variable: str
+
+    def value(self) -> int:
+        """Return how many are allowed; raises ``InputError`` for a variable that is no number."""
+        text = os.environ.get(self.variable, "").strip()
+        if not text:
+            return self.default
+        if not (text.isascii() and text.isdigit() and 0 < len(text) <= _MOST_DIGITS):
+            raise InputError(
+                f"{text!r:.40} is not a whole number",
+                field=self.variable,
+                remedy=f"the environment variable is {self.default} by default",
+            )
+        return int(text)
+
+    def require(self, count: int, field: str | None = None) -> None:
+        """Raise ``InputError`` with both numbers and the remedy for more than is allowed."""
+        most = self.value()
+        if count > most:
+            raise InputError(
+                f"{count:,} {self.what} are more than the {most:,} that are read",
+                field=field,
+                remedy=f"if it should be so and memory suffices, set {self.variable}={count}",
+            )
+
+
+_MOST_DIGITS = 18
+
+ROWS = Limit("rows", 10_000_000, "ORSCHED_MAX_ROWS")
+"""Rows of a Parquet file; values of lists in it count as rows."""
+
+CELLS = Limit("cells", 100_000, "ORSCHED_MAX_CELLS")
+"""Cells of a study, and the values of each of its axes."""
