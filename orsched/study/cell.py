@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError, InvalidScheduleError, OrschedError
+from orsched.study.plan import RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,7 @@ def execute(task: Mapping[str, Any]) -> dict[str, Any]:
     """
     record: dict[str, Any] = {
         "format": "orsched/cell",
-        "version": 1,
+        "version": RECORD,
         "key": task["key"],
         "cell": task["content"],
     }

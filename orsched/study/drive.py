@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.study.local import LocalPool
-from orsched.study.plan import Cell, Study, read_study
+from orsched.study.plan import RECORD, Cell, Study, read_study
 from orsched.study.store import Store
 from orsched.study.table import rows_of, write_tables
 
@@ -302,7 +302,7 @@ class _Loop:
 def _failure(cell: Cell, error: str) -> dict[str, Any]:
     return {
         "format": "orsched/cell",
-        "version": 1,
+        "version": RECORD,
         "key": cell.key,
         "cell": cell.content,
         "status": "failed",

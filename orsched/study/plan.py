@@ -30,6 +30,9 @@ from orsched.study.toml import read_toml, require_known, require_table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+RECORD = 2
+"""Version of the records of cells; those of other versions are left alone and run anew."""
+
 _MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
@@ -103,6 +106,7 @@ class Study:
             }
             content = {
                 "orsched": __version__,
+                "record": RECORD,
                 **problem,
                 "policy": policy.content,
                 "slo": self.slo,
@@ -214,7 +218,9 @@ def _seeds(value: object) -> tuple[int, ...]:
 
 def _range(value: str) -> tuple[int, int]:
     first, _, last = value.partition(":")
-    numbers = all(end.isascii() and end.isdigit() and len(end) <= _MOST_DIGITS for end in (first, last))
+    numbers = all(
+        end.isascii() and end.isdigit() and len(end) <= _MOST_DIGITS for end in (first, last)
+    )
     if not numbers or int(first) >= int(last):
         raise InputError(f"{value!r} is not A:B", field="seeds", remedy='e.g. "0:10"')
     return whole_number(int(first), "seeds"), whole_number(int(last), "seeds")

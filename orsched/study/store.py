@@ -5,10 +5,14 @@ folder writes cells, and the system takes the lock from a process that is gone. 
 written to a temporary file, flushed to the disk, and renamed, which is atomic: under its final name
 it is complete. What has that name is never run or written again. What does not have it yet is run
 by the next start; a temporary file that was left behind is not looked at and is removed.
+
+A record holds a digest of itself, so that a change made later is noticed. It guards against
+mistakes: who wants to deceive can write a new digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -82,8 +86,9 @@ class Store:
         path = self.path(key)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            whole = key_of(record["cell"]) == key == record["key"] and _is_whole(record)
-        except (ValueError, KeyError, TypeError, RecursionError):
+            same = record.pop("digest") == _digest(record)
+            whole = same and key_of(record["cell"]) == key == record["key"] and _is_whole(record)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             whole = False
         if not whole:
             raise InputError(
@@ -102,7 +107,8 @@ class Store:
         path = self.path(record["key"])
         if path.exists():
             raise RuntimeError(f"cell {record['key']} was run twice")
-        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        plain = json.loads(json.dumps(record, allow_nan=False))
+        text = json.dumps({**plain, "digest": _digest(plain)}, ensure_ascii=False)
         temporary = path.with_suffix(_TEMPORARY)
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
             stream.write(text + "\n")
@@ -114,6 +120,12 @@ class Store:
     def forget(self, key: str) -> None:
         """Remove the record of a cell, so that it runs again."""
         self.path(key).unlink()
+
+
+def _digest(record: dict[str, Any]) -> str:
+    """Return the hash of a record; raises ``ValueError`` for what no file of ours can hold."""
+    text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _is_whole(record: dict[str, Any]) -> bool:

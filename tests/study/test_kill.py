@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -15,8 +16,8 @@ import pytest
 
 from orsched.errors import InputError
 from orsched.study import run
-from orsched.study.plan import key_of
-from orsched.study.store import Store
+from orsched.study.plan import key_of, read_study
+from orsched.study.store import Store, _digest
 from tests.study.grids import POLICIES, finished, frozen, orsched, table
 
 TAGS = 24
@@ -158,19 +159,67 @@ def test_one_process_at_a_time_works_on_a_folder(tmp_path):
         pass
 
 
-def test_a_record_that_was_edited_is_named(tmp_path):
+def _refused(folder, key, text):
+    with Store(folder) as store:
+        store.path(key).write_bytes(text.encode("utf-8", "surrogatepass"))
+        with pytest.raises(InputError, match="not the record") as caught:
+            store.load([key])
+    assert str(caught.value.file).endswith(f"{key}.json")
+
+
+def _record(**changes):
     key = key_of({"x": 1})
-    other = json.dumps({"cell": {"x": 2}, "key": key, "run": {}})
-    whole = {"cell": {"x": 1}, "key": key, "run": {}, "status": "ok"}
-    assert key_of(whole["cell"]) == key
-    wrong = ({"run": 3}, {"status": "done"}, {"results": []})
-    edited = [json.dumps({**whole, **change}) for change in wrong]
-    for text in (other, "{", "[]", "7", "[" * 100_000, *edited):
-        with Store(tmp_path) as store:
-            store.path(key).write_text(text)
-            with pytest.raises(InputError, match="not the record") as caught:
-                store.load([key])
-        assert str(caught.value.file).endswith(f"{key}.json")
+    record = {"cell": {"x": 1}, "key": key, "run": {}, "status": "ok", "results": {"gap": 0.5}}
+    return record | changes
+
+
+def test_a_record_that_is_none_is_named(tmp_path):
+    key = key_of({"x": 1})
+    wrong = ({"cell": {"x": 2}}, {"run": 3}, {"status": "done"}, {"results": []})
+    whole = [{**_record(**change), "digest": _digest(_record(**change))} for change in wrong]
+    for text in ("{", "[]", "7", "[" * 100_000, "\xff", *map(json.dumps, whole)):
+        _refused(tmp_path, key, text)
+
+
+def test_a_record_that_was_edited_is_named(tmp_path):
+    record = _record()
+    with Store(tmp_path) as store:
+        store.add(record)
+        text = store.path(record["key"]).read_text()
+        assert store.load([record["key"]]) == {record["key"]: record}
+    edited = [
+        text.replace("0.5", "0.4"),
+        text.replace('"ok"', '"failed"'),
+        text.replace('"run": {}', '"run": {"solve_s": 1}'),
+        json.dumps({k: v for k, v in json.loads(text).items() if k != "digest"}),
+        json.dumps({**json.loads(text), "digest": None}),
+    ]
+    assert text not in edited
+    for other in edited:
+        _refused(tmp_path, record["key"], other)
+
+
+def test_half_characters_in_a_record_are_refused(tmp_path):
+    record = _record(results={"bound_name": "\ud800"})
+    text = json.dumps(record, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    _refused(tmp_path, record["key"], json.dumps({**record, "digest": digest}))
+    text = json.dumps({**record, "digest": digest}, ensure_ascii=False)
+    _refused(tmp_path, record["key"], text)
+
+
+def test_records_of_before_there_were_digests_are_left_alone_and_run_anew(tmp_path):
+    study = {"instances": ["two-by-two"], "policies": ["fcfs"]}
+    (cell,) = read_study(study).cells()
+    before = {name: value for name, value in cell.content.items() if name != "record"}
+    old = tmp_path / "cells" / f"{key_of(before)}.json"
+    old.parent.mkdir()
+    old.write_text(json.dumps({"cell": before, "key": key_of(before), "run": {}, "status": "ok"}))
+    written = old.read_text()
+    done = run(study, tmp_path, jobs=1)
+    assert (done.ran, len(done.rows)) == (1, 1)
+    assert old.read_text() == written
+    assert run(study, tmp_path, jobs=1).ran == 0
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])

@@ -212,7 +212,11 @@ TENS = {name: list(range(10)) for name in "abcdefgh"}
         ({"policies": [{"name": "vlm", "parameters": TENS}]}, "did you mean vllm"),
         ({"policies": [{"name": "vllm", "parameters": {**TENS, "h": 1}}]}, " 10,000,000 cells"),
         (
-            {"instances": [{"generator": "uniform", "clients": [2] * 9_999, "requests": [5] * 9_999}]},
+            {
+                "instances": [
+                    {"generator": "uniform", "clients": [2] * 9_999, "requests": [5] * 9_999}
+                ]
+            },
             "99,980,001 cells are more than",
         ),
         ({"arrivals": [{"law": "gamma", "rate": [1] * 9_999, "cv": [1] * 9_999}]}, "more than the"),
