@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import IO, TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-_serial = count()
+    from collections.abc import Callable, Iterable, Iterator
 
 
 @contextmanager
@@ -36,12 +33,13 @@ def opened(path: str | os.PathLike[str], *, binary: bool = False) -> Iterator[IO
     except OSError as error:
         raise _unwritable(name, name, error) from None
     target = os.path.realpath(name)
-    temporary = os.path.join(os.path.dirname(target), f".orsched-{os.getpid()}-{next(_serial)}.tmp")
     try:
-        with _stream(temporary, "x", binary) as stream:
+        temporary, stream = _temporary(os.path.dirname(target), mode, binary)
+    except OSError as error:
+        raise _unwritable(name, str(error.filename), error) from None
+    try:
+        with stream:
             yield stream
-        if mode is not None:
-            os.chmod(temporary, stat.S_IMODE(mode))
         os.replace(temporary, target)
     except BaseException as error:
         with suppress(OSError):
@@ -78,10 +76,36 @@ def _mode(name: str) -> int | None:
     return mode
 
 
-def _stream(name: str, mode: str, binary: bool) -> IO[Any]:
+def _temporary(folder: str, mode: int | None, binary: bool) -> tuple[str, IO[Any]]:
+    """Make a file of a name that nobody has; from the start only they may read it who may later.
+
+    Processes on one folder may have the same number (in containers), and files be left behind.
+    """
+    allowed = 0o666 if mode is None else stat.S_IMODE(mode)
+
+    def made(path: str, flags: int) -> int:
+        descriptor = os.open(path, flags, allowed)
+        if mode is not None and stat.S_IMODE(os.fstat(descriptor).st_mode) != allowed:
+            try:
+                os.chmod(path, allowed)  # what the umask took away
+            except BaseException:
+                os.close(descriptor)
+                os.unlink(path)
+                raise
+        return descriptor
+
+    while True:
+        path = os.path.join(folder, f".orsched-{os.urandom(8).hex()}.tmp")
+        with suppress(FileExistsError):
+            return path, _stream(path, "x", binary, made)
+
+
+def _stream(
+    name: str, mode: str, binary: bool, opener: Callable[[str, int], int] | None = None
+) -> IO[Any]:
     if binary:
-        return open(name, mode + "b")
-    return open(name, mode, encoding="utf-8", newline="\n")
+        return open(name, mode + "b", opener=opener)
+    return open(name, mode, encoding="utf-8", newline="\n", opener=opener)
 
 
 def _unwritable(name: str, temporary: str, error: OSError) -> Exception:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import stat
 
@@ -80,3 +81,48 @@ def test_an_error_of_another_file_is_not_blamed_on_the_target(tmp_path):
     with pytest.raises(FileNotFoundError), opened(tmp_path / "a.txt"):
         (tmp_path / "other.txt").read_text()
     assert os.listdir(tmp_path) == []
+
+
+def as_in_another_process():
+    """The module as a process would have it that has the same number (in another container)."""
+    spec = importlib.util.find_spec("orsched.files.atomic")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_processes_of_one_number_do_not_take_each_others_files(tmp_path):
+    first, second = as_in_another_process(), as_in_another_process()
+    with first.opened(tmp_path / "a.txt") as a, second.opened(tmp_path / "b.txt") as b:
+        a.write("a")
+        b.write("b")
+    assert (tmp_path / "a.txt").read_text() == "a"
+    assert (tmp_path / "b.txt").read_text() == "b"
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+def test_a_name_that_is_taken_is_left_alone(tmp_path, monkeypatch):
+    numbers = iter([b"\0" * 8, b"\1" * 8])
+    monkeypatch.setattr(os, "urandom", lambda size: next(numbers))
+    (tmp_path / f".orsched-{'00' * 8}.tmp").write_text("somebody's")
+    write_text(tmp_path / "a.txt", "text")
+    assert (tmp_path / f".orsched-{'00' * 8}.tmp").read_text() == "somebody's"
+    assert (tmp_path / "a.txt").read_text() == "text"
+
+
+@pytest.mark.parametrize(("before", "mask"), [(0o600, 0o022), (0o666, 0o077), (None, 0o027)])
+def test_nobody_may_read_it_earlier_than_later(tmp_path, before, mask):
+    """The mode is that of the old file, else what the umask leaves, while it is written too."""
+    target = tmp_path / "a.txt"
+    if before is not None:
+        target.touch()
+        target.chmod(before)
+    usual = os.umask(mask)
+    try:
+        with opened(target) as stream:
+            (temporary,) = tmp_path.glob(".*")
+            meanwhile = stat.S_IMODE(temporary.stat().st_mode)
+            stream.write("secret")
+    finally:
+        os.umask(usual)
+    assert meanwhile == stat.S_IMODE(target.stat().st_mode) == (before or 0o666 & ~mask)
