@@ -18,7 +18,7 @@ _HOME = {
     "orsched.runner.loop.following": ("FollowSchedule",),
     "orsched.runner.loop.live": ("Executed", "execute_policy"),
     "orsched.runner.devices.lost": ("WorkerLostError",),
-    "orsched.runner.measured.plan_errors": ("PlanAgainstRun", "plan_against_run"),
+    "orsched.measured.plan_errors": ("PlanAgainstRun", "plan_against_run"),
     "orsched.runner.devices.processes": ("ProcessDevice",),
     "orsched.runner.calibration.profiling": ("grid", "profile"),
     "orsched.runner.devices.ray_devices": ("RayDevice",),

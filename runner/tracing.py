@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched._version import __version__
+from orsched.measured.gaps import gaps_ns
 from orsched.metrics import distribution, ratio, summarise
 from orsched.models.bounds import Bound, bound_for
-from orsched.schedule import PREFILL
 from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.runner.driving import Driver
     from orsched.runner.fleet import Fleet
@@ -88,18 +87,6 @@ def use_of_devices(instance: Instance, trace: Schedule) -> dict[str, Any]:
         "gap_share": ratio(total, whole),
         "gap_ns": None if spread is None else {"count": len(gaps), "total": total, **spread},
     }
-
-
-def gaps_ns(instance: Instance, line: Timeline) -> IntColumn:
-    """Return the gap before each step but the workers' first ones, by place."""
-    ready = np.zeros(len(line.order), np.int64)
-    rows = np.flatnonzero(line.work.phase == PREFILL)
-    arrivals = instance.requests.arrival_ns[line.work.request[rows]]
-    np.maximum.at(ready, line.first[rows], arrivals)
-    follows = np.flatnonzero(line.worker[1:] == line.worker[:-1]) + 1
-    since = np.maximum(line.end_ns[follows - 1], ready[follows])
-    found: IntColumn = np.maximum(line.start_ns[follows] - since, 0)
-    return found
 
 
 def environment() -> dict[str, Any]:

@@ -14,12 +14,12 @@ import orsched
 from benchmarks.speed.section import Options, Section, Target
 from orsched.errors import MissingDependencyError
 from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
+from orsched.measured.step_contents import step_contents
 from orsched.runner.calibration.fitting import Calibration, calibrate
 from orsched.runner.calibration.measuring import WorkerOptions, make_device, measure_worker
 from orsched.runner.driving import Driver, driver
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.measured.nvml import NvmlSampler
-from orsched.runner.measured.step_contents import step_contents
 from orsched.runner.measured.utilization import gaps
 from orsched.workers import Worker
 

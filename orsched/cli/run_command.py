@@ -127,8 +127,8 @@ def run_command(
     orsched run pang-100x20 --policy hybrid --worker virtual
     """
     from orsched.files import save_instance
+    from orsched.measured.plan_errors import plan_against_run
     from orsched.runner.fleet import RunSettings
-    from orsched.runner.measured.plan_errors import plan_against_run
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     settings = RunSettings(**options)

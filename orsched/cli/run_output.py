@@ -16,8 +16,8 @@ from orsched.units import NS_PER_MS, NS_PER_S
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from orsched.measured.plan_errors import PlanAgainstRun
     from orsched.runner.execution import Ran
-    from orsched.runner.measured.plan_errors import PlanAgainstRun
 
 
 def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:

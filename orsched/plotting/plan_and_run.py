@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from orsched.instance import Instance
-    from orsched.runner.measured.plan_errors import PlanAgainstRun
+    from orsched.measured.plan_errors import PlanAgainstRun
     from orsched.schedule import Schedule
 
 ERRORS = {
@@ -73,7 +73,7 @@ def draw_plan_and_run(
     title: str | None = None,
 ) -> tuple[Axes, Axes, Axes]:
     """Draw on a figure, whose size is set; return the axes of plan, run and errors."""
-    from orsched.runner.measured.plan_errors import plan_against_run
+    from orsched.measured.plan_errors import plan_against_run
 
     against = plan_against_run(instance, plan, trace)
     height = _axes_height(instance)

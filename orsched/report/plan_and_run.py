@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.measured.plan_errors import plan_against_run
 from orsched.plotting.style import seconds
 from orsched.report.comparison import _table, cell, text
 from orsched.report.page_data import MAX_BARS
-from orsched.runner.measured.plan_errors import plan_against_run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.instance import Instance
+    from orsched.measured.plan_errors import PlanAgainstRun
     from orsched.report.comparison import Row
-    from orsched.runner.measured.plan_errors import PlanAgainstRun
 
 
 class Pair(NamedTuple):

@@ -10,9 +10,9 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.measured.observed import averaged, together
 from orsched.runner.calibration.fitting import anchored, joined
 from orsched.runner.calibration.memory_profile import Footprint, Found, fits_on, memory_profile
-from orsched.runner.calibration.observed import averaged, together
 from orsched.runner.calibration.profiling import Point, grid, profile
 from orsched.runner.calibration.reference import Reference
 from orsched.runner.calibration.rehearsal import made_up_requests, rehearse
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.costs.measurements import Measurements
+    from orsched.measured.observed import Observed
     from orsched.requests import Requests
-    from orsched.runner.calibration.observed import Observed
     from orsched.runner.calibration.reference import Speed
     from orsched.runner.devices.device import TorchDevice
 

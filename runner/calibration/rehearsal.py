@@ -13,15 +13,15 @@ from orsched.costs import AffineCost
 from orsched.errors import InputError
 from orsched.heuristics.stages import take_stage
 from orsched.instance import Instance
+from orsched.measured.observed import observed
 from orsched.policy import Information, Policy, View
 from orsched.requests import Requests
-from orsched.runner.calibration.observed import observed
 from orsched.runner.loop.live import execute_policy
 from orsched.step import Step, decode_rounds, prefill_stage
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
-    from orsched.runner.calibration.observed import Observed
+    from orsched.measured.observed import Observed
     from orsched.runner.devices.device import TorchDevice
 
 

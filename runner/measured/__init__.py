@@ -1,1 +1,1 @@
-"""What a run says: errors of its plan, FLOPs, bandwidth and gaps."""
+"""What is measured beside a run: the device, its peaks, its use."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.client_time import client_time
-from orsched.runner.measured.step_contents import StepContents, step_contents
+from orsched.measured.step_contents import StepContents, step_contents
 from orsched.timeline import Timeline, request_times
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import orsched
 from orsched.errors import InfeasibleError, InputError, MissingDependencyError
 from orsched.files import load_schedule, save_schedule
 from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.measured.gaps import gaps_ns
 from orsched.registry import names, resolve
 from orsched.runner import RunSettings, plan_against_run, run
 from orsched.runner.room import Size, require_room
-from orsched.runner.tracing import gaps_ns
 from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
 

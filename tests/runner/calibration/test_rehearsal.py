@@ -8,11 +8,11 @@ import pytest
 from orsched.costs import BilinearCost
 from orsched.errors import InputError
 from orsched.instance import Instance
+from orsched.measured.observed import averaged, observed
+from orsched.measured.step_contents import step_contents
 from orsched.requests import Requests
 from orsched.runner.calibration.fitting import predicted_ns
-from orsched.runner.calibration.observed import averaged, observed
 from orsched.runner.calibration.rehearsal import Rehearsal, made_up_requests
-from orsched.runner.measured.step_contents import step_contents
 from orsched.schedule import PREFILL
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker

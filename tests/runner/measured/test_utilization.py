@@ -9,9 +9,9 @@ import pytest
 
 from orsched.costs import AffineCost
 from orsched.instance import Instance
+from orsched.measured.step_contents import step_contents
 from orsched.requests import Requests
 from orsched.runner.measured.peaks import Peaks
-from orsched.runner.measured.step_contents import step_contents
 from orsched.runner.measured.utilization import ModelSize, gaps, model_size, step_work, utilization
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker

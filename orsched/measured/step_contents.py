@@ -82,6 +82,6 @@ def _summed(n: int, at: IntColumn, values: IntColumn) -> IntColumn:
 
 def measurements_of(instance: Instance, trace: Schedule, gaps: bool = False) -> Measurements:
     """Return the steps of a trace as measurements, one row each."""
-    from orsched.runner.calibration.observed import observed
+    from orsched.measured.observed import observed
 
     return observed(instance, trace, gaps).measurements()

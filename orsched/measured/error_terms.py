@@ -14,8 +14,8 @@ from orsched.costs.measurements import MIXED, Measurements
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
 from orsched.errors import InputError
-from orsched.runner.calibration.observed import Observed, observed
-from orsched.runner.measured.stages import PHASES
+from orsched.measured.observed import Observed, observed
+from orsched.measured.stages import PHASES
 from orsched.schedule import DECODE, PREFILL
 from orsched.timeline import Timeline
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from orsched.costs import CostModel
     from orsched.costs.least_squares import FloatArray
     from orsched.instance import Instance
-    from orsched.runner.measured.stages import StepTimes
-    from orsched.runner.measured.step_contents import StepContents
+    from orsched.measured.stages import StepTimes
+    from orsched.measured.step_contents import StepContents
     from orsched.schedule import Schedule
 
 NEW_SHARE = 1e-3

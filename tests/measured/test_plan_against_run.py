@@ -12,10 +12,10 @@ import orsched
 from orsched.costs import AffineCost, LevelsCost
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.policy_method import PolicyMethod
+from orsched.measured.stages import matches, modelled_ns, stages_of
 from orsched.registry import names, resolve
 from orsched.runner import FollowSchedule, VirtualDevice, execute_policy, plan_against_run
 from orsched.runner.devices.device import Times
-from orsched.runner.measured.stages import matches, modelled_ns, stages_of
 from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
 from tests.random_instances import random_batching_instance

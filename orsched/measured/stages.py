@@ -12,7 +12,7 @@ import numpy as np
 
 from orsched.costs import mixed_ns
 from orsched.intervals import covered_sum
-from orsched.runner.tracing import gaps_ns
+from orsched.measured.gaps import gaps_ns
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.timeline import Timeline
 
@@ -30,7 +30,7 @@ class Stages(NamedTuple):
     Attributes:
         worker, phase, rounds: as in ``Steps``.
         start_ns, end_ns: times.
-        took_ns: durations of its steps and the gaps before them (``tracing.gaps_ns``).
+        took_ns: durations of its steps and the gaps before them (``gaps_ns``).
         gap_ns: these gaps alone.
         model_ns: what the cost model says of the same steps.
         requests: the most that are served at a time.

@@ -1,0 +1,1 @@
+"""What a measured schedule says: contents of its steps, gaps between them, errors of its plan."""

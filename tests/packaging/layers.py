@@ -1,0 +1,153 @@
+"""The layers of the library, lowest first, and the imports that are read from its source.
+
+A module may import from its own layer and from those below. A new module needs no entry where its
+package has one; a new package or a module directly in ``orsched/`` gets one in ``LAYERS``.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDERS = ("models", "heuristics", "instances", "runner")
+
+
+class Layer(NamedTuple):
+    """Modules that may import each other, and what is below them.
+
+    Attributes:
+        name: as the picture has it.
+        does: what happens here, in a few words.
+        modules: modules and packages below ``orsched``; of two that fit the longer name counts.
+    """
+
+    name: str
+    does: str
+    modules: tuple[str, ...]
+
+
+LAYERS = (
+    Layer(
+        "words",
+        "errors, units, columns of whole numbers, names of what is registered",
+        (
+            "errors", "units", "limits", "columns", "pairs", "registry", "own_code",
+            "subprocess_call", "_version", "versions",
+        ),
+    ),
+    Layer("costs", "the time of a step, and the fit of such times", ("costs",)),
+    Layer(
+        "data",
+        "requests, workers and memory make an instance; steps make a schedule",
+        ("requests", "memory", "workers", "instance", "schedule"),
+    ),
+    Layer(
+        "time",
+        "a policy decides, the simulator lets time pass, a timeline reads what came of it",
+        (
+            "step", "views", "policy", "methods", "stop", "result", "simulator",
+            "intervals", "timeline", "kv_blocks", "client_time",
+        ),
+    ),
+    Layer(
+        "verdicts",
+        "figures, rules kept, bounds proven: what is said of a schedule",
+        ("metrics", "checker", "measured"),
+    ),
+    Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
+    Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),
+    Layer("files", "native files: instances, schedules, cost models", ("files",)),
+    Layer("instances", "shipped instances, generators, readers of others' traces", ("instances",)),
+    Layer("front", "solve, simulate, compare, load", ("solver", "locate")),
+    Layer("pictures", "charts, reports, studies", ("plotting", "report", "study")),
+    Layer("runner", "workers that execute, their calibration, vLLM", ("runner",)),
+    Layer("command line", "orsched ...", ("cli", "__main__")),
+)  # fmt: skip
+
+# Imports inside functions that go up, by importer and what it imports, with the reason. There are
+# none at the top of a module.
+LATE = {
+    ("instance", "files.frames"): "Instance.from_pandas and to_pandas, for users' convenience",
+    ("instance", "report.tables"): "notebooks ask an object for its own HTML",
+    ("schedule", "report.tables"): "notebooks ask an object for its own HTML",
+    ("schedule", "timeline"): "Schedule.request_times, for users' convenience",
+    ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",
+}
+
+
+class Import(NamedTuple):
+    """One module importing another; names without the leading ``orsched.``.
+
+    Attributes:
+        late: whether it is inside a function.
+        typing: whether it is for type checkers only.
+    """
+
+    importer: str
+    imported: str
+    late: bool
+    typing: bool
+
+
+def layer_of(module: str) -> int:
+    """Return the place of a module's layer, lowest 0; -1 where the table has none."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        for place, layer in enumerate(LAYERS):
+            if prefix in layer.modules:
+                return place
+    return -1
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Return all modules of the library by their name below ``orsched``; that itself is ``""``."""
+    found = {}
+    for folder in ("orsched", *FOLDERS):
+        for path in sorted((root / folder).rglob("*.py")):
+            parts = path.relative_to(root / folder).with_suffix("").parts
+            if folder == "orsched" and parts[0] in FOLDERS:
+                continue
+            named = (*((folder,) if folder != "orsched" else ()), *parts)
+            found[".".join(named).removesuffix("__init__").rstrip(".")] = path
+    return found
+
+
+def imports(root: Path) -> set[Import]:
+    """Return the imports of the library from itself."""
+    known = modules(root)
+    return {
+        Import(name, imported, late, typing)
+        for name, path in known.items()
+        for imported, late, typing in _within(ast.parse(path.read_text()), known)
+    }
+
+
+def _within(
+    node: ast.AST, known: dict[str, Path], late: bool = False, typing: bool = False
+) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the modules that a part of a module imports, with whether it is late or for types."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        for target in _targets(node):
+            while target not in known:
+                target = target.rpartition(".")[0]
+            yield target, late, typing
+    late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    for child in ast.iter_child_nodes(node):
+        guard = isinstance(node, ast.If) and child in node.body
+        checked = guard and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        yield from _within(child, known, late, typing or checked)
+
+
+def _targets(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return what is imported from ``orsched``, by the name below it."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    own = [name for name in names if name.partition(".")[0] == "orsched"]
+    return [name.removeprefix("orsched").lstrip(".") for name in own]

@@ -1,0 +1,49 @@
+"""Imports go one way: from the command line down to the words."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.packaging.layers import LATE, LAYERS, imports, layer_of, modules
+
+
+@pytest.fixture(scope="module")
+def found(repo_root):
+    return imports(repo_root)
+
+
+def up(found):
+    """Return the imports of a higher layer."""
+    return [i for i in found if 0 <= layer_of(i.importer) < layer_of(i.imported or "cli")]
+
+
+def test_every_module_has_a_layer(repo_root):
+    known = modules(repo_root)
+    assert len(known) > 300
+    missing = [name for name in known if name and layer_of(name) < 0]
+    assert missing == [], "give it a layer in tests/packaging/layers.py"
+
+
+def test_every_entry_of_the_table_is_a_module_and_stands_once(repo_root):
+    named = [name for layer in LAYERS for name in layer.modules]
+    assert len(named) == len(set(named))
+    assert set(named) <= set(modules(repo_root))
+
+
+def test_what_is_imported_at_the_top_of_a_module_is_not_above_it(found):
+    wrong = {(i.importer, i.imported) for i in up(found) if not i.late}
+    assert wrong == set(), "move it, or import it where it is used and say why in LATE"
+
+
+def test_imports_of_what_is_above_are_listed(found):
+    late = {(i.importer, i.imported) for i in up(found) if i.late}
+    assert late - set(LATE) == set(), "an import inside a function goes up and is not in LATE"
+    assert set(LATE) - late == set(), "LATE lists what is no longer imported"
+
+
+def test_reading_sees_links_functions_and_types(found):
+    seen = {(i.importer, i.imported): (i.late, i.typing) for i in found}
+    assert seen["models.bounds", "instance"] is not None  # through the link orsched/models
+    assert seen["instance", "report.tables"] == (True, False)
+    assert seen["instance", "memory"] == (False, True)
+    assert seen["instance", "workers"] == (False, False)
