@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.runner.driving import driver, drives_rest
 from orsched.runner.fleet import RunSettings, fleet, require_fit
+from orsched.runner.loop.interrupts import finishing
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.open_lengths import require_live, require_tokens, with_open_lengths
 from orsched.runner.resuming import rest_of
@@ -121,19 +122,20 @@ def run(
     workers = fleet(problem, drives, settings, seed)
     loaded = perf_counter()
     prompts = None if rest is None else rest.prompts(workers.vocabulary)
-    done = _execute(problem, drives, workers, seed, prompts, end_of_sequence, tell)
-    if end_of_sequence:
-        instance = done.instance
-    spent = Clocked(planned - begin, loaded - planned, perf_counter() - loaded)
-    tell("checking")
-    timeline = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters)
-    if rest is not None:
-        timeline = rest.merged(timeline)
-    trace = measured_trace(instance, timeline, done, drives, workers, seed, spent)
-    whole = rest is None and not trace.is_partial and not end_of_sequence
-    found = check(instance, trace, times="measured")
-    plan = drives.plan if whole else None
-    return Ran(instance, trace, plan, done.tokens, found, done.stopped)
+    with ExitStack() as end:
+        done = _execute(problem, drives, workers, seed, prompts, end_of_sequence, tell, end)
+        if end_of_sequence:
+            instance = done.instance
+        spent = Clocked(planned - begin, loaded - planned, perf_counter() - loaded)
+        tell("checking")
+        timeline = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters)
+        if rest is not None:
+            timeline = rest.merged(timeline)
+        trace = measured_trace(instance, timeline, done, drives, workers, seed, spent)
+        whole = rest is None and not trace.is_partial and not end_of_sequence
+        found = check(instance, trace, times="measured")
+        plan = drives.plan if whole else None
+        return Ran(instance, trace, plan, done.tokens, found, done.stopped)
 
 
 def _execute(
@@ -144,11 +146,12 @@ def _execute(
     prompts: list[list[int]] | None,
     end_of_sequence: Collection[int],
     tell: Callable[[str], None],
+    end: ExitStack,
 ) -> Executed:
-    """Let the policy drive the workers, which end with the run."""
+    """Let the policy drive the workers, which end with the run; ``end`` covers what comes after."""
     watching = nullcontext() if workers.watch is None else workers.watch
     with closing(workers), watching, _undisturbed(drives.policy):
-        return execute_policy(
+        done = execute_policy(
             instance,
             drives.policy,
             workers.devices,
@@ -158,6 +161,8 @@ def _execute(
             prompts=prompts,
             end_of_sequence=end_of_sequence or None,
         )
+        end.enter_context(finishing(done.stopped))
+        return done
 
 
 def _nobody(_: str) -> None:

@@ -37,7 +37,13 @@ def main(args: list[str] | None = None) -> NoReturn:
 
     if handled:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(run(args))
+    try:
+        code = run(args)
+    except KeyboardInterrupt:  # a further one
+        code = EXIT_INTERRUPTED
+    if handled and code == EXIT_INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to be ended
+    sys.exit(code)
 
 
 def _interrupted_early(number: int, frame: object) -> NoReturn:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +99,9 @@ def run(args: list[str] | None = None) -> int:
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
-        return _say("interrupted", EXIT_INTERRUPTED)
+        with suppress(KeyboardInterrupt):  # a further one, while the first is told
+            _say("interrupted", EXIT_INTERRUPTED)
+        return EXIT_INTERRUPTED
     except click.ClickException as error:
         error.show()
         return EXIT_INPUT

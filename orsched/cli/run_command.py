@@ -129,6 +129,7 @@ def run_command(
     from orsched.files import save_instance
     from orsched.measured.plan_errors import plan_against_run
     from orsched.runner.fleet import RunSettings
+    from orsched.runner.loop.interrupts import finishing
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     settings = RunSettings(**options)
@@ -157,13 +158,14 @@ def run_command(
             "time_limit": time_limit,
         }
         done = _run(problem, what, settings, chosen, progress)
-        progress.say("holding plan against run")
-        against = plan_against_run(done.instance, done.plan, done.trace)
-        progress.say("writing")
-        if instance_output is not None:
-            save_instance(done.instance, instance_output)
-            click.echo(f"orsched: instance written to {instance_output}", err=True)
-        write_run(done, against, {**paths, "errors": errors})
+        with finishing(done.stopped):
+            progress.say("holding plan against run")
+            against = plan_against_run(done.instance, done.plan, done.trace)
+            progress.say("writing")
+            if instance_output is not None:
+                save_instance(done.instance, instance_output)
+                click.echo(f"orsched: instance written to {instance_output}", err=True)
+            write_run(done, against, {**paths, "errors": errors})
     print_run(done, against, style)
     return _exit_code(done)
 

@@ -135,7 +135,7 @@ def stages_of(instance: Instance, schedule: Schedule) -> Stages:
         phase=line.phase[heads],
         rounds=_over(np.add, rounds, heads),
         start_ns=line.start_ns[heads],
-        end_ns=line.end_ns[np.append(heads[1:], n) - 1],
+        end_ns=line.end_ns[np.append(heads[1:], n)[: len(heads)] - 1],
         took_ns=_over(np.add, times.took_ns, heads),
         gap_ns=_over(np.add, times.gap_ns, heads),
         model_ns=_over(np.add, times.model_ns, heads),

@@ -5,21 +5,30 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_MOST_KEPT = 3
+"""So many are kept while an interrupted run is put in order; one more ends even that."""
 
 
 class Interrupts:
     """Keeps a first Ctrl-C until ``check``, or until it may be raised; a second one is raised.
 
-    Outside the main thread signals stay as they are.
+    Once one was raised, further ones are kept, but where they may be raised: what was done until
+    then must not be lost while it is put in order, checked and written. Outside the main thread
+    signals stay as they are.
+
+    Args:
+        told: whether one was raised already.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: bool = False) -> None:
         self.asked = 0
         self.may_raise = False
+        self.told = told
 
     @contextmanager
     def kept(self) -> Iterator[None]:
@@ -46,9 +55,23 @@ class Interrupts:
     def check(self) -> None:
         """Raise ``KeyboardInterrupt`` if it was asked for."""
         if self.asked:
-            raise KeyboardInterrupt
+            self._raise()
 
     def _take(self, *_: Any) -> None:
         self.asked += 1
-        if self.may_raise or self.asked > 1:
-            raise KeyboardInterrupt
+        if self.may_raise or self.asked > (_MOST_KEPT if self.told else 1):
+            self._raise()
+
+    def _raise(self) -> NoReturn:
+        self.told, self.may_raise = True, False
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def finishing(stopped: str) -> Iterator[None]:
+    """Keep Ctrl-C while a run that was stopped is checked and written."""
+    if not stopped:
+        yield
+        return
+    with Interrupts(told=True).kept():
+        yield

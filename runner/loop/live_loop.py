@@ -85,9 +85,9 @@ class LiveLoop(Loop):
                 worker.settle()
             if self.stopped:
                 self._wind_up()
-        for each in self.workers:
-            each.require_empty()
-        return Simulated(self.schedule(), self.decision_ns)
+            for each in self.workers:
+                each.require_empty()
+            return Simulated(self.schedule(), self.decision_ns)
 
     # -- one worker that looks ahead ------------------------------------------------------
 

@@ -92,3 +92,59 @@ def test_importing_the_command_line_leaves_ctrl_c_alone():
         "assert cli.name == 'cli'\n"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
+
+
+def test_a_second_ctrl_c_while_the_first_is_told(monkeypatch, capsys):
+    def interrupted(source):
+        raise KeyboardInterrupt
+
+    def pressed_again(message, err):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("orsched.locate.load", interrupted)
+    monkeypatch.setattr("orsched.cli.commands.click.echo", pressed_again)
+    assert run(["solve", "two-by-two"]) == 130
+
+
+PRESSED = """
+import os, signal
+from orsched.runner import execution
+from orsched.runner.loop.live_loop import LiveLoop
+from orsched.runner.devices.device import VirtualDevice
+
+def press(function, times=1):
+    def pressing(*arguments, **options):
+        for _ in range(times):
+            os.kill(os.getpid(), signal.SIGINT)
+        return function(*arguments, **options)
+    return pressing
+
+LiveLoop.serve = press(LiveLoop.serve, {first})
+execution.check = press(execution.check)
+from orsched.cli import main
+main({arguments})
+"""
+
+
+def pressed(first, *arguments):
+    """Run a command in which Ctrl-C is pressed before the first step, and while it is checked."""
+    script = PRESSED.format(first=first, arguments=[str(each) for each in arguments])
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_run_without_a_step_is_written_reported_and_resumed(tmp_path, capsys, first):
+    trace, page, whole = (tmp_path / name for name in ("t.json", "page.html", "whole.json"))
+    options = ("--worker", "virtual", "-o")
+    done = pressed(first, "run", "two-by-two", *options, trace, "--report", page)
+    assert (done.returncode, "Traceback" in done.stderr) == (130, False), done.stderr
+    assert page.exists()
+    assert run(["check", "two-by-two", str(trace), "--times", "measured"]) == 0
+    for kind, suffix in [("-o", "html"), ("--gantt", "svg"), ("--usage", "svg"),
+                         ("--trace", "json"), ("--records", "csv")]:  # fmt: skip
+        target = tmp_path / f"again{kind}.{suffix}"
+        assert run(["report", "two-by-two", str(trace), kind, str(target)]) == 0
+        assert target.exists()
+    resume = ("--resume", str(trace), *options, str(whole))
+    assert run(["run", "two-by-two", *resume]) == 0
+    assert run(["check", "two-by-two", str(whole), "--times", "measured"]) == 0

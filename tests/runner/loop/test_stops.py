@@ -176,3 +176,40 @@ def test_prompts_have_the_lengths_of_the_instance(instance):
     with pytest.raises(InputError, match="not as long"):
         execute_policy(instance, FirstComeFirstServed(), VirtualDevice(), prompts=[[1]] * 100)
     assert Times(1, 2).end_ns == 2
+
+
+def test_when_one_was_raised_further_ones_wait():
+    """So that a run that was interrupted is put in order; in the end even that can be left."""
+    interrupts = Interrupts()
+    with interrupts.kept():
+        with pytest.raises(KeyboardInterrupt), interrupts.raised():
+            os.kill(os.getpid(), signal.SIGINT)
+        interrupts.asked = 0
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+class PressesTwice(FormulaDevice):
+    """Ctrl-C in a step, and another one while the run is put in order."""
+
+    released = 0
+
+    def begin(self, *step):
+        super().begin(*step)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def release(self, *slot):
+        self.released += 1
+        if self.released <= 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().release(*slot)
+
+
+def test_a_second_ctrl_c_while_the_run_is_put_in_order(instance):
+    device = PressesTwice()
+    done = execute_policy(instance, fcfs(instance), [device], vocabulary=VOCABULARY)
+    assert device.released >= 2
+    assert done.stopped == "interrupted"
+    assert orsched.check(instance, done.schedule, times="measured") == []
