@@ -49,6 +49,7 @@ class RunSettings:
             each) or ``ray`` (actors); None: here, or in processes if there are several.
         peaks: whether to measure the device's peaks first, and the run's use of them (of a worker
             that is here).
+        allow_pickle: whether the weights in a model's folder may be pickled.
 
     Raises:
         InputError: a value is out of range.
@@ -63,6 +64,7 @@ class RunSettings:
     threads: int | None = None
     place: str | None = None
     peaks: bool = False
+    allow_pickle: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -157,7 +159,7 @@ class _Fitting(NamedTuple):
 def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int) -> _Fitting:
     model_config(settings.model)  # says if there is none
     chosen = choose(settings.device, settings.dtype)
-    size = size_of(settings.model, chosen.dtype)
+    size = size_of(settings.model, chosen.dtype, settings.allow_pickle)
     require_room(size, slots, length, chosen.device, len(instance.workers))
     return _Fitting(chosen, size)
 
@@ -166,7 +168,9 @@ def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], see
     """Return torch workers that have taken their first steps."""
     slots, length, many = about["slots"], about["length"], len(instance.workers)
     chosen, size = _fitting(instance, settings, slots, length)
-    own = WorkerSettings(settings.model, slots, length, *chosen, seed, settings.threads)
+    own = WorkerSettings(
+        settings.model, slots, length, *chosen, seed, settings.threads, settings.allow_pickle
+    )
     place = settings.place or ("here" if many == 1 else "process")
     watch = None
     if place == "here":

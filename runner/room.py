@@ -39,39 +39,32 @@ def model_config(name: str) -> Any:
     """Return the configuration of a preset, or of a model in a folder.
 
     Raises:
-        InputError: there is neither, or transformers cannot read it.
+        InputError: there is neither, or its configuration is wrong or not supported.
         MissingDependencyError: torch or transformers is missing.
     """
     require_torch()
-    from transformers import AutoConfig
+    from orsched.runner.worker.language_model import model_config as read
 
-    from orsched.runner.worker.presets import PRESETS, preset_config
-
-    if name in PRESETS or not Path(name).is_dir():
-        return preset_config(name)  # says what there is
-    try:
-        return AutoConfig.from_pretrained(name, local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"transformers reads no model there: {str(error).splitlines()[0]}",
-            file=name,
-            field="model",
-            remedy="a folder with config.json and weights, in the format of transformers",
-        ) from None
+    return read(name)
 
 
 @cache
-def size_of(name: str, dtype: str) -> Size:
-    """Return what a model takes, without loading it."""
+def size_of(name: str, dtype: str, allow_pickle: bool = False) -> Size:
+    """Return what a model takes, without loading it; raises ``InputError`` without weights."""
     import torch
     from transformers import AutoModelForCausalLM
 
+    from orsched.runner.worker.config_json import blamed_on
     from orsched.runner.worker.language_model import shape_of
+    from orsched.runner.worker.presets import PRESETS
+    from orsched.runner.worker.weights import weight_files
 
     config = model_config(name)
+    if name not in PRESETS:
+        weight_files(Path(name), allow_pickle)
     numbers = getattr(torch, dtype)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=numbers)
+    with torch.device("meta"), blamed_on(Path(name), "model"):
+        model = AutoModelForCausalLM.from_config(config, dtype=numbers, trust_remote_code=False)
     weights = sum(parameter.nbytes for parameter in model.parameters())
     shape = shape_of(config)
     token = 2 * shape.layers * shape.kv_heads * shape.head_dim * numbers.itemsize

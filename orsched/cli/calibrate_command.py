@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from orsched.cli.options import FORMAT, load_instance
+from orsched.cli.options import ALLOW_PICKLE, FORMAT, load_instance
 from orsched.cli.output import print_rows, table
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orsched.runner.calibration.memory_profile import Found
     from orsched.runner.calibration.reference import Speed
 
+_OF_WORKER = ("model", "device", "dtype", "slots", "length", "threads")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -35,6 +36,7 @@ class _Measured(NamedTuple):
 
 @click.command("calibrate")
 @click.option("--model", default="tiny", show_default=True, help="A preset or a model's folder.")
+@ALLOW_PICKLE
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1.")
 @click.option("--dtype", help="Of weights and caches (default: float32; bfloat16 on a GPU).")
 @click.option("--slots", type=int, default=8, show_default=True, help="J.")
@@ -132,7 +134,7 @@ def _read(source: Path, worker_file: Path | None) -> _Measured:
 
     context = click.get_current_context()
     names = ("model", "device", "dtype", "slots", "length", "prefill_cap", "threads", "repeats")
-    for name in (*names, "requests", "like", "memory", "seed"):
+    for name in (*names, "requests", "like", "memory", "seed", "allow_pickle"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise InputError(
                 "does not apply to measurements of a file",
@@ -156,9 +158,7 @@ def _measure(options: dict[str, Any]) -> _Measured:
     from orsched.runner.devices.load import contention
     from orsched.runner.room import require_room, size_of
 
-    wanted = WorkerOptions(
-        *(options[name] for name in ("model", "device", "dtype", "slots", "length", "threads"))
-    )
+    wanted = WorkerOptions(*(options[name] for name in (*_OF_WORKER, "allow_pickle")))
     most, memory = options["prefill_cap"], options["memory"]
     limit = None if memory in (None, "auto") else read_bytes(memory)
     for name, least in (("repeats", 1), ("requests", 0), ("seed", 0), ("prefill_cap", 1)):
@@ -167,7 +167,8 @@ def _measure(options: dict[str, Any]) -> _Measured:
     like = None if options["like"] is None else load_instance(options["like"]).requests
     with ProgressPrinter("loading the model") as progress:
         found = wanted.settings()
-        require_room(size_of(found.model, found.dtype), found.slots, found.length, found.device)
+        size = size_of(found.model, found.dtype, found.allow_pickle)
+        require_room(size, found.slots, found.length, found.device)
         for warning in contention(found):
             click.echo(f"orsched: warning: {warning}", err=True)
         batches = []

@@ -51,6 +51,11 @@ ALLOW_CODE = click.option(
     is_flag=True,
     help="Import and run the policies that the file names as module:Class: read them first.",
 )
+ALLOW_PICKLE = click.option(
+    "--allow-pickle",
+    is_flag=True,
+    help="Load pickled weights of a model's folder (default: safetensors only).",
+)
 SLO_OPTIONS = (
     click.option("--slo-ttft", type=float, metavar="SECONDS", help="Limit on TTFT."),
     click.option("--slo-tpot", type=float, metavar="SECONDS", help="Limit on TPOT."),

@@ -9,7 +9,14 @@ import click
 
 from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import SINGLE, check_paths, require_packages
-from orsched.cli.options import FORMAT, ITERATIONS, PARAMETERS, load_instance, with_options
+from orsched.cli.options import (
+    ALLOW_PICKLE,
+    FORMAT,
+    ITERATIONS,
+    PARAMETERS,
+    load_instance,
+    with_options,
+)
 from orsched.cli.policies import blamed_on, working_folder_last
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
@@ -37,6 +44,7 @@ WORKER_OPTIONS = (
         show_default=True,
         help="A preset (tiny, 1b, 8b, 13b, ...) with random weights, or a model's folder.",
     ),
+    ALLOW_PICKLE,
     click.option(
         "--device", default="auto", show_default=True, help="auto, cpu, cuda, or as torch says."
     ),

@@ -44,6 +44,7 @@ class WorkerOptions(NamedTuple):
         dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
         slots, length: of its caches.
         threads: on the CPU; None: as torch chooses.
+        allow_pickle: whether weights in a folder may be pickled.
     """
 
     model: str = "tiny"
@@ -52,6 +53,7 @@ class WorkerOptions(NamedTuple):
     slots: int = 8
     length: int = 1024
     threads: int | None = None
+    allow_pickle: bool = False
 
     def resolved(self) -> WorkerOptions:
         """Return the options with device and type of numbers filled in; raises as ``choose``."""
@@ -61,7 +63,8 @@ class WorkerOptions(NamedTuple):
     def settings(self, seed: int = 0) -> WorkerSettings:
         """Return the settings of the worker, all checked; raises as ``choose``, or InputError."""
         chosen = choose(self.device, self.dtype)
-        return WorkerSettings(self.model, self.slots, self.length, *chosen, seed, self.threads)
+        first = (self.model, self.slots, self.length, *chosen)
+        return WorkerSettings(*first, seed, self.threads, self.allow_pickle)
 
 
 def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dict[str, Any]]:
@@ -77,6 +80,7 @@ def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dic
     device = TorchDevice(built(settings))
     threads = torch.get_num_threads() if settings.device == "cpu" else None
     about = options._replace(device=device.name, dtype=settings.dtype, threads=threads)._asdict()
+    del about["allow_pickle"]  # says nothing of the worker
     return device, {**about, "torch": str(torch.__version__)}
 
 
@@ -101,7 +105,7 @@ def largest_batches(
 
     from orsched.runner.room import size_of
 
-    size = size_of(found.model, found.dtype)
+    size = size_of(found.model, found.dtype, found.allow_pickle)
     bytes_of = Footprint.of(size.weight_bytes, size.token_bytes)
     if found.device == "cpu" and limit is None:
         raise InputError(

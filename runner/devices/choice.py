@@ -73,6 +73,8 @@ def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:
         torch.set_num_threads(settings.threads)
     where = device or settings.device
     arguments = (settings.model, settings.slots, settings.length, where)
-    worker = TorchWorker(*arguments, settings.dtype, settings.seed)
+    worker = TorchWorker(
+        *arguments, settings.dtype, settings.seed, allow_pickle=settings.allow_pickle
+    )
     worker.prepare()
     return worker

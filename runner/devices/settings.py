@@ -28,6 +28,7 @@ class WorkerSettings:
         dtype: of weights and caches.
         seed: of random weights.
         threads: on the CPU; None: as many as torch takes by itself.
+        allow_pickle: whether weights in a folder may be pickled.
 
     Raises:
         InputError: a value is out of range; the model is looked at by the worker itself.
@@ -40,6 +41,7 @@ class WorkerSettings:
     dtype: str = "float32"
     seed: int = 0
     threads: int | None = None
+    allow_pickle: bool = False
 
     def __post_init__(self) -> None:
         for name in ("slots", "length"):

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
+from orsched.runner.worker.config_json import CONFIG, folder_config
 from orsched.runner.worker.presets import PRESETS, preset_config
+from orsched.runner.worker.weights import folder_model
 
 if TYPE_CHECKING:
     import torch
-
-FAMILIES = ("llama", "qwen2", "qwen3", "gpt2", "gpt_neo")
-"""Model types whose tokens are tested against ``generate``."""
 
 ANGLES = ("default", "linear", "llama3", "yarn", "dynamic")
 """Rotary embeddings whose angles do not depend on what else is in a step (within the model's
@@ -31,44 +30,45 @@ class Shape(NamedTuple):
     positions: int
 
 
-def load_model(name: str, device: str, dtype: str, seed: int = 0) -> Any:
+def model_config(name: str) -> Any:
+    """Return the configuration of a preset, or of the model in a folder.
+
+    Raises:
+        InputError: there is neither, or its configuration is wrong or not supported.
+    """
+    if name in PRESETS or not Path(name).is_dir():
+        return preset_config(name)  # says what there is
+    config = folder_config(Path(name))
+    _require_supported(config, Path(name) / CONFIG)
+    return config
+
+
+def load_model(
+    name: str, device: str, dtype: str, seed: int = 0, allow_pickle: bool = False
+) -> Any:
     """Return a model in evaluation mode: a preset with random weights, or one from a folder.
 
     Args:
         name: a preset, or a folder with a model in the format of transformers; nothing is
-            downloaded.
+            downloaded, and code in the folder is never run.
         device: ``cpu``, ``cuda``, ``cuda:1``.
         dtype: ``float64``, ``float32``, ``bfloat16`` or ``float16``.
         seed: of the random weights.
+        allow_pickle: whether weights in a folder may be pickled; else they are safetensors.
 
     Raises:
         InputError: the name, the family or the type is unknown, or the folder holds no model.
     """
     import torch
-    from transformers import AutoModelForCausalLM
 
     if dtype not in DTYPES:
         raise InputError(f"unknown type {dtype!r}", field="dtype", remedy=", ".join(DTYPES))
     numbers = getattr(torch, dtype)
+    config = model_config(name)
     if name in PRESETS:
-        config = preset_config(name)
         model = _random_weights(config, device, numbers, seed)
     else:
-        folder = Path(name)
-        if not folder.is_dir():
-            preset_config(name)  # says what there is
-        try:
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=numbers, local_files_only=True
-            )
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"transformers loads no model: {str(error).splitlines()[0]}",
-                file=name,
-                field="model",
-                remedy="a folder with config.json and weights, in the format of transformers",
-            ) from None
-    _require_family(model.config)
+        model = folder_model(Path(name), config, numbers, allow_pickle)
     return model.to(device).eval()
 
 
@@ -93,27 +93,24 @@ def _random_weights(config: Any, device: str, numbers: torch.dtype, seed: int) -
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(seed)
         with where:
-            return AutoModelForCausalLM.from_config(config, dtype=numbers)
+            return AutoModelForCausalLM.from_config(config, dtype=numbers, trust_remote_code=False)
 
 
-def _require_family(config: Any) -> None:
-    if config.model_type not in FAMILIES:
-        raise InputError(
-            f"models of type {config.model_type!r} are not supported",
-            field="model",
-            remedy=", ".join(FAMILIES),
-        )
+def _require_supported(config: Any, file: Path) -> None:
+    """Refuse what the worker's attention does not do."""
     angles = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
     if angles not in ANGLES:
         raise InputError(
             f"rotary embeddings of type {angles!r} are not supported",
+            file=str(file),
             field="model",
             remedy=", ".join(ANGLES),
         )
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     if kinds and config.model_type != "gpt_neo":
         raise InputError(
-            f"layers of type {', '.join(sorted(kinds))} are not supported",
+            f"layers of type {', '.join(sorted(kinds)):.200} are not supported",
+            file=str(file),
             field="model",
             remedy="a model whose layers all attend to the whole context",
         )

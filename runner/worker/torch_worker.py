@@ -41,6 +41,7 @@ class TorchWorker:
         dtype: of weights and caches.
         seed: of random weights.
         graphs: how rounds run (``graphs.Rounds``); by default as graphs where there is a GPU.
+        allow_pickle: whether weights in a folder may be pickled.
 
     Attributes:
         forward_passes: how many there were.
@@ -58,13 +59,14 @@ class TorchWorker:
         dtype: str = "float32",
         seed: int = 0,
         graphs: Mode | None = None,
+        allow_pickle: bool = False,
     ) -> None:
         import torch
 
         self.device = torch.device(device)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # streams and events are those of the current one
-        self.model = load_model(model, device, dtype, seed)
+        self.model = load_model(model, device, dtype, seed, allow_pickle)
         self.shape = shape_of(self.model.config)
         if not 1 <= length <= self.shape.positions:
             raise InputError(

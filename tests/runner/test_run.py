@@ -249,14 +249,21 @@ def test_a_token_that_the_model_never_yields_is_refused(instance, token):
     assert caught.value.field == "end_of_sequence"
 
 
-@pytest.mark.parametrize("config", [None, "{nonsense", '{"model_type": "nobody"}'])
-def test_a_folder_without_a_model_is_refused(instance, tmp_path, config):
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (None, "no such file"),
+        ("{nonsense", "not valid JSON"),
+        ('{"model_type": "nobody"}', "'nobody' are not supported"),
+    ],
+)
+def test_a_folder_without_a_model_is_refused(instance, tmp_path, config, problem):
     pytest.importorskip("torch")
     if config is not None:
         (tmp_path / "config.json").write_text(config)
-    with pytest.raises(InputError, match="reads no model") as caught:
+    with pytest.raises(InputError, match=problem) as caught:
         run(instance, "fcfs", RunSettings(model=str(tmp_path)))
-    assert caught.value.field == "model"
+    assert caught.value.file == str(tmp_path / "config.json")
 
 
 def test_a_folder_without_weights_is_refused(instance, tmp_path):
@@ -264,5 +271,5 @@ def test_a_folder_without_weights_is_refused(instance, tmp_path):
     from orsched.runner.worker.presets import preset_config
 
     preset_config("tiny").save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="loads no model"):
+    with pytest.raises(InputError, match="there are no weights"):
         run(instance, "fcfs", RunSettings(model=str(tmp_path), threads=1))
