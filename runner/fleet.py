@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 WORKERS = ("torch", "virtual")
 PLACES = ("here", "process", "ray")
+_LONGEST_S = 1e6
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class RunSettings:
         threads: of torch on the CPU; None: torch's own choice.
         place: where torch workers live: ``here`` (a single one, in this process), ``process`` (one
             each) or ``ray`` (actors); None: here, or in processes if there are several.
+        worker_timeout: seconds that a step may take on a worker in a process of its own or behind
+            Ray, before the worker is taken for hung, ended and brought back; None: 120, or many
+            times what its slowest step took by token and round.
         peaks: whether to measure the device's peaks first, and the run's use of them (of a worker
             that is here).
         allow_pickle: whether the weights in a model's folder may be pickled.
@@ -65,6 +69,7 @@ class RunSettings:
     place: str | None = None
     peaks: bool = False
     allow_pickle: bool = False
+    worker_timeout: float | None = None
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -82,6 +87,17 @@ class RunSettings:
             if getattr(self, name) is not None:
                 most = MOST_THREADS if name == "threads" else 2**62
                 whole_number(getattr(self, name), name, minimum=1, maximum=most)
+        if self.worker_timeout is not None and not _is_timeout(self.worker_timeout):
+            raise InputError(
+                f"{self.worker_timeout!r} is no time",
+                field="worker_timeout",
+                remedy=f"seconds above 0, {_LONGEST_S:,.0f} at most",
+            )
+
+
+def _is_timeout(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 < value <= _LONGEST_S  # type: ignore[operator]
 
 
 class Fleet(NamedTuple):
@@ -114,6 +130,12 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
     if settings.peaks and not (here and settings.worker == "torch"):
         raise InputError(
             "only of a torch worker in this process", field="peaks", remedy="leave it out"
+        )
+    if settings.worker_timeout is not None and (here or settings.worker == "virtual"):
+        raise InputError(
+            "of torch workers in processes of their own or behind Ray",
+            field="worker_timeout",
+            remedy="leave it out, or --workers-as process",
         )
     if settings.place == "here" and len(instance.workers) > 1:
         raise InputError(
@@ -180,7 +202,8 @@ def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], see
     else:
         # Ray places each on a GPU of its own, on whatever machine there is one
         by_ray = place == "ray" and own.device == "cuda"
-        devices = _elsewhere(place, [own] * many if by_ray else one_each(own, many))
+        each = [own] * many if by_ray else one_each(own, many)
+        devices = _elsewhere(place, each, settings.worker_timeout)
     about |= {
         "model": settings.model,
         "dtype": chosen.dtype,
@@ -202,16 +225,16 @@ def _torch(instance: Instance, settings: RunSettings, about: dict[str, Any], see
     return workers
 
 
-def _elsewhere(place: str, each: list[WorkerSettings]) -> list[Device]:
+def _elsewhere(place: str, each: list[WorkerSettings], hang_s: float | None) -> list[Device]:
     """Return devices in processes of their own."""
     if place == "process":
         from orsched.runner.devices.processes import ProcessDevice
 
-        return [ProcessDevice(settings) for settings in each]
+        return [ProcessDevice(settings, hang_s=hang_s) for settings in each]
     from orsched.runner.devices.ray_devices import RayDevice, connect
 
     connect()
-    return [RayDevice(settings) for settings in each]
+    return [RayDevice(settings, hang_s=hang_s) for settings in each]
 
 
 def _threads(place: str, devices: list[Device]) -> int | None:

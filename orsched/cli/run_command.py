@@ -65,6 +65,13 @@ WORKER_OPTIONS = (
         help="Where torch workers live (default: one here, several as processes).",
     ),
     click.option(
+        "--worker-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="A worker whose step takes longer hangs: it is ended and brought back (default: 120, "
+        "or many times its slowest step).",
+    ),
+    click.option(
         "--peaks", is_flag=True, help="Measure the device's peaks first, and the run's use of them."
     ),
 )

@@ -38,7 +38,7 @@ class RayDevice(RemoteDevice):
         self,
         settings: WorkerSettings,
         name: str | None = None,
-        hang_s: float = 120.0,
+        hang_s: float | None = None,
         boot_s: float = 900.0,
         faults: Mapping[int, Fault] | None = None,
     ) -> None:

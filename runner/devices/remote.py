@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from orsched.runner.devices.settings import WorkerSettings
     from orsched.runner.worker.chunk import Chunk
 
+HANG_S = 120.0
 _MANY = 20
-"""A step has hung if it takes so many times what the slowest one took by token and round."""
+"""A step has hung, if no limit is given, that takes more than ``HANG_S`` and so many times what the
+slowest one took by token and round."""
 
 
 class _Begun(NamedTuple):
@@ -49,7 +51,8 @@ class RemoteDevice(ABC):
     Args:
         settings: of the worker.
         name: as the trace names the device; None: as the worker says.
-        hang_s: a step takes at most so long, or many times what steps of its size took.
+        hang_s: a step takes at most so long; None: 120 s, or many times what steps of its size
+            took.
         boot_s: until a worker is ready, at most.
         faults: by number of the step, from 0 over all lives of the worker: what goes wrong in it.
 
@@ -61,14 +64,16 @@ class RemoteDevice(ABC):
         self,
         settings: WorkerSettings,
         name: str | None = None,
-        hang_s: float = 120.0,
+        hang_s: float | None = None,
         boot_s: float = 900.0,
         faults: Mapping[int, Fault] | None = None,
     ) -> None:
         self.settings, self.faults = settings, dict(faults or {})
         self.name, self.clock = name or settings.device, "perf_counter"
         self.named = name is not None
-        self.hang_ns, self.boot_ns = int(hang_s * 1e9), int(boot_s * 1e9)
+        self.hang_ns = int((HANG_S if hang_s is None else hang_s) * 1e9)
+        self.many = _MANY if hang_s is None else 0
+        self.boot_ns = int(boot_s * 1e9)
         self.facts: dict[str, Any] = {}
         self.zero_ns = perf_counter_ns()
         self.steps = self.slowest_ns = 0
@@ -206,8 +211,8 @@ class RemoteDevice(ABC):
 
     def _allow(self, step: _Begun) -> None:
         """Say until when a step may take that is next to run."""
-        limit = max(self.hang_ns, _MANY * self.slowest_ns * step.size)
-        self.deadline_ns = perf_counter_ns() + limit
+        self.limit_ns = max(self.hang_ns, self.many * self.slowest_ns * step.size)
+        self.deadline_ns = perf_counter_ns() + self.limit_ns
 
     def _deliver(self, message: Start | Begin) -> None:
         try:
@@ -260,7 +265,7 @@ class RemoteDevice(ABC):
             if self.booting:
                 self._lose("hung", f"not ready after {self.boot_ns / 1e9:g} s")
             elif len(self.begun) > len(self.ended):
-                self._lose("hung", "a step took far too long")
+                self._lose("hung", f"a step took far too long (limit: {self.limit_ns / 1e9:g} s)")
 
     def _take(self, answer: Ready | Refused | Ended | Lost) -> None:
         if isinstance(answer, Ended):

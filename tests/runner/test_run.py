@@ -19,6 +19,7 @@ from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
 
 VIRTUAL = RunSettings("virtual")
+NAN = float("nan")
 SLOW = {"exact", "auto", "windows", "rolling"}
 
 
@@ -91,6 +92,8 @@ def test_a_schedule_takes_no_parameters_and_no_other_instance(instance):
         ({"threads": 100_000}, "threads"),
         ({"place": "there"}, "place"),
         ({"peaks": True}, "peaks"),
+        *(({"worker_timeout": bad}, "worker_timeout") for bad in (0, -1, NAN, 1e400, True, "5")),
+        ({"worker_timeout": 5.0}, "worker_timeout"),  # a virtual worker does not hang
     ],
 )
 def test_what_does_not_fit_is_refused(instance, changes, field):
