@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.schedule import DECODE, INVALID, MIXED, PHASES, PREFILL
 from orsched.timeline import Timeline
 
@@ -41,7 +41,7 @@ def precedence_graph(instance: Instance, schedule: Schedule) -> nx.DiGraph[int]:
     try:
         import networkx as nx
     except ImportError as error:
-        raise MissingDependencyError("networkx is missing: pip install networkx") from error
+        raise unavailable(error, "networkx is missing: pip install networkx") from None
     steps = schedule.steps
     graph: nx.DiGraph[int] = nx.DiGraph(instance=instance.name, method=schedule.method)
     duration = steps.end_ns - steps.start_ns

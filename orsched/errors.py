@@ -76,3 +76,17 @@ class TimeLimitError(OrschedError):
 
 class MissingDependencyError(OrschedError, ImportError):
     """An optional package is missing; the message names the extra to install."""
+
+
+def unavailable(error: ImportError, missing: str) -> MissingDependencyError:
+    """Return what to raise where a package cannot be imported.
+
+    ``missing`` is for one that is not installed. One that is there may fail to load, for want of
+    memory say, and installing it again would not help.
+    """
+    if isinstance(error, ModuleNotFoundError):
+        return MissingDependencyError(missing)
+    return MissingDependencyError(
+        f"a package is installed, but cannot be loaded: {error} "
+        "(not enough memory, or a damaged installation)"
+    )

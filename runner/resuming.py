@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.runner.driving import digest
@@ -57,11 +58,20 @@ def rest_of(
     """Return what a run that was stopped has left.
 
     Raises:
-        InputError: it was not stopped, is of another instance or another model, or a schedule is to
-            be followed that the run did not follow.
+        InputError: it was not stopped, is not valid or of another instance or another model, or a
+            schedule is to be followed that the run did not follow.
     """
     if not trace.is_partial:
         raise InputError("this run was not stopped", field="resume", remedy="give a partial trace")
+    _require_notes(trace)
+    left = residual(instance, trace)
+    faults = check(instance, trace, times="measured")
+    if faults:
+        raise InputError(
+            f"the run that was stopped is not valid: {faults[0].message}",
+            field="resume",
+            remedy="orsched check --times measured lists what is wrong",
+        )
     if isinstance(source, Schedule):
         _require_followed(trace, source)
     for name in ("worker", "model"):
@@ -71,7 +81,27 @@ def rest_of(
                 f"the run had the {name} {had!r}", field=name, remedy=f"--{name} {had}"
             )
     seed = whole_number(trace.run.get("seed", 0), "run.seed")
-    return Resumed(instance, trace, residual(instance, trace), seed, settings.worker == "torch")
+    return Resumed(instance, trace, left, seed, settings.worker == "torch")
+
+
+def _require_notes(trace: Schedule) -> None:
+    """Raise ``InputError`` unless what a run noted has the form that the runner writes."""
+    events, unfinished = trace.run.get("events", []), trace.run.get("unfinished", {})
+    if not isinstance(events, list) or not all(map(_is_event, events)):
+        raise _wrong("must be a list of objects with time_ns", "run.events")
+    if not isinstance(unfinished, dict):
+        raise _wrong("must be an object: tokens by request", "run.unfinished")
+    for request, tokens in unfinished.items():
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+            raise _wrong("must be a list of tokens", f"run.unfinished.{request}")
+
+
+def _is_event(event: object) -> bool:
+    return isinstance(event, dict) and type(event.get("time_ns")) is int
+
+
+def _wrong(problem: str, field: str) -> InputError:
+    return InputError(problem, field=field, remedy="resume a trace that the runner wrote")
 
 
 def _require_followed(trace: Schedule, plan: Schedule) -> None:

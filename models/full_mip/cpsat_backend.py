@@ -6,7 +6,7 @@ import math
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import MissingDependencyError
+from orsched.errors import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def load(model: LinearModel) -> tuple[Any, list[Any]]:
     try:
         from ortools.sat.python import cp_model
     except ImportError as error:
-        raise MissingDependencyError("CP-SAT is missing: pip install ortools") from error
+        raise unavailable(error, "CP-SAT is missing: pip install ortools") from None
     cp = cp_model.CpModel()
     columns = zip(model.names, model.lower, model.upper, strict=True)
     variables = [cp.new_int_var(low, high, name) for name, low, high in columns]

@@ -6,7 +6,7 @@ import math
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import MissingDependencyError
+from orsched.errors import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ def load(model: LinearModel, name: str) -> tuple[Any, list[Any]]:
     try:
         from pyscipopt import Model, quicksum
     except ImportError as error:
-        raise MissingDependencyError("SCIP is missing: pip install pyscipopt") from error
+        raise unavailable(error, "SCIP is missing: pip install pyscipopt") from None
     scip = Model(name)
     scip.hideOutput()
     columns = zip(model.names, model.kinds, model.lower, model.upper, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,8 +51,8 @@ def solve_assignment(
 def _cp_sat(jobs: list[int], clients: int, time_limit: float) -> Reference:
     try:
         from ortools.sat.python import cp_model
-    except ImportError:
-        raise MissingDependencyError("CP-SAT needs ortools: pip install ortools") from None
+    except ImportError as error:
+        raise unavailable(error, "CP-SAT needs ortools: pip install ortools") from None
     model = cp_model.CpModel()
     on = [[model.new_bool_var("") for _ in range(clients)] for _ in jobs]
     makespan = model.new_int_var(0, sum(jobs), "t")
@@ -77,8 +77,8 @@ def _cp_sat(jobs: list[int], clients: int, time_limit: float) -> Reference:
 def _scip(jobs: list[int], clients: int, time_limit: float) -> Reference:
     try:
         from pyscipopt import Model, quicksum
-    except ImportError:
-        raise MissingDependencyError("SCIP needs pyscipopt: pip install pyscipopt") from None
+    except ImportError as error:
+        raise unavailable(error, "SCIP needs pyscipopt: pip install pyscipopt") from None
     model = Model("assignment")
     model.hideOutput()
     model.setParam("limits/time", time_limit)

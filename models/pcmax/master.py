@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import MissingDependencyError
+from orsched.errors import unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,9 +30,9 @@ def linear_program(name: str) -> Any:
     """
     try:
         from pyscipopt import LP
-    except ImportError:
-        raise MissingDependencyError(
-            "column generation needs pyscipopt: pip install pyscipopt"
+    except ImportError as error:
+        raise unavailable(
+            error, "column generation needs pyscipopt: pip install pyscipopt"
         ) from None
     return LP(name, "minimize")
 

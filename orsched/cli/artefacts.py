@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.cli.output import say
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Pat
     for kind, path in paths.items():
         if path is not None:
             _WRITERS[kind](instance, schedule, path)
-            click.echo(f"orsched: {kind} written to {path}", err=True)
+            say(f"{kind} written to {path}")
 
 
 def write_plan_and_run(
@@ -117,7 +118,7 @@ def write_plan_and_run(
         from orsched.plotting.plan_and_run import save_plan_and_run
 
         save_plan_and_run(instance, plan, trace, path)
-        click.echo(f"orsched: gantt written to {path}", err=True)
+        say(f"gantt written to {path}")
 
 
 def write_comparison(
@@ -130,13 +131,13 @@ def write_comparison(
     """Write one report over all schedules, and a Gantt chart of each, by name, into a folder."""
     if report is not None:
         _report(instance, schedules, report)
-        click.echo(f"orsched: report written to {report}", err=True)
+        say(f"report written to {report}")
     if gantt is not None:
         gantt.mkdir(parents=True, exist_ok=True)
         for name, schedule in zip(_file_names(names), schedules, strict=True):
             path = gantt / f"{name}.png"
             _gantt(instance, schedule, path)
-            click.echo(f"orsched: gantt written to {path}", err=True)
+            say(f"gantt written to {path}")
 
 
 def _file_names(names: Sequence[str]) -> list[str]:

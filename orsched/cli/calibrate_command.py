@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from orsched.cli.options import ALLOW_PICKLE, FORMAT, load_instance
-from orsched.cli.output import print_rows, table
+from orsched.cli.output import print_json, print_rows, say, table
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 
@@ -170,7 +170,7 @@ def _measure(options: dict[str, Any]) -> _Measured:
         size = size_of(found.model, found.dtype, found.allow_pickle)
         require_room(size, found.slots, found.length, found.device)
         for warning in contention(found):
-            click.echo(f"orsched: warning: {warning}", err=True)
+            say(f"warning: {warning}")
         batches = []
         if memory is not None:
             batches = largest_batches(wanted, most, limit, progress.say)
@@ -185,7 +185,7 @@ def _measure(options: dict[str, Any]) -> _Measured:
             progress.say,
         )
     for warning in measured.speed.warnings():
-        click.echo(f"orsched: warning: {warning}", err=True)
+        say(f"warning: {warning}")
     return _Measured(measured.steps, about, batches, measured.speed)
 
 
@@ -230,7 +230,7 @@ def _memory(measured: _Measured) -> BlockMemory | None:
 
 
 def _said(what: str, path: Path) -> None:
-    click.echo(f"orsched: {what} written to {path}", err=True)
+    say(f"{what} written to {path}")
 
 
 def _print(done: Calibration, best: Candidate, measured: _Measured, style: str) -> None:
@@ -240,23 +240,22 @@ def _print(done: Calibration, best: Candidate, measured: _Measured, style: str) 
     if style == "json":
         blocks = None if memory is None else memory.to_dict()
         facts = {"models": rows, "chosen": best.model, "batches": batches, "memory": blocks}
-        click.echo(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
         print_rows(rows, style)
         if batches and style == "table":
             click.echo(f"\n{table(batches)}")
     held, every = len(done.held), len(done.held) + len(done.fitted)
-    click.echo(
-        f"orsched: absolute relative errors on {held} of {every} steps, to which nothing was "
-        f"fitted; the best is {done.candidate().model}",
-        err=True,
+    say(
+        f"absolute relative errors on {held} of {every} steps, to which nothing was fitted; "
+        f"the best is {done.candidate().model}"
     )
     for candidate in done.candidates:
         for note in candidate.notes:
-            click.echo(f"note: {candidate.model}: {note}", err=True)
+            say(f"{candidate.model}: {note}", "note")
     if memory is not None:
         size = memory.blocks * memory.block_tokens
-        click.echo(f"orsched: {size:,} tokens in {memory.blocks:,} blocks", err=True)
+        say(f"{size:,} tokens in {memory.blocks:,} blocks")
 
 
 def _row(candidate: Candidate, chosen: bool) -> dict[str, Any]:

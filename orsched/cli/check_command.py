@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
-from orsched.cli.output import print_rows
+from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 
@@ -51,7 +50,7 @@ def check_command(instance: str, schedule: Path, times: str | None, style: str) 
         if not violations:
             about = f" breaks no rule as a run of {problem.name}{about}"
     if about:
-        click.echo(f"orsched: {schedule}{about}", err=True)
+        say(f"{schedule}{about}")
     return 1 if violations else 0
 
 
@@ -104,13 +103,13 @@ def _print_violations(
 
     if style == "table":
         for violation in violations:
-            click.echo(f"{violation.kind}: {violation.message}")
+            click.echo(f"{violation.kind}: {printable(violation.message)}")
         return
     rows = [violation.to_dict() for violation in violations]
     names = ["kind", *(f.name for f in fields(Violation) if f.name != "kind")]
     if style == "csv":
         rows = [{name: row.get(name) for name in names} for row in rows]
     elif reach is not None:
-        click.echo(json.dumps({**reach, "violations": rows}, indent=2, ensure_ascii=False))
+        print_json({**reach, "violations": rows})
         return
     print_rows(rows, style, names)

@@ -20,13 +20,14 @@ from orsched.cli.compare_command import compare_command
 from orsched.cli.data_commands import data_group
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
+from orsched.cli.output import escape_what_cannot_be_encoded, printable, say, show_lines
 from orsched.cli.report_command import report_command
 from orsched.cli.run_command import run_command
 from orsched.cli.simulate_command import simulate_command
 from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
 from orsched.cli.vllm_command import vllm_group
-from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError
+from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError, unavailable
 
 
 @dataclass
@@ -34,6 +35,14 @@ class _Settings:
     """Options of the group, for the place where errors become messages."""
 
     debug: bool = False
+
+
+class _OneLine(logging.Formatter):
+    """Messages may hold names from files."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the message with control characters as escapes."""
+        return printable(super().formatMessage(record))
 
 
 class _ReaderGoneError(Exception):
@@ -68,7 +77,9 @@ def cli(context: click.Context, verbose: int, debug: bool) -> None:
     """
     context.ensure_object(_Settings).debug = debug
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    logging.basicConfig(stream=sys.stderr, level=level, format="orsched: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("orsched: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level)
 
 
 for command in (
@@ -93,6 +104,7 @@ for command in (
 def run(args: list[str] | None = None) -> int:
     """Run the command line and return its exit code; no traceback unless one is asked for."""
     settings = _Settings()
+    escape_what_cannot_be_encoded()
     try:
         code = cli.main(args=args, prog_name="orsched", standalone_mode=False, obj=settings)
         if sys.stdout is not None:
@@ -111,7 +123,7 @@ def run(args: list[str] | None = None) -> int:
         return 0
     except Exception as error:
         if settings.debug:
-            click.echo(traceback.format_exc(), err=True, nl=False)
+            show_lines(traceback.format_exc())
         return _failed(error)
 
 
@@ -123,16 +135,15 @@ def _failed(error: Exception) -> int:
         return _say(str(error), EXIT_INVALID)
     if isinstance(error, (OrschedError, OSError)):
         return _say(f"error: {str(error) or type(error).__name__}", EXIT_INPUT)
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or "can't start new thread" in str(error):
         return _say("error: not enough memory", EXIT_INPUT)
+    if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
+        return _say(f"error: {unavailable(error, '')}", EXIT_INPUT)
     what = f"{type(error).__name__}: {error}".strip(": ").splitlines()[0]
-    return _say(
-        f"a bug in orsched {__version__}: {what}\n"
-        "orsched: please report the command with the output of 'orsched --debug ...'",
-        EXIT_BUG,
-    )
+    _say(f"a bug in orsched {__version__}: {what}", EXIT_BUG)
+    return _say("please report the command with the output of 'orsched --debug ...'", EXIT_BUG)
 
 
 def _say(message: str, code: int) -> int:
-    click.echo(f"orsched: {message}", err=True)
+    say(message)
     return code

@@ -21,7 +21,7 @@ from orsched.cli.options import (
     load_instance,
     with_options,
 )
-from orsched.cli.output import print_notes, print_rows
+from orsched.cli.output import print_notes, print_rows, say
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError, TimeLimitError
@@ -157,7 +157,7 @@ def _compare_seeds(
         except TimeLimitError as error:
             if not done:
                 raise
-            click.echo(f"orsched: seed {values[len(done)]}: {error}", err=True)
+            say(f"seed {values[len(done)]}: {error}")
             code = EXIT_TIME_LIMIT
     if not done:
         if code == EXIT_INTERRUPTED:
@@ -198,7 +198,7 @@ def _exit_code(results: Comparison, where: str = "") -> int:
     from orsched.result import Termination
 
     for message in results.timed_out:
-        click.echo(f"orsched: {where}{message}", err=True)
+        say(f"{where}{message}")
     if any(r.termination is Termination.INTERRUPTED for r in results):
         return EXIT_INTERRUPTED
     return EXIT_TIME_LIMIT if results.timed_out else 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
-from orsched.cli.output import print_facts, table
+from orsched.cli.output import print_facts, print_json, say, table
 
 
 @click.command("bound")
@@ -41,7 +39,7 @@ def bound_command(
     if faults:
         raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
     if certificate:
-        click.echo(json.dumps(found.to_dict(), indent=2))
+        print_json(found.to_dict())
         return
     facts = {"bound": found.name, "bound_s": found.value_s, "bound_ns": found.value_ns}
     claims = found.certificate
@@ -55,7 +53,7 @@ def bound_command(
     print_facts(facts, style)
     note = ordering_cannot_help(problem, found) if objective == "makespan" else None
     if note:
-        click.echo(f"note: {note}", err=True)
+        say(note, "note")
 
 
 @click.command("info")
@@ -79,7 +77,7 @@ def info_command(instance: str | None, style: str) -> None:
             "cost_models": names("cost_models"),
             "versions": versions(),
         }
-        click.echo(json.dumps(facts, indent=2))
+        print_json(facts)
         return
     click.echo(f"instances:   {', '.join(catalog.names())}")
     click.echo(f"generators:  {', '.join(catalog.GENERATORS)}")

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from orsched.cli.artefacts import check_paths
 from orsched.cli.options import with_options
+from orsched.cli.output import say
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
@@ -93,7 +94,7 @@ def _write(instance: Instance, output: Path | None) -> None:
             click.echo(part, nl=False)
         return
     save_instance(instance, output)
-    click.echo(f"orsched: {len(instance)} requests written to {output}", err=True)
+    say(f"{len(instance)} requests written to {output}")
 
 
 @click.command("convert")
@@ -135,7 +136,7 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
         from orsched.files import write_requests_csv
 
         write_requests_csv(instance.requests, target)
-        click.echo(f"orsched: {len(instance)} requests written to {target}", err=True)
+        say(f"{len(instance)} requests written to {target}")
     else:
         _write(instance, target)
 
@@ -167,8 +168,8 @@ def _convert_trace(source: str, target: Path, options: dict[str, Any]) -> None:
         spread=options["spread"],
         **_fields(options),
     )
-    click.echo(f"orsched: {done.report}", err=True)
-    click.echo(f"orsched: {len(done.instance)} requests written to {target}", err=True)
+    say(str(done.report))
+    say(f"{len(done.instance)} requests written to {target}")
 
 
 def is_requests_csv(source: str) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +15,50 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.result import Result
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, control characters and what cannot be seen as escapes.
+
+    Names from files could otherwise move the cursor of a terminal, or forge lines.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def say(message: str, who: str = "orsched") -> None:
+    """Print a message on stderr, on one line."""
+    click.echo(f"{who}: {printable(message)}", err=True)
+
+
+def show_lines(text: str) -> None:
+    """Print a text of several lines, a traceback say, on stderr."""
+    for line in text.split("\n")[:-1]:
+        click.echo(printable(line), err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as indented JSON."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def escape_what_cannot_be_encoded() -> None:
+    """Let standard output show what its encoding does not have as ``\\uXXXX``, as JSON does."""
+    codecs.register_error(_ESCAPED, _escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors=_ESCAPED)
+
+
+_ESCAPED = "orsched.escaped"
+
+
+def _escaped(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
 
 HEADINGS = {
     "method": "method",
@@ -45,13 +91,16 @@ def print_rows(
     ``names`` are the columns of CSV, by default the keys of the first row, which all rows share.
     """
     if style == "json":
-        click.echo(json.dumps(rows[0] if single else list(rows), indent=2, ensure_ascii=False))
+        print_json(rows[0] if single else list(rows))
     elif style == "csv":
+        from orsched.files.formulas import warn_of_formulas
+
         text = io.StringIO()
         writer = csv.DictWriter(text, names or (list(rows[0]) if rows else []), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
         click.echo(text.getvalue(), nl=False)
+        warn_of_formulas((value for row in rows for value in row.values()), "the table")
     else:
         click.echo(table(rows))
 
@@ -62,7 +111,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         return "(nothing)"
     names = list(rows[0])
     cells = [[_cell(name, row[name]) for name in names] for row in rows]
-    heads = [HEADINGS.get(name, name) for name in names]
+    heads = [HEADINGS.get(name, printable(name)) for name in names]
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(names))]
     right = [all(_is_number(row[name]) for row in rows) for name in names]
 
@@ -82,7 +131,7 @@ def print_facts(facts: dict[str, Any], style: str) -> None:
     if style == "table":
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
-            click.echo(f"{name.ljust(width)}  {_cell(name, value)}")
+            click.echo(f"{printable(name).ljust(width)}  {_cell(name, value)}")
     else:
         print_rows([facts], style, single=True)
 
@@ -90,7 +139,7 @@ def print_facts(facts: dict[str, Any], style: str) -> None:
 def print_notes(results: Sequence[Result]) -> None:
     """Print each remark once, on stderr."""
     for note in dict.fromkeys(note for result in results for note in result.notes):
-        click.echo(f"note: {note}", err=True)
+        say(note, "note")
 
 
 def _is_number(value: Any) -> bool:
@@ -110,4 +159,4 @@ def _cell(name: str, value: Any) -> str:
         return f"{value:,.2f}"
     if isinstance(value, int):
         return f"{value:,}"
-    return str(value)
+    return printable(str(value))

@@ -11,8 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
+from orsched.cli.output import show_lines
 from orsched.errors import InputError, OrschedError
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def blamed_on(target: str) -> Iterator[None]:
         if start is None and not in_syntax:
             raise
         lines = traceback.TracebackException(type(error), error, start).format(chain=False)
-        click.echo("".join(lines), err=True, nl=False)
+        show_lines("".join(lines))
         raise InputError(
             f"{target!r} raised {type(error).__name__}: {error}".rstrip(": "),
             field="policy",

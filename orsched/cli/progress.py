@@ -6,8 +6,7 @@ import threading
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
-import click
-
+from orsched.cli.output import say
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -52,4 +51,4 @@ class ProgressPrinter:
     def _print(self) -> None:
         while not self._done.wait(INTERVAL_S):
             spent = perf_counter() - self._begin
-            click.echo(f"orsched: {spent:.0f} s: {self._what}{self._detail}", err=True)
+            say(f"{spent:.0f} s: {self._what}{self._detail}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.artefacts import write_artefacts, write_comparison, write_plan_and_run
-from orsched.cli.output import print_rows, table
+from orsched.cli.output import print_rows, printable, say, table
 from orsched.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:
         click.echo(f"\n{table(phase_rows(against))}")
         if against.terms:
             click.echo(f"\n{table(term_rows(against))}")
-        click.echo(f"\n{verdict(against)}")
+        click.echo(f"\n{printable(verdict(against))}")
         if "utilization" in done.trace.run:
             click.echo(_use_of_peaks(done.trace.run["utilization"]))
     if done.stopped:
-        click.echo(f"orsched: {done.stopped}: the trace is of a part of the run", err=True)
+        say(f"{done.stopped}: the trace is of a part of the run")
     for violation in done.violations[:3]:
-        click.echo(f"orsched: {violation.kind}: {violation.message}", err=True)
+        say(f"{violation.kind}: {violation.message}")
 
 
 def run_row(done: Ran, against: PlanAgainstRun) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def write_run(done: Ran, against: PlanAgainstRun, paths: dict[str, Path | None])
     target = paths["errors"]
     if target is not None:
         _write_errors(against, target)
-        click.echo(f"orsched: errors written to {target}", err=True)
+        say(f"errors written to {target}")
 
 
 def _write_errors(against: PlanAgainstRun, path: Path) -> None:

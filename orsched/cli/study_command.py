@@ -11,7 +11,7 @@ import click
 
 from orsched.cli import EXIT_FAILED_CELLS
 from orsched.cli.options import ALLOW_CODE, FORMAT
-from orsched.cli.output import print_rows
+from orsched.cli.output import print_rows, say
 from orsched.cli.policies import working_folder_last
 from orsched.cli.progress import ProgressPrinter
 
@@ -114,7 +114,7 @@ def study_command(
     if plot and len(done.failed) < len(done.rows):
         # Last: a plot that cannot be drawn takes nothing with it.
         for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
-            click.echo(f"orsched: plot written to {path}", err=True)
+            say(f"plot written to {path}")
     return EXIT_FAILED_CELLS if done.failed else 0
 
 
@@ -164,17 +164,13 @@ def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _say(done: StudyResult) -> None:
     """Report on stderr what was run, what failed and where the table lies."""
     before = done.cells - done.ran
-    click.echo(
-        f"orsched: {done.cells} cells ({done.ran} run now, {before} before), "
-        f"{done.folder / 'table.csv'}",
-        err=True,
-    )
+    say(f"{done.cells} cells ({done.ran} run now, {before} before), {done.folder / 'table.csv'}")
     errors: dict[str, int] = {}
     for row in done.failed:
         error = str(row["error"])
         said = error if len(error) <= _LONGEST else f"{error[:_LONGEST]} ..."
         errors[said] = errors.get(said, 0) + 1
     for error, count in list(errors.items())[:5]:
-        click.echo(f"orsched: {count} cell{'s' if count > 1 else ''} failed: {error}", err=True)
+        say(f"{count} cell{'s' if count > 1 else ''} failed: {error}")
     if len(errors) > 5:
-        click.echo(f"orsched: and {len(errors) - 5} other errors in the table", err=True)
+        say(f"and {len(errors) - 5} other errors in the table")

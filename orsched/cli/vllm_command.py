@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
+from orsched.cli.output import say
 from orsched.errors import InputError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -60,7 +61,7 @@ def export_command(
     else:
         assert batch is not None
         matched = f", matched by {write_batch(problem, plan, batch, output)}"
-    click.echo(f"orsched: {len(problem)} requests written to {output}{matched}", err=True)
+    say(f"{len(problem)} requests written to {output}{matched}")
 
 
 @vllm_group.command("results")
@@ -104,7 +105,7 @@ def results_command(
         rows = [row._asdict() for row in times.against_plan(problem, schedule)]
     if output is not None:
         times.write_csv(output)
-        click.echo(f"orsched: {len(times.requests)} requests written to {output}", err=True)
+        say(f"{len(times.requests)} requests written to {output}")
     print_rows(rows, style)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from io import StringIO
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from orsched.errors import InputError
 from orsched.files.atomic import opened
 from orsched.files.cells import class_codes, nanoseconds, whole_numbers
 from orsched.files.document import at_field
+from orsched.files.formulas import warn_of_formulas
 from orsched.files.text import locating, read_text
 from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
 
@@ -78,6 +80,7 @@ def write_requests_csv(requests: Requests, path: Path) -> None:
         if requests.predicted_tokens is not None:
             columns["predicted_tokens"] = requests.predicted_tokens.tolist()
         columns["service_class"] = classes
+        warn_of_formulas(requests.ids or (), os.fspath(path))
         # Before Python 3.13 the writer leaves a carriage return bare, which then ends the line.
         bare = any("\r" in name for name in requests.ids or ())
         with opened(path) as stream:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.files.cells import class_codes, number_ns
 from orsched.files.csv_requests import COLUMNS, requests_of, require_columns
 from orsched.requests import Prefixes, Requests
@@ -112,6 +112,6 @@ def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
 def _pandas() -> Any:
     try:
         import pandas
-    except ImportError:
-        raise MissingDependencyError("data frames need pandas: pip install pandas") from None
+    except ImportError as error:
+        raise unavailable(error, "data frames need pandas: pip install pandas") from None
     return pandas

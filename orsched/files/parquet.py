@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.files.document import require_format, require_object
 from orsched.files.instance_document import COLUMNS, instance_from_document, instance_header
 from orsched.files.schedule_document import (
@@ -262,8 +262,8 @@ def _lists(table: Any, name: str) -> tuple[Any, Any]:
 def _pyarrow() -> Any:
     try:
         import pyarrow
-    except ImportError:
-        raise MissingDependencyError(
-            "Parquet files need pyarrow: pip install pyarrow, or use JSON"
+    except ImportError as error:
+        raise unavailable(
+            error, "Parquet files need pyarrow: pip install pyarrow, or use JSON"
         ) from None
     return pyarrow

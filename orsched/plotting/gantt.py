@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.plotting import style
 from orsched.plotting.density import density_image
 from orsched.plotting.legend import draw_legend
@@ -158,8 +158,8 @@ def require_matplotlib() -> None:
     """Raise ``MissingDependencyError`` if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingDependencyError("pictures need matplotlib: pip install matplotlib") from None
+    except ImportError as error:
+        raise unavailable(error, "pictures need matplotlib: pip install matplotlib") from None
 
 
 def _axes_height(instance: Instance) -> float:

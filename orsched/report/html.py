@@ -6,7 +6,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.plotting.spans import client_use
 from orsched.plotting.style import BUBBLES, seconds
 from orsched.report.comparison import (
@@ -121,8 +121,8 @@ def require_plotly() -> None:
     """Raise ``MissingDependencyError`` if plotly is missing."""
     try:
         import plotly.offline  # noqa: F401
-    except ImportError:
-        raise MissingDependencyError("the report needs plotly: pip install plotly") from None
+    except ImportError as error:
+        raise unavailable(error, "the report needs plotly: pip install plotly") from None
 
 
 def _plotly() -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.intervals import before
 from orsched.schedule import DECODE, INVALID, PREFILL
 from orsched.timeline import Timeline, request_times
@@ -181,6 +181,7 @@ def _write_csv(
     path: str | os.PathLike[str],
 ) -> None:
     from orsched.files.atomic import write_text
+    from orsched.files.formulas import warn_of_formulas
 
     def lines() -> Iterator[str]:
         buffer = io.StringIO()
@@ -194,6 +195,7 @@ def _write_csv(
                 buffer.truncate()
         yield buffer.getvalue()
 
+    warn_of_formulas(names, os.fspath(path))
     write_text(path, lines())
 
 
@@ -226,8 +228,8 @@ def _write_parquet(
     try:
         import pyarrow as pa
         from pyarrow import parquet
-    except ImportError:
-        raise MissingDependencyError("Parquet files need pyarrow: pip install pyarrow") from None
+    except ImportError as error:
+        raise unavailable(error, "Parquet files need pyarrow: pip install pyarrow") from None
     arrays = [pa.array(names, pa.string())]
     for name in (*TIMES, *COUNTS):
         values: Any = columns[name]

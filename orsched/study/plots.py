@@ -115,6 +115,13 @@ def _numbers(rows: Sequence[Row], name: str) -> bool:
 
 def _draw(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
     from matplotlib import rc_context
+
+    # Without salt and date two runs of one study draw the same bytes; labels are no formulas.
+    with rc_context({"svg.hashsalt": "orsched", "text.parse_math": False}):
+        _draw_figure(rows, y, x, by, path)
+
+
+def _draw_figure(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -131,10 +138,8 @@ def _draw(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
         ax.set_visible(False)
     if by != x:
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    # Without salt and date two runs of one study draw the same bytes.
-    with rc_context({"svg.hashsalt": "orsched"}):
-        svg = path.suffix == ".svg"
-        figure.savefig(path, dpi=120, metadata={"Date": None} if svg else None)
+    svg = path.suffix == ".svg"
+    figure.savefig(path, dpi=120, metadata={"Date": None} if svg else None)
 
 
 def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[Row]]:

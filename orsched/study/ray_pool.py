@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.subprocess_call import import_paths
 
 if TYPE_CHECKING:
@@ -67,10 +67,8 @@ def _connected(address: str | None, slots: int) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:
         import ray
-    except ImportError:
-        raise MissingDependencyError(
-            "a Ray cluster needs ray: pip install 'orsched[ray]'"
-        ) from None
+    except ImportError as error:
+        raise unavailable(error, "a Ray cluster needs ray: pip install 'orsched[ray]'") from None
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
         options |= {"num_cpus": slots, "include_dashboard": False}

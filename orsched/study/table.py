@@ -109,8 +109,10 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def write_tables(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
     """Write ``table.csv`` and, with pyarrow, ``table.parquet``, each in full or not at all."""
     from orsched.files.atomic import write_bytes, write_text
+    from orsched.files.formulas import warn_of_formulas
 
     text, parquet = (folder / name for name in TABLES)
+    warn_of_formulas((value for row in rows for value in row.values()), str(text))
     write_text(text, csv_text(rows))
     content = _parquet(rows)
     if content is not None:
@@ -133,7 +135,7 @@ def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes | None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError:
+    except ModuleNotFoundError:
         return None
     names = list(rows[0]) if rows else list(FIRST)
     sink = io.BytesIO()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 
 if TYPE_CHECKING:
     from orsched.runner.devices.settings import WorkerSettings
@@ -28,10 +28,11 @@ def require_torch() -> None:
     try:
         import torch  # noqa: F401
         import transformers  # noqa: F401
-    except ImportError:
-        raise MissingDependencyError(
+    except ImportError as error:
+        raise unavailable(
+            error,
             "a torch worker needs torch and transformers: pip install 'orsched[runner]' "
-            "(a run does without them on --worker virtual)"
+            "(a run does without them on --worker virtual)",
         ) from None
 
 

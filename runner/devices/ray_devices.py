@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from orsched.errors import MissingDependencyError
+from orsched.errors import unavailable
 from orsched.runner.devices.messages import Begin
 from orsched.runner.devices.remote import RemoteDevice
 from orsched.runner.devices.settings import cores
@@ -157,9 +157,9 @@ def connect(address: str | None = None, cpus: int | None = None) -> None:
 def _ray() -> Any:
     try:
         import ray
-    except ImportError:
-        raise MissingDependencyError(
-            "workers on a Ray cluster need ray: pip install 'orsched[ray]'"
+    except ImportError as error:
+        raise unavailable(
+            error, "workers on a Ray cluster need ray: pip install 'orsched[ray]'"
         ) from None
     return ray
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, MissingDependencyError
+from orsched.errors import InputError, unavailable
 from orsched.runner.devices.choice import built
 from orsched.runner.devices.device import TorchDevice
 from orsched.runner.devices.messages import Begin, Ended, Lost, Ready, Refused, Start
@@ -48,7 +48,7 @@ class ServedWorker:
             self.greeting = Refused(error)
         except ImportError as error:
             self.greeting = Refused(
-                MissingDependencyError(f"{error}: a worker needs the extra orsched[runner]")
+                unavailable(error, f"{error}: a worker needs the extra orsched[runner]")
             )
         except Exception as error:
             self.greeting = last_words(error)

@@ -91,6 +91,12 @@ def prompts_of_rest(rest: Rest, trace: Schedule, seed: int, vocabulary: int) -> 
                 field=f"run.unfinished.{row}",
                 remedy="resume a trace that the runner wrote",
             )
+        if any(not 0 <= token < vocabulary for token in tokens):
+            raise InputError(
+                f"a token is none of the model's {vocabulary}",
+                field=f"run.unfinished.{row}",
+                remedy="resume a trace that the runner wrote",
+            )
         found.append(random_prompt(seed, row, size, vocabulary) + tokens)
     return found
 

@@ -12,6 +12,7 @@ import numpy as np
 from orsched.columns import int_column
 from orsched.errors import InputError
 from orsched.files.atomic import write_text
+from orsched.files.formulas import warn_of_formulas
 from orsched.instances.readers.objects import DECODER, Fields
 from orsched.instances.readers.text import open_text
 from orsched.instances.readers.vllm_bench import read_vllm_bench
@@ -142,6 +143,7 @@ class RequestTimes:
             )
             lengths = (int(table.prompt_tokens[row]), int(table.output_tokens[row]))
             writer.writerow([table.id_of(row), sent, *lengths, sent, first, last])
+        warn_of_formulas(table.ids or (), str(path))
         write_text(path, text.getvalue())
 
 

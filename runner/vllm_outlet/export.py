@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.files.atomic import write_text
+from orsched.files.formulas import warn_of_formulas
 from orsched.instances.readers.text import open_text
 from orsched.runner.vllm_outlet.priorities import in_order
 from orsched.units import NS_PER_S
@@ -57,6 +58,7 @@ def write_priorities(instance: Instance, schedule: Schedule, path: str | os.Path
         writer = csv.DictWriter(text, rows[0] if rows else ["id"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+        warn_of_formulas((row["id"] for row in rows), str(path))
         write_text(path, text.getvalue())
         return
     for row in rows:

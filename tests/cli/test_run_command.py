@@ -157,6 +157,58 @@ def test_a_schedule_that_is_not_valid_is_not_run(execute, folder, change):
     assert not (folder / "run.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"unfinished": []}, "'run.unfinished': must be an object"),
+        ({"unfinished": {"0": 5}}, "'run.unfinished.0': must be a list of tokens"),
+        ({"unfinished": {"0": ["a"]}}, "'run.unfinished.0': must be a list of tokens"),
+        ({"events": {}}, "'run.events': must be a list"),
+        ({"events": [7]}, "'run.events': must be a list"),
+        ({"events": [{"what": "lost"}]}, "'run.events': must be a list"),
+        ({"seed": []}, "'run.seed'"),
+        ({"plan": 3}, "followed no schedule"),
+    ],
+)
+def test_a_trace_with_other_notes_is_not_resumed(execute, folder, change, said):
+    source = _partial(folder, run=change)
+    code, _, err = execute(source, "--worker", "virtual", "--resume", "part.json")
+    assert (code, said in err) == (2, True), err
+
+
+@pytest.mark.parametrize(("field", "value"), [("request", 9), ("first_step", 99), ("client", -1)])
+def test_a_trace_that_is_not_valid_is_not_resumed(execute, folder, field, value):
+    source = _partial(folder, work={field: value})
+    code, _, err = execute(source, "--worker", "virtual", "--resume", "part.json")
+    assert code == 2, err
+
+
+def _partial(folder, run=None, work=None):
+    """Write part of a run, with changes, and return the instance's or the plan's name."""
+    instance, plan = orsched.load("with-arrivals"), load_schedule(folder / "plan.json")
+    keep = plan.work.last_step < 2
+    trace = plan.replace(
+        steps=type(plan.steps)(**{n: c[:2] for n, c in vars(plan.steps).items()}),
+        work=type(plan.work)(**{n: c[keep] for n, c in vars(plan.work).items()}),
+        results={},
+        bound=None,
+        run={"device": "virtual", "clock": "model", "complete": False},
+    )
+    assert trace.instance_sha256 == instance.sha256
+    save_schedule(trace, folder / "part.json")
+    document = json.loads((folder / "part.json").read_text())
+    document["run"] |= run or {}
+    for name, value in (work or {}).items():
+        document["work"][name][0] = value
+    (folder / "part.json").write_text(json.dumps(document))
+    return "plan.json" if run and "plan" in run else "with-arrivals"
+
+
+def test_a_part_of_a_run_is_resumed(execute, folder):
+    source = _partial(folder, run={"unfinished": {}, "events": []})
+    assert execute(source, "--worker", "virtual", "--resume", "part.json")[0] == 0
+
+
 def test_an_interrupted_run_leaves_a_trace_that_can_be_resumed(execute, folder, monkeypatch):
     from orsched.runner import execution
 

@@ -105,6 +105,15 @@ def test_plots_without_matplotlib_are_refused_before_the_work(study, tmp_path, m
     assert not (tmp_path / "s-study").exists()
 
 
+def test_labels_are_no_formulas(study, tmp_path):
+    labelled = STUDY.replace('"fcfs"', '{name = "fcfs", label = "$\\\\frac{$"}')
+    (tmp_path / "s.toml").write_text(labelled)
+    code, _, err = study("s.toml", "--plot")
+    assert code == 0, err
+    (plot,) = (tmp_path / "s-study" / "plots").iterdir()
+    assert plot.suffix == ".svg"
+
+
 def test_nothing_is_drawn_when_all_cells_failed(study, tmp_path):
     (tmp_path / "s.toml").write_text(STUDY.replace("requests = 12", "requests = -1"))
     code, _, err = study("s.toml", "--plot")
