@@ -12,7 +12,7 @@ from orsched.errors import InputError
 from orsched.instances.dataset_table import DATA_SETS
 from orsched.instances.readers.cells import CellError, whole_numbers
 from orsched.instances.readers.table import read_table
-from orsched.instances.sources import Lengths, LengthWindow, Source, SourceMix, Window
+from orsched.instances.sources import SERVEGEN, Lengths, LengthWindow, Source, SourceMix, Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,17 @@ _LEAST_SHAPE = {"Gamma": 0.0025, "Weibull": 0.2}
 
 @lru_cache(maxsize=4)
 def read_servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
-    """Return the mix in a table of rates and one of lengths; raises ``InputError``."""
+    """Return the mix in a table of rates and one of lengths.
+
+    Raises:
+        InputError: orsched knows no mix of this name, or a cell is wrong.
+    """
+    if name not in SERVEGEN:
+        raise InputError(
+            f"there is no mix {name!r} of ServeGen",
+            field="mix",
+            remedy=f"known: {', '.join(SERVEGEN)}",
+        )
     windows = _windows(rates)
     laws = _laws(lengths)
     traffic = {client: sum(window.rate for window in rows) for client, rows in windows.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from orsched.memory import BlockMemory
 
+_LOG = logging.getLogger("orsched")
 FIRST_TOKEN_RULES = ("decode", "prefill")
 
 
@@ -286,6 +288,19 @@ class Instance:
             "predictions": req.predicted_tokens is not None,
             "sha256": self.sha256,
         }
+
+
+def say_unused(instance: Instance) -> None:
+    """Log a warning, once in a process, where an instance holds prefixes: nothing uses them yet."""
+    if instance.requests.prefixes is not None:
+        _say_prefixes()
+
+
+@cache
+def _say_prefixes() -> None:
+    _LOG.warning(
+        "the prefix_ids of the requests are not used yet: every prompt is computed and stored whole"
+    )
 
 
 def require_instance(value: object) -> None:

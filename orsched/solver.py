@@ -17,7 +17,7 @@ from orsched._version import __version__
 from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError, InvalidScheduleError, TimeLimitError
-from orsched.instance import require_instance
+from orsched.instance import require_instance, say_unused
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
 from orsched.pairs import read_pairs
@@ -80,6 +80,7 @@ def solve(
     """
     begin = perf_counter()
     require_instance(instance)
+    say_unused(instance)
     if objective != "makespan":
         raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
     asked: Spec | Method = read_spec(method) if isinstance(method, str) else method
@@ -122,6 +123,8 @@ def simulate(
     from orsched.simulator import simulate_policy
 
     begin = perf_counter()
+    require_instance(instance)
+    say_unused(instance)
     if isinstance(policy, str):
         policy = load_policy(policy, parameters or {})
     lower = _bound(instance)

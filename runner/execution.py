@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.checker import check
 from orsched.columns import whole_number
+from orsched.instance import say_unused
 from orsched.runner.driving import driver, drives_rest
 from orsched.runner.fleet import RunSettings, fleet, require_fit
 from orsched.runner.loop.interrupts import finishing
@@ -100,6 +101,7 @@ def run(
     """
     seed, settings = whole_number(seed, "seed"), settings or RunSettings()
     begin, tell = perf_counter(), say or _nobody
+    say_unused(instance)
     tell("looking at the worker")
     if end_of_sequence:
         instance = with_open_lengths(instance, source, settings, resume)

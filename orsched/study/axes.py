@@ -105,10 +105,13 @@ def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
 
 def _found(name: str, path: str) -> Instance:
     """Return the instance in a file; raises ``InputError`` that names both name and path."""
+    from orsched.instance import say_unused
     from orsched.locate import load
 
     try:
-        return load(path) if Path(path).exists() or Path(name).suffix else load(name)
+        found = load(path) if Path(path).exists() or Path(name).suffix else load(name)
+        say_unused(found)
+        return found
     except InputError as error:
         field = error.field if error.file is not None and error.field else "instances"
         raise InputError(

@@ -8,6 +8,7 @@ import pytest
 from orsched import InputError, Worker
 from orsched.instances import draw_sources, load_mix
 from orsched.instances.catalog import generate
+from orsched.instances.servegen import read_servegen
 from orsched.instances.sources import (
     WINDOW_S,
     Lengths,
@@ -224,3 +225,10 @@ def test_the_published_mixes_have_the_published_means(name, data_dir):
     allowed = 0.2 if name == "m_small" else 0.05
     assert abs(instance.requests.prompt_tokens.mean() / prompt - 1) < allowed
     assert abs(instance.requests.output_tokens.mean() / output - 1) < allowed
+
+
+@pytest.mark.parametrize("name", ["m_mid", "synthetic", "../m_small"])
+def test_a_mix_that_orsched_does_not_know_is_named_with_those_there_are(tmp_path, name):
+    with pytest.raises(InputError, match=r"known: m_small, deepseek_r1") as caught:
+        read_servegen(name, tmp_path / "rates.csv", tmp_path / "lengths.csv")
+    assert caught.value.field == "mix"
