@@ -37,14 +37,15 @@ class WorkerState:
             all workers.
         partial: request -> tokens prefilled, of those whose prefill is not complete.
         held: request -> origin of those that are done and held in a static batch.
+        paused: requests that could decode and are left out of the rounds.
         blocks_set_aside: memory blocks that are set aside at admission.
         pages: counts the blocks that caches fill (``used``) under paged memory, else None.
     """
 
     __slots__ = (
         "blocks_set_aside", "client_request", "first_token", "free_clients", "held", "index",
-        "now_ns", "origin", "output_limit_tokens", "pages", "partial", "rounds", "running",
-        "worker", "yielded",
+        "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused", "rounds",
+        "running", "worker", "yielded",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +67,7 @@ class WorkerState:
         self.yielded: dict[int, int] = {} if yielded is None else yielded
         self.partial: dict[int, int] = {}
         self.held: dict[int, int] = {}
+        self.paused: dict[int, None] = {}
         self.client_request: list[int] = [-1] * worker.clients
         self.free_clients = worker.clients
         self.blocks_set_aside = 0
@@ -86,6 +88,8 @@ class View:
         prompt_tokens: N^p by request row; 0 for requests that have not arrived.
         arrival_ns: arrival time by request row; meaningful for arrived requests only.
         running: request -> client of the requests on clients, oldest first.
+        prefilling: request -> tokens prefilled, of those whose prefill has begun and is not
+            complete, oldest first.
         worker: clients, caps, cost and memory model.
         first_token: the first-token rule of the instance.
         output_limit_tokens: no request yields more tokens than this.
@@ -105,6 +109,7 @@ class View:
         self.prompt_tokens = prompt_tokens
         self.arrival_ns = arrival_ns
         self.running: Mapping[int, int] = MappingProxyType(state.running)
+        self.prefilling: Mapping[int, int] = MappingProxyType(state.partial)
         self.worker = state.worker
         self.index = state.index
         self.workers: Sequence[View] = (self,)
@@ -197,6 +202,21 @@ class View:
         state = self._state
         used = state.blocks_set_aside if state.pages is None else state.pages.used
         return memory.blocks - used
+
+    def blocks_left(self, rounds: int) -> int | None:
+        """Return the memory blocks that no cache fills after so many more rounds.
+
+        Rounds of all requests that can decode. Negative where memory does not hold so many; None
+        without a memory model. With ``whole`` allocation the same as ``blocks_free``.
+        """
+        memory, state = self.worker.memory, self._state
+        if memory is None:
+            return None
+        pages = state.pages
+        if pages is None:
+            return memory.blocks - state.blocks_set_aside
+        paused = [self.cached(request) for request in state.paused] if state.paused else ()
+        return memory.blocks - pages.used - pages.needed(rounds, paused)
 
 
 class PredictedView(View):

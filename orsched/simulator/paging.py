@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 class Pages:
@@ -53,13 +53,16 @@ class Pages:
         self.used += self.needed(count)
         self.rounds += count
 
-    def needed(self, count: int) -> int:
+    def needed(self, count: int, paused: Sequence[int] = ()) -> int:
         """Return the new blocks that the next rounds take.
 
-        The next round takes one for each cache of residue ``-rounds``, the one after it for each of
+        Those of ``paused`` are caches of so many tokens that do not grow now, and would then. The next round takes one for each cache of residue ``-rounds``, the one after it for each of
         the residue before, and so on.
         """
         size, residues = self.size, self.residues
+        if paused:
+            more = sum(-(-(tokens + count) // size) + -tokens // size for tokens in paused)
+            return more + self.needed(count)
         first = -self.rounds % size
         if count == 1:
             return residues.get(first, 0)
@@ -98,8 +101,12 @@ class PaddedPages:
         """Blocks that are filled now."""
         return self._after(0)
 
-    def _after(self, count: int) -> int:
-        longest = max(self.still, default=0)
+    def needed(self, count: int, paused: Sequence[int] = ()) -> int:
+        """Return the new blocks that the next rounds take, in which those paused grow as well."""
+        return self._after(count, paused) - self._after(0)
+
+    def _after(self, count: int, paused: Sequence[int] = ()) -> int:
+        longest = max(max(self.still, default=0), max(paused, default=-count) + count)
         if self.bases:
             longest = max(longest, max(self.bases) + self.rounds + count)
         return self.present * -(-longest // self.size)

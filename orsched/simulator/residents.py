@@ -30,7 +30,7 @@ class Residents:
 
     A request whose prefill is not complete is in ``state.partial``, one that decodes in
     ``state.origin``, one that is done and held in ``state.held``, one that could decode but is left
-    out in ``paused``. Finishes are packed as (round, request); those of requests that paused or
+    out in ``state.paused``. Finishes are packed as (round, request); those of requests that paused or
     left since are stale.
     """
 
@@ -49,7 +49,7 @@ class Residents:
         self.in_heap = bytearray(b"\1") * clients
         self.finishes: list[int] = []
         self.stale = 0
-        self.paused: dict[int, None] = {}
+        self.paused = self.state.paused
         self.fresh: list[int] = []  # decode from the next round on, without a row of work yet
         self.later_rows: dict[int, int] = {}  # first step of open decode rows that are not plain
         self.last_round_step = -1

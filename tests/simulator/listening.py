@@ -42,6 +42,7 @@ def seen(view, closely=False):
     shown = [dict(view.running), list(view.running), clients, view.free_clients, view.blocks_free]
     if closely:
         shown += [view.rounds, view.blocks_unused, list(view.prompt_tokens), list(view.arrival_ns)]
+        shown += [list(view.prefilling.items()), view.blocks_left(1), view.blocks_left(7)]
         shown += [(view.generated(r), view.cached(r), view.to_prefill(r)) for r in view.running]
     return shown
 

@@ -47,6 +47,11 @@ class NaiveView(View):
         return {job.row: job.client for job in self.oracle.on(self.index)}
 
     @property
+    def prefilling(self):
+        jobs = self.oracle.on(self.index)
+        return {job.row: self.prefilled(job) for job in jobs if self.to_prefill(job.row)}
+
+    @property
     def now_ns(self):
         return self.oracle.now
 
@@ -103,6 +108,14 @@ class NaiveView(View):
         if memory is None:
             return None
         caches = {job.row: self.cached(job.row) for job in self.oracle.on(self.index)}
+        return memory.blocks - self.oracle.blocks(self.index, caches)
+
+    def blocks_left(self, rounds):
+        memory = self.worker.memory
+        if memory is None:
+            return None
+        ready = {job.row: job.ready for job in self.oracle.on(self.index)}
+        caches = {row: self.cached(row) + rounds * ready[row] for row in ready}
         return memory.blocks - self.oracle.blocks(self.index, caches)
 
 

@@ -21,6 +21,7 @@ class Looking:
         for each in view.workers:
             running = dict(each.running)
             self.seen.append((each.rounds, each.blocks_unused, each.blocks_free, running))
+            self.seen.append((list(each.prefilling.items()), each.blocks_left(1)))
             self.seen.append([(each.to_prefill(r), each.decodes(r)) for r in running])
         return super().decide(view)
 
