@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from orsched.heuristics.stages import take_stage
+from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.policy import Information, Policy, View
 from orsched.step import Step, decode_rounds
 
@@ -24,6 +24,10 @@ class FirstComeFirstServed(Policy):
     def __init__(self) -> None:
         self.queue: deque[int] = deque()
 
+    def start(self, view: View) -> None:
+        """Know the worker."""
+        self.batch = BatchBuilder(view)
+
     def on_arrival(self, view: View, request: int) -> None:
         """Append the request to the queue."""
         self.queue.append(request)
@@ -38,8 +42,9 @@ class FirstComeFirstServed(Policy):
 
     def decide(self, view: View) -> Step | None:
         """Return a prefill stage if one is possible, else decode until something happens."""
-        if self.queue and view.free_clients:
-            stage = take_stage(view, self.queue)
+        clients = view.free_clients if self.queue else 0
+        if clients:
+            stage = self.batch.take(self.queue, clients)
             if stage:
                 return Step(stage, None, None, ())
         return _DECODE if view.running else None

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
+from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.gates import Gate, ListeningGate, Waiting, make_gate
-from orsched.heuristics.queues import ClientQueues, Queues, Room, SharedQueue
+from orsched.heuristics.queues import ClientQueues, Queues, SharedQueue
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
 from orsched.step import Step, decode_rounds, prefill_stage
 
@@ -100,6 +101,7 @@ class GatedPolicy(Policy):
         """Set up queues and gate; pack what is known."""
         clients = view.worker.clients
         self.prefill_limit = view.worker.prefill_limit
+        self.batch = BatchBuilder(view)
         self.lengths = _known_lengths(view)
         self.queues: Queues
         if self.params.assignment == "shared":
@@ -178,10 +180,8 @@ class GatedPolicy(Policy):
 
     def _take(self, view: View) -> tuple[list[int], list[int]]:
         """Fill a stage over the idle clients in order, until the next request does not fit."""
-        prompts = view.prompt_tokens
-        room = Room(view.worker.prefill_limit, view.blocks_free, view.blocks_of)
-        stage, places = self.queues.fill(self.idle, prompts, room)
-        self.queued_tokens -= sum(map(prompts.__getitem__, stage))
+        stage, places = self.queues.fill(self.idle, self.batch)
+        self.queued_tokens -= sum(map(view.prompt_tokens.__getitem__, stage))
         self._occupy(places)
         return stage, places
 

@@ -6,30 +6,15 @@ Every operation costs O(log n): nothing is sorted anew for a decision.
 from __future__ import annotations
 
 from heapq import heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    Prompts = Sequence[int] | memoryview
+    from orsched.heuristics.batch_builder import BatchBuilder
 
-_UNLIMITED = 2**62
 _BITS = 32
 _MASK = (1 << _BITS) - 1
-
-
-class Room(NamedTuple):
-    """What a prefill stage may hold.
-
-    Attributes:
-        tokens: most prompt tokens, or None.
-        blocks: free memory blocks, or None.
-        blocks_of: memory blocks of a request; asked only where ``blocks`` is given.
-    """
-
-    tokens: int | None
-    blocks: int | None
-    blocks_of: Callable[[int], int]
 
 
 class Queues(Protocol):
@@ -41,19 +26,37 @@ class Queues(Protocol):
     def add(self, request: int, client: int, key: int, tokens: int) -> None:
         """Queue a request, at a client where each has its own queue."""
 
-    def fill(
-        self, clients: Iterable[int], prompts: Prompts, room: Room
-    ) -> tuple[list[int], list[int]]:
+    def fill(self, clients: Sequence[int], batch: BatchBuilder) -> tuple[list[int], list[int]]:
         """Remove and return requests for these clients in turn, and the clients that get one.
 
-        Ends at the first request that does not fit into the room that is left.
+        Ends at the first request that does not fit into the batch.
         """
 
     def servable(self, idle: Collection[int]) -> int:
         """Return how many of the idle clients could get a request now."""
 
 
-class SharedQueue:
+class Offering:
+    """Base of queues: they offer requests to clients, and a batch builder takes what fits."""
+
+    def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
+        """Yield the requests that these clients would get in turn.
+
+        When the next one is asked for, the one before is taken: it leaves the queue, and its client
+        is added to ``places``.
+        """
+        raise NotImplementedError
+
+    def fill(self, clients: Sequence[int], batch: BatchBuilder) -> tuple[list[int], list[int]]:
+        """Remove and return requests for these clients in turn, and the clients that get one.
+
+        Ends at the first request that does not fit into the batch.
+        """
+        places: list[int] = []
+        return batch.take_offered(self.offer(clients, places), len(clients)), places
+
+
+class SharedQueue(Offering):
     """One queue for all clients."""
 
     def __init__(self, clients: int) -> None:
@@ -65,37 +68,23 @@ class SharedQueue:
         heappush(self.heap, key << _BITS | request)
         self.queued += 1
 
-    def fill(
-        self, clients: Iterable[int], prompts: Prompts, room: Room
-    ) -> tuple[list[int], list[int]]:
-        """Take the first requests of the queue, one a client."""
-        heap, blocks, blocks_of = self.heap, room.blocks, room.blocks_of
-        tokens = _UNLIMITED if room.tokens is None else room.tokens
-        stage: list[int] = []
-        places: list[int] = []
+    def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
+        """Yield the first requests of the queue, one a client."""
+        heap = self.heap
         for client in clients:
             if not heap:
                 break
-            request = heap[0] & _MASK
-            tokens -= prompts[request]
-            if tokens < 0:
-                break
-            if blocks is not None:
-                blocks -= blocks_of(request)
-                if blocks < 0:
-                    break
+            yield heap[0] & _MASK
             heappop(heap)
-            stage.append(request)
+            self.queued -= 1
             places.append(client)
-        self.queued = len(heap)
-        return stage, places
 
     def servable(self, idle: Collection[int]) -> int:
         """Return the smaller of idle clients and waiting requests."""
         return min(len(idle), self.queued)
 
 
-class ClientQueues:
+class ClientQueues(Offering):
     """One queue a client; with ``steal`` an idle client whose own is empty takes from another's.
 
     It steals the first request of the queue with the most remaining tokens (Pang, Algorithm 1).
@@ -121,15 +110,9 @@ class ClientQueues:
             self.listed[client] = self.remaining[client]
             heappush(self.richest, (-self.remaining[client], client))
 
-    def fill(
-        self, clients: Iterable[int], prompts: Prompts, room: Room
-    ) -> tuple[list[int], list[int]]:
-        """Take each client's own first request, else the one it steals."""
+    def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
+        """Yield each client's own first request, else the one it steals."""
         heaps, remaining = self.heaps, self.remaining
-        blocks, blocks_of = room.blocks, room.blocks_of
-        tokens = _UNLIMITED if room.tokens is None else room.tokens
-        stage: list[int] = []
-        places: list[int] = []
         for client in clients:
             owner, heap = client, heaps[client]
             if not heap:
@@ -140,20 +123,11 @@ class ClientQueues:
                 owner = self._richest()
                 heap = heaps[owner]
             entry = heap[0]
-            request = entry >> _BITS & _MASK
-            tokens -= prompts[request]
-            if tokens < 0:
-                break
-            if blocks is not None:
-                blocks -= blocks_of(request)
-                if blocks < 0:
-                    break
+            yield entry >> _BITS & _MASK
             heappop(heap)
             remaining[owner] -= entry & _MASK
             self.queued -= 1
-            stage.append(request)
             places.append(client)
-        return stage, places
 
     def servable(self, idle: Collection[int]) -> int:
         """Return how many of the idle clients could get a request now."""

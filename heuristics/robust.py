@@ -19,18 +19,17 @@ from orsched.errors import InputError
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import GATES
 from orsched.heuristics.policy_method import PolicyMethod
+from orsched.heuristics.queues import Offering
 from orsched.policy import Information
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from orsched.heuristics.queues import Prompts, Room
     from orsched.instance import Instance
     from orsched.policy import View
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1
-_UNLIMITED = 2**62
 _FEW = 64
 _ENOUGH = 12
 """Samples before which predictions are trusted."""
@@ -116,7 +115,7 @@ class Skill:
         return 1 - self._error / spread if spread else float(not self._error)
 
 
-class TwoOrders:
+class TwoOrders(Offering):
     """One queue in two orders: by length, and by arrival.
 
     By length most are in a sorted list, which gives up its last faster than a heap its first;
@@ -149,25 +148,18 @@ class TwoOrders:
         self._waits[request] = 1
         self.queued += 1
 
-    def fill(
-        self, clients: Iterable[int], prompts: Prompts, room: Room
-    ) -> tuple[list[int], list[int]]:
-        """Take the first requests of the order in force, one a client.
+    def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
+        """Yield the first requests of the order in force, one a client.
 
-        Who is gone stays in the other order until their turn.
+        A request that has started stays in the other order until its turn.
         """
-        tokens = _UNLIMITED if room.tokens is None else room.tokens
-        blocks, blocks_of = room.blocks, room.blocks_of
         waits, by_arrival = self._waits, self._by_arrival
         in_order, new = self._sorted, self._new
-        started, sample, trusted = self._started, self.sample, self.skill.trusted
-        left = self.queued
-        stage: list[int] = []
-        places: list[int] = []
+        sample, trusted = self.sample, self.skill.trusted
         for client in clients:
-            if not left:
+            if not self.queued:
                 break
-            sampled = not started % sample
+            sampled = not self._started % sample
             if sampled or not trusted:
                 while not waits[request := by_arrival[0]]:
                     by_arrival.popleft()
@@ -176,22 +168,13 @@ class TwoOrders:
             else:
                 while not waits[request := in_order[-1] & _MASK]:
                     in_order.pop()
-            tokens -= prompts[request]
-            if tokens < 0:
-                break
-            if blocks is not None:
-                blocks -= blocks_of(request)
-                if blocks < 0:
-                    break
+            yield request
             if sampled:
                 self.skill.started(request, self.predicted(request))
-            started += 1
-            left -= 1
+            self._started += 1
+            self.queued -= 1
             waits[request] = 0
-            stage.append(request)
             places.append(client)
-        self._started, self.queued = started, left
-        return stage, places
 
     def servable(self, idle: Collection[int]) -> int:
         """Return the smaller of idle clients and waiting requests."""

@@ -52,12 +52,10 @@ class ContinuousBatching(Policy):
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Forget the request."""
-        self.own.leave(request)
         self.queue.forget(request)
 
     def on_preempt(self, view: View, request: int) -> None:
         """Queue the request again."""
-        self.own.leave(request)
         self.queue.put_back(request)
 
     def waiting(self) -> int:
@@ -111,6 +109,8 @@ class ContinuousBatching(Policy):
             if needed + (self.watermark if running else 0) > plan.blocks:
                 return
             chunks[queue.pop()] = chunk
+            if chunk < left:
+                plan.whole = False
             plan.tokens -= chunk
             plan.prompt_tokens -= chunk
             plan.blocks -= new
@@ -126,20 +126,16 @@ class ContinuousBatching(Policy):
         self._admit(view, plan)
         if not plan.chunks:
             return None
-        self.own.take(view, plan)
         return Step(prefill=list(plan.chunks), decode=())
 
     def _prefill(self, view: View, plan: Plan) -> Step:
         """Return a step with prompt tokens in it."""
-        whole = self.own.take(view, plan)
-        requests = list(plan.chunks)
-        tokens = None if whole else list(plan.chunks.values())
-        return Step(requests, tokens, None, plan.decode, preempt=plan.victims)
+        tokens = None if plan.whole else list(plan.chunks.values())
+        return Step(list(plan.chunks), tokens, None, plan.decode, preempt=plan.victims)
 
     def _rounds(self, view: View, plan: Plan) -> Step:
         """Return rounds: one if the next may differ, else until something happens."""
         if plan.victims or plan.decode is not None:
-            self.own.take(view, plan)
             return Step(decode=plan.decode, preempt=plan.victims)
         if not self.queue or (self.queue.arrival_may_lead and view.free_clients):
             return _UNTIL_EVENT

@@ -27,6 +27,7 @@ class Filling:
     def __init__(self, site: Site, tokens: int, blocks: int, growth: float) -> None:
         self.site = site
         self.chunks: dict[int, int] = {}
+        site.cut = ()
         self.tokens = min(tokens, site.prefill_limit)
         self.clients = site.clients - len(site.view.running)
         self.blocks = blocks
@@ -55,14 +56,15 @@ class Filling:
         elif site.has_memory:
             self.blocks -= site.blocks(request, left)
         if chunk < left:
-            site.partial[request] = left
+            site.cut = (*site.cut, request)
         self.chunks[request] = chunk
         self.tokens -= chunk
 
     def go_on(self, request: int) -> None:
         """Give a begun prefill its next chunk, if there are blocks for one."""
         site = self.site
-        chunk = min(site.partial[request], self.tokens)
+        left = site.view.to_prefill(request)
+        chunk = min(left, self.tokens)
         if site.size:
             held = site.view.cached(request)
             filled = -(-held // site.size)
@@ -70,6 +72,8 @@ class Filling:
             taken = -(-(held + chunk) // site.size) - filled
             self.blocks -= taken
             self.reserved -= taken
+        if chunk < left:
+            site.cut = (*site.cut, request)
         if chunk:
             self.chunks[request] = chunk
             self.tokens -= chunk

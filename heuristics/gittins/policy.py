@@ -150,12 +150,12 @@ class Gittins(Policy):
         running, rounds, now = len(site.view.running), view.rounds, view.now_ns
         site.pace.update(now, rounds, running > 0)
         site.until_ns, site.slept, site.seen = 0, -1, self.stamp
-        decoding = running - len(site.partial)
-        blocks = site.free(rounds, decoding)
-        if blocks < 0:
+        begun = len(view.prefilling)
+        decoding, blocks = running - begun, UNLIMITED
+        if site.has_memory and (blocks := view.blocks_left(1) or 0) < 0:
             return self._evict(view, site, -blocks)
         site.spare, site.prefills = blocks, False
-        if site.partial or (
+        if begun or (
             self.queue.count and running < site.clients and self._first_fits(site, rounds, blocks)
         ):
             chunks = self._chunks(view, site, decoding, blocks)
@@ -168,7 +168,7 @@ class Gittins(Policy):
                 return _UNTIL_FINISH
             site.until_ns = now + int(_LOOK_AGAIN * site.pace.ns)
             return _SOON
-        if site.partial:  # caches that are not complete fill the memory: one of them has to go
+        if begun:  # caches that are not complete fill the memory: one of them has to go
             return self._evict(view, site, 1)
         site.slept = self.stamp
         return None
@@ -204,8 +204,8 @@ class Gittins(Policy):
         again = site.evicted == site.pace.rounds and len(site.view.running) > 0
         may_join = self.queue.count and filling.clients and not again
         begun = []
-        if site.partial:
-            begun = sorted((self.keys[request], request) for request in site.partial)
+        if view.prefilling:
+            begun = sorted((self.keys[request], request) for request in view.prefilling)
         placing = Placing(self, view, site, decoding) if may_join else None
         while filling.tokens > 0:
             if placing is not None and filling.clients:
@@ -250,7 +250,7 @@ class Gittins(Policy):
 
     def _work_ns(self, view: View, site: Site, request: int) -> float:
         """Return the expected work of a running request that is still to come."""
-        left = site.partial.get(request, 0)
+        left = view.to_prefill(request)
         if self.outputs is not None:
             tokens = float(self.outputs[request] - view.generated(request))
         else:

@@ -15,13 +15,10 @@ UNLIMITED = 2**62
 class Site:
     """What the policy knows of one worker beside its view.
 
-    Caches that decode need a new block in the round before which they fill their blocks, so they
-    are counted by the residue of their size less the rounds, modulo the block size.
-
     Attributes:
         clients: how many clients the worker has.
+        cut: requests whose prefill the next step does not complete.
         others: the other workers' sites, in any order.
-        partial: request -> tokens left to prefill, of those that are on the worker.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
         evicted: rounds at the last eviction; -1 before the first.
@@ -36,8 +33,8 @@ class Site:
     """
 
     __slots__ = (
-        "clients", "counts", "evicted", "first", "has_memory", "most", "origin", "others",
-        "pace", "partial", "prefill_limit", "prefills", "prices", "room", "seen", "size", "slept",
+        "clients", "cut", "evicted", "first", "has_memory", "most", "origin", "others", "pace",
+        "prefill_limit", "prefills", "prices", "room", "seen", "size", "slept",
         "spare", "until_ns", "view",
     )  # fmt: skip
 
@@ -49,7 +46,7 @@ class Site:
         memory = view.worker.memory
         self.prices = prices = Prices(view)
         self.pace = Pace(prices.round_ns + prices.client_ns, window_ns)
-        self.partial: dict[int, int] = {}
+        self.cut: tuple[int, ...] = ()
         self.origin: dict[int, int] = {}
         self.until_ns = 0
         self.slept = self.seen = self.evicted = -1
@@ -58,7 +55,6 @@ class Site:
         self.spare, self.has_memory = self.room, memory is not None
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.most = self.room * self.size
-        self.counts = [0] * self.size
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
 
     def blocks(self, request: int, tokens: int) -> int:
@@ -77,19 +73,12 @@ class Site:
         """Whether the worker can hold a request with so many tokens."""
         return tokens <= self.most if self.size else self.view.blocks_of(request) <= self.room
 
-    def free(self, rounds: int, decoding: int) -> int:
-        """Return the blocks that the next round leaves, UNLIMITED without a memory model."""
-        if not self.has_memory:
-            return UNLIMITED
-        blocks = self.view.blocks_unused or 0
-        return blocks - self.counts[-rounds % self.size] if decoding and self.size else blocks
-
     def promised(self) -> int:
         """Return the blocks that the rest of the begun prefills will take."""
-        size = self.size
-        if not size or not self.partial:
+        size, view = self.size, self.view
+        if not size or not view.prefilling:
             return 0
-        return sum(-(-left // size) for left in self.partial.values())
+        return sum([-(-view.to_prefill(request) // size) for request in view.prefilling])
 
     def has_room(self, request: int, left: int) -> bool:
         """Whether there are the blocks for a prefill, as of the worker's last decision."""
@@ -99,7 +88,7 @@ class Site:
         """Return the most prompt tokens that have room by their number alone, as of then."""
         if not self.size:
             return UNLIMITED
-        return (self.spare - self.promised() if self.partial else self.spare) * self.size
+        return (self.spare - self.promised()) * self.size
 
     def growth(self, tokens: float) -> int:
         """Return the blocks that the running caches take if each grows by so many tokens."""
@@ -109,26 +98,16 @@ class Site:
 
     def prefill(self, chunks: dict[int, int], rounds: int) -> None:
         """Let prefills go on, and decode whose ends with the worker's round of this number."""
-        view, partial, origin, size = self.view, self.partial, self.origin, self.size
-        prompts, before = view.prompt_tokens, rounds - self.first
+        view, origin, before, cut = self.view, self.origin, rounds - self.first, self.cut
+        prompts, begun = view.prompt_tokens, view.prefilling
         for request, chunk in chunks.items():
-            left = partial.pop(request, 0) if partial else 0
-            if chunk < left:
-                partial[request] = left - chunk
+            if cut and request in cut:
                 continue
-            # Who is prefilled at once has the prompt and all that was yielded before in the chunk.
-            tokens = view.generated(request) if left else chunk - prompts[request]
+            # A chunk that is a whole prefill holds the prompt and all that was yielded before.
+            tokens = view.generated(request) if request in begun else chunk - prompts[request]
             origin[request] = before - tokens
-            if size:
-                self.counts[(prompts[request] + tokens - rounds) % size] += 1
 
     def leave(self, request: int) -> int | None:
         """Forget a request; return the tokens that it has yielded if it decoded."""
-        self.partial.pop(request, None)
         origin = self.origin.pop(request, None)
-        if origin is None:
-            return None
-        if self.size:
-            filled = self.view.prompt_tokens[request] - origin - self.first
-            self.counts[filled % self.size] -= 1
-        return self.view.rounds - origin
+        return None if origin is None else self.view.rounds - origin

@@ -7,14 +7,15 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+from orsched.heuristics.queues import Offering
 
-    from orsched.heuristics.queues import Prompts, Room
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from orsched.heuristics.batch_builder import BatchBuilder
 
 _BITS = 32
 _MASK = (1 << _BITS) - 1
-_UNLIMITED = 2**62
 _GONE, _WAITS, _LATE = 0, 1, 2
 
 
@@ -32,7 +33,7 @@ class Changes(NamedTuple):
     over: list[object]
 
 
-class WaitingRequests:
+class WaitingRequests(Offering):
     """One queue for all clients, from which named requests can be taken as well.
 
     Lists that are in order come with a plan, from the background; only what has come since is
@@ -152,31 +153,23 @@ class WaitingRequests:
                 return found[:count]
             some *= 2
 
-    def fill(
-        self, clients: Iterable[int], prompts: Prompts, room: Room
-    ) -> tuple[list[int], list[int]]:
-        """Take the first requests of the queue, planned or not, one a client."""
-        tokens = _UNLIMITED if room.tokens is None else room.tokens
-        blocks, known, came = room.blocks, self._all, self._came
-        stage: list[int] = []
-        places: list[int] = []
+    def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
+        """Yield the first requests of the queue, planned or not, one a client."""
+        known, came = self._all, self._came
         for client in clients:
             request = self._first()
             if request is None:
                 break
-            tokens -= prompts[request]
-            if tokens < 0:
-                break
-            if blocks is not None:
-                blocks -= room.blocks_of(request)
-                if blocks < 0:
-                    break
+            yield request
             if known and (not came or known[-1] < came[0]):
                 known.pop()
             else:
                 heappop(came)
-            stage.append(request)
             places.append(client)
+
+    def fill(self, clients: Sequence[int], batch: BatchBuilder) -> tuple[list[int], list[int]]:
+        """Remove and return requests for these clients, and the clients that get one."""
+        stage, places = super().fill(clients, batch)
         self.take(stage)
         return stage, places
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.heuristics.stages import take_stage
+from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.policy import Information, Policy
 from orsched.step import FINISH, UNTIL_EVENT, Step, decode_rounds, prefill_stage
 
@@ -50,6 +49,7 @@ class IterationLevel(Policy):
     def start(self, view: View) -> None:
         """Refuse a worker that pads."""
         require_no_padding(view)
+        self.batch = BatchBuilder(view)
 
     def on_arrival(self, view: View, request: int) -> None:
         """Append the request to the queue."""
@@ -73,14 +73,12 @@ class IterationLevel(Policy):
         return None
 
     def _joining(self, view: View) -> list[int]:
-        room = view.free_clients
+        clients = view.free_clients
         if self.parallel is not None:
-            room = min(room, self.parallel - len(view.running))
-        stage = take_stage(view, deque(islice(self.queue, max(0, room))))
+            clients = min(clients, self.parallel - len(view.running))
+        stage = self.batch.take(self.queue, clients)
         if not stage and not view.running:
-            stage = [self.queue[0]]  # alone, it may use all that there is
-        for _ in stage:
-            self.queue.popleft()
+            stage = [self.queue.popleft()]  # alone, it may use all that there is
         return stage
 
 

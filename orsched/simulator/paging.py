@@ -56,8 +56,9 @@ class Pages:
     def needed(self, count: int, paused: Sequence[int] = ()) -> int:
         """Return the new blocks that the next rounds take.
 
-        Those of ``paused`` are caches of so many tokens that do not grow now, and would then. The next round takes one for each cache of residue ``-rounds``, the one after it for each of
-        the residue before, and so on.
+        ``paused`` are caches of so many tokens that do not grow now, and would then. The next round
+        takes one for each cache of residue ``-rounds``, the one after it for each of the residue
+        before, and so on.
         """
         size, residues = self.size, self.residues
         if paused:

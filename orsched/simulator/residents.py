@@ -30,8 +30,8 @@ class Residents:
 
     A request whose prefill is not complete is in ``state.partial``, one that decodes in
     ``state.origin``, one that is done and held in ``state.held``, one that could decode but is left
-    out in ``state.paused``. Finishes are packed as (round, request); those of requests that paused or
-    left since are stale.
+    out in ``state.paused``. Finishes are packed as (round, request); those of requests that paused
+    or left since are stale.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.costs import AffineCost
 from orsched.errors import InputError
-from orsched.heuristics.stages import take_stage
+from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.instance import Instance
 from orsched.measured.observed import observed
 from orsched.policy import Information, Policy, View
@@ -47,7 +47,7 @@ class Rehearsal(Policy):
     def decide(self, view: View) -> Step | None:
         """Return a prefill stage once enough clients are free, else rounds until a finish."""
         if self.queue and (view.free_clients >= self.least or not view.running):
-            stage = take_stage(view, self.queue)
+            stage = BatchBuilder(view).take(self.queue)
             if stage:
                 most = max(1, view.worker.clients // 4)
                 self.least = 2 ** self.random.randrange(most.bit_length())

@@ -12,12 +12,13 @@ from orsched.errors import InputError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs, make_gate
-from orsched.heuristics.queues import ClientQueues, Room, SharedQueue
+from orsched.heuristics.queues import ClientQueues, SharedQueue
 from orsched.instance import Instance
 from orsched.policy import Information
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.heuristics.building import batch_of
 from tests.simulator.instances import instances
 
 UNIT = AffineCost(10, 1, 4, 0)
@@ -30,7 +31,7 @@ def _run(instance, information="clairvoyant", **params):
 
 def _pop(queues, client):
     """The request that a client gets, or -1."""
-    stage, _ = queues.fill([client], [0] * 100, Room(None, None, None))
+    stage, _ = queues.fill([client], batch_of([0] * 100))
     return stage[0] if stage else -1
 
 

@@ -7,8 +7,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.heuristics.queues import Room
 from orsched.heuristics.robust import _FEW, Skill, TwoOrders
+from tests.heuristics.building import batch_of
 
 MOST = 4 * _FEW
 
@@ -47,7 +47,7 @@ def test_it_takes_what_a_plain_list_takes(seed):
         skill.trusted = rng.random() < 0.7
         clients, tokens = range(rng.randint(1, _FEW)), rng.randint(3, 99)
         expected, started = plain(waiting, clients, skill.trusted, sample, started, tokens)
-        stage, places = queue.fill(clients, prompts, Room(tokens, None, int))
+        stage, places = queue.fill(clients, batch_of(prompts, tokens))
         assert stage == expected
         assert places == list(clients)[: len(stage)]
         assert queue.queued == len(waiting)

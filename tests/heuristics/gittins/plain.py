@@ -17,7 +17,7 @@ class PlainGittins(Gittins):
         filling = Filling(site, self.params.max_num_batched_tokens, blocks, self.growth)
         again = site.evicted == view.rounds and len(view.running) > 0
         admits = bool(filling.clients) and not again
-        begun = sorted((self.keys[request], request) for request in site.partial)
+        begun = sorted((self.keys[request], request) for request in view.prefilling)
         passed = set()
         while filling.tokens > 0:
             firsts = [min(heap) for size, heap in self.queue.heaps.items()

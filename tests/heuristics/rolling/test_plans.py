@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.heuristics.queues import Room
 from orsched.heuristics.rolling.drift import Drift
 from orsched.heuristics.rolling.following import Follower
 from orsched.heuristics.rolling.remaining import Remaining, Stage
 from orsched.heuristics.rolling.search import make_plan
 from orsched.heuristics.rolling.snapshot import DueStage, Plan, Running, Snapshot
 from orsched.heuristics.rolling.waiting import Copy, WaitingRequests, entry_of
+from tests.heuristics.building import batch_of
 
 
 def cost_of(left, plan):
@@ -145,7 +145,7 @@ def test_waiting_requests_agree_with_a_list(moves):
             queue.unplan()
             planned = set()
         elif move == "f":
-            stage, places = queue.fill(range(value % 5), [1] * 99, Room(None, None, None))
+            stage, places = queue.fill(range(value % 5), batch_of([1] * 99))
             assert stage == order[: value % 5]
             assert places == list(range(len(stage)))
             for gone in stage:
