@@ -8,11 +8,6 @@ last planner that shares it is dropped, and when its parent ends, in whatever wa
 from __future__ import annotations
 
 import contextlib
-import os
-import pickle
-import struct
-import subprocess
-import sys
 import threading
 import weakref
 from collections import deque
@@ -24,16 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import OrschedError
 from orsched.heuristics.rolling.search import make_plan
-from orsched.subprocess_call import interpreter
+from orsched.subprocess_call import Child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.heuristics.rolling.snapshot import Plan, Snapshot
+    from orsched.subprocess_call import Pipe
 
     _Job = tuple[Future[Plan], Snapshot, int, int, float]
-
-_HEADER = struct.Struct(">Q")
 
 
 class Planner:
@@ -110,94 +104,44 @@ def _close(jobs: SimpleQueue[_Job | None], child: _Child | None, thread: threadi
             job[0].cancel()
     jobs.put(None)
     if child is not None:
+        child.ended = True
         child.kill()
         thread.join()
+        child.pipe.close()
 
 
-class _Child:
-    """The process: plans go in and out through its standard input and output."""
+class _Child(Child):
+    """The process that makes plans."""
+
+    ended = False
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.ended = False
-        self.process = subprocess.Popen(
-            interpreter("orsched.heuristics.rolling.background:serve"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C reaches the parent alone
-        )
+        super().__init__("orsched.heuristics.rolling.background:make_plans", waits=True)
 
     def plan(self, snapshot: Snapshot, iterations: int, seed: int, seconds: float) -> Plan:
         """Have a plan made; raises ``CancelledError`` once the process was ended."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         try:
-            write(self.process.stdin, (snapshot, iterations, seed, seconds))
-            kind, value = read(self.process.stdout)
-        except (OSError, ValueError, EOFError) as error:
+            self.pipe.send((snapshot, iterations, seed, seconds))
+            kind, value = self.receive()
+        except (OSError, EOFError) as error:
             if self.ended:
                 raise CancelledError from None
-            code = self.process.wait()
-            raise OrschedError(f"the planning process ended with status {code}") from error
+            raise OrschedError(f"the planning process ended with {self.wait()}") from error
         if kind == "raised":
             raise OrschedError(f"in the planning process:\n{value}")
         plan: Plan = value
         return plan
 
-    def kill(self) -> None:
-        """End the process now."""
-        with self.lock:
-            self.ended = True
-            if self.process.poll() is None:
-                self.process.kill()
-            self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError, ValueError):
-                if pipe is not None:
-                    pipe.close()
 
-
-def write(pipe: Any, value: object) -> None:
-    """Write a value with its size before it."""
-    data = pickle.dumps(value)
-    pipe.write(_HEADER.pack(len(data)) + data)
-    pipe.flush()
-
-
-def read(pipe: Any) -> Any:
-    """Read a value; raises ``EOFError`` when the other end is closed."""
-    header = pipe.read(_HEADER.size)
-    if len(header) < _HEADER.size:
-        raise EOFError
-    (size,) = _HEADER.unpack(header)
-    return pickle.loads(pipe.read(size))
-
-
-def _listen(source: Any, jobs: SimpleQueue[Any]) -> None:
-    """Take jobs; end this process, in the middle of a plan if need be, when the parent is gone."""
-    try:
-        while True:
-            jobs.put(read(source))
-    finally:
-        os._exit(0)
-
-
-def serve() -> None:
-    """Run in the process: make plans until the parent closes the pipe."""
-    import traceback
-
-    jobs: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
-    sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints does not get between the plans
+def make_plans(pipe: Pipe) -> None:
+    """Run in the process: make plans until the parent ends."""
     while True:
-        snapshot, iterations, seed, seconds = jobs.get()
+        snapshot, iterations, seed, seconds = pipe.receive()
         answer: tuple[str, Any]
         try:
             answer = ("plan", plan_snapshot(snapshot, iterations, seed, seconds))
         except Exception:
+            import traceback
+
             answer = ("raised", traceback.format_exc())
-        try:
-            write(sink, answer)
-        except BrokenPipeError:  # the parent has ended
-            return
+        pipe.send(answer)

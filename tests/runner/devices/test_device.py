@@ -1,8 +1,7 @@
-"""Devices are waited for together; settings and messages say what is wrong with them."""
+"""Devices are waited for together; settings say what is wrong with them."""
 
 from __future__ import annotations
 
-import socket
 import threading
 from contextlib import contextmanager
 from multiprocessing import Pipe as connections
@@ -13,7 +12,6 @@ import pytest
 from orsched.errors import InputError
 from orsched.runner.devices import settings as module
 from orsched.runner.devices.device import VirtualDevice, start_together, wait
-from orsched.runner.devices.messages import Pipe
 from orsched.runner.devices.settings import WorkerSettings, one_each, visible_gpu
 
 
@@ -140,39 +138,3 @@ def test_a_process_sees_its_gpu_alone(monkeypatch):
     assert visible_gpu("cuda:1") == ({"CUDA_VISIBLE_DEVICES": "GPU-b"}, "cuda:0")
     with pytest.raises(InputError, match="no GPU 2"):
         visible_gpu("cuda:2")
-
-
-@pytest.fixture
-def pipes():
-    near, far = socket.socketpair()
-    near.setblocking(False)
-    both = Pipe(near), Pipe(far)
-    yield both
-    for one in both:
-        one.close()
-
-
-def test_messages_arrive_whole_and_in_order(pipes):
-    near, far = pipes
-    assert near.receive() is None
-    messages = [("a", 1), list(range(300_000)), "last"]
-    sender = threading.Thread(target=lambda: [near.send(message) for message in messages])
-    sender.start()  # the long one does not fit into the socket
-    assert [far.receive() for _ in messages] == messages
-    sender.join()
-
-
-def test_half_a_message_is_none_and_an_end_is_an_end(pipes):
-    near, far = pipes
-    far.socket.sendall(b"\0\0\0\0\0\0\0\x09half")
-    assert near.receive() is None
-    far.close()
-    with pytest.raises(EOFError):
-        near.receive()
-    with pytest.raises(OSError, match="pipe"):
-        near.send("anybody?")
-
-
-def test_nobody_waits_for_ever_for_one_who_does_not_read(pipes):
-    with pytest.raises(TimeoutError):
-        pipes[0].send(bytes(1 << 24), seconds=0.05)
