@@ -7,10 +7,12 @@ the number R of rounds. Each is bounded alone, over the requests released at or 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.checker.latency_certificates import bound_violations
 from orsched.errors import InputError
 from orsched.instance import require_instance
 from orsched.models.bound_scope import ALLOWANCES, PLAIN, Scope, allowances_of, equal_workers
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
+_LOG = logging.getLogger(__name__)
 _CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
 _CHARGED_SECONDS_A_ROW, _MEAN_SECONDS_A_ROW = 3e-5, 6e-5
 _MOST_KEPT = 64
@@ -102,8 +105,8 @@ def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
     # Unequal workers have no bound in its place.
     seconds = _CHEAP_SECONDS if equal_workers(instance) else float("inf")
     scope = Scope.allowing(allows, instance)
-    *_, best = _improving(instance, _Limits(lambda: False, lambda: seconds, False, scope))
-    return best
+    limits = _Limits(lambda: False, lambda: seconds, False, scope)
+    return _largest_proven(instance, _improving(instance, limits))
 
 
 def improving_bounds(
@@ -120,7 +123,8 @@ def improving_bounds(
     Raises:
         InfeasibleError: no schedule exists.
     """
-    return _improving(instance, _Limits(out_of_time, seconds_left, True))
+    limits = _Limits(out_of_time, seconds_left, True)
+    return (b for b in _improving(instance, limits) if _is_proven(instance, b, "makespan"))
 
 
 def mixed_steps_bound(instance: Instance) -> Bound:
@@ -242,8 +246,30 @@ def bound(
             field="objective",
             remedy=f"the objectives are makespan, {', '.join(OBJECTIVES)}",
         )
-    *_, best = found
-    return best
+    return _largest_proven(instance, found, objective)
+
+
+def _largest_proven(
+    instance: Instance, found: Iterable[Bound], objective: str = "makespan"
+) -> Bound:
+    """Return the last of some growing bounds of which the checker says that it is proven.
+
+    The first ones are formulas. What a search proposes might be wrong, or be beyond what is
+    verified: then the one before it stands.
+    """
+    first, *others = found
+    return next((b for b in reversed(others) if _is_proven(instance, b, objective)), first)
+
+
+def _is_proven(instance: Instance, lower: Bound, objective: str) -> bool:
+    """Say if the checker finds a bound proven; a warning is logged where it does not."""
+    faults = bound_violations(instance, lower.to_dict(), objective)
+    if faults:
+        _LOG.warning(
+            "the bound %s of %d ns on the %s is left out, for it is not proven: %s",
+            lower.name, lower.value_ns, objective, faults[0],
+        )  # fmt: skip
+    return not faults
 
 
 def bound_for(
@@ -276,7 +302,7 @@ def bound_for(
         found = bound(instance, objective, time_limit, needed)
         other = _by_known_rounds(instance, lower, Scope.allowing(needed, instance))
         if other is not None and other.value_ns > found.value_ns:
-            found = other
+            found = _largest_proven(instance, [found, other])
         known = (seconds if clock.out_of_time() else float("inf"), found)
         _KEPT[key] = known
         if len(_KEPT) > _MOST_KEPT:

@@ -78,7 +78,8 @@ def by_packing(
     result = pack(released.rounds.tolist(), released.clients, time_limit=seconds)
     packed = result.uninterrupted().certificate
     if packed["value"] > round_bound(released, one.worker)["value"] and "duals" in packed:
-        rounds = {"value": packed["value"], "reason": packed["bound"], "duals": packed["duals"]}
+        proof = {name: field for name, field in packed.items() if name not in ("bound", "value")}
+        rounds = {"value": packed["value"], "reason": packed["bound"], **proof}
         plain = stages_and_rounds(one.worker, released, moment, rounds)
         yield shared(plain, workers)
         yield from _jointly(one, plain, workers)

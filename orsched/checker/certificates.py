@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.certificates.budget import DEFAULT_BUDGET, STEP, Budget, BudgetError
+from orsched.certificates.fields import require_bound
+from orsched.certificates.packing import SEARCHED, proven
 from orsched.checker.alone import (
     PLAIN,
     allowed,
@@ -23,7 +26,6 @@ from orsched.checker.alone import (
 )
 from orsched.checker.charged_certificates import charged
 from orsched.checker.ends_certificates import proven_rounds
-from orsched.checker.packing import _proven
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
@@ -38,18 +40,31 @@ Row = tuple[int, int, int, int]
 """Prompt tokens, rounds needed, memory blocks and arrival of a request."""
 
 
-def certificate_violations(instance: Instance, bound: dict[str, Any]) -> list[str]:
-    """Return what is wrong with a bound's certificate; an empty list means it is proven."""
+def certificate_violations(
+    instance: Instance, bound: dict[str, Any], budget: int | None = DEFAULT_BUDGET
+) -> list[str]:
+    """Return what is wrong with a bound's certificate; an empty list means it is proven.
+
+    ``budget``: cells of tables that may be filled to verify it; None: any number.
+    """
     try:
-        certificate = bound["certificate"]
-        kind = certificate["bound"]
-        if len(instance.workers) > 1 and kind not in ("empty", "last_arrival", "charged"):
-            return _several_workers(instance, bound)
-        if kind not in _KINDS or bound["name"] != kind:
-            return [f"unknown bound {bound['name']!r} with certificate {kind!r}"]
-        expected = _KINDS[kind](instance, certificate)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        require_bound(bound)
+        return _differences(instance, bound, Budget(budget))
+    except BudgetError as error:
+        return [str(error)]
+    except Exception as error:  # whatever is wrong with it, it proves nothing
         return [f"the certificate is malformed: {error!r}"]
+
+
+def _differences(instance: Instance, bound: dict[str, Any], budget: Budget) -> list[str]:
+    """Return how a bound differs from what its certificate's choices prove."""
+    certificate = bound["certificate"]
+    kind = certificate["bound"]
+    if len(instance.workers) > 1 and kind not in ("empty", "last_arrival", "charged"):
+        return _several_workers(instance, bound, budget)
+    if kind not in _KINDS or bound["name"] != kind:
+        return [f"unknown bound {bound['name']!r} with certificate {kind!r}"]
+    expected = _KINDS[kind](instance, certificate, budget)
     found = [
         f"{name} is {certificate.get(name)!r}, re-derived {value!r}"
         for name, value in expected.items()
@@ -62,27 +77,24 @@ def certificate_violations(instance: Instance, bound: dict[str, Any]) -> list[st
     return found
 
 
-def _several_workers(instance: Instance, bound: dict[str, Any]) -> list[str]:
+def _several_workers(instance: Instance, bound: dict[str, Any], budget: Budget) -> list[str]:
     """Equal workers: no request is faster for more of them, and they share the busy time."""
     if not same_workers(instance):
         return ["the workers are not equal"]
     one, claim = instance.replace(workers=instance.workers[0]), bound["certificate"]
     if claim["bound"] == "longest_request":
-        return certificate_violations(one, bound)
-    if claim["bound"] != "shared" or claim["one_worker"]["bound"] not in (
-        "stages_and_rounds",
-        "joint",
-    ):
+        return _differences(one, bound, budget)
+    if claim["bound"] != "shared":
         return [f"unknown bound {claim['bound']!r} on several workers"]
     inner, workers = claim["one_worker"], len(instance.workers)
     document = {"name": inner["bound"], "value_ns": inner["value_ns"], "certificate": inner}
-    found = certificate_violations(one, document)
+    found = _differences(one, document, budget)
     if found:
         return found
     released = inner["released_ns"]
     value = released + _ceil(inner["value_ns"] - released, workers)
     expected = {"bound": "shared", "workers": workers, "one_worker": inner, "value_ns": value}
-    if claim != expected or type(claim["workers"]) is not int or bound["name"] != "shared":
+    if claim != expected or bound["name"] != "shared":
         found.append(f"the shares of {workers} workers do not follow from the bound on one")
     if not _equal(bound["value_ns"], value) or not _equal(claim["value_ns"], value):
         found.append(f"value_ns is {bound['value_ns']!r}, re-derived {value!r}")
@@ -121,18 +133,22 @@ def _clients(instance: Instance) -> int:
     return together
 
 
-def _empty(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+def _empty(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
     if len(instance):
         raise ValueError("the instance has requests")
     return {"bound": "empty"}
 
 
-def _last_arrival(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+def _last_arrival(
+    instance: Instance, certificate: dict[str, Any], budget: Budget
+) -> dict[str, Any]:
     arrivals = instance.requests.arrival_ns.tolist()
     return {"bound": "last_arrival", "value_ns": max(arrivals)}
 
 
-def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+def _longest_request(
+    instance: Instance, certificate: dict[str, Any], budget: Budget
+) -> dict[str, Any]:
     cost, request = instance.worker.cost, certificate["request"]
     require_growth(instance.worker, PLAIN)
     if not 0 <= request < len(instance):
@@ -153,7 +169,9 @@ def _longest_request(instance: Instance, certificate: dict[str, Any]) -> dict[st
     return {"bound": "longest_request", "request": request, "value_ns": value}
 
 
-def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+def _stages_and_rounds(
+    instance: Instance, certificate: dict[str, Any], budget: Budget
+) -> dict[str, Any]:
     worker, released = instance.worker, certificate["released_ns"]
     may = allowed(instance, certificate)
     require_growth(worker, may)
@@ -172,12 +190,12 @@ def _stages_and_rounds(instance: Instance, certificate: dict[str, Any]) -> dict[
         "block_rounds": sum(b * d for _, d, b, _ in rows),
     }
     stages = _stages(worker, rows, totals, certificate["prefill_stages"])
-    rounds = _rounds(worker, rows, totals, certificate["decode_rounds"])
+    rounds = _rounds(worker, rows, totals, certificate["decode_rounds"], budget)
     if may.chunks and stages["reason"] == "large_prompts":
         raise ValueError("a large prompt may be prefilled in chunks")
-    if may.restarts and rounds["reason"] in ("lifted", "dual", "cover"):
+    if may.restarts and rounds["reason"] in ("lifted", *SEARCHED):
         raise ValueError("a request may change clients")
-    prefill_ns = _prefill_ns(worker.cost, rows, clients, stages["value"], may.chunks)
+    prefill_ns = _prefill_ns(worker.cost, rows, totals, stages["value"], may.chunks)
     decode_ns = _decode_ns(worker.cost, rows, totals, rounds["value"])
     saved: dict[str, int] = {}
     if may.mixed:
@@ -205,14 +223,14 @@ def _saved_by_mixing(cost: CostModel, stages: int, rounds: int) -> int | None:
     return None if isinstance(cost, PoolingCost) else 0
 
 
-def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+def _joint(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
     """K stages end requests at few moments: each K listed has its price, the rest have none.
 
     What ``ends`` proves for so many stages holds for fewer as well.
     """
     if "allows" in certificate:
         raise ValueError("windows are of plain schedules")
-    claims = _stages_and_rounds(instance, certificate)
+    claims = _stages_and_rounds(instance, certificate, budget)
     del claims["prefill_ns"], claims["decode_ns"]
     cost, prices = instance.worker.cost, certificate["prices"]
     if not isinstance(cost, AffineCost | LevelsCost):
@@ -221,17 +239,19 @@ def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     first, long = claims["prefill_stages"]["value"], certificate.get("long")
     ends: list[tuple[int, int]] = []
     if "ends" in certificate:
-        ends = proven_rounds([d for _, d, _, _ in rows], clients, certificate["ends"])
+        ends = proven_rounds([d for _, d, _, _ in rows], clients, certificate["ends"], budget)
     last = max([first + len(prices), *(stages + 1 for stages, _ in ends)])
+    budget.spend(STEP * (last - first) * (1 + len(ends)))
+    lengths = [d for _, d, _, _ in rows]
     times = []
     for stages in range(first, last + 1):
         rounds = claims["decode_rounds"]["value"]
         if stages - first < len(prices):
-            rounds = _joint_rounds(rows, claims, stages, prices[stages - first], long)
+            budget.spend(STEP * len(rows))
+            rounds = _joint_rounds(lengths, claims, stages, prices[stages - first], long, budget)
         rounds = max([rounds, *(needed for most, needed in ends if most >= stages)])
-        times.append(
-            _prefill_ns(cost, rows, clients, stages) + _decode_ns(cost, rows, claims, rounds)
-        )
+        prefill = _prefill_ns(cost, rows, claims, stages)
+        times.append(prefill + _decode_ns(cost, rows, claims, rounds))
     return claims | {
         "bound": "joint",
         **({} if long is None else {"long": long}),
@@ -242,7 +262,12 @@ def _joint(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
 
 
 def _joint_rounds(
-    rows: list[Row], claims: dict[str, Any], stages: int, prices: list[int], long: int | None
+    lengths: list[int],
+    claims: dict[str, Any],
+    stages: int,
+    prices: list[int],
+    long: int | None,
+    budget: Budget,
 ) -> int:
     """Rounds that so many stages need: lengths are rounded up to those of windows.
 
@@ -252,34 +277,31 @@ def _joint_rounds(
     """
     fewest: int = claims["decode_rounds"]["value"]
     clients: int = claims["clients"]
-    if type(prices) is not list or len(prices) != (1 if long is None else 2):
+    if len(prices) != (1 if long is None else 2):
         raise ValueError(f"{prices!r} are no prices")
-    idle = _rounded_up([d for _, d, _, _ in rows], prices[0])
+    idle = _rounded_up(lengths, prices[0], budget)
     idle -= prices[0] * (stages * (stages + 1) // 2)
     rounds = max(fewest, _ceil(claims["rounds_needed"] + idle, clients))
     if long is None:
         return rounds
-    if type(long) is not int or long < 1:
-        raise ValueError(f"{long!r} is no length")
     fitting = fewest // long
-    if fitting < 1 or sum(d >= long for _, d, _, _ in rows) <= (fitting - 1) * clients:
+    if fitting < 1 or sum(d >= long for d in lengths) <= (fitting - 1) * clients:
         raise ValueError(f"no client need serve {fitting} requests of {long} rounds")
     others = max(0, stages - fitting)
-    idle = _rounded_up([*(d for _, d, _, _ in rows if d < long), long], prices[1])
+    idle = _rounded_up([*(d for d in lengths if d < long), long], prices[1], budget)
     idle -= prices[1] * (others * (others + 3) // 2 + 1)
     aligned = max(rounds, _ceil(claims["rounds_needed"] + idle, clients))
     beyond = (fitting + 1) * long
     return aligned if aligned < beyond else max(rounds, beyond)
 
 
-def _rounded_up(rounds: list[int], price: int) -> int:
+def _rounded_up(rounds: list[int], price: int, budget: Budget) -> int:
     """Least idle client-rounds, lengths rounded up, with a price for each value rounded to."""
-    if type(price) is not int or not 0 <= price < 2**61:
-        raise ValueError(f"{price!r} is no price")
     lengths = sorted(d for d in rounds if d > 0)
     if lengths and lengths[-1] * len(lengths) >= 2**61:
         raise ValueError("the rounds are too many")
     ends = [i + 1 for i in range(len(lengths)) if lengths[i : i + 2] != [lengths[i]] * 2]
+    budget.spend(len(ends) * (5 * STEP + 2 * len(ends)))
     before = np.array([0, *ends])
     sums = np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))])
     least = np.zeros(len(before), np.int64)
@@ -314,7 +336,11 @@ def _stages(
 
 
 def _rounds(
-    worker: Worker, rows: list[Row], totals: dict[str, int], claim: dict[str, Any]
+    worker: Worker,
+    rows: list[Row],
+    totals: dict[str, int],
+    claim: dict[str, Any],
+    budget: Budget,
 ) -> dict[str, Any]:
     memory, reason = blocks_of(worker), claim["reason"]
     if reason == "volume":
@@ -322,47 +348,40 @@ def _rounds(
     if reason == "longest":
         return {"value": max(d for _, d, _, _ in rows), "reason": reason}
     if reason == "lifted":
-        return _lifted(rows, totals["clients"], claim)
+        lengths = [d for _, d, _, _ in rows]
+        value = proven(lengths, totals["clients"], {**claim, "bound": reason}, budget)
+        return {**claim, "value": value}
     if reason == "memory" and memory is not None:
         return {"value": _ceil(totals["block_rounds"], memory[0]), "reason": reason}
     if reason == "large_requests" and memory is not None:
         return _few_at_once([(b, d) for _, d, b, _ in rows], memory[0], claim)
-    if reason in ("dual", "cover"):
+    if reason in SEARCHED:
         lengths = [d for _, d, _, _ in rows]
-        value = _proven(lengths, totals["clients"], {**claim, "bound": reason})
-        return {"value": value, "reason": reason, "duals": claim["duals"]}
+        value = proven(lengths, totals["clients"], {**claim, "bound": reason}, budget)
+        return {**claim, "value": value}
     raise ValueError(f"no bound on rounds by {reason!r}")
 
 
 def _few_at_once(parts: list[tuple[int, int]], limit: int, claim: dict[str, Any]) -> dict[str, Any]:
     """Of sizes above limit / (k + 1) at most k go together: their weights are shared by k."""
     k = claim["k"]
-    if k < 1:
-        raise ValueError(f"k={k} is out of range")
     weight = sum(weight for size, weight in parts if (k + 1) * size > limit)
     return {"value": _ceil(weight, k), "reason": claim["reason"], "k": k}
 
 
-def _lifted(rows: list[Row], clients: int, claim: dict[str, Any]) -> dict[str, Any]:
-    """Of the k longest jobs, the l clients with most of them hold at least so many."""
-    k, fullest = claim["k"], claim["l"]
-    if not (1 <= fullest <= clients and fullest <= k <= len(rows)):
-        raise ValueError(f"k={k} and l={fullest} are out of range")
-    held = fullest * (k // clients) + min(fullest, k % clients)
-    shortest_of_k = sorted((d for _, d, _, _ in rows), reverse=True)[:k][k - held :]
-    value = _ceil(sum(shortest_of_k), fullest)
-    return {"value": value, "reason": claim["reason"], "k": k, "l": fullest}
-
-
 def _prefill_ns(
-    cost: CostModel, rows: list[Row], clients: int, stages: int, chunks: bool = False
+    cost: CostModel,
+    rows: list[Row],
+    totals: dict[str, int],
+    stages: int,
+    chunks: bool = False,
 ) -> int:
-    prompts = sorted((p for p, _, _, _ in rows), reverse=True)
-    tokens, n = sum(prompts), len(prompts)
+    tokens, n, clients = totals["prompt_tokens"], len(rows), totals["clients"]
     if isinstance(cost, AffineCost):
         return stages * cost.prefill_fixed_ns + tokens * cost.prefill_token_ns
     if isinstance(cost, LevelsCost):
         return _levels_ns(cost.levels, tokens, stages)
+    prompts = sorted((p for p, _, _, _ in rows), reverse=True)
     if isinstance(cost, BilinearCost):
         # The longest prompts of the stages add up to least with the prompts sorted.
         firsts = [prompts[i] for i in range(0, n, clients)]
@@ -452,7 +471,7 @@ def _cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     return least[units]
 
 
-_KINDS: dict[str, Callable[[Instance, dict[str, Any]], dict[str, Any]]] = {
+_KINDS: dict[str, Callable[[Instance, dict[str, Any], Budget], dict[str, Any]]] = {
     "charged": charged,
     "empty": _empty,
     "joint": _joint,

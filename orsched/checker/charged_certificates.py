@@ -11,6 +11,7 @@ from orsched.checker.alone import allowed, alone_ns, least_alone, requests_of, r
 from orsched.checker.charges import charged_workers, joined
 
 if TYPE_CHECKING:
+    from orsched.certificates.budget import Budget
     from orsched.checker.alone import Allowed
     from orsched.checker.charges import WorkerCharges
     from orsched.instance import Instance
@@ -24,7 +25,7 @@ class _Served(NamedTuple):
     stage: int
 
 
-def charged(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
+def charged(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
     """Return what a certificate of a bound by charges must say.
 
     The value is proven if no schedule can be shorter: each request must end before it on some
@@ -38,7 +39,7 @@ def charged(instance: Instance, certificate: dict[str, Any]) -> dict[str, Any]:
     known = (_changing if may.restarts else _staying)(instance, workers, scale, may)
     arrivals = enumerate(requests_of(instance))
     served = {row: known[row] for row, (_, _, arrival) in arrivals if arrival >= released}
-    if not served or type(value) is not int:
+    if not served:
         raise ValueError(f"no request arrives at {released} or later")
     in_time = [[o for o in options if o.end < value] for options in served.values()]
     if all(in_time):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.checker.durations import Durations, check_durations
 from orsched.checker.limits import check_limits
 from orsched.checker.reading import Reading
@@ -26,6 +27,7 @@ def check(
     schedule: Schedule,
     times: str = "model",
     limit: int | None = DEFAULT_LIMIT,
+    budget: int | None = DEFAULT_BUDGET,
 ) -> list[Violation]:
     """Return everything that is wrong with a schedule for an instance; [] means valid.
 
@@ -39,6 +41,8 @@ def check(
             measured on a worker and are taken as they are. A measured schedule whose ``run`` says
             that it was stopped need not serve all requests to their ends.
         limit: violations of each kind that are spelt out; a last one counts the others.
+        budget: cells of tables that may be filled to verify the bound's certificate (the default
+            is several times what any of orsched's own takes); None: any number.
 
     Raises:
         InputError: ``times`` is neither of the two, or an argument is no instance or no schedule.
@@ -57,7 +61,7 @@ def check(
     check_limits(reading, findings)
     if not measured:
         check_durations(reading, durations, findings)
-    bound_ns = check_bound(reading, findings, measured)
+    bound_ns = check_bound(reading, findings, measured, budget)
     check_results(reading, durations, findings, measured, bound_ns)
     return findings.violations()
 

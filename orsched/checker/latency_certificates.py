@@ -10,6 +10,8 @@ from bisect import insort
 from math import lcm
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.certificates.budget import DEFAULT_BUDGET
+from orsched.certificates.fields import require_bound
 from orsched.checker.alone import allowed, least_alone, requests_of, rounds_of
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.charges import charged_workers, joined
@@ -30,28 +32,34 @@ class _Request(NamedTuple):
 
 
 def bound_violations(
-    instance: Instance, bound: dict[str, Any], objective: str = "makespan"
+    instance: Instance,
+    bound: dict[str, Any],
+    objective: str = "makespan",
+    budget: int | None = DEFAULT_BUDGET,
 ) -> list[str]:
-    """Return what is wrong with a bound on an objective; an empty list means it is proven."""
+    """Return what is wrong with a bound on an objective; an empty list means it is proven.
+
+    ``budget``: cells of tables that may be filled to verify it; None: any number.
+    """
     if objective == "makespan" or len(instance) == 0:
-        return certificate_violations(instance, bound)
+        return certificate_violations(instance, bound, budget)
     if objective not in ("mean_jct", "mean_ttft"):
         return [f"there are no bounds on {objective!r}"]
     try:
-        expected = _derive(instance, bound["certificate"], objective)
-        value = bound["value_ns"]
+        require_bound(bound, objective)
         claims = {"name": bound["name"], **bound["certificate"]}
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as error:
+        expected = _derive(instance, bound["certificate"], objective)
+    except Exception as error:  # whatever is wrong with it, it proves nothing
         return [f"the certificate is malformed: {error!r}"]
     expected["name"] = expected["bound"]
     found = [
         f"{name} is {claims.get(name)!r}, re-derived {value!r}"
         for name, value in expected.items()
-        if type(claims.get(name)) is not type(value) or claims[name] != value
+        if claims.get(name) != value
     ]
     found += [f"unknown field {name!r}" for name in claims if name not in expected]
-    if type(value) is not int or value != expected["value_ns"]:
-        found.append(f"value_ns is {value!r}, re-derived {expected['value_ns']!r}")
+    if bound["value_ns"] != expected["value_ns"]:
+        found.append(f"value_ns is {bound['value_ns']}, re-derived {expected['value_ns']}")
     return found
 
 

@@ -376,8 +376,8 @@ def test_a_moment_after_all_arrivals_proves_nothing():
     forged["certificate"] = {
         "bound": "stages_and_rounds",
         "released_ns": 10**9,
-        **dict.fromkeys(("requests", "prompt_tokens", "rounds_needed", "context_sum", "blocks"), 0),
-        "block_rounds": 0,
+        **dict.fromkeys(("requests", "clients", "prompt_tokens", "rounds_needed"), 0),
+        **dict.fromkeys(("context_sum", "blocks", "block_rounds"), 0),
         "prefill_stages": {"value": 0, "reason": "clients"},
         "decode_rounds": {"value": 0, "reason": "volume"},
         "prefill_ns": 0,

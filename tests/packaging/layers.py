@@ -46,6 +46,11 @@ LAYERS = (
         ("requests", "memory", "workers", "instance", "schedule"),
     ),
     Layer(
+        "proofs",
+        "what certificates of bounds are made of and prove, in integers, without a search",
+        ("certificates",),
+    ),
+    Layer(
         "time",
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (

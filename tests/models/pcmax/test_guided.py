@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.speed.packing_families import FAMILIES
-from orsched.checker.packing import _ruled_out, packing_violations
+from orsched.certificates.budget import Budget
+from orsched.certificates.packing import _ruled_out
+from orsched.checker.packing import packing_violations
 from orsched.models.packing import pack
 from orsched.models.pcmax import beliefs
 from orsched.models.pcmax.columns import Columns
@@ -107,10 +109,10 @@ def test_a_tree_is_verified_and_no_changed_one():
     assert packing_violations(jobs, clients, proven) == []
     lengths = problem.sizes.tolist()
     patterns = [Counter({lengths[k]: int(p[k]) for k in np.flatnonzero(p)}) for p in pool.patterns]
-    assert _ruled_out(Counter(jobs), clients, patterns, tree.nodes)
+    assert _ruled_out(Counter(jobs), clients, patterns, tree.nodes, Budget())
     (duals, pair), rest = tree.nodes[0], tree.nodes[1:]
     for changed in ([[duals, None], *rest], [[[0] * len(duals), None]]):
-        assert not _ruled_out(Counter(jobs), clients, patterns, changed)
+        assert not _ruled_out(Counter(jobs), clients, patterns, changed, Budget())
     for changed in (
         [],
         tree.nodes[:-1],
@@ -119,7 +121,7 @@ def test_a_tree_is_verified_and_no_changed_one():
         [[duals, [pair[0], 10**9]], *rest],
     ):
         with pytest.raises(ValueError, match=r"a node does not|no two jobs"):
-            _ruled_out(Counter(jobs), clients, patterns, changed)
+            _ruled_out(Counter(jobs), clients, patterns, changed, Budget())
 
 
 def test_with_a_fixed_amount_of_work_the_answer_is_the_same_twice():

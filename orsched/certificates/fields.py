@@ -1,0 +1,240 @@
+"""Which fields a certificate of each kind has, and of which type and range: nothing else is read.
+
+Whole numbers are ``int`` and not ``bool``; fractions, texts for numbers, numbers beyond their
+range and fields that are missing or unknown are refused before anything is computed from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Field = Callable[[object, str], None]
+"""Raises ``ValueError`` for a value that the field cannot have; the text names the field."""
+
+_LARGEST = 2**256
+"""Sums and products over requests are below it, and short enough to be printed."""
+TIME, LENGTH, DUAL, PRICE, WEIGHT, SLOPE = 2**63, 2**62, 2**62, 2**61, 2**40, 2**128
+"""Numbers that a certificate chooses are below these."""
+
+
+def whole(low: int = 0, below: int = _LARGEST) -> Field:
+    """A whole number in a range."""
+
+    def require(value: object, where: str) -> None:
+        if type(value) is not int:
+            raise ValueError(f"{where} is {_shown(value)}, not a whole number")
+        if not low <= value < below:
+            raise ValueError(f"{where} is out of range: {_shown(value)}")
+
+    return require
+
+
+def one_of(*names: str) -> Field:
+    """One of some texts."""
+
+    def require(value: object, where: str) -> None:
+        if type(value) is not str or value not in names:
+            raise ValueError(f"{where} is {_shown(value)}, not one of {', '.join(names)}")
+
+    return require
+
+
+def listed(item: Field, fewest: int = 0, most: int | None = None) -> Field:
+    """A list, each of its items such a field."""
+
+    def require(value: object, where: str) -> None:
+        if type(value) is not list:
+            raise ValueError(f"{where} is {_shown(value)}, not a list")
+        if len(value) < fewest or (most is not None and len(value) > most):
+            raise ValueError(f"{where} has {len(value)} items")
+        for at, each in enumerate(value):
+            item(each, f"{where}[{at}]")
+
+    return require
+
+
+def table(fields: Mapping[str, Field], optional: Mapping[str, Field] | None = None) -> Field:
+    """A table with these fields and no others, of which some may be missing."""
+    known = {**fields, **(optional or {})}
+
+    def require(value: object, where: str) -> None:
+        if type(value) is not dict:
+            raise ValueError(f"{where} is {_shown(value)}, not a table")
+        for name in fields:
+            if name not in value:
+                raise ValueError(f"{where} lacks {name}")
+        for name, each in value.items():
+            if type(name) is not str or name not in known:
+                raise ValueError(f"unknown field {_shown(name)} in {where}")
+            known[name](each, f"{where}.{name}")
+
+    return require
+
+
+def by_kind(field: str, kinds: Mapping[str, Field]) -> Field:
+    """A table whose fields depend on one of them."""
+    named = one_of(*kinds)
+
+    def require(value: object, where: str) -> None:
+        if type(value) is not dict:
+            raise ValueError(f"{where} is {_shown(value)}, not a table")
+        named(value.get(field), f"{where}.{field}")
+        kinds[value[field]](value, where)
+
+    return require
+
+
+def _node(value: object, where: str) -> None:
+    """A node of a tree: integers, and the two lengths to branch on, if it is no leaf."""
+    listed(_anything, 2, 2)(value, where)
+    assert isinstance(value, list)
+    _INTEGERS(value[0], f"{where}[0]")
+    if value[1] is not None:
+        _PAIR(value[1], f"{where}[1]")
+
+
+def _anything(value: object, where: str) -> None:
+    """A field that is looked at elsewhere."""
+
+
+def _shown(value: object) -> str:
+    """Return a short text for any value, however large or strange."""
+    if type(value) is int and abs(value) >= _LARGEST:
+        return "a number of more than 256 bits"
+    if type(value) in (bool, int, float, str, type(None)):
+        text = repr(value)
+        return text if len(text) <= 80 else text[:77] + "..."
+    return f"a {type(value).__name__}"
+
+
+_ANY = whole()
+_INTEGERS = listed(whole(-DUAL, DUAL))
+_PAIR = listed(whole(0, LENGTH), 2, 2)
+_DUALS = listed(listed(whole(0, DUAL), 2, 2))
+_TREE = listed(_node)
+_ALLOWS = listed(one_of("chunks", "mixed", "restarts"), 1, 3)
+
+PACKING = {
+    "volume": {},
+    "longest": {},
+    "lifted": {"k": whole(1, LENGTH), "l": whole(1, LENGTH)},
+    "dual": {"duals": _DUALS},
+    "cover": {"duals": _DUALS},
+    "tree": {"duals": _DUALS, "tree": _TREE},
+}
+"""What proves a bound on a packing, by kind, beside its value."""
+
+_BY_SIZE = {"memory": {}, "large_requests": {"k": whole(1, LENGTH)}}
+_STAGES = {"clients": {}, "cap": {}, "large_prompts": {"k": whole(1, LENGTH)}, **_BY_SIZE}
+
+
+def _reasons(reasons: Mapping[str, Mapping[str, Field]]) -> Field:
+    """A count and its reason."""
+    both = {"value": _ANY, "reason": one_of(*reasons)}
+    return by_kind("reason", {name: table({**both, **more}) for name, more in reasons.items()})
+
+
+_COUNTS: dict[str, Field] = {
+    "released_ns": whole(0, TIME),
+    **dict.fromkeys(
+        ("requests", "clients", "prompt_tokens", "rounds_needed", "context_sum", "blocks"), _ANY
+    ),
+    "block_rounds": _ANY,
+    "prefill_stages": _reasons(_STAGES),
+    "decode_rounds": _reasons({**PACKING, **_BY_SIZE}),
+}
+_WEIGHTS = listed(whole(0, WEIGHT), 1)
+_ENDS = table(
+    {
+        **dict.fromkeys(("end", "middle", "single", "window"), _WEIGHTS),
+        "long": whole(0, WEIGHT),
+        "proves": listed(listed(whole(1, LENGTH), 2, 2)),
+    }
+)
+_WORKERS = listed(
+    table(
+        {
+            "worker": whole(0, LENGTH),
+            "weight": whole(1, LENGTH),
+            "stage_share": one_of("clients", "cap"),
+            "round_share": one_of("clients", "memory"),
+        },
+        {"line": listed(whole(0, SLOPE), 3, 3)},
+    )
+)
+
+
+def _kind(
+    name: str, fields: Mapping[str, Field], optional: Mapping[str, Field] | None = None
+) -> Field:
+    return table({"bound": one_of(name), **fields}, optional)
+
+
+_VALUE: dict[str, Field] = {"value_ns": _ANY}
+_ALONE = {
+    "stages_and_rounds": _kind(
+        "stages_and_rounds",
+        {**_COUNTS, "prefill_ns": _ANY, "decode_ns": _ANY, **_VALUE},
+        {"allows": _ALLOWS, "saved_ns": _ANY},
+    ),
+    "joint": _kind(
+        "joint",
+        {**_COUNTS, "prices": listed(listed(whole(0, PRICE), 1, 2)), **_VALUE},
+        {"long": whole(1, LENGTH), "ends": listed(_ENDS, 1)},
+    ),
+}
+MAKESPAN: dict[str, Field] = {
+    "empty": _kind("empty", {}),
+    "last_arrival": _kind("last_arrival", _VALUE),
+    "longest_request": _kind("longest_request", {"request": whole(0, LENGTH), **_VALUE}),
+    **_ALONE,
+    "charged": _kind(
+        "charged",
+        {"released_ns": whole(0, TIME), "workers": _WORKERS, **_VALUE},
+        {"allows": _ALLOWS},
+    ),
+    "shared": _kind(
+        "shared",
+        {"workers": whole(2, LENGTH), "one_worker": by_kind("bound", _ALONE), **_VALUE},
+    ),
+}
+"""Certificates of bounds on the makespan, by kind."""
+
+_SUMS: dict[str, Field] = {
+    "objective": one_of("mean_jct", "mean_ttft"),
+    "sum_ns": _ANY,
+    **_VALUE,
+}
+LATENCY: dict[str, Field] = {
+    "empty": MAKESPAN["empty"],
+    "arrivals": _kind("arrivals", _SUMS),
+    "alone": _kind("alone", _SUMS, {"allows": _ALLOWS}),
+    **{
+        name: _kind(name, {**_SUMS, "workers": _WORKERS}, {"allows": _ALLOWS})
+        for name in ("ranked", "mean_busy", "queue", "queue_busy")
+    },
+}
+"""Certificates of bounds on mean JCT and mean TTFT, by kind."""
+
+_makespan, _latency = by_kind("bound", MAKESPAN), by_kind("bound", LATENCY)
+_packing = by_kind(
+    "bound", {name: _kind(name, {"value": _ANY, **more}) for name, more in PACKING.items()}
+)
+
+
+def require_bound(document: object, objective: str = "makespan") -> None:
+    """Raise ``ValueError`` unless this is a bound: a value, a certificate, the name of its kind."""
+    kinds = _makespan if objective == "makespan" else _latency
+    if type(document) is not dict:
+        raise ValueError(f"the bound is {_shown(document)}, not a table")
+    for name in ("name", "value_ns", "certificate"):
+        if name not in document:
+            raise ValueError(f"the bound lacks {name}")
+    kinds(document["certificate"], "certificate")
+    one_of(document["certificate"]["bound"])(document["name"], "the bound's name")
+    _ANY(document["value_ns"], "value_ns")
+
+
+def require_packing(certificate: object) -> None:
+    """Raise ``ValueError`` unless this is a certificate of a bound on a packing."""
+    _packing(dict(certificate) if isinstance(certificate, Mapping) else certificate, "certificate")
