@@ -22,14 +22,14 @@ class Budget:
 
     def __init__(self, cells: int | None = DEFAULT_BUDGET) -> None:
         """Take the cells that may be filled; None: any number."""
-        self.cells, self._left = cells, cells
+        self.cells = self.left = cells
 
     def spend(self, cells: int) -> None:
         """Count work before it is done; ``BudgetError`` where it is too much."""
-        if self._left is None:
+        if self.left is None:
             return
-        self._left -= cells
-        if self._left < 0:
+        self.left -= cells
+        if self.left < 0:
             raise BudgetError(self._message("work"))
 
     def hold(self, cells: int) -> None:

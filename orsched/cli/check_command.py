@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
 from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.progress import ProgressPrinter
@@ -27,8 +28,15 @@ if TYPE_CHECKING:
     help="Whether stage times must be the cost model's, or were measured: the trace of a run needs "
     "one of the two; all other schedules have times of the model.",
 )
+@click.option(
+    "--budget",
+    type=click.IntRange(min=1),
+    default=DEFAULT_BUDGET,
+    show_default=True,
+    help="Cells of tables that may be filled to verify the bound's certificate.",
+)
 @FORMAT
-def check_command(instance: str, schedule: Path, times: str | None, style: str) -> int:
+def check_command(instance: str, schedule: Path, times: str | None, budget: int, style: str) -> int:
     """Check every rule and every reported number of SCHEDULE against INSTANCE.
 
     Prints the violations; exits with 0 if there is none, with 1 otherwise. Measured times are taken
@@ -41,7 +49,7 @@ def check_command(instance: str, schedule: Path, times: str | None, style: str) 
         problem = load_instance(instance)
         loaded = load_schedule(schedule)
         _require_times(loaded, times, schedule)
-        violations = check(problem, loaded, times=times or "model")
+        violations = check(problem, loaded, times=times or "model", budget=budget)
     reach = _reach(problem, loaded, violations) if times == "measured" else None
     _print_violations(violations, reach, style)
     about = "" if violations else f" is a valid schedule for {problem.name}"

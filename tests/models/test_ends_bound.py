@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.certificates.budget import Budget
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.ends_certificates import proven_rounds
 from orsched.costs import AffineCost, LevelsCost
@@ -95,7 +96,7 @@ def test_no_schedule_has_fewer_rounds_than_proven(case):
                 assert needed > horizon
                 assert needed <= least_rounds(tuple(rounds), (), clients, more)
                 entry = {**proof.weights.to_dict(), "proves": [[more, needed]]}
-                assert proven_rounds(rounds, shorts.clients, [entry]) == [(more, needed)]
+                assert proven_rounds(rounds, shorts.clients, [entry], Budget()) == [(more, needed)]
 
 
 @settings(max_examples=150)
@@ -114,7 +115,7 @@ def test_the_checker_proves_nothing_that_is_wrong(case, data):
     least = least_rounds(tuple(rounds), (), clients, stages) if len(rounds) <= 7 else None
     for needed in range(1, sum(rounds) + 1):
         try:
-            proven_rounds(rounds, clients, [{**entry, "proves": [[stages, needed]]}])
+            proven_rounds(rounds, clients, [{**entry, "proves": [[stages, needed]]}], Budget())
         except ValueError:
             continue
         if least is not None:
