@@ -5,6 +5,8 @@ from __future__ import annotations
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from benchmarks.reproductions import scls_setting as setting
 from orsched.checker import check
 from orsched.heuristics.slices.methods import ABLATION, ILS, SCLS, SCLS_CONTINUOUS
@@ -16,8 +18,11 @@ from orsched.units import NS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from benchmarks.reproductions.scls_setting import Constants
     from orsched.instance import Instance
+    from orsched.schedule import Schedule
 
 Figures = dict[str, Any]
 
@@ -30,14 +35,19 @@ def static(
     slice_tokens: int = setting.SLICE,
     constants: Constants | None = None,
     seeds: Sequence[int] = (0,),
+    answers: float = 1.0,
+    **changes: Any,
 ) -> Figures:
-    """Return the figures of SLS, SO, PM, AB, LB or SCLS on an engine, means over seeds."""
-    values = setting.slice_params(engine, slice_tokens=slice_tokens) | ABLATION[strategy]
+    """Return the figures of SLS, SO, PM, AB, LB or SCLS on an engine, means over seeds.
+
+    ``answers``: what the output tokens are multiplied by; ``changes``: of the policy's parameters.
+    """
+    values = setting.slice_params(engine, slice_tokens=slice_tokens) | ABLATION[strategy] | changes
     if values["batch_size"] is not None:
         values["batch_size"] = setting.BATCH_SIZE[engine]
     worker = setting.static_worker(constants or setting.ENGINES[engine])
     return _averaged(
-        [_run(SCLS, values, _instance(rate, seed, worker, workers)) for seed in seeds],
+        [_run(SCLS, values, _instance(rate, seed, worker, workers, answers)) for seed in seeds],
         engine,
         strategy,
     )
@@ -67,8 +77,8 @@ def continuous(
     )
 
 
-def _instance(rate: float, seed: int, worker: Any, workers: int) -> Instance:
-    requests, _ = setting.workload(rate, seed)
+def _instance(rate: float, seed: int, worker: Any, workers: int, answers: float = 1.0) -> Instance:
+    requests, _ = setting.workload(rate, seed, answers=answers)
     return setting.instance(requests, worker, workers)
 
 
@@ -89,9 +99,17 @@ def _run(method: Any, values: dict[str, Any], instance: Instance) -> Figures:
         "batch": found["batch_size"]["prefill" if padding else "decode"],
         "pads": found["pad_tokens"] / n,
         "reschedules": found["restarts"] / n,
+        "below_3_%": 100 * float((reschedules(schedule) < 3).mean()),
         "early_%": 100 * policy.early_returns / batches if batches else None,
         "end_std_s": found["worker_end_ns"]["std"] / NS_PER_S,
     }
+
+
+def reschedules(schedule: Schedule) -> NDArray[np.int64]:
+    """Return how often each request was served again after its first slice."""
+    found = np.zeros(int(schedule.work.request.max()) + 1, np.int64)
+    np.maximum.at(found, schedule.work.request, schedule.work.stay)
+    return found
 
 
 def _averaged(runs: Sequence[Figures], engine: str, strategy: str) -> Figures:

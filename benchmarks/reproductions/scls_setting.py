@@ -153,12 +153,18 @@ def lengths(count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return prompts, outputs, "synthetic"
 
 
-def workload(rate: float, seed: int, seconds: int = SECONDS) -> tuple[Requests, str]:
-    """Return the requests that arrive within the time, and the source of their lengths."""
+def workload(
+    rate: float, seed: int, seconds: int = SECONDS, answers: float = 1.0
+) -> tuple[Requests, str]:
+    """Return the requests that arrive within the time, and the source of their lengths.
+
+    ``answers``: what their output tokens are multiplied by.
+    """
     most = int(rate * seconds * 1.2) + 100
     arrivals = poisson_arrivals_ns("scls/arrivals", seed, most, rate)
     arrivals = arrivals[arrivals < seconds * 10**9]
     prompts, outputs, source = lengths(len(arrivals), seed)
+    outputs = np.maximum(1, (outputs * answers).astype(np.int64))
     return Requests(prompts, outputs, arrivals), source
 
 

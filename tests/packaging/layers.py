@@ -84,6 +84,36 @@ LATE = {
 }
 
 
+class Stop(NamedTuple):
+    """One stop on the way of a request: a layer and what happens there.
+
+    Attributes:
+        layer: its name.
+        what: in a few words.
+        where: the function, class or method that does it, as ``module:name``.
+    """
+
+    layer: str
+    what: str
+    where: str
+
+
+WAY = (
+    Stop("files", "read, checked, made an instance", "files.native:load_instance"),
+    Stop("front", "the method is looked up and started", "solver:solve"),
+    Stop("heuristics", "the method makes its policy", "heuristics.policy_method:PolicyMethod"),
+    Stop("time", "the simulator asks: decide(view)", "simulator.loop:Loop"),
+    Stop("heuristics", "the policy answers with a Step", "heuristics.gated:GatedPolicy.decide"),
+    Stop("costs", "the time of the step", "costs.protocol:CostModel"),
+    Stop("data", "steps and work become a schedule", "schedule:Schedule"),
+    Stop("models", "a lower bound with its certificate", "models.bounds:bound"),
+    Stop("verdicts", "figures; every rule checked", "checker.checker:check"),
+    Stop("files", "the schedule file is written", "files.native:save_schedule"),
+    Stop("pictures", "charts and report", "report.html:write_report"),
+    Stop("runner", "the same schedule on a real worker", "runner.execution:run"),
+)
+
+
 class Import(NamedTuple):
     """One module importing another; names without the leading ``orsched.``.
 

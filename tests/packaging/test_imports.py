@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
+
 import pytest
 
-from tests.packaging.layers import LATE, LAYERS, imports, layer_of, modules
+from tests.packaging.layers import LATE, LAYERS, WAY, imports, layer_of, modules
+from tests.packaging.layers_picture import svg
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +51,27 @@ def test_reading_sees_links_functions_and_types(found):
     assert seen["instance", "report.tables"] == (True, False)
     assert seen["instance", "memory"] == (False, True)
     assert seen["instance", "workers"] == (False, False)
+
+
+@pytest.mark.parametrize("stop", WAY, ids=lambda stop: stop.where)
+def test_the_way_of_a_request_is_through_what_exists(stop):
+    module, _, name = stop.where.partition(":")
+    assert LAYERS[layer_of(module)].name == stop.layer
+    found = import_module(f"orsched.{module}")
+    for part in name.split("."):
+        found = getattr(found, part)
+
+
+def test_the_picture_is_drawn_from_the_table(repo_root):
+    drawn = (repo_root / "docs" / "_static" / "layers.svg").read_text(encoding="utf-8")
+    assert drawn == svg(), "python -m tests.packaging.layers_picture draws it anew"
+
+
+@pytest.mark.parametrize("name", ["docs/layout.md", "CONTRIBUTING.md"])
+def test_the_files_that_the_pages_on_the_code_name_exist(name, repo_root):
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", (repo_root / name).read_text())
+    assert named
+    known = [path for path in named if "/" in path.rstrip("/") or path.endswith("/")]
+    beside = repo_root / "benchmarks"  # CONTRIBUTING names its folders without it
+    missing = [p for p in known if not ((repo_root / p).exists() or (beside / p).exists())]
+    assert missing == []

@@ -1,0 +1,227 @@
+"""Whether the tables of a page are what the commands on it print.
+
+python -m benchmarks.pages [PAGE ...] reruns the commands and shows each row that they do not print.
+Only tables that are the same on any machine are compared: none with times of this one. The lengths
+of some are read from ``ORSCHED_DATA``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[1]
+
+NUMBER = re.compile(r"(?<![\w+-])(?<!\d\.)[+-]?\d[\d,]*(?:\.\d+)?(?!\w)")
+WORD = re.compile(r"(?!to\b)[^\W\d_]+")
+FOREIGN = ("pang", "paper", "difference", "bound")
+"""Columns and rows that others printed or other commands do, by a word in head or first cell."""
+
+
+class Part(NamedTuple):
+    """Tables of a page and the command that prints their rows.
+
+    Attributes:
+        page: name of a file in ``docs``.
+        command: as on the page.
+        headings: the sections whose tables are compared, all of them.
+        sweep: values that take the place of ``S`` in the command; a row of the page is such a value
+            with the makespan of each method.
+        data: whether it needs ``ORSCHED_DATA``.
+    """
+
+    page: str
+    command: str
+    headings: tuple[str, ...]
+    sweep: tuple[str, ...] = ()
+    data: bool = False
+
+
+COMPARE = "orsched compare gsm8k --seeds 0:10"
+CASES = "orsched compare pang-case --seeds 0:100"
+LITERAL = "hybrid+gate=waited_time+assignment=packing"
+FAITHFUL = f"hybrid@predicted{LITERAL.removeprefix('hybrid')}+order=arrival"
+SCLS, MICO = "python -m benchmarks.reproductions.scls", "python -m benchmarks.reproductions.mico"
+PARTS = (
+    Part("pang.md", f"{COMPARE} --methods fcfs,offline,online,hybrid", ("The four methods",)),
+    Part(
+        "pang.md",
+        f"{COMPARE} --methods online,online+gate=idle_cost,online@predicted,hybrid@predicted",
+        ("What a server can know",),
+    ),
+    Part(
+        "pang.md",
+        f"{COMPARE} --set prediction_sigma=0.1 --methods fcfs,offline@predicted,online,{FAITHFUL}",
+        ("What the offline packing knows",),
+    ),
+    Part(
+        "pang.md",
+        f"{COMPARE} --methods offline+order=longest,{LITERAL},{LITERAL}+order=arrival",
+        ("The order within a client's queue",),
+    ),
+    Part("pang.md", f"{COMPARE} --set prefill_cap_tokens=5000", ("A cap of 5,000 tokens",)),
+    Part(
+        "pang.md",
+        f"{COMPARE} --set prediction_sigma=S "
+        "--methods offline@predicted,online@predicted,hybrid@predicted",
+        ("Prediction error",),
+        ("0", "0.1", "0.2", "0.3", "0.5", "1.0"),
+    ),
+    Part(
+        "pang.md",
+        f"{CASES} --methods fcfs,hybrid",
+        ("The 100-case study",),
+    ),
+    Part(
+        "pang.md",
+        f"{CASES} --set prediction_sigma=0.1 --methods fcfs,{FAITHFUL}",
+        ("The 100 cases under the paper's reading",),
+    ),
+    Part(
+        "scls.md",
+        SCLS,
+        (
+            "Figs. 12 and 17: all schedulers",
+            "Fig. 13 and 14: why",
+            "Figs. 15 and 16: ablation at 20/s",
+            "Fig. 18 to 21: the slice, at 20/s",
+            "Fig. 22: workers, at 20/s",
+        ),
+        data=True,
+    ),
+    Part(
+        "scls.md",
+        f"{SCLS} --sensitivity --continuous --seeds 1",
+        ("Sensitivity", "Section 7: continuous batching"),
+        data=True,
+    ),
+    Part(
+        "mico.md",
+        f"{MICO} --sensitivity",
+        (
+            "Table 1: throughput over the baseline, 800 queries",
+            "Figs. 7 to 10: 200 queries, batch size 3, 3 clouds",
+            "Fig. 11 and Fig. 14: queries and models, 3 clouds",
+            "Fig. 12: what Q gains, without back-off",
+            "Fig. 13: what I gains",
+            "Sensitivity",
+        ),
+        data=True,
+    ),
+)  # fmt: skip
+
+
+def tables(text: str, heading: str) -> list[list[list[str]]]:
+    """Return the tables of a section as rows of cells, the head first."""
+    found: list[list[list[str]]] = []
+    here, before = False, ""
+    for line in text.splitlines():
+        if line.startswith("#"):
+            here = line.lstrip("# ") == heading
+        elif here and line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if not before.startswith("|"):
+                found.append([cells])
+            elif set("".join(cells)) - set(":- "):
+                found[-1].append(cells)
+        before = line
+    return found
+
+
+def rows(table: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the rows of a table without what others printed, and without cells of words."""
+    head = [any(word in cell.lower() for word in FOREIGN) for cell in table[0]]
+    for row in table[1:]:
+        if not any(word in row[0].lower() for word in FOREIGN):
+            cells = zip(row, head, strict=True)
+            yield " | ".join(c for c, foreign in cells if not foreign and not WORD.search(c))
+
+
+def numbers(line: str) -> list[str]:
+    """Return the numbers in a line, without commas."""
+    return [
+        text.replace(",", "") for text in NUMBER.findall(line.replace("\N{PLUS-MINUS SIGN}", " "))
+    ]
+
+
+def said(row: Sequence[str], line: Sequence[str]) -> bool:
+    """Whether a line has the numbers of a row in their order, each rounded as in the row."""
+    rest = iter(line)
+    return all(any(_rounds_to(other, number) for other in rest) for number in row)
+
+
+def _rounds_to(printed: str, number: str) -> bool:
+    """Whether a printed number is the other but for digits that this one leaves out."""
+    digits = len(number.partition(".")[2])
+    if len(printed.partition(".")[2]) <= digits:
+        return float(printed) == float(number)
+    return abs(float(printed) - float(number)) <= 0.5 * 10**-digits + 1e-9
+
+
+def stray(table: Sequence[Sequence[str]], lines: Sequence[str]) -> list[str]:
+    """Return the rows of a table whose numbers stand in no line."""
+    printed = [numbers(line) for line in lines]
+    return [row for row in rows(table) if not any(said(numbers(row), line) for line in printed)]
+
+
+def printed(part: Part) -> list[str]:
+    """Return the lines that the command of a part prints."""
+    if not part.sweep:
+        return _run(part.command)
+    lines = []
+    for value in part.sweep:
+        found = [numbers(line) for line in _run(part.command.replace("=S ", f"={value} "))]
+        lines.append(" ".join([value, *(row[1] for row in found if len(row) > 1)]))
+    return lines
+
+
+def _run(command: str) -> list[str]:
+    program, *arguments = shlex.split(command)
+    module = ["-m", "orsched"] if program == "orsched" else []
+    done = subprocess.run(
+        [sys.executable, *module, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command} ends with {done.returncode}: {done.stderr}")
+    return done.stdout.splitlines()
+
+
+def strays(part: Part) -> list[str]:
+    """Return the rows of a part's tables that its command does not print, and what is missing."""
+    text = (ROOT / "docs" / part.page).read_text()
+    found = {heading: tables(text, heading) for heading in part.headings}
+    missing = [f"no table below {heading!r}" for heading, seen in found.items() if not seen]
+    if part.command not in re.sub(r"\\\n\s*", "", text):
+        missing.append(f"the command is not on the page: {part.command}")
+    if missing:
+        return missing
+    lines = printed(part)
+    return [row for seen in found.values() for table in seen for row in stray(table, lines)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line and compare; 1 if a row is not what its command prints."""
+    parser = argparse.ArgumentParser(prog="pages", description=__doc__.splitlines()[0])
+    names = sorted({part.page for part in PARTS})
+    parser.add_argument("page", nargs="*", metavar="PAGE", help=f"of {', '.join(names)}")
+    chosen = parser.parse_args(arguments).page or names
+    wrong = 0
+    for part in PARTS:
+        if part.page in chosen:
+            found = strays(part)
+            wrong += len(found)
+            print(f"{part.page}: {part.command}: {len(found)} rows differ", flush=True)
+            print("".join(f"  {row}\n" for row in found), end="")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The tables of the pages are what the commands on them print."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import orsched
+from benchmarks.pages import PARTS, numbers, said, stray, strays, tables
+from orsched.costs.fit import fit
+from orsched.instances.datasets import VARIABLE
+from orsched.measured.observed import averaged, observed
+from orsched.runner.calibration.fitting import calibrate
+
+PAGE = """
+## One
+
+| method | makespan s | K | Pang |
+| --- | ---: | ---: | --- |
+| fcfs | 199.06 | 1,724 | 201.00 s |
+| **GPT-2** | +0.3 ± 0.1 % | 5 | |
+| paper | 3 | 4 | |
+
+## Two
+
+| a |
+| --- |
+| 7 |
+"""
+PRINTED = ["method  information  seeds", "fcfs  none  10  199.06  1,724.40  5 us", "x 0.30 ±0.12 5"]
+
+
+def test_the_tables_of_a_section_are_its_own():
+    assert [len(table) for table in tables(PAGE, "One")] == [4]
+    assert tables(PAGE, "Two") == [[["a"], ["7"]]]
+    assert tables(PAGE, "Three") == []
+
+
+def test_rows_that_are_printed_are_found_whatever_others_printed():
+    assert stray(tables(PAGE, "One")[0], PRINTED) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("199.06", "199.07"), ("1,724", "1,725"), ("+0.3", "-0.3"), ("| 5", "| 6")]
+)
+def test_a_number_that_is_not_printed_is_found(old, new):
+    (row,) = stray(tables(PAGE.replace(old, new), "One")[0], PRINTED)
+    assert new.strip("| ") in row
+
+
+def test_numbers_are_rounded_as_the_page_has_them_and_never_the_other_way():
+    assert said(["1724"], ["1724.4"])
+    assert said(["+1.4"], ["1.41"])
+    assert not said(["1724.4"], ["1724"])
+    assert not said(["2", "1"], ["1", "2"])
+
+
+def test_names_are_no_numbers():
+    assert numbers("GPT-2, p95, LLaMA2, -3.5 % and 1,024..2,048") == ["-3.5", "1024", "2048"]
+
+
+def test_the_commands_and_sections_are_on_the_pages(repo_root):
+    for part in PARTS:
+        text = (repo_root / "docs" / part.page).read_text()
+        for heading in part.headings:
+            assert tables(text, heading), f"{part.page}: {heading}"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: f"{part.page} {part.headings[0]}")
+def test_the_page_has_what_its_command_prints(part):
+    if part.data and not os.environ.get(VARIABLE):
+        pytest.skip(f"{VARIABLE} does not name the data sets")
+    assert strays(part) == []
+
+
+def test_what_the_page_on_calibration_says_of_the_fit_is_so(repo_root):
+    instance = orsched.load("pang-100x20")
+    steps = observed(instance, orsched.solve(instance, "online").schedule)
+    cost = calibrate(averaged(steps)).candidate("affine").cost
+    text = (repo_root / "docs" / "calibrate.md").read_text()
+    words = f"{cost.prefill_fixed_ns / 1e6:.3f} ms and\n{cost.prefill_token_ns / 1e3:.1f} µs"
+    assert words in text
+    assert fit("affine", steps.measurements()).cost == instance.workers[0].cost
+    assert (cost.round_fixed_ns, cost.round_client_ns) == (29_000_000, 210_000)
