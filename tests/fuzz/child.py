@@ -1,0 +1,77 @@
+"""The process that judges inputs, one after the other, within limits of memory and time.
+
+It says before each input that it begins, and after it what came of it, as lines of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import NoReturn
+
+
+def main() -> None:
+    """Judge inputs ``start`` to ``end`` of a format."""
+    form, seed, start, end, folder, seconds, megabytes = sys.argv[1:]
+    talk = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    from tests.fuzz.judge import outcome
+
+    logging.disable(logging.CRITICAL)
+    samples = json.loads(Path(folder, "samples.json").read_text())
+    with tempfile.TemporaryDirectory() as place:
+        os.chdir(place)
+        outcome(form, random.Random(f"warm:{form}"), Path(place), samples)  # imports what it needs
+        limit = (_kib("VmSize") << 10) + 2 * (int(megabytes) << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        signal.signal(signal.SIGALRM, _late)
+        for index in range(int(start), int(end)):
+            _judge(form, seed, index, Path(folder), samples, float(seconds), int(megabytes), talk)
+
+
+def _judge(form, seed, index, folder, samples, seconds, megabytes, talk) -> None:
+    from tests.fuzz.judge import outcome
+
+    place = folder / "current"
+    for path in place.glob("*.*"):
+        path.unlink()
+    print(json.dumps({"index": index}), file=talk)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    before, begin = _kib("VmRSS"), perf_counter()
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        what, found = outcome(form, random.Random(f"{seed}:{form}:{index}"), place, samples)
+    except _LateError:
+        what, found = "time", f"not done in {seconds} s"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    took, grown = perf_counter() - begin, max(0, _kib("VmHWM") - before) / 1024
+    if found is None and grown > megabytes:
+        what, found = "memory", f"{grown:.0f} MB"
+    record = {"index": index, "outcome": what, "found": found, "s": took, "mb": grown}
+    print(json.dumps(record), file=talk)
+
+
+class _LateError(BaseException):
+    """The time of an input is over."""
+
+
+def _late(number: int, frame: object) -> NoReturn:
+    raise _LateError
+
+
+def _kib(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field + ":"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,357 @@
+"""One input of each format: made from its seed, read, and judged.
+
+``JUDGES[format](dice, place, samples)`` writes its input below ``place``, reads it, and returns
+``accepted`` or ``refused``. ``Finding`` is a wrong verdict; any error that orsched does not raise on
+purpose is a finding, too.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import re
+import sys
+
+from orsched.checker import check
+from orsched.checker.latency_certificates import bound_violations
+from orsched.cli.commands import run
+from orsched.cli.study_command import means_of
+from orsched.errors import OrschedError
+from orsched.files import (
+    load_cost,
+    load_instance,
+    load_schedule,
+    read_requests_csv,
+    save_cost,
+    save_instance,
+    save_schedule,
+    write_requests_csv,
+)
+from orsched.files.instance_document import instance_from_document
+from orsched.files.schedule_document import schedule_from_document
+from orsched.instances.readers import read
+from orsched.metrics import SLO, summarise
+from orsched.runner.fleet import RunSettings
+from orsched.runner.loop.resume import prompts_of_rest
+from orsched.runner.resuming import rest_of
+from orsched.solver import solve
+from orsched.study.config import read_settings
+from orsched.study.plan import key_of, read_study
+from orsched.study.store import Store, _digest
+from orsched.study.table import csv_text, rows_of
+from tests.checker.by_the_book import rule_broken_by
+from tests.fuzz.mutate import (
+    damaged,
+    json_bytes,
+    mutated,
+    toml_text,
+    without_marks,
+)
+from tests.fuzz.parquet import mutated_table
+
+
+class Finding(Exception):
+    """A wrong verdict."""
+
+
+def demand(condition, what):
+    if not condition:
+        raise Finding(what)
+
+
+def command(*arguments):
+    """Run the command line; what it prints has no control characters. Returns code and output."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run([str(argument) for argument in arguments])
+    shown = out.getvalue() + err.getvalue()
+    demand(code in (0, 1, 2, 3), f"exit code {code}: {shown[-300:]}")
+    bad = [line for line in shown.split("\n") if not line.isprintable()]
+    demand(not bad, f"control characters on the terminal: {bad[:1]!r}")
+    return code, shown
+
+
+def instance(dice, place, samples):
+    path = place / "input.json"
+    path.write_bytes(json_bytes(mutated(dice.choice(samples["instance"]), dice), dice))
+    return _instance(path, dice)
+
+
+def instance_parquet(dice, place, samples):
+    path = place / "input.parquet"
+    save_instance(instance_from_document(dice.choice(samples["instance"])), path)
+    path.write_bytes(mutated_table(path.read_bytes(), dice))
+    return _instance(path, dice)
+
+
+def _instance(path, dice):
+    found = load_instance(path)
+    other = path.with_name("again" + path.suffix)
+    save_instance(found, other)
+    demand(load_instance(other) == found, "not what was written")
+    if dice.random() < 0.1:
+        command("bound", path)
+    elif len(found) < 50:
+        with contextlib.suppress(OrschedError):
+            demand(check(found, solve(found, "fcfs").schedule) == [], "fcfs is not valid")
+    return "accepted"
+
+
+def schedule(dice, place, samples, suffix=".json"):
+    pair = dice.choice([p for p in samples["schedule"] if p["schedule"]["bound"] is not None])
+    return _schedule(pair, dice, place, suffix)
+
+
+def trace(dice, place, samples, suffix=".json"):
+    kinds = [p for p in samples["schedule"] if p["schedule"]["format"] == "orsched/trace"]
+    return _schedule(dice.choice(kinds), dice, place, suffix)
+
+
+def _schedule(pair, dice, place, suffix):
+    path = place / f"input{suffix}"
+    problem = instance_from_document(pair["instance"])
+    if suffix == ".json":
+        path.write_bytes(json_bytes(_timeline_first(pair["schedule"], dice), dice))
+    else:
+        save_schedule(schedule_from_document(pair["schedule"]), path)
+        path.write_bytes(mutated_table(path.read_bytes(), dice))
+    found = load_schedule(path)
+    other = path.with_name("again" + path.suffix)
+    save_schedule(found, other)
+    demand(load_schedule(other) == found, "not what was written")
+    times = "measured" if found.is_measured else "model"
+    faults = check(problem, found, times=times)
+    if not faults and times == "model":
+        rule = rule_broken_by(problem, found)
+        demand(rule is None, f"accepted, but by the book: {rule}")
+    if dice.random() < 0.1:
+        save_instance(problem, place / "problem.json")
+        code, shown = command("check", place / "problem.json", path, "--times", times)
+        demand((code == 0) <= (not faults), f"check says {code}: {shown[-300:]}")
+    return "refused" if faults else "accepted"
+
+
+def _timeline_first(document, dice):
+    """Change the timeline most of the time, without what is reported of it."""
+    if dice.random() < 0.3:
+        return mutated(document, dice)
+    bare = {**document, "results": {}, "bound": None}
+    changed = {name: document[name] for name in ("steps", "work")}
+    return {**bare, **mutated(changed, dice)}
+
+
+def result(dice, place, samples):
+    """Change reported numbers only: what is accepted must be what is recomputed."""
+    pair = dice.choice([p for p in samples["schedule"] if p["schedule"]["results"]])
+    problem = instance_from_document(pair["instance"])
+    changed = without_marks(mutated(pair["schedule"]["results"], dice))
+    document = {**pair["schedule"], "results": changed}
+    (place / "input.json").write_text(json.dumps({**pair, "schedule": document}))
+    found = schedule_from_document(document)
+    if check(problem, found):
+        return "refused"
+    slo = found.results.get("slo")
+    limits = None if slo is None else SLO(slo["ttft_ns"], slo["tpot_ns"])
+    right = {} if not found.results else summarise(problem, found, limits)
+    demand(found.results == right, "other numbers than those recomputed are accepted")
+    return "accepted"
+
+
+def bound(dice, place, samples):
+    """Change the bound of a valid schedule: what is accepted is not above a feasible value."""
+    pair = dice.choice([p for p in samples["schedule"] if p["schedule"]["bound"] is not None])
+    problem = instance_from_document(pair["instance"])
+    changed = without_marks(mutated(pair["schedule"]["bound"], dice))
+    document = {**pair["schedule"], "bound": changed, "results": {}}
+    (place / "input.json").write_text(json.dumps({**pair, "schedule": document}))
+    found = schedule_from_document(document)
+    if check(problem, found):
+        return "refused"
+    least = int(found.makespan_ns)
+    demand(found.bound is None or found.bound["value_ns"] <= least, "a bound above the makespan")
+    return "accepted"
+
+
+def certificate(dice, place, samples):
+    """Change a certificate, and what follows from the change: its value must stay below all."""
+    sample = dice.choice(samples["certificate"])
+    problem = instance_from_document(sample["instance"])
+    claim = without_marks(mutated(sample["bound"], dice))
+    for _ in range(8):
+        (place / "input.json").write_text(json.dumps({**sample, "bound": claim}))
+        found = bound_violations(problem, claim, sample["objective"])
+        if not found:
+            value = claim["value_ns"]
+            demand(value <= sample["least"], f"{value} is proven, {sample['least']} is feasible")
+            return "accepted"
+        repaired = _repaired(claim, found)
+        if repaired == claim:
+            return "refused"
+        claim = repaired
+    return "refused"
+
+
+_DERIVED = re.compile(r"(\w+) is .*, re-derived (.*)", re.DOTALL)
+
+
+def _repaired(claim, faults):
+    """Return the claim with what the checker derives from its choices: a consistent forgery."""
+    if not isinstance(claim, dict) or not isinstance(claim.get("certificate"), dict):
+        return claim
+    claim = {**claim, "certificate": dict(claim["certificate"])}
+    for fault in faults:
+        match = _DERIVED.fullmatch(fault)
+        try:
+            value = ast.literal_eval(match[2]) if match else None
+        except (ValueError, SyntaxError, MemoryError):
+            continue
+        if match and (match[1] in claim["certificate"] or match[1] not in claim):
+            claim["certificate"][match[1]] = value
+        if match and match[1] == "value_ns":
+            claim["value_ns"] = value
+    return claim
+
+
+def cost(dice, place, samples):
+    path = place / "input.json"
+    path.write_bytes(json_bytes(mutated(dice.choice(samples["cost"]), dice), dice))
+    found = load_cost(path)
+    save_cost(found, place / "again.json")
+    demand(load_cost(place / "again.json") == found, "not what was written")
+    with contextlib.suppress(OrschedError, OverflowError):
+        found.prefill_ns([1, 2**31 - 1])
+        found.round_ns(3, 2**40, 2**31)
+    return "accepted"
+
+
+def requests_csv(dice, place, samples):
+    path = place / "input.csv"
+    path.write_bytes(damaged(samples["csv"].encode(), dice))
+    found = read_requests_csv(path)
+    write_requests_csv(found, place / "again.csv")
+    demand(read_requests_csv(place / "again.csv") == found, "not what was written")
+    return "accepted"
+
+
+def foreign(dice, place, samples):
+    path = place / "input"
+    name = dice.choice(list(samples["traces"]))
+    text = samples["traces"][name]
+    if text.startswith("{") and dice.random() < 0.7:
+        lines = [json.loads(line) for line in text.splitlines()] if "\n{" in text else None
+        whole = lines or [json.loads(text)]
+        path.write_bytes(b"\n".join(json_bytes(item, dice) for item in mutated(whole, dice)))
+    else:
+        path.write_bytes(damaged(text.encode(), dice))
+    found = read(path, dice.choice((None, name)), drop_empty=dice.random() < 0.5)
+    demand(len(found.requests) == found.report.kept > 0, "another number of requests")
+    return "accepted"
+
+
+def study(dice, place, samples):
+    path = place / "input.toml"
+    text = toml_text(mutated(samples["study"], dice)).encode("utf-8", "surrogatepass")
+    path.write_bytes(damaged(text, dice) if dice.random() < 0.15 else text)
+    before = set(sys.modules)
+    found = read_study(path)
+    demand("this" not in sys.modules, f"imported {set(sys.modules) - before}")
+    if len(found.seeds) * len(found.instances) * len(found.policies) < 2000:
+        found.cells()
+        if dice.random() < 0.2:
+            command("study", path, "--list")
+    return "accepted"
+
+
+def config(dice, place, samples):
+    path = place / "input.toml"
+    text = toml_text(mutated(samples["config"], dice)).encode("utf-8", "surrogatepass")
+    path.write_bytes(damaged(text, dice) if dice.random() < 0.15 else text)
+    read_settings(path)
+    demand("this" not in sys.modules, "imported a module")
+    return "accepted"
+
+
+def cell(dice, place, samples):
+    """Change the record of a cell, most of the time with a digest that fits."""
+    (one,) = read_study({"instances": ["two-by-two"], "policies": ["fcfs"]}).cells()
+    results = dice.choice(samples["schedule"])["schedule"]["results"]
+    record = {
+        "format": "orsched/cell", "version": 2, "key": one.key, "cell": one.content,
+        "status": "ok", "error": None, "traceback": None, "information": "none",
+        "parameters": {}, "results": results, "run": {"solve_s": 1.5},
+    }  # fmt: skip
+    if dice.random() < 0.9:
+        changed = without_marks(mutated(record, dice))
+        with contextlib.suppress(ValueError, TypeError):
+            changed = (
+                {**changed, "key": key_of(changed["cell"])} if dice.random() < 0.2 else changed
+            )
+            changed["digest"] = _digest(changed)
+        content = json.dumps(changed).encode()
+    else:
+        content = json_bytes(mutated({**record, "digest": _digest(record)}, dice), dice)
+    with Store(place / "store") as store:
+        path = store.path(one.key)
+        path.write_bytes(content)
+        (place / "input.json").write_bytes(content)
+        rows = rows_of([one], store.load([one.key]))
+    csv_text(rows).encode()
+    means_of(rows)
+    return "accepted"
+
+
+def resume(dice, place, samples):
+    """Change what a run that was stopped noted, or anything in its trace."""
+    pair = dice.choice(samples["partial"])
+    document = dict(pair["schedule"])
+    if dice.random() < 0.7:
+        document["run"] = without_marks(mutated(document["run"], dice)) | {"complete": False}
+    else:
+        document = without_marks(mutated(document, dice))
+    (place / "input.json").write_text(json.dumps({**pair, "schedule": document}))
+    problem = instance_from_document(pair["instance"])
+    found = schedule_from_document(document)
+    rest = rest_of(problem, found, "fcfs", RunSettings(worker="virtual"))
+    prompts_of_rest(rest.rest, found, rest.seed, 1000)
+    rest.merged(solve(rest.instance, "fcfs").schedule)
+    return "accepted"
+
+
+JUDGES = {
+    "instance.json": instance,
+    "instance.parquet": instance_parquet,
+    "schedule.json": schedule,
+    "schedule.parquet": lambda dice, place, samples: schedule(dice, place, samples, ".parquet"),
+    "trace.json": trace,
+    "trace.parquet": lambda dice, place, samples: trace(dice, place, samples, ".parquet"),
+    "cost.json": cost,
+    "result": result,
+    "bound": bound,
+    "certificate": certificate,
+    "requests.csv": requests_csv,
+    "foreign": foreign,
+    "study.toml": study,
+    "config.toml": config,
+    "cell.json": cell,
+    "resume": resume,
+}
+
+
+def outcome(form, dice, place, samples):
+    """Judge one input; returns (outcome, what was found or None)."""
+    try:
+        return JUDGES[form](dice, place, samples), None
+    except Finding as found:
+        return "wrong verdict", str(found)
+    except OrschedError:
+        return "refused", None
+    except MemoryError:
+        return "memory", "MemoryError"
+    except BaseException as error:
+        import traceback
+
+        return "crash", f"{type(error).__name__}: {error}"[:300] + "\n" + traceback.format_exc()[
+            -1500:
+        ]

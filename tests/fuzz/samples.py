@@ -1,0 +1,213 @@
+"""What is mutated: a few valid documents of each format, and certificates of each kind."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+
+from orsched.errors import InfeasibleError, InputError
+from orsched.files.instance_document import instance_document
+from orsched.files.schedule_document import schedule_document
+from orsched.instance import Instance
+from orsched.instances.catalog import load_named
+from orsched.instances.small import affine_ms
+from orsched.metrics import SLO, summarise
+from orsched.models.bounds import bound, improving_bounds, makespan_bound
+from orsched.requests import Requests
+from orsched.runner.loop.resume import residual
+from orsched.schedule import Steps, Work
+from orsched.solver import solve
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+from tests.checker.any_mode import random_schedule
+from tests.files import malformed
+from tests.instances.test_readers import SAMPLES as TRACES
+from tests.random_instances import random_instance
+
+METHODS = ("fcfs", "offline", "online", "hybrid", "vllm", "static")
+OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
+STUDY = {
+    "instances": [
+        "two-by-two",
+        {"name": "with-arrivals", "sample": [2, 3], "label": "few"},
+        {"generator": "uniform", "requests": [3, 5], "clients": 2},
+    ],
+    "policies": [
+        "fcfs",
+        {"name": "vllm", "parameters": {"mode": ["mixed", "prefill_first"]}},
+        "hybrid@predicted",
+    ],
+    "seeds": "0:3",
+    "arrivals": ["as_given", {"law": "gamma", "rate": [1, 2.5], "cv": 2}],
+    "workers": [1, 2],
+    "predictions": ["as_given", {"law": "noise", "sigma": [0.3]}],
+    "bounds": ["makespan", "mean_jct"],
+    "slo": {"ttft_s": 1, "tpot_s": 0.1},
+    "iterations": 10,
+    "plots": [{"y": "jct_ns_mean", "x": "arrivals_rate", "by": "policy"}],
+}
+CONFIG = {
+    "seed": 3,
+    "policy": {"name": "vllm", "information": "none", "parameters": {"max_num_seqs": 2}},
+    "workers": {"count": 2},
+    "arrivals": {"law": "poisson", "rate": 3},
+    "predictions": {"law": "noise", "sigma": 0.2},
+}  # fmt: skip
+
+
+def schedules():
+    """Yield (instance, schedule with results and bound): named ones, and of all modes."""
+    for name in ("two-by-two", "with-arrivals", "memory-bound"):
+        instance = load_named(name)
+        for method in ("fcfs", "vllm"):
+            yield instance, solve(instance, method).schedule
+    for seed in range(30):
+        instance, schedule = random_schedule(seed)
+        yield instance, schedule.replace(results=summarise(instance, schedule, SLO(200, 20)))
+
+
+def documents():
+    """Return the documents of each native format."""
+    pairs = list(schedules())
+    whole = [
+        {"instance": instance_document(instance), "schedule": schedule_document(schedule)}
+        for instance, schedule in pairs
+    ]
+    device = {"device": "cpu", "clock": "perf_counter_ns"}
+    for pair in whole[::3]:
+        measured = {**pair["schedule"], "format": "orsched/trace", "run": device}
+        whole.append({**pair, "schedule": {**measured, "results": {}, "bound": None}})
+    partial = list(_stopped())
+    costs = [worker.cost for instance, _ in pairs for worker in instance.workers]
+    models = {cost.model: {"model": cost.model, **cost.to_dict()} for cost in costs}
+    head = {"format": "orsched/cost", "version": 1}
+    return {
+        "instance": [pair["instance"] for pair in whole[:20]] + [malformed.instance_document()],
+        "schedule": whole,
+        "cost": [{**head, **model} for model in models.values()] + [malformed.cost_document()],
+        "partial": partial,
+        "traces": TRACES,
+        "csv": malformed.CSV,
+        "study": STUDY,
+        "config": CONFIG,
+    }
+
+
+def _stopped():
+    """Yield runs that were stopped after some steps, with the tokens that they yielded."""
+    instance = load_named("with-arrivals")
+    whole = solve(instance, "fcfs").schedule
+    for count in range(1, len(whole.steps)):
+        keep = whole.work.first_step < count
+        work = {name: column[keep] for name, column in vars(whole.work).items()}
+        work["last_step"] = np.minimum(work["last_step"], count - 1)
+        steps = {name: column[:count] for name, column in vars(whole.steps).items()}
+        run = {"device": "virtual", "clock": "model", "complete": False, "worker": "virtual"}
+        run |= {"seed": 1, "events": [{"time_ns": 0, "what": "lost", "worker": 0, "requests": [0]}]}
+        trace = whole.replace(
+            steps=Steps(**steps), work=Work(**work), results={}, bound=None, run=run
+        )
+        rest = residual(instance, trace)
+        pairs = zip(rest.rows.tolist(), rest.yielded.tolist(), strict=True)
+        noted = {str(row): [5] * tokens for row, tokens in pairs if tokens}
+        document = schedule_document(trace.replace(run={**run, "unfinished": noted}))
+        yield {"instance": instance_document(instance), "schedule": document}
+
+
+def certificates():
+    """Return bounds of each kind on small instances, with the least value known to be feasible."""
+    found, seen = [], {}
+    for instance in _instances():
+        least = None
+        for objective, item in _bounds(instance):
+            kind = f"{objective} {shape(item.certificate)}"
+            seen[kind] = seen.get(kind, 0) + 1
+            if seen[kind] > 3:
+                continue
+            least = least_known(instance) if least is None else least
+            if objective in least:
+                document = {
+                    "instance": instance_document(instance),
+                    "objective": objective,
+                    "bound": item.to_dict(),
+                    "least": least[objective],
+                }
+                found.append(json.loads(json.dumps(document)))
+    return found
+
+
+def shape(certificate):
+    """Return the kinds of claims that a certificate is made of: texts, and what is nested."""
+    parts = []
+    for name, value in certificate.items():
+        if isinstance(value, dict):
+            parts.append(f"{name}({shape(value)})")
+        elif name in ("bound", "reason", "kind"):
+            parts.append(str(value))
+    return " ".join(parts)
+
+
+def _instances():
+    for name in ("two-by-two", "with-arrivals", "memory-bound"):
+        yield load_named(name)
+    for seed in range(6):
+        yield _larger(random.Random(seed))
+    dice = random.Random(1000020)  # its packing is proven by a tree
+    outputs = [dice.randint(1, 10**4) for _ in range(75)]
+    yield Instance(Requests([10] * 75, outputs), Worker(25))
+    for seed in range(60):
+        yield random_instance(random.Random(seed))
+    for seed in range(30):
+        yield random_schedule(seed)[0]
+
+
+def _larger(dice):
+    """Return an instance on which stages, ends and packings count."""
+    many, clients = dice.choice((8, 20, 75)), dice.choice((2, 3, 25))
+    most = dice.choice((6, 40, 10**4))
+    outputs = [dice.randint(1, most) for _ in range(many)]
+    arrivals = [0] * many if dice.random() < 0.6 else [dice.randint(0, 10**9) for _ in outputs]
+    workers = (affine_worker(clients),) * dice.choice((1, 1, 2))
+    return Instance(Requests([dice.randint(1, 30) for _ in outputs], outputs, arrivals), workers)
+
+
+def affine_worker(clients):
+    """Return a worker with a prefill cap and the affine cost model."""
+    return Worker(clients, affine_ms(), prefill_cap_tokens=100)
+
+
+def _bounds(instance):
+    try:
+        seconds = 5.0 if len(instance) > 6 else 0.2
+        for item in improving_bounds(instance, lambda: False, lambda: seconds):
+            yield "makespan", item
+        for allows in (["chunks"], ["chunks", "mixed"], ["chunks", "mixed", "restarts"]):
+            yield "makespan", makespan_bound(instance, allows)
+        for objective in OBJECTIVES[1:]:
+            yield objective, bound(instance, objective)
+    except (InputError, InfeasibleError):
+        return
+
+
+def least_known(instance):
+    """Return by objective the least value of schedules that are known: by methods, and by search."""
+    least = {}
+    for method in METHODS:
+        try:
+            results = solve(instance, method).schedule.results
+        except (InputError, InfeasibleError):
+            continue
+        values = {"makespan": results["makespan_ns"]}
+        values |= {f"mean_{name}": results[f"{name}_ns"]["mean"] for name in ("jct", "ttft")}
+        least = {name: min(value, least.get(name, np.inf)) for name, value in values.items()}
+    requests = instance.requests
+    if (
+        least
+        and len(instance.workers) == 1
+        and len(instance) <= 4
+        and requests.output_tokens.max() < 6
+    ):
+        least["makespan"] = min(least["makespan"], optimum_ns(instance))
+    return least
