@@ -100,7 +100,7 @@ $(RAY)/.stamp: $(SETUP_FILES)
 	@$(PYTHON) -m venv $(RAY)
 	@$(RAY)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt setuptools
 	@$(RAY)/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt \
-	    --no-build-isolation -e '.[runner,test,ray]'
+	    --no-build-isolation -e '.[runner,parquet,test,ray]'
 	@touch $@
 
 test-ray: $(RAY)/.stamp ## studies and workers on a real local Ray cluster, killed actors included

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,14 +48,20 @@ class Compiled:
     def _load(self) -> None:
         try:
             module = _compile()
-        except ImportError:
-            _LOG.info("windows is about 100 times faster with numba: pip install orsched[fast]")
+        except ModuleNotFoundError:
             return
         except Exception as error:  # numba fails in many ways; the plain moves are always there
             _LOG.warning("numba cannot compile the moves, windows runs slower: %s", error)
             return
         self.swap_requests = module.swap_requests
         self.run_moves = module.run_moves
+
+
+@cache
+def suggest_numba() -> None:
+    """Say, once in a process, what is missing where there is no numba."""
+    if find_spec("numba") is None:
+        _LOG.warning("windows is about 100 times faster with numba: pip install 'orsched[fast]'")
 
 
 @cache

@@ -10,7 +10,7 @@ from orsched.columns import whole_number
 from orsched.errors import InputError, PolicyError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
 from orsched.models.bounds import makespan_bound
-from orsched.models.windows.compiled import compiled
+from orsched.models.windows.compiled import compiled, suggest_numba
 from orsched.models.windows.plan import FollowPlan
 from orsched.models.windows.search import Search
 from orsched.models.windows.smoothing import smoothed
@@ -57,6 +57,7 @@ class WindowsMethod:
         """
         threads = _threads(run.parameters)
         require_splittable(instance)
+        suggest_numba()
         fast = compiled()
         best = self._warm_start(instance, run)._replace(parameters={"threads": threads})
         lower = makespan_bound(instance).value_ns if run.bound_ns is None else run.bound_ns

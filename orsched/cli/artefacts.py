@@ -51,7 +51,8 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
     """Refuse, before any work, files that could not be written or would replace another.
 
     Raises ``InputError`` for a wrong suffix, a folder that is not there or not writable, one
-    path for two outputs, and an output that is an input.
+    path for two outputs, and an output that is an input, ``MissingDependencyError`` for a Parquet
+    file without pyarrow.
     """
     # Not Path.resolve, which raises where links go round in circles.
     taken = {os.path.realpath(name): "the command reads it" for name in inputs}
@@ -77,6 +78,10 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
         taken[target] = f"{field} writes it, too"
         if kind != "report" or path.parent.exists():  # that of a report is made
             _require_folder(path, field)
+        if path.suffix.lower() == ".parquet":
+            from orsched.files.parquet import require_pyarrow
+
+            require_pyarrow()
 
 
 def _require_folder(path: Path, field: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
@@ -18,13 +20,28 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
+_LOG = logging.getLogger(__name__)
+
 PARQUET_ABOVE = 100_000
-"""Requests above which Parquet is recommended, and the command line's default."""
+"""Requests above which Parquet is recommended."""
 
 
 def default_suffix(requests: int) -> str:
-    """Return the suffix recommended for a file with this many requests."""
-    return ".parquet" if requests > PARQUET_ABOVE else ".json"
+    """Return the suffix recommended for a file with this many requests.
+
+    Without pyarrow (the extra ``orsched[parquet]``) it is ``.json`` for any number, with a warning
+    where Parquet would be better.
+    """
+    if requests <= PARQUET_ABOVE:
+        return ".json"
+    if find_spec("pyarrow") is None:
+        _LOG.warning(
+            "%d requests are written as JSON: Parquet, which is smaller and faster, needs "
+            "pip install 'orsched[parquet]'",
+            requests,
+        )
+        return ".json"
+    return ".parquet"
 
 
 def load_instance(path: Path) -> Instance:

@@ -259,11 +259,16 @@ def _lists(table: Any, name: str) -> tuple[Any, Any]:
     return offsets, np.concatenate(ids) if ids else np.empty(0, np.int64)
 
 
+def require_pyarrow() -> None:
+    """Raise ``MissingDependencyError`` unless Parquet files can be read and written."""
+    _pyarrow()
+
+
 def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
         raise unavailable(
-            error, "Parquet files need pyarrow: pip install pyarrow, or use JSON"
+            error, "Parquet files need pyarrow: pip install 'orsched[parquet]', or use JSON"
         ) from None
     return pyarrow

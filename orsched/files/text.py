@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -45,6 +46,8 @@ def read_bytes(path: Path) -> bytes:
     name = os.fspath(path)
     try:
         with open(name, "rb") as stream:
+            if stat.S_ISCHR(os.fstat(stream.fileno()).st_mode):
+                raise InputError("is a device", file=name, remedy="name a file")
             return stream.read()
     except FileNotFoundError:
         problem, remedy = "no such file", "check the path"
@@ -54,6 +57,8 @@ def read_bytes(path: Path) -> bytes:
         problem, remedy = "may not be read", "ask for the permission to read it"
     except OSError as error:
         problem, remedy = f"cannot be read: {error.strerror or error}", "check the path"
+    except InputError:
+        raise
     except ValueError as error:  # a zero byte in the name
         name, problem, remedy = repr(name), f"no such file name: {error}", "check the path"
     raise InputError(problem, file=name, remedy=remedy)

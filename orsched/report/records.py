@@ -229,7 +229,9 @@ def _write_parquet(
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
-        raise unavailable(error, "Parquet files need pyarrow: pip install pyarrow") from None
+        raise unavailable(
+            error, "Parquet files need pyarrow: pip install 'orsched[parquet]', or use CSV or JSONL"
+        ) from None
     arrays = [pa.array(names, pa.string())]
     for name in (*TIMES, *COUNTS):
         values: Any = columns[name]

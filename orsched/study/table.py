@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 from dataclasses import asdict
 from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.study.plan import Cell
+
+_LOG = logging.getLogger(__name__)
 
 RUN = "run_"
 """Columns whose names begin so hold wall-clock figures: all that differs between two runs."""
@@ -136,6 +139,7 @@ def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes | None:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ModuleNotFoundError:
+        _LOG.warning("%s is written, %s is not: it needs pip install 'orsched[parquet]'", *TABLES)
         return None
     names = list(rows[0]) if rows else list(FIRST)
     sink = io.BytesIO()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orsched.costs import AffineCost
-from orsched.errors import InputError
+from orsched.errors import InputError, MissingDependencyError
 from orsched.files import (
     load_cost,
     load_fitted_cost,
@@ -25,6 +25,7 @@ from orsched.files import (
 from orsched.files.native import default_suffix
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
+from orsched.instances.catalog import load_named
 from orsched.memory import BlockMemory
 from orsched.requests import Prefixes, Requests
 from orsched.schedule import Schedule, Steps, Work
@@ -285,6 +286,7 @@ def test_paths_that_cannot_be_read(tmp_path, reader, monkeypatch):
     for path, problem in [
         (tmp_path / "missing.json", "no such file"),
         (tmp_path, "is a folder"),
+        ("/dev/zero", "is a device"),
         ("a\0b", "no such file name"),
         (tmp_path / ("x" * 300), "cannot be read"),
     ]:
@@ -303,6 +305,19 @@ def test_paths_that_cannot_be_read(tmp_path, reader, monkeypatch):
 
 def test_parquet_is_recommended_above_100_000_requests():
     assert [default_suffix(n) for n in (0, 100_000, 100_001)] == [".json", ".json", ".parquet"]
+
+
+def test_without_pyarrow_large_files_are_json_and_it_says_so(monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr("orsched.files.native.find_spec", lambda name: None)
+    assert default_suffix(100_000) == ".json"
+    assert caplog.text == ""
+    assert default_suffix(100_001) == ".json"
+    assert "100001 requests are written as JSON" in caplog.text
+    assert "orsched[parquet]" in caplog.text
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDependencyError, match=r"orsched\[parquet\]"):
+        save_instance(load_named("two-by-two"), tmp_path / "x.parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_package_needs_numpy_and_the_standard_library_only():

@@ -1,8 +1,8 @@
 """One input of each format: made from its seed, read, and judged.
 
 ``JUDGES[format](dice, place, samples)`` writes its input below ``place``, reads it, and returns
-``accepted`` or ``refused``. ``Finding`` is a wrong verdict; any error that orsched does not raise on
-purpose is a finding, too.
+``accepted`` or ``refused``. ``Finding`` is a wrong verdict; any error that orsched does not raise
+on purpose is a finding, too.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import io
 import json
 import re
 import sys
+import traceback
 
 from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
 from orsched.cli.commands import run
 from orsched.cli.study_command import means_of
-from orsched.errors import OrschedError
+from orsched.errors import InfeasibleError, InputError, TimeLimitError
 from orsched.files import (
     load_cost,
     load_instance,
@@ -94,7 +95,7 @@ def _instance(path, dice):
     if dice.random() < 0.1:
         command("bound", path)
     elif len(found) < 50:
-        with contextlib.suppress(OrschedError):
+        with contextlib.suppress(InputError, InfeasibleError):
             demand(check(found, solve(found, "fcfs").schedule) == [], "fcfs is not valid")
     return "accepted"
 
@@ -220,7 +221,7 @@ def cost(dice, place, samples):
     found = load_cost(path)
     save_cost(found, place / "again.json")
     demand(load_cost(place / "again.json") == found, "not what was written")
-    with contextlib.suppress(OrschedError, OverflowError):
+    with contextlib.suppress(InputError):
         found.prefill_ns([1, 2**31 - 1])
         found.round_ns(3, 2**40, 2**31)
     return "accepted"
@@ -345,13 +346,10 @@ def outcome(form, dice, place, samples):
         return JUDGES[form](dice, place, samples), None
     except Finding as found:
         return "wrong verdict", str(found)
-    except OrschedError:
+    except (InputError, InfeasibleError, TimeLimitError):
         return "refused", None
     except MemoryError:
         return "memory", "MemoryError"
-    except BaseException as error:
-        import traceback
-
-        return "crash", f"{type(error).__name__}: {error}"[:300] + "\n" + traceback.format_exc()[
-            -1500:
-        ]
+    except (Exception, SystemExit) as error:
+        what = f"{type(error).__name__}: {error!s:.300}"
+        return "crash", f"{what}\n{traceback.format_exc()[-1500:]}"

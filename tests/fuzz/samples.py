@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 
-from orsched.errors import InfeasibleError, InputError
+from orsched.errors import OrschedError
 from orsched.files.instance_document import instance_document
 from orsched.files.schedule_document import schedule_document
 from orsched.instance import Instance
@@ -187,17 +187,17 @@ def _bounds(instance):
             yield "makespan", makespan_bound(instance, allows)
         for objective in OBJECTIVES[1:]:
             yield objective, bound(instance, objective)
-    except (InputError, InfeasibleError):
+    except OrschedError:
         return
 
 
 def least_known(instance):
-    """Return by objective the least value of schedules that are known: by methods, and by search."""
+    """Return by objective the least value that a schedule has, by methods and by search."""
     least = {}
     for method in METHODS:
         try:
             results = solve(instance, method).schedule.results
-        except (InputError, InfeasibleError):
+        except OrschedError:
             continue
         values = {"makespan": results["makespan_ns"]}
         values |= {f"mean_{name}": results[f"{name}_ns"]["mean"] for name in ("jct", "ttft")}

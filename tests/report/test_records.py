@@ -157,5 +157,5 @@ def test_names_that_no_file_can_hold_are_named(tmp_path, suffix):
 
 def test_a_missing_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match="pip install pyarrow"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'orsched\[parquet\]'"):
         write_records(*empty(), tmp_path / "a.parquet")

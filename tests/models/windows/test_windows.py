@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -340,6 +341,19 @@ def test_threads_are_a_parameter_and_change_nothing_else():
     for wrong in ("windows+threads=0", "windows+speed=1"):
         with pytest.raises(InputError):
             orsched.solve(instance, wrong)
+
+
+def test_numba_is_suggested_once_where_it_is_missing(monkeypatch, caplog):
+    module = sys.modules[compiled.__module__]
+    instance = gsm8k(3, requests=6, clients=3)
+    orsched.solve(instance, "windows", iterations=1)
+    assert "orsched[fast]" not in caplog.text
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    module.suggest_numba.cache_clear()
+    for _ in range(2):
+        orsched.solve(instance, "windows", iterations=1)
+    module.suggest_numba.cache_clear()
+    assert caplog.text.count("pip install 'orsched[fast]'") == 1
 
 
 def test_without_numba_the_search_is_the_same(monkeypatch):
