@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.single_machine import Machine
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.costs.exact import FS_PER_NS, round_half_up
 from orsched.models.bound_scope import PLAIN, Scope, equal_workers
@@ -238,29 +239,6 @@ def _pooling_terms(cost: PoolingCost, prompts: list[int], clients: int) -> Terms
     if each * (min(prompts) + 1) < half:
         each = half = 0
     return Terms(FS_PER_NS * clients, 0, own, 0, -half * scale, each * scale)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """All workers as one machine of their summed speed, and each request's least time on it.
-
-    Attributes:
-        scale: times on the machine are in 1 / scale nanoseconds.
-        arrivals: in nanoseconds.
-        times: least time of each request on the machine.
-        after_ns: least distance of a request's end from the mean time at which it is charged.
-        alone_ns: least time until the request's end if served alone.
-    """
-
-    scale: int
-    arrivals: list[int]
-    times: list[int]
-    after_ns: list[int]
-    alone_ns: list[int]
-
-    def releases(self) -> list[int]:
-        """Arrivals in the machine's unit."""
-        return [arrival * self.scale for arrival in self.arrivals]
 
 
 @dataclass(frozen=True)

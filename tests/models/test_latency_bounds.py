@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.certificates.single_machine import shortest_remaining_first
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.models.bounds import Bound
-from orsched.models.latency_bounds import OBJECTIVES, _candidates, shortest_remaining_first
+from orsched.models.latency_bounds import OBJECTIVES, _candidates
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.models.least_sums import least_sum_ns

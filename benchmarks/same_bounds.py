@@ -1,0 +1,120 @@
+"""Bounds of many instances as lines of JSON, and two such files held against each other.
+
+    python -m benchmarks.same_bounds write bounds.jsonl [SEEDS]     # in each of two checkouts
+    python -m benchmarks.same_bounds compare before.jsonl after.jsonl
+
+Shipped instances and generated ones of every cost model, with arrivals, memory, caps, several
+workers, all objectives and allowances. Only ``orsched`` itself is used, so that the script runs on
+any version (``PYTHONPATH`` says on which). Exit code 1 if a bound became smaller.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from itertools import chain, combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orsched
+from orsched.checker.latency_certificates import bound_violations
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.errors import InfeasibleError
+from orsched.memory import BlockMemory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from orsched.costs import CostModel
+    from orsched.instance import Instance
+
+SEEDS = 240
+SHIPPED = ("two-by-two", "all-fit", "pang-100x20", "gsm8k-llama65b")
+ALLOWANCES = ("chunks", "mixed", "restarts")
+
+
+def main(args: list[str]) -> int:
+    """Write bounds, or compare two files of them."""
+    if args[0] == "write":
+        seeds = int(args[2]) if len(args) > 2 else SEEDS
+        with Path(args[1]).open("w") as file:
+            for line in lines(seeds):
+                file.write(json.dumps(line) + "\n")
+        return 0
+    before, after = ({tuple(row[:3]): row[3:] for row in read(path)} for path in args[1:])
+    worse = [key for key, row in before.items() if key not in after or after[key][0] < row[0]]
+    better = [key for key, row in before.items() if key in after and after[key][0] > row[0]]
+    unproven = [key for key, row in after.items() if row[2]]
+    for what, keys in (("worse", worse), ("better", better), ("not proven", unproven)):
+        sys.stdout.write(f"{what}: {len(keys)} of {len(before)}\n")
+        for key in keys[:20]:
+            sys.stdout.write(f"  {key} {before.get(key)} {after.get(key)}\n")
+    return 1 if worse or unproven else 0
+
+
+def read(path: str) -> list[list[Any]]:
+    """Return the rows of a file."""
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def lines(seeds: int) -> Iterator[list[Any]]:
+    """Yield instance, objective, allowances, value, name, and faults of the certificate."""
+    shipped = ((name, orsched.load(name)) for name in SHIPPED)
+    made = ((f"seed {seed}", generated(seed)) for seed in range(seeds))
+    subsets = list(chain(*(combinations(ALLOWANCES, k) for k in range(4))))
+    for name, instance in chain(shipped, made):
+        for objective in ("makespan", "mean_jct", "mean_ttft"):
+            for allows in subsets if len(instance) < 50 else [(), ALLOWANCES]:
+                try:
+                    found = orsched.bound(instance, objective, allows=allows)
+                except InfeasibleError:
+                    continue
+                wrong = bound_violations(instance, found.to_dict(), objective)
+                yield [name, objective, ",".join(allows), found.value_ns, found.name, wrong]
+
+
+def generated(seed: int) -> Instance:
+    """Return a random instance."""
+    rng = random.Random(seed)
+    n, many = rng.randint(1, 14), rng.choice((1, 1, 1, 2, 3))
+    column = lambda low, high: [rng.randint(low, high) for _ in range(n)]  # noqa: E731
+    first = worker(rng, "w0")
+    others = [worker(rng, f"w{k}") for k in range(1, many)]
+    if rng.random() < 0.5:
+        others = [orsched.Worker(first.clients, first.cost, first.prefill_cap_tokens, first.memory,
+                                 f"w{k}") for k in range(1, many)]  # fmt: skip
+    requests = orsched.Requests(
+        column(1, rng.choice((9, 40))),
+        column(1, rng.choice((4, 30))),
+        column(0, rng.choice((0, 0, 300, 5000))),
+    )
+    return orsched.Instance(
+        requests, (first, *others), first_token=rng.choice(("decode", "prefill"))
+    )
+
+
+def worker(rng: random.Random, name: str) -> orsched.Worker:
+    """Return a random worker, large enough for every request."""
+    memory = BlockMemory(rng.randint(80, 200), 1) if rng.random() < 0.3 else None
+    cap = rng.choice((None, None, 41, 60))
+    return orsched.Worker(rng.randint(1, 5), cost(rng), cap, memory, name)
+
+
+def cost(rng: random.Random) -> CostModel:
+    """Return a random cost model of a random kind."""
+    part = lambda most: rng.choice((0, 1, rng.randint(0, most)))  # noqa: E731
+    kind = rng.randrange(5)
+    if kind < 2:
+        return AffineCost(part(60), part(3), part(40), part(4))
+    if kind == 2:
+        caps = sorted(rng.sample(range(5, 90), 3))
+        times = sorted(rng.choices(range(1, 90), k=4))
+        return LevelsCost(tuple(zip((*caps, 99), times, strict=True)), part(30))
+    if kind == 3:
+        return BilinearCost(*(part(10**7) for _ in range(8)))
+    return PoolingCost(part(10**5), part(10**6), part(10**7), part(10**6), part(10**6))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,133 @@
+"""Least possible sums of ends and starts on one machine, which all workers together are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All workers as one machine of their summed speed, and each request's least time on it.
+
+    Attributes:
+        scale: times on the machine are in 1 / scale nanoseconds.
+        arrivals: in nanoseconds.
+        times: least time of each request on the machine.
+        after_ns: least distance of a request's end from the mean time at which it is charged.
+        alone_ns: least time until the request's end if served alone.
+    """
+
+    scale: int
+    arrivals: list[int]
+    times: list[int]
+    after_ns: list[int]
+    alone_ns: list[int]
+
+    def releases(self) -> list[int]:
+        """Arrivals in the machine's unit."""
+        return [arrival * self.scale for arrival in self.arrivals]
+
+
+def ranked(machine: Machine) -> int:
+    """Sum of ends, the k-th no earlier than served alone and by shortest remaining time first."""
+    return sum(_ranked_ends(machine))
+
+
+def _ranked_ends(machine: Machine) -> list[int]:
+    """Earliest k-th ends, for each k: of requests served alone, and of the machine.
+
+    Shortest remaining time first has at every moment the most requests done (Schrage 1968).
+    """
+    alone = sorted(a + t for a, t in zip(machine.arrivals, machine.alone_ns, strict=True))
+    ends = shortest_remaining_first(machine.releases(), machine.times)
+    return [max(one, -(-end // machine.scale)) for one, end in zip(alone, ends, strict=True)]
+
+
+def queue(whole: Machine, clients: int) -> int:
+    """Sum of starts: the k-th start is no earlier than the (k - J)-th end."""
+    ends = _ranked_ends(whole)[: max(0, len(whole.arrivals) - clients)]
+    earliest = [0] * (len(whole.arrivals) - len(ends)) + ends
+    return sum(max(a, e) for a, e in zip(sorted(whole.arrivals), earliest, strict=True))
+
+
+def queue_busy(whole: Machine, clients: int) -> int:
+    """Sum of starts: all but J of them wait for ends, whose sum mean busy times bound.
+
+    Of all sets of n - J requests that may end first, the shortest have the least mean busy times
+    (all there at the first arrival), and what must lie after these is least for some such set.
+    """
+    n = len(whole.arrivals)
+    ending = max(0, n - clients)
+    twice_busy = clock = 0
+    for time in sorted(whole.times)[:ending]:
+        twice_busy += 2 * clock + time
+        clock += time
+    ends = twice_busy // (2 * whole.scale) + sum(sorted(whole.after_ns)[:ending])
+    return n * min(whole.arrivals) + ends
+
+
+def shortest_remaining_first(releases: Sequence[int], times: Sequence[int]) -> list[int]:
+    """Return the ends, in order, of shortest remaining processing time first on one machine."""
+    order = sorted(zip(releases, times, strict=True))
+    ends: list[int] = []
+    open_jobs: list[int] = []
+    now = at = 0
+    while at < len(order) or open_jobs:
+        if not open_jobs:
+            now = max(now, order[at][0])
+        while at < len(order) and order[at][0] <= now:
+            heappush(open_jobs, order[at][1])
+            at += 1
+        left = heappop(open_jobs)
+        if at == len(order) or now + left <= order[at][0]:
+            now += left
+            ends.append(now)
+        else:
+            heappush(open_jobs, left - (order[at][0] - now))
+            now = order[at][0]
+    return ends
+
+
+def mean_busy(machine: Machine) -> int:
+    """Sum over requests of mean busy time on the machine and what must lie after it.
+
+    The sum of mean busy times is least when the machine always serves the shortest request there
+    is (Goemans 1996). Each mean is rounded down.
+    """
+    columns = (machine.times, machine.releases(), machine.after_ns)
+    rows = sorted(zip(*columns, strict=True))  # equal rows are served in any order
+    squares = _busy_squares([row[1] for row in rows], [row[0] for row in rows])
+    total = 0
+    for (time, release, after), square in zip(rows, squares, strict=True):
+        mean = square // (2 * machine.scale * time) if time else release // machine.scale
+        total += mean + after
+    return total
+
+
+def _busy_squares(releases: Sequence[int], times: Sequence[int]) -> list[int]:
+    """Return the sum of end^2 - start^2 over each job's pieces, the first job there is first."""
+    order = sorted(range(len(times)), key=lambda job: (releases[job], job))
+    left, squares = list(times), [0] * len(times)
+    open_jobs: list[int] = []
+    now = at = 0
+    while at < len(order) or open_jobs:
+        if not open_jobs:
+            now = max(now, releases[order[at]])
+        while at < len(order) and releases[order[at]] <= now:
+            heappush(open_jobs, order[at])
+            at += 1
+        job = open_jobs[0]
+        end = now + left[job]
+        if at < len(order):
+            end = min(end, releases[order[at]])
+        squares[job] += end * end - now * now
+        left[job] -= end - now
+        if not left[job]:
+            heappop(open_jobs)
+        now = end
+    return squares
