@@ -14,17 +14,16 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.single_machine import Machine
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.costs.exact import FS_PER_NS, round_half_up
+from orsched.costs.exact import round_half_up
 from orsched.models.bound_scope import PLAIN, Scope, equal_workers
 from orsched.models.counts import Jobs, sum_of_products, whole_memory
-from orsched.models.floors import lost_by_rounding, pooled_rounds_ns, whole_ns
+from orsched.models.floors import lost_in_round, lost_in_stage, own_rounds_ns, whole_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.columns import IntColumn
-    from orsched.costs import CostModel
+    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.workers import Worker
 
@@ -82,18 +81,22 @@ def charges_of(worker: Worker, jobs: Jobs, rows: list[int], scope: Scope = PLAIN
     """Divide a worker's steps: by the clients, or by cap or memory where that charges more.
 
     ``jobs`` are the requests that fit onto the worker, at least one. The cost model has a floor.
-    With mixed steps under the affine cost, stages charge tokens only, as such a step has one fixed
-    part. Where a repeated prefill yields tokens, none is charged more than that takes.
+    Where a mixed step has one fixed part, stages charge tokens only; where it is only known to take
+    no less than either part, nothing. Where a repeated prefill yields tokens, none is charged more
+    than that takes.
     """
     clients, prompts = jobs.clients, jobs.prompts.tolist()
     by_stage, by_round = _shared_by(worker, jobs)
     choices: dict[str, Any] = {"stage_share": by_stage, "round_share": by_round}
-    if isinstance(worker.cost, AffineCost | LevelsCost):
-        choices["line"] = list(_best_line(worker, jobs, by_stage))
-    if scope.mixed and isinstance(worker.cost, AffineCost):
-        choices["line"] = [0, worker.cost.prefill_token_ns, 1]
+    floor = scope.require_floor(worker)
+    if floor.by_counts:
+        choices["line"] = list(_best_line(worker, floor, jobs, by_stage))
+        if scope.mixed and floor.mixed != "sum":
+            choices["line"] = [0, floor.stage.token if floor.mixed == "one_fixed" else 0, 1]
     line = choices.get("line")
-    terms = terms_of(worker.cost, prompts, clients, line)
+    terms = terms_of(floor, prompts, clients, line)
+    free = scope.chunks and floor.stage.is_curved
+    free = free or (scope.mixed and line is None and floor.mixed != "sum")
     stage_whole = (worker.prefill_limit or 1) if by_stage == "cap" else clients
     round_parts, round_whole = [1] * len(jobs), clients
     if by_round == "memory" and (memory := whole_memory(worker)):
@@ -102,11 +105,11 @@ def charges_of(worker: Worker, jobs: Jobs, rows: list[int], scope: Scope = PLAIN
 
     def stages(more: int) -> list[int]:
         """Charges of stages that prefill the prompts and so many tokens more."""
-        if isinstance(worker.cost, PoolingCost) and (scope.chunks or scope.mixed):
+        if free:
             return [0] * len(prompts)
         tokens = [p + more for p in prompts]
         parts = tokens if by_stage == "cap" else [1] * len(tokens)
-        own = terms_of(worker.cost, tokens, clients, line).stage_own
+        own = terms_of(floor, tokens, clients, line).stage_own
         pairs = zip(parts, own, strict=True)
         return [terms.stage_fixed * part * round_whole + each * both for part, each in pairs]
 
@@ -156,27 +159,23 @@ def _shared_by(worker: Worker, jobs: Jobs) -> tuple[str, str]:
     return by_stage, by_round
 
 
-def _best_line(worker: Worker, jobs: Jobs, by_stage: str) -> tuple[int, int, int]:
+def _best_line(worker: Worker, floor: Floor, jobs: Jobs, by_stage: str) -> tuple[int, int, int]:
     """Return (a, b, scale): a stage takes at least (a + b tokens) / scale; that of most charge."""
     tokens = int(jobs.prompts.sum())
     stages = Fraction(len(jobs), jobs.clients)
     if by_stage == "cap":
         stages = Fraction(tokens, worker.prefill_limit or 1)
-    return max(
-        _lines(worker), key=lambda line: ((line[0] * stages + line[1] * tokens) / line[2], line)
-    )
+    lines = _lines(floor, worker.prefill_limit)
+    return max(lines, key=lambda line: ((line[0] * stages + line[1] * tokens) / line[2], line))
 
 
-def _lines(worker: Worker) -> list[tuple[int, int, int]]:
+def _lines(floor: Floor, limit: int | None) -> list[tuple[int, int, int]]:
     """Lines (a, b, scale) that no stage's time is below: a, b >= 0."""
-    cost = worker.cost
-    if isinstance(cost, AffineCost):
-        return [(cost.prefill_fixed_ns, cost.prefill_token_ns, 1)]
-    assert isinstance(cost, LevelsCost)
-    limit = worker.prefill_limit
+    if floor.stage.levels is None:
+        return [(floor.stage.fixed, floor.stage.token, 1)]
     assert limit is not None
     # A level above the limit holds no more than the limit.
-    points = [(min(cap, limit), time) for cap, time in cost.levels]
+    points = [(min(cap, limit), time) for cap, time in floor.stage.levels]
     least = min(points, key=lambda point: Fraction(point[1], point[0]))
     lines = [(points[0][1], 0, 1), (0, least[1], least[0])]
     for (cap, time), (next_cap, next_time) in pairwise(points):
@@ -188,57 +187,52 @@ def _lines(worker: Worker) -> list[tuple[int, int, int]]:
     return lines
 
 
-def terms_of(
-    cost: CostModel, prompts: list[int], clients: int, line: Sequence[int] | None
-) -> Terms:
+def terms_of(floor: Floor, prompts: list[int], clients: int, line: Sequence[int] | None) -> Terms:
     """Return the unavoidable parts of a stage and a round; what rounding takes off is given away.
 
-    Bilinear: N L is at least the sum of the prompts, and L at least a J-th of it. Pooling: as the
-    longest and the mean context, each at least a J-th of the contexts' sum.
+    The longest prompt is at least a J-th of the sum of the prompts, the longest context and the
+    mean one at least a J-th of that of the contexts. Where rounding may take off more than the
+    fixed part, each request pays for it where its parts are curved, or there is a mean, as far as
+    it can, so that no share is below 0; else nothing is charged.
     """
-    if isinstance(cost, AffineCost | LevelsCost):
-        assert line is not None
+    if line is not None:
         fixed, token, unit = line
-        everyone = cost.round_ns(0, 0, 0)
-        each = cost.round_ns(1, 0, 0) - everyone
         own = [token * p for p in prompts]
-        return Terms(unit, fixed, own, everyone * unit, each * unit, 0)
-    if isinstance(cost, BilinearCost):
-        return _bilinear_terms(cost, prompts, clients)
-    assert isinstance(cost, PoolingCost)
-    return _pooling_terms(cost, prompts, clients)
-
-
-def _bilinear_terms(cost: BilinearCost, prompts: list[int], clients: int) -> Terms:
-    stage_fixed = cost.p4_fs - lost_by_rounding(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
-    round_fixed = cost.d4_fs - lost_by_rounding(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
-    scale = cost.time_scale
-    stage_own = [0] * len(prompts)
-    if stage_fixed >= 0:
-        each, token = cost.p2_fs * clients, cost.p1_fs * clients + cost.p3_fs
-        stage_own = [(each + token * p) * scale for p in prompts]
-    round_own = context_own = 0
-    if round_fixed >= 0:
-        round_own, context_own = cost.d2_fs * clients, cost.d1_fs * clients + cost.d3_fs
+        return Terms(unit, fixed, own, floor.round.fixed * unit, floor.round.request * unit, 0)
+    stage_fixed, stage_own = _stage_terms(floor, prompts, clients)
+    round_terms = _round_terms(floor, min(prompts), clients)
+    times = floor.times
     return Terms(
-        FS_PER_NS * clients,
-        max(0, stage_fixed) * clients * scale,
-        stage_own,
-        max(0, round_fixed) * clients * scale,
-        round_own * scale,
-        context_own * scale,
+        floor.unit * clients,
+        stage_fixed * times,
+        [part * times for part in stage_own],
+        *(part * times for part in round_terms),
     )
 
 
-def _pooling_terms(cost: PoolingCost, prompts: list[int], clients: int) -> Terms:
-    """Each request pays for the rounding of its step, so that no share is below 0."""
-    alpha, beta, least, scale = cost.alpha_fs, cost.beta_fs, cost.c_fs, cost.time_scale
-    lost = lost_by_rounding(alpha, beta, least)
-    own = [max(0, max((alpha * p + beta) * p, least) - lost) * clients * scale for p in prompts]
-    each, half = cost.gamma_fs + cost.delta_fs, FS_PER_NS // 2 * clients
-    if each * (min(prompts) + 1) < half:
-        each = half = 0
-    return Terms(FS_PER_NS * clients, 0, own, 0, -half * scale, each * scale)
+def _stage_terms(floor: Floor, prompts: list[int], clients: int) -> tuple[int, list[int]]:
+    """Return the fixed part of a stage and those of the prompts, in 1 / clients units."""
+    stage, lost = floor.stage, lost_in_stage(floor)
+    if stage.fixed >= lost:
+        longest = 0 if stage.is_curved else stage.longest
+        own = [stage.own(p) * clients + longest * p for p in prompts]
+        return (stage.fixed - lost) * clients, own
+    if stage.is_curved:
+        return 0, [max(0, stage.own(p) - lost) * clients for p in prompts]
+    return 0, [0] * len(prompts)
+
+
+def _round_terms(floor: Floor, least: int, clients: int) -> tuple[int, int, int]:
+    """Return a round's fixed part, that of each request and that of each context token."""
+    parts, lost = floor.round, lost_in_round(floor)
+    own, context = parts.request * clients, parts.context * clients + parts.longest
+    context += parts.mean or 0
+    if parts.fixed >= lost:
+        return (parts.fixed - lost) * clients, own, context
+    own -= lost * clients
+    if parts.mean is None or own + context * (least + 1) < 0:
+        return 0, 0, 0
+    return 0, own, context
 
 
 @dataclass(frozen=True)
@@ -295,7 +289,11 @@ class _Alone:
     """Least times of requests with nobody else in their steps."""
 
     def __init__(self, worker: Worker, jobs: Jobs, scope: Scope) -> None:
-        self.worker, self.cost, self.scope = worker, worker.cost, scope
+        self.limit, self.floor, self.scope = (
+            worker.prefill_limit,
+            scope.require_floor(worker),
+            scope,
+        )
         self.least, self.clients = int(jobs.prompts.min()), jobs.clients
 
     def times(self, prompt: int, rounds: int) -> tuple[int, int, int]:
@@ -304,7 +302,7 @@ class _Alone:
         a_round, decode = self.rounds(prompt, 1), self.rounds(prompt, rounds)
         if self.scope.yielding:
             # Levels may be too small for a repeated prefill, but a line below them is not.
-            levels = isinstance(self.cost, LevelsCost)
+            levels = self.floor.stage.levels is not None
             again = self.prefill(prompt + 1, self.scope.chunks or levels)
             if rounds and again < self.rounds(prompt + rounds - 1, 1):
                 decode = rounds * min(a_round, again)
@@ -312,34 +310,28 @@ class _Alone:
         return stage, a_round, stage + decode
 
     def rounds(self, prompt: int, rounds: int) -> int:
-        """Return the time of the first rounds after a prompt."""
-        cost = self.cost
-        if isinstance(cost, PoolingCost):
-            return pooled_rounds_ns(cost, self.clients, self.least, prompt, rounds)
-        return cost.rounds_ns(rounds, 1, prompt + 1, prompt + 1) if rounds else 0
+        """Return the least time of the first rounds after a prompt."""
+        return own_rounds_ns(self.floor, self.clients, self.least, prompt, rounds)
 
     def prefill(self, tokens: int, chunks: bool) -> int:
         """Return the least time of the steps that prefill so many tokens, perhaps in chunks."""
-        cost = self.cost
-        if not chunks or isinstance(cost, AffineCost):
-            return cost.prefill_ns([tokens])
-        if isinstance(cost, LevelsCost):
-            return max(cost.levels[0][1], _at_best_rate(self.worker, tokens))
-        if isinstance(cost, BilinearCost):
-            lost = lost_by_rounding(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
-            fixed = cost.p2_fs + cost.p4_fs - lost
-            exact = 0 if fixed < 0 else fixed + (cost.p1_fs + cost.p3_fs) * tokens
-            return whole_ns(exact) * cost.time_scale
-        assert isinstance(cost, PoolingCost)
-        return round_half_up(cost.c_fs, FS_PER_NS) * cost.time_scale
+        floor, stage = self.floor, self.floor.stage
+        if not chunks:
+            return floor.prefill_ns([tokens])
+        if stage.levels is not None:
+            return max(stage.levels[0][1], _at_best_rate(stage.levels, self.limit, tokens))
+        fixed = stage.fixed + stage.request
+        if stage.is_curved:
+            return round_half_up(fixed + (stage.least or 0), floor.unit) * floor.times
+        fixed -= lost_in_stage(floor)
+        exact = 0 if fixed < 0 else fixed + (stage.token + stage.longest) * tokens
+        return whole_ns(exact, floor.unit) * floor.times
 
 
-def _at_best_rate(worker: Worker, tokens: int) -> int:
+def _at_best_rate(levels: Sequence[tuple[int, int]], limit: int | None, tokens: int) -> int:
     """Return the least time of tokens on any levels, in full use."""
-    cost, limit = worker.cost, worker.prefill_limit
-    assert isinstance(cost, LevelsCost)
     assert limit is not None
-    return min(-(-tokens * time // min(cap, limit)) for cap, time in cost.levels)
+    return min(-(-tokens * time // min(cap, limit)) for cap, time in levels)
 
 
 def joined(instance: Instance, workers: list[OneWorker], weights: Sequence[int]) -> OneWorker:

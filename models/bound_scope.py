@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.costs.pooling import PPM
+from orsched.costs import floor_of
 from orsched.errors import InputError
 from orsched.schedule import MIXED, PREFILL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.schedule import Schedule
     from orsched.workers import Worker
@@ -67,19 +67,23 @@ class Scope:
         return {} if self.is_plain else {"allows": self.names}
 
     def has_floor(self, worker: Worker) -> bool:
-        """Say if a step is known to take no less time with more in it (a pool's mean apart)."""
-        cost = worker.cost
-        if isinstance(cost, BilinearCost):
-            return not cost.warnings()
-        if isinstance(cost, PoolingCost):
-            # A prefill, max(alpha l^2 + beta l, c) with c >= 0, is never negative, but may fall.
-            grows = min(cost.alpha_fs, cost.beta_fs) >= 0
-            if (worker.padding or self.yielding) and not grows:
-                return False
-            if self.mixed and cost.lambda_ppm < PPM:
-                return False
-            return min(cost.gamma_fs, cost.delta_fs) >= 0
-        return isinstance(cost, AffineCost | LevelsCost)
+        """Say if the cost model states a floor under the steps of these schedules."""
+        return self.floor_of(worker) is not None
+
+    def floor_of(self, worker: Worker) -> Floor | None:
+        """Return the floor under the steps of these schedules that the cost model states."""
+        floor = floor_of(worker.cost)
+        if floor is None or (self.mixed and floor.mixed is None):
+            return None
+        if (worker.padding or self.yielding) and not floor.stage.grows:
+            return None
+        return floor
+
+    def require_floor(self, worker: Worker) -> Floor:
+        """Return the floor where ``has_floor`` has said that there is one."""
+        floor = self.floor_of(worker)
+        assert floor is not None
+        return floor
 
 
 PLAIN = Scope()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.costs import AffineCost, PoolingCost
 from orsched.errors import MissingDependencyError
 from orsched.models.bound_scope import PLAIN, Scope
 from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.columns import IntColumn
+    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.workers import Worker
 
@@ -37,7 +37,7 @@ def by_counts(
     jobs = all_jobs(one)
     moments = release_moments(one, jobs)
     plain = stages_and_rounds(one.worker, released_after(one, jobs, moments[0]), moments[0])
-    longest = longest_chain(one, jobs.clients)
+    longest = longest_chain(one, PLAIN.require_floor(one.worker), jobs.clients)
     yield larger(larger(last, shared(plain, workers)), longest)
     for moment in moments[1:]:
         if out_of_time():
@@ -137,8 +137,9 @@ def stages_and_rounds(
     """
     stages = stage_bound(jobs, worker, scope.chunks)
     rounds = round_bound(jobs, worker, scope.restarts) if rounds is None else rounds
-    prefill_ns = prefill_floor(worker.cost, jobs, stages["value"], scope.chunks)
-    decode_ns = decode_floor(worker.cost, jobs, rounds["value"])
+    floor = scope.require_floor(worker)
+    prefill_ns = prefill_floor(floor, jobs, stages["value"], scope.chunks)
+    decode_ns = decode_floor(floor, jobs, rounds["value"])
     found = {
         "bound": "stages_and_rounds",
         **scope.stated(),
@@ -151,20 +152,16 @@ def stages_and_rounds(
         "value_ns": released + prefill_ns + decode_ns,
     }
     if scope.mixed:
-        saved = _saved(worker, stages["value"], rounds["value"], min(prefill_ns, decode_ns))
+        saved = _saved(floor, stages["value"], rounds["value"], min(prefill_ns, decode_ns))
         found |= {"saved_ns": saved, "value_ns": found["value_ns"] - saved}
     return found
 
 
-def _saved(worker: Worker, stages: int, rounds: int, smaller_ns: int) -> int:
-    """Return the most that mixed steps take less than their parts one after the other.
-
-    Affine: the smaller fixed part, once a step. Pooling: the smaller of both parts of each step.
-    """
-    cost = worker.cost
-    if isinstance(cost, AffineCost):
-        return min(cost.prefill_fixed_ns, cost.round_fixed_ns) * min(stages, rounds)
-    return smaller_ns if isinstance(cost, PoolingCost) else 0
+def _saved(floor: Floor, stages: int, rounds: int, smaller_ns: int) -> int:
+    """Return the most that mixed steps take less than their parts one after the other."""
+    if floor.mixed == "one_fixed":
+        return min(floor.stage.fixed, floor.round.fixed) * floor.times * min(stages, rounds)
+    return smaller_ns if floor.mixed == "larger" else 0
 
 
 def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
@@ -187,12 +184,12 @@ def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
     rounds = np.maximum(
         later(jobs.rounds) / jobs.clients, np.maximum.accumulate(longest[::-1])[::-1]
     )
-    cost, limit = instance.worker.cost, instance.worker.prefill_limit
+    floor, limit = PLAIN.require_floor(instance.worker), instance.worker.prefill_limit
     prompt = int(jobs.prompts.mean())
     context = prompt + int(jobs.rounds.mean()) // 2 + 1
-    round_ns = cost.round_ns(jobs.clients, jobs.clients * context, context)
+    round_ns = floor.round_ns(jobs.clients, jobs.clients * context, context)
     many = jobs.clients if limit is None else max(1, min(jobs.clients, limit // prompt))
-    stage_ns = cost.prefill_ns([prompt] * many)
+    stage_ns = floor.prefill_ns([prompt] * many)
     estimate = moments + rounds * round_ns + later(np.ones_like(jobs.prompts)) / many * stage_ns
     tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(jobs)))
     likely = moments[np.argsort(-estimate, kind="stable")[:tried]]

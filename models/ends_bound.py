@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.costs import AffineCost, LevelsCost
+from orsched.models.bound_scope import PLAIN
 from orsched.models.ends_proof import Solver
 from orsched.models.ends_roles import Shorts
 from orsched.models.floors import decode_floor, prefill_floor
@@ -22,6 +22,7 @@ from orsched.models.joint_bound import rounds_by_stages
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from orsched.costs import Floor
     from orsched.models.counts import Jobs
     from orsched.models.ends_proof import Proof
     from orsched.workers import Worker
@@ -39,12 +40,13 @@ def ends_certificate(
     as long as that can be done; or that more stages do, if these would be next.
     """
     shorts = Shorts.of(jobs)
-    if not isinstance(worker.cost, AffineCost | LevelsCost) or shorts is None:
+    floor = PLAIN.floor_of(worker)
+    if floor is None or not floor.by_counts or shorts is None:
         return None
     known = rounds_by_stages(jobs, joint)
     if max(known) > MOST_ROUNDS:
         return None
-    trade = _Trade(worker, jobs, joint, known, [])
+    trade = _Trade(floor, jobs, joint, known, [])
     solver = Solver(shorts, out_of_time)
     failed: set[tuple[int, int]] = set()
     while (goal := trade.goal(failed)) is not None:
@@ -60,7 +62,7 @@ def ends_certificate(
 class _Trade:
     """The least rounds known for each number of stages."""
 
-    worker: Worker
+    floor: Floor
     jobs: Jobs
     joint: dict[str, Any]
     known: list[int]
@@ -72,9 +74,8 @@ class _Trade:
         return max([self.known[min(at, len(self.known) - 1)], *proven])
 
     def _time(self, stages: int, rounds: int) -> int:
-        cost = self.worker.cost
-        prefill = prefill_floor(cost, self.jobs, stages)
-        return prefill + decode_floor(cost, self.jobs, rounds)
+        prefill = prefill_floor(self.floor, self.jobs, stages)
+        return prefill + decode_floor(self.floor, self.jobs, rounds)
 
     def _times(self, proofs: list[Proof]) -> Iterator[tuple[int, int, int]]:
         """Yield the time, the number of stages and the rounds, as far as it matters."""

@@ -8,6 +8,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orsched.costs import splits
 from orsched.errors import InputError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
 from orsched.policy import Information
@@ -133,7 +134,7 @@ def choose(instance: Instance) -> tuple[str, str]:
     if len(instance.workers) > 1 or instance.worker.padding:
         return "fcfs", "several workers, or one that pads, have no model of stages and windows"
     worker = instance.worker
-    if worker.cost.context_matters:
+    if not splits(worker.cost):
         return "hybrid", f"the {worker.cost.model} cost has no exact model of stages"
     if worker.memory is not None and worker.memory.is_paged:
         return "hybrid", "paged memory has no exact model"

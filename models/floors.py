@@ -1,7 +1,7 @@
-"""Floors of each cost model: what any schedule's stages and rounds take at least.
+"""Floors of whole schedules: what any schedule's stages and rounds take at least.
 
-For a set of requests that needs K stages and R rounds at least. All arithmetic is in integers; a
-bilinear or pooling step is rounded half up, so what rounding can take off a step is given away.
+For a set of requests that needs K stages and R rounds at least, by the floor that the cost model
+states. All arithmetic is in integers; what rounding can take off a step is given away.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.costs.exact import FS_PER_NS, round_half_up_sum
+from orsched.costs.exact import round_half_up_sum
 
 if TYPE_CHECKING:
-    from orsched.costs import CostModel
+    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.models.counts import Jobs
 
@@ -25,71 +24,74 @@ MAX_COVER_UNITS = 200_000
 _CANDIDATES = 64
 
 
-def prefill_floor(cost: CostModel, jobs: Jobs, stages: int, chunks: bool = False) -> int:
+def prefill_floor(floor: Floor, jobs: Jobs, stages: int, chunks: bool = False) -> int:
     """Return the least time of all prefill stages, at least ``stages`` of them.
 
-    Affine: the tokens' time and K fixed times. Levels: see ``level_floor``. Bilinear: N L is at
-    least the sum of the prompts, the L add up as in ``_padded_tokens``. Pooling: the sum of the
-    prompts' own times. ``chunks``: L is at least a J-th of a stage's tokens, and nothing is known
-    of a pool, nor where rounding may take off more than a stage's fixed part.
+    The parts of all prompts, and a fixed part a stage; the longest prompts add up as in
+    ``_padded_tokens``. Levels: see ``level_floor``. ``chunks``: the longest is at least a J-th of a
+    stage's tokens, and nothing is known of parts that are not in proportion to the tokens, nor
+    where rounding may take off more than a stage's fixed part.
     """
-    tokens = int(jobs.prompts.sum())
-    if isinstance(cost, AffineCost):
-        return cost.prefill_fixed_ns * stages + cost.prefill_token_ns * tokens
-    if isinstance(cost, LevelsCost):
-        return level_floor(cost.levels, tokens, stages)
-    if isinstance(cost, BilinearCost):
-        fixed = cost.p4_fs - lost_by_rounding(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
-        if chunks and fixed < 0:
-            return 0
+    stage, tokens = floor.stage, int(jobs.prompts.sum())
+    if stage.levels is not None:
+        return level_floor(stage.levels, tokens, stages)
+    fixed = stage.fixed - lost_in_stage(floor)
+    if chunks and (stage.is_curved or fixed < 0):
+        return 0
+    exact = fixed * (stages if fixed >= 0 else len(jobs))
+    if stage.longest:
         longest = -(-tokens // jobs.clients) if chunks else _padded_tokens(jobs, stages)
-        exact = cost.p1_fs * tokens + cost.p2_fs * len(jobs) + cost.p3_fs * longest
-        exact += fixed * (stages if fixed >= 0 else len(jobs))
-        return whole_ns(exact) * cost.time_scale
-    if isinstance(cost, PoolingCost):
-        if chunks:
-            return 0
-        alpha, beta, least = cost.alpha_fs, cost.beta_fs, cost.c_fs
+        exact += stage.longest * longest
+    if stage.is_curved:
         lengths, counts = np.unique(jobs.prompts, return_counts=True)
         pairs = zip(lengths.tolist(), counts.tolist(), strict=True)
-        exact = sum(max((alpha * p + beta) * p, least) * count for p, count in pairs)
-        return whole_ns(exact - lost_by_rounding(alpha, beta, least) * len(jobs)) * cost.time_scale
-    raise TypeError(f"no floor for {cost!r}")
+        exact += sum(stage.own(p) * count for p, count in pairs)
+    else:
+        exact += stage.request * len(jobs) + stage.token * tokens
+    return whole_ns(exact, floor.unit) * floor.times
 
 
-def decode_floor(cost: CostModel, jobs: Jobs, rounds: int) -> int:
+def decode_floor(floor: Floor, jobs: Jobs, rounds: int) -> int:
     """Return the least time of all decode rounds, at least ``rounds`` of them.
 
     In a round the longest context is at least the mean one, which is at least the sum over the
     clients; over all rounds, the longest ones add up at least to those of any one request.
     """
-    totals = jobs.totals()
+    totals, parts = jobs.totals(), floor.round
     contexts, needed = totals["context_sum"], totals["rounds_needed"]
-    if isinstance(cost, AffineCost):
-        return cost.round_fixed_ns * rounds + cost.round_client_ns * needed
-    if isinstance(cost, LevelsCost):
-        return cost.round_fixed_ns * rounds
-    longest = max(-(-contexts // jobs.clients), _largest_context_sum(jobs))
-    if isinstance(cost, BilinearCost):
-        fixed = cost.d4_fs - lost_by_rounding(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
-        exact = cost.d1_fs * contexts + cost.d2_fs * needed + cost.d3_fs * longest
-        exact += fixed * (rounds if fixed >= 0 else needed)
-        return whole_ns(exact) * cost.time_scale
-    if isinstance(cost, PoolingCost):
-        exact = cost.gamma_fs * longest + cost.delta_fs * contexts // jobs.clients
-        return whole_ns(exact - FS_PER_NS // 2 * needed) * cost.time_scale
-    raise TypeError(f"no floor for {cost!r}")
+    fixed = parts.fixed - lost_in_round(floor)
+    exact = fixed * (rounds if fixed >= 0 else needed)
+    exact += parts.request * needed + parts.context * contexts
+    if parts.longest:
+        exact += parts.longest * max(-(-contexts // jobs.clients), _largest_context_sum(jobs))
+    exact += (parts.mean or 0) * contexts // jobs.clients
+    return whole_ns(exact, floor.unit) * floor.times
 
 
-def lost_by_rounding(*coefficients: int) -> int:
-    """Most that rounding half up takes off a whole combination of coefficients, in fs."""
-    unit = gcd(FS_PER_NS, *coefficients)
-    return (FS_PER_NS // 2 - 1) // unit * unit
+def lost_in_stage(floor: Floor) -> int:
+    """Most that rounding takes off a stage."""
+    stage = floor.stage
+    own = (stage.request, stage.token, stage.square, stage.least or 0)
+    return lost_by_rounding(floor.unit, stage.fixed, stage.longest, *own)
 
 
-def whole_ns(exact_fs: int) -> int:
-    """Least whole number of nanoseconds that is not below an exact time."""
-    return max(0, -(-exact_fs // FS_PER_NS))
+def lost_in_round(floor: Floor) -> int:
+    """Most that rounding takes off a round; with a mean in it, that can be any fraction."""
+    parts = floor.round
+    if parts.mean is not None:
+        return -(-floor.unit // 2)
+    return lost_by_rounding(floor.unit, parts.fixed, parts.request, parts.context, parts.longest)
+
+
+def lost_by_rounding(unit: int, *coefficients: int) -> int:
+    """Most that rounding half up takes off a whole combination of coefficients, in 1 / unit ns."""
+    common = gcd(unit, *coefficients)
+    return (unit - 1) // 2 // common * common
+
+
+def whole_ns(exact: int, unit: int) -> int:
+    """Least whole number of nanoseconds that is not below an exact time in 1 / unit ns."""
+    return max(0, -(-exact // unit))
 
 
 def _padded_tokens(jobs: Jobs, stages: int) -> int:
@@ -148,39 +150,37 @@ def level_cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     return best[units]
 
 
-def longest_chain(instance: Instance, clients: int) -> dict[str, Any]:
+def longest_chain(instance: Instance, floor: Floor, clients: int) -> dict[str, Any]:
     """Return the request that ends last if each were served alone at its arrival.
 
     A request needs its own prefill stage and its rounds, each at least as long as with nobody
-    else in it. Under the pooling model the mean context falls with shorter requests beside it:
-    see ``pooled_rounds_ns``.
+    else in it, but for a mean context: see ``own_rounds_ns``.
     """
-    cost, rounds, requests = instance.worker.cost, instance.rounds_needed, instance.requests
+    rounds, requests = instance.rounds_needed, instance.requests
     prompts, arrivals = requests.prompt_tokens, requests.arrival_ns
     least = int(prompts.min())
     best: dict[str, Any] = {"value_ns": -1}
     for row in _candidates(instance):
         p, d = int(prompts[row]), int(rounds[row])
-        if isinstance(cost, PoolingCost):
-            alone = pooled_rounds_ns(cost, clients, least, p, d)
-        else:
-            alone = cost.rounds_ns(d, 1, p + 1, p + 1)
-        value = int(arrivals[row]) + cost.prefill_ns([p]) + alone
+        alone = floor.prefill_ns([p]) + own_rounds_ns(floor, clients, least, p, d)
+        value = int(arrivals[row]) + alone
         if value > best["value_ns"]:
             best = {"bound": "longest_request", "request": row, "value_ns": value}
     return best
 
 
-def pooled_rounds_ns(cost: PoolingCost, clients: int, least: int, prompt: int, rounds: int) -> int:
-    """Least time of a request's rounds: the mean pool is least with J - 1 of the shortest beside.
+def own_rounds_ns(floor: Floor, clients: int, least: int, prompt: int, rounds: int) -> int:
+    """Least time of a request's first rounds.
 
-    In its round r the longest context is at least ``prompt + r``, the mean one at least that of
-    this and J - 1 contexts of ``least + 1``.
+    In round r the longest context is at least ``prompt + r``; the mean one is least with J - 1 of
+    the shortest requests beside it, each of at least ``least + 1``.
     """
-    others = (clients - 1) * (least + 1)
-    first = cost.gamma_fs * (prompt + 1) * clients + cost.delta_fs * (prompt + 1 + others)
-    slope = cost.gamma_fs * clients + cost.delta_fs
-    return round_half_up_sum(rounds, clients * FS_PER_NS, slope, first) * cost.time_scale
+    parts = floor.round
+    pooled, mean = (1, 0) if parts.mean is None else (clients, parts.mean)
+    slope = (parts.context + parts.longest) * pooled + mean
+    first = slope * (prompt + 1) + mean * (pooled - 1) * (least + 1)
+    first += (parts.fixed + parts.request) * pooled
+    return round_half_up_sum(rounds, pooled * floor.unit, slope, first) * floor.times
 
 
 def _candidates(instance: Instance) -> list[int]:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.costs import AffineCost, LevelsCost
+from orsched.models.bound_scope import PLAIN
 from orsched.models.floors import decode_floor, prefill_floor
 
 if TYPE_CHECKING:
+    from orsched.costs import Floor
     from orsched.models.counts import Jobs
     from orsched.workers import Worker
 
@@ -38,13 +39,14 @@ def joint_certificate(worker: Worker, jobs: Jobs, plain: dict[str, Any]) -> dict
     """
     lengths, counts = np.unique(jobs.rounds[jobs.rounds > 0], return_counts=True)
     n = len(lengths)
-    if not isinstance(worker.cost, AffineCost | LevelsCost) or len(jobs) > MAX_REQUESTS or n == 0:
+    floor = PLAIN.floor_of(worker)
+    if floor is None or not floor.by_counts or len(jobs) > MAX_REQUESTS or n == 0:
         return None
     if n * (isqrt(2 * n) + 1) > MAX_WORK or int(lengths[-1]) * len(jobs) > MAX_ROUNDS_IN_ALL:
         return None
     best: dict[str, Any] | None = None
     for long in [None, *long_lengths(jobs, plain["decode_rounds"]["value"])]:
-        trade = _Trade(worker, jobs, plain, Rounding(lengths.tolist(), counts.tolist()), long)
+        trade = _Trade(floor, jobs, plain, Rounding(lengths.tolist(), counts.tolist()), long)
         if trade.few_windows(plain["prefill_stages"]["value"]):
             found = trade.certificate()
             if best is None or found["value_ns"] > best["value_ns"]:
@@ -122,7 +124,7 @@ class Long(NamedTuple):
 class _Trade:
     """More stages against more rounds."""
 
-    worker: Worker
+    floor: Floor
     jobs: Jobs
     plain: dict[str, Any]
     rounding: Rounding
@@ -138,20 +140,20 @@ class _Trade:
 
     def certificate(self) -> dict[str, Any]:
         """Price each number of stages that matters; the least time of all is the bound."""
-        plain, cost, jobs = self.plain, self.worker.cost, self.jobs
+        plain, floor, jobs = self.plain, self.floor, self.jobs
         stages, rounds = plain["prefill_stages"]["value"], plain["decode_rounds"]["value"]
-        decode_alone = decode_floor(cost, jobs, rounds)
+        decode_alone = decode_floor(floor, jobs, rounds)
         prices: list[list[int]] = []
         best: int | None = None
         while True:
-            prefill = prefill_floor(cost, jobs, stages)
+            prefill = prefill_floor(floor, jobs, stages)
             alone = prefill + decode_alone
             if not self.few_windows(stages) or (best is not None and alone >= best):
                 best = alone if best is None else min(best, alone)
                 break
             found, needed = self._needed(stages, prices[-1] if prices else None)
             prices.append(found)
-            time = prefill + decode_floor(cost, jobs, needed)
+            time = prefill + decode_floor(floor, jobs, needed)
             best = time if best is None else min(best, time)
             stages += 1
         kept = {k: value for k, value in plain.items() if k not in ("prefill_ns", "decode_ns")}

@@ -15,9 +15,12 @@ _HOME = {
         "AffineCost",
         "BilinearCost",
         "CostModel",
+        "Floor",
         "LevelsCost",
         "PoolingCost",
         "ProfiledCost",
+        "RoundFloor",
+        "StageFloor",
     ),
     "orsched.errors": (
         "InfeasibleError",

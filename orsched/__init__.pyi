@@ -15,6 +15,9 @@ from orsched.costs import (
     CostModel as CostModel,
 )
 from orsched.costs import (
+    Floor as Floor,
+)
+from orsched.costs import (
     LevelsCost as LevelsCost,
 )
 from orsched.costs import (
@@ -22,6 +25,12 @@ from orsched.costs import (
 )
 from orsched.costs import (
     ProfiledCost as ProfiledCost,
+)
+from orsched.costs import (
+    RoundFloor as RoundFloor,
+)
+from orsched.costs import (
+    StageFloor as StageFloor,
 )
 from orsched.errors import (
     InfeasibleError as InfeasibleError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
-from orsched.costs import BilinearCost
+from orsched.costs import BilinearCost, as_bilinear
 from orsched.costs.exact import FS_PER_NS, MAX_COEFFICIENT_FS
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ LONGEST = 2048
 def bilinear_of(worker: Worker) -> BilinearCost:
     """Return the bilinear model by which a worker's batches are estimated.
 
-    A bilinear cost is its own estimate. Any other is sampled at the four corners of 1 to J
-    requests by 1 to 2,048 tokens, and the bilinear function through them is taken: exact where the
-    cost is one, as the affine model is. Negative coefficients count as 0, so that no estimate is
-    negative; what a batch really takes is up to the worker.
+    A cost that states to be bilinear is its own estimate. Any other is sampled at the four corners
+    of 1 to J requests by 1 to 2,048 tokens, and the bilinear function through them is taken: exact
+    where the cost is one, as the affine model is. Negative coefficients count as 0, so that no
+    estimate is negative; what a batch really takes is up to the worker.
     """
-    cost = worker.cost
-    if isinstance(cost, BilinearCost):
-        names = [f.name for f in fields(cost) if f.name.endswith("_fs")]
-        negative = {name: 0 for name in names if getattr(cost, name) < 0}
-        return replace(cost, **negative) if negative else cost
+    cost, known = worker.cost, as_bilinear(worker.cost)
+    if known is not None:
+        names = [f.name for f in fields(known) if f.name.endswith("_fs")]
+        negative = {name: 0 for name in names if getattr(known, name) < 0}
+        return replace(known, **negative) if negative else known
     most, longest = _ranges(worker)
     rounds = _through_corners(lambda n, c: cost.round_ns(n, n * c, c), max(2, worker.clients))
     if longest < 2:

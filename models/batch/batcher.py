@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
 from orsched.models.batch import fast, lines, reference
-from orsched.models.batch.problem import build
+from orsched.models.batch.problem import build, linear_in_size
 from orsched.models.batch.result import make
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from orsched.costs import BilinearCost
+    from orsched.costs import CostModel
     from orsched.models.batch.memory import BatchMemory
     from orsched.models.batch.problem import Problem
     from orsched.models.batch.result import Batches
@@ -27,7 +27,7 @@ MAX_FAST_WORK = 10**9
 
 def batch(
     lengths: ArrayLike,
-    cost: BilinearCost,
+    cost: CostModel,
     slice_tokens: int,
     memory: BatchMemory | None = None,
     max_batch: int | None = None,
@@ -59,14 +59,15 @@ def batch(
     if method != "auto" and method not in METHODS:
         names = ", ".join(["auto", *METHODS])
         raise InputError(f"{method!r} is no method", field="method", remedy=f"one of {names}")
-    problem = build(lengths, cost, slice_tokens, memory, max_batch)
+    bilinear = linear_in_size(cost)
+    problem = build(lengths, bilinear, slice_tokens, memory, max_batch)
     why = "as asked"
     if method == "auto":
         method, why = choose(problem)
     if method == "lines":
         why += f"; {lines.structure(problem)}"
     cuts = METHODS[method](problem) if len(problem) else [0]
-    return make(problem, cuts, cost, slice_tokens, method, why)
+    return make(problem, cuts, bilinear, slice_tokens, method, why)
 
 
 def choose(problem: Problem) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.columns import int_column, whole_number
-from orsched.costs import BilinearCost
+from orsched.costs import as_bilinear
 from orsched.errors import InputError
 from orsched.models.batch.memory import BatchMemory
 from orsched.units import MAX_TOKENS
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from orsched.columns import IntColumn
+    from orsched.costs import BilinearCost, CostModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,6 @@ def build(
 ) -> Problem:
     """Validate the input and sort it; raises ``InputError`` with the first wrong row."""
     column = int_column(lengths, "lengths", minimum=1, maximum=MAX_TOKENS)
-    check_cost(cost)
     tokens = whole_number(slice_tokens, "slice_tokens", minimum=1, maximum=MAX_TOKENS)
     cap = max(1, len(column))
     if max_batch is not None:
@@ -117,14 +117,16 @@ def build(
     return problem
 
 
-def check_cost(cost: object) -> None:
-    """Raise ``InputError`` unless this is the cost model whose batches are linear in size."""
-    if not isinstance(cost, BilinearCost):
+def linear_in_size(cost: CostModel) -> BilinearCost:
+    """Return the bilinear model that a cost model states to be; ``InputError`` if it does not."""
+    found = as_bilinear(cost)
+    if found is None:
         raise InputError(
-            f"{type(cost).__name__} gives a batch no time linear in its size and its longest",
+            f"{type(cost).__name__} states no time of a batch linear in its size and its longest",
             field="cost",
-            remedy="give a BilinearCost",
+            remedy="give a BilinearCost, or a model with the method as_bilinear",
         )
+    return found
 
 
 def sorted_rows(column: IntColumn) -> IntColumn:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
-from orsched.costs import AffineCost, LevelsCost
+from orsched.costs import splits
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -125,18 +125,20 @@ def read_problem(instance: Instance) -> Problem:
 def _times(worker: Worker, all_prompts: int) -> tuple[tuple[tuple[int, int], ...], int, int, int]:
     """Return levels, time of a round, time of a prompt token and of an active client, in ns."""
     cost, cap = worker.cost, worker.prefill_limit
-    if isinstance(cost, LevelsCost):
-        return _capped(cost.levels, cap), cost.round_fixed_ns, 0, 0
-    if isinstance(cost, AffineCost):
-        most = all_prompts if cap is None else min(cap, all_prompts)
-        level = (max(1, most), cost.prefill_fixed_ns)
-        return (level,), cost.round_fixed_ns, cost.prefill_token_ns, cost.round_client_ns
-    raise InputError(
-        f"the cost model {cost.model!r} does not map into Pang's MIP: its stages must take the "
-        "time of a level or an affine time, its rounds a time that no context changes",
-        field="cost",
-        remedy="use levels or affine, or a method without the full MIP",
-    )
+    floor = splits(cost)
+    if floor is None:
+        raise InputError(
+            f"the cost model {cost.model!r} does not map into Pang's MIP: its stages must take the "
+            "time of a level or an affine time, its rounds a time that no context changes, and it "
+            "must state that as an exact floor",
+            field="cost",
+            remedy="use levels or affine, state a floor, or use a method without the full MIP",
+        )
+    parts = (floor.round.fixed, floor.stage.token, floor.round.request)
+    if floor.stage.levels is not None:
+        return (_capped(floor.stage.levels, cap), *parts)
+    most = all_prompts if cap is None else min(cap, all_prompts)
+    return (((max(1, most), floor.stage.fixed),), *parts)
 
 
 def _capped(levels: tuple[tuple[int, int], ...], cap: int | None) -> tuple[tuple[int, int], ...]:

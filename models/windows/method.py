@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
+from orsched.costs import splits
 from orsched.errors import InputError, PolicyError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
 from orsched.models.bounds import makespan_bound
@@ -182,14 +183,15 @@ def _threads(parameters: dict[str, Any]) -> int:
 def require_splittable(instance: Instance) -> None:
     """Raise ``InputError`` unless time splits into constants, stages and rounds here.
 
-    That needs one worker, all requests there at once, and rounds that do not depend on contexts.
+    That needs one worker, all requests there at once, and an exact floor by counts.
     """
     worker, arrivals = instance.require_stages("windows"), instance.requests.arrival_ns
-    if worker.cost.context_matters:
+    if not splits(worker.cost):
         raise InputError(
-            f"the {worker.cost.model} cost model does not split into stages and rounds",
+            f"the {worker.cost.model} cost model does not split into stages and rounds: it states "
+            "no exact floor of fixed parts, or levels, and parts of each token and request",
             field="cost",
-            remedy="windows takes the affine and levels models",
+            remedy="windows takes the affine and levels models, and others that state such a floor",
         )
     if len(arrivals) and int(arrivals.max()) > int(arrivals.min()):
         raise InputError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from orsched.costs import AffineCost, LevelsCost
+from orsched.costs import AffineCost, floor_of
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -22,10 +22,10 @@ def smoothed(instance: Instance) -> Instance | None:
     None where the cost has no levels, only one, or a line through them that begins below 0.
     """
     worker = instance.worker
-    cost, limit = worker.cost, worker.prefill_limit
-    if not isinstance(cost, LevelsCost) or limit is None:
+    floor, limit = floor_of(worker.cost), worker.prefill_limit
+    if floor is None or floor.stage.levels is None or limit is None:
         return None
-    levels = [(cap, time) for cap, time in cost.levels if cap <= limit]
+    levels = [(cap, time) for cap, time in floor.stage.levels if cap <= limit]
     if len(levels) < 2:
         return None
     (small, short), (large, long) = levels[0], levels[-1]
@@ -33,5 +33,5 @@ def smoothed(instance: Instance) -> Instance | None:
     fixed_ns = short - token_ns * small
     if fixed_ns < 0:
         return None
-    line = AffineCost(fixed_ns, token_ns, cost.round_fixed_ns, 0)
+    line = AffineCost(fixed_ns, token_ns, floor.round.fixed, floor.round.request)
     return instance.replace(workers=replace(worker, cost=line, prefill_cap_tokens=limit))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orsched.costs import LevelsCost
+from orsched.costs import splits
 from orsched.models.counts import all_jobs, round_bound, stage_bound
 from orsched.models.floors import level_floor
 from orsched.models.windows.prices import Prices, prices_of
@@ -81,21 +81,20 @@ def terms_of(instance: Instance) -> Terms:
     worker, n = instance.worker, len(instance)
     jobs, prompts = all_jobs(instance), instance.requests.prompt_tokens
     stages, rounds = stage_bound(jobs, worker)["value"], round_bound(jobs, worker)["value"]
-    limit, cost, tokens = worker.prefill_limit, worker.cost, int(prompts.sum())
+    limit, floor, tokens = worker.prefill_limit, splits(worker.cost), int(prompts.sum())
+    assert floor is not None
+    stage, round_ns = floor.stage, floor.round.fixed
     constant = int(instance.requests.arrival_ns.min())
-    if isinstance(cost, LevelsCost):
-        round_ns, levels = cost.round_fixed_ns, _useful(cost.levels, limit)
+    constant += floor.round.request * int(jobs.rounds.sum())
+    if stage.levels is not None:
+        levels = _useful(stage.levels, limit)
         (small, short), (large, long) = levels[0], levels[-1]
         token_ns = (long - short) // max(1, large - small)
         stage_ns = max(0, short - token_ns * small)
-        least = level_floor(cost.levels, tokens, stages)
+        least = level_floor(stage.levels, tokens, stages)
     else:
-        client_ns = cost.round_ns(2, 0, 0) - cost.round_ns(1, 0, 0)
-        round_ns = cost.round_ns(1, 0, 0) - client_ns
-        many = limit is None or limit > 1
-        a_token = cost.prefill_ns([2]) - cost.prefill_ns([1]) if many else 0
-        stage_ns, token_ns = cost.prefill_ns([1]) - a_token, 0
-        constant += a_token * tokens + client_ns * int(jobs.rounds.sum())
+        stage_ns, token_ns = stage.fixed, 0
+        constant += stage.token * tokens
         levels, least = [(limit or tokens, stage_ns)], stages * stage_ns
     round_ns = max(1, round_ns)
     prices = prices_of(levels, prompts, worker.clients, round_ns)

@@ -5,14 +5,12 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs import floor_of
 
 if TYPE_CHECKING:
-    from orsched.costs import CostModel
+    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.workers import Worker
-
-FS = 1_000_000  # femtoseconds a nanosecond
 
 
 class Allowed(NamedTuple):
@@ -48,80 +46,83 @@ def allowed(instance: Instance, claim: dict[str, Any]) -> Allowed:
     return found
 
 
-def require_growth(worker: Worker, may: Allowed) -> None:
-    """Refuse cost models of which nothing is known, or whose steps may shrink as they fill."""
-    cost = worker.cost
-    if isinstance(cost, BilinearCost):
-        grows = all(value >= 0 for value in cost.to_dict().values())
-    elif isinstance(cost, PoolingCost):
-        grows = cost.gamma_fs >= 0 and cost.delta_fs >= 0
-        if worker.padding or may.again:
-            grows = grows and cost.alpha_fs >= 0 and cost.beta_fs >= 0
-        if may.mixed:
-            grows = grows and cost.lambda_ppm >= 1_000_000
-    else:
-        grows = isinstance(cost, AffineCost | LevelsCost)
-    if not grows:
+def require_floor(worker: Worker, may: Allowed) -> Floor:
+    """The floor under a worker's steps; refuse cost models that state none for what is allowed."""
+    floor = floor_of(worker.cost)
+    if floor is None or (may.mixed and floor.mixed is None):
         raise ValueError("the cost model has no floor")
+    falls = min(floor.stage.square, floor.stage.token) < 0
+    if falls and (worker.padding or may.again):
+        raise ValueError("the cost model has no floor under longer prompts")
+    return floor
 
 
 def alone_ns(
     instance: Instance, worker: Worker, rows: list[int], first: bool, may: Allowed = PLAIN
 ) -> dict[int, int]:
     """Least time of each request's own stage and rounds, until its end or its first token."""
-    requests, cost = requests_of(instance), worker.cost
-    held = sorted(held_blocks(worker, *requests[row][:2]) for row in rows)
-    active, beside = 1, 0
-    if isinstance(cost, PoolingCost):
-        active = most_at_once(worker, held)
-        _, beside = _company(cost, active, min(requests[row][0] for row in rows))
+    requests, floor = requests_of(instance), require_floor(worker, may)
+    clients = most_at_once(worker, sorted(held_blocks(worker, *requests[row][:2]) for row in rows))
+    least = min(requests[row][0] for row in rows)
     found = {}
     for row in rows:
         prompt, output, _ = requests[row]
         rounds = rounds_of(instance, 1 if first else output)
-        if cost.context_matters:
-            contexts = range(prompt + 1, prompt + rounds + 1)
-            each = [cost.round_ns(active, c + beside, c) for c in contexts]
-        else:
-            each = [cost.round_ns(1, 0, 0)] * min(rounds, 1)
-        decode = sum(each) if cost.context_matters else rounds * sum(each)
+        decode = own_rounds_ns(floor, clients, least, prompt, rounds)
         if may.again and rounds:
-            again = prefilled_again(worker, prompt, may)
-            if again < each[-1]:
-                decode = rounds * min(again, each[0])
-        found[row] = _own_prefill(worker, prompt, may.chunks) + decode
+            again = prefilled_again(worker, floor, prompt, may)
+            if again < own_round_ns(floor, clients, least, prompt + rounds - 1):
+                decode = rounds * min(again, own_round_ns(floor, clients, least, prompt))
+        found[row] = _own_prefill(worker, floor, prompt, may.chunks) + decode
     return found
 
 
-def prefilled_again(worker: Worker, prompt: int, may: Allowed) -> int:
+def prefilled_again(worker: Worker, floor: Floor, prompt: int, may: Allowed) -> int:
     """Least time of a prefill after the first, which no level need be large enough for."""
-    levels = isinstance(worker.cost, LevelsCost)
-    return _own_prefill(worker, prompt + 1, may.chunks or levels)
+    parted = may.chunks or floor.stage.levels is not None
+    return _own_prefill(worker, floor, prompt + 1, parted)
 
 
-def _own_prefill(worker: Worker, tokens: int, parted: bool) -> int:
+def _own_prefill(worker: Worker, floor: Floor, tokens: int, parted: bool) -> int:
     """Least time of the steps that prefill so many tokens of a request."""
-    cost = worker.cost
-    if not parted or isinstance(cost, AffineCost):
-        return cost.prefill_ns([tokens])
-    if isinstance(cost, LevelsCost):
-        cap = cost.prefill_limit if worker.prefill_limit is None else worker.prefill_limit
-        rates = [(tokens * time + min(c, cap) - 1) // min(c, cap) for c, time in cost.levels]
-        return max(min(rates), min(time for _, time in cost.levels))
-    if isinstance(cost, BilinearCost):
-        fixed = cost.p2_fs + cost.p4_fs
-        fixed -= given_away(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
-        exact = fixed + tokens * (cost.p1_fs + cost.p3_fs)
-        return (exact + FS - 1) // FS * cost.time_scale if fixed >= 0 else 0
-    assert isinstance(cost, PoolingCost)
-    return (2 * cost.c_fs + FS) // (2 * FS) * cost.time_scale
+    stage, unit = floor.stage, floor.unit
+    if stage.levels is not None:
+        levels = stage.levels
+        if not parted:
+            return min(time for cap, time in levels if cap >= tokens)
+        cap = levels[-1][0] if worker.prefill_limit is None else worker.prefill_limit
+        rates = [(tokens * time + min(c, cap) - 1) // min(c, cap) for c, time in levels]
+        return max(min(rates), min(time for _, time in levels))
+    each, least = stage.fixed + stage.request, stage.least
+    own = tokens * (tokens * stage.square + stage.token)
+    if not parted:
+        exact = each + tokens * stage.longest + (own if least is None else max(own, least))
+        return (2 * exact + unit) // (2 * unit) * floor.times
+    if stage.square or least is not None:
+        return (2 * (each + (least or 0)) + unit) // (2 * unit) * floor.times
+    each -= stage_given_away(floor)
+    exact = each + tokens * (stage.token + stage.longest)
+    return (exact + unit - 1) // unit * floor.times if each >= 0 else 0
 
 
-def _company(cost: CostModel, clients: int, least_prompt: int) -> tuple[int, int]:
-    """Who is beside a request when its rounds are shortest: a pool's mean falls beside others."""
-    if isinstance(cost, PoolingCost):
-        return clients, (clients - 1) * (least_prompt + 1)
-    return 1, 0
+def own_round_ns(floor: Floor, clients: int, least_prompt: int, prompt: int) -> int:
+    """Least time of a request's first round: only a mean falls with the company it has."""
+    parts, context = floor.round, prompt + 1
+    exact = parts.fixed + parts.request + (parts.context + parts.longest) * context
+    whole = floor.unit
+    if parts.mean is not None:
+        whole *= clients
+        exact = exact * clients + parts.mean * (context + (clients - 1) * (least_prompt + 1))
+    return (2 * exact + whole) // (2 * whole) * floor.times
+
+
+def own_rounds_ns(floor: Floor, clients: int, least_prompt: int, prompt: int, rounds: int) -> int:
+    """Least time of a request's first rounds, one by one where they grow."""
+    parts = floor.round
+    if not (parts.context or parts.longest or parts.mean):
+        return rounds * own_round_ns(floor, clients, least_prompt, prompt)
+    contexts = range(prompt, prompt + rounds)
+    return sum(own_round_ns(floor, clients, least_prompt, context) for context in contexts)
 
 
 def blocks_of(worker: Worker) -> tuple[int, int] | None:
@@ -170,7 +171,7 @@ def least_alone(instance: Instance, first: bool, may: Allowed) -> dict[int, int]
     a_round: dict[int, int] = {}
     requests = requests_of(instance)
     for worker in instance.workers:
-        require_growth(worker, may)
+        floor = require_floor(worker, may)
         rows = fitting(instance, worker, may.chunks)
         if not rows:
             continue
@@ -180,11 +181,11 @@ def least_alone(instance: Instance, first: bool, may: Allowed) -> dict[int, int]
         shortest = min(requests[row][0] for row in rows)
         for row in rows:
             prompt = requests[row][0]
-            own = _own_prefill(worker, prompt, may.chunks)
+            own = _own_prefill(worker, floor, prompt, may.chunks)
             prefill[row] = min(own, prefill.get(row, own))
-            own = own_round_ns(worker.cost, clients, shortest, prompt)
+            own = own_round_ns(floor, clients, shortest, prompt)
             if may.again:
-                own = min(own, prefilled_again(worker, prompt, may))
+                own = min(own, prefilled_again(worker, floor, prompt, may))
             a_round[row] = min(own, a_round.get(row, own))
     if may.restarts and not same_workers(instance):
         for row in whole:
@@ -197,12 +198,6 @@ def same_workers(instance: Instance) -> bool:
     """Whether the workers are equal but for their names."""
     first, *others = (worker.to_dict() for worker in instance.workers)
     return all({**worker, "name": first["name"]} == first for worker in others)
-
-
-def own_round_ns(cost: CostModel, clients: int, least_prompt: int, prompt: int) -> int:
-    """Least time of a request's first round."""
-    active, beside = _company(cost, clients, least_prompt)
-    return cost.round_ns(active, prompt + 1 + beside, prompt + 1)
 
 
 def most_at_once(worker: Worker, blocks: list[int]) -> int:
@@ -218,8 +213,21 @@ def most_at_once(worker: Worker, blocks: list[int]) -> int:
     return together
 
 
-def given_away(*coefficients: int) -> int:
-    """Most that rounding half up takes off, in femtoseconds."""
-    unit = gcd(FS, *coefficients)
-    most = (FS - 1) // 2
-    return most - most % unit
+def stage_given_away(floor: Floor) -> int:
+    """Most that rounding takes off a stage, in 1 / unit nanoseconds."""
+    stage = floor.stage
+    own = [stage.request, stage.token, stage.square, stage.least or 0]
+    return _given_away(floor.unit, stage.fixed, stage.longest, *own)
+
+
+def round_given_away(floor: Floor) -> int:
+    """Most that rounding takes off a round, in 1 / unit nanoseconds; means are fractions."""
+    parts, unit = floor.round, floor.unit
+    if parts.mean is not None:
+        return (unit + 1) // 2
+    return _given_away(unit, parts.fixed, parts.request, parts.context, parts.longest)
+
+
+def _given_away(unit: int, *coefficients: int) -> int:
+    step, most = gcd(unit, *coefficients), (unit - 1) // 2
+    return most - most % step

@@ -21,18 +21,20 @@ from orsched.checker.alone import (
     allowed,
     blocks_of,
     held_blocks,
-    require_growth,
+    own_rounds_ns,
+    require_floor,
+    round_given_away,
     same_workers,
+    stage_given_away,
 )
 from orsched.checker.charged_certificates import charged
 from orsched.checker.ends_certificates import proven_rounds
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.checker.reading import Reading
-    from orsched.costs import CostModel
+    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.workers import Worker
 
@@ -149,23 +151,14 @@ def _last_arrival(
 def _longest_request(
     instance: Instance, certificate: dict[str, Any], budget: Budget
 ) -> dict[str, Any]:
-    cost, request = instance.worker.cost, certificate["request"]
-    require_growth(instance.worker, PLAIN)
+    floor, request = require_floor(instance.worker, PLAIN), certificate["request"]
     if not 0 <= request < len(instance):
         raise ValueError(f"there is no request {request}")
     rows = _rows(instance, 0)
     prompt, rounds, _, arrival = rows[request]
-    # Others in a round make it longer, except that shorter ones lower the mean of a pool.
-    active, shortest = 1, 0
-    if isinstance(cost, PoolingCost):
-        active, shortest = _clients(instance), min(p for p, _, _, _ in rows) + 1
-    others = (active - 1) * shortest
-    if cost.context_matters:
-        contexts = range(prompt + 1, prompt + rounds + 1)
-        alone = sum(cost.round_ns(active, context + others, context) for context in contexts)
-    else:
-        alone = rounds * cost.round_ns(1, 0, 0)
-    value = arrival + cost.prefill_ns([prompt]) + alone
+    shortest = min(p for p, _, _, _ in rows)
+    decode = own_rounds_ns(floor, _clients(instance), shortest, prompt, rounds)
+    value = arrival + floor.prefill_ns([prompt]) + decode
     return {"bound": "longest_request", "request": request, "value_ns": value}
 
 
@@ -174,7 +167,7 @@ def _stages_and_rounds(
 ) -> dict[str, Any]:
     worker, released = instance.worker, certificate["released_ns"]
     may = allowed(instance, certificate)
-    require_growth(worker, may)
+    floor = require_floor(worker, may)
     if may.again:
         raise ValueError("prefills that yield tokens stand for rounds")
     clients, rows = _clients(instance), _rows(instance, released)
@@ -195,11 +188,11 @@ def _stages_and_rounds(
         raise ValueError("a large prompt may be prefilled in chunks")
     if may.restarts and rounds["reason"] in ("lifted", *SEARCHED):
         raise ValueError("a request may change clients")
-    prefill_ns = _prefill_ns(worker.cost, rows, totals, stages["value"], may.chunks)
-    decode_ns = _decode_ns(worker.cost, rows, totals, rounds["value"])
+    prefill_ns = _prefill_ns(floor, rows, totals, stages["value"], may.chunks)
+    decode_ns = _decode_ns(floor, rows, totals, rounds["value"])
     saved: dict[str, int] = {}
     if may.mixed:
-        most = _saved_by_mixing(worker.cost, stages["value"], rounds["value"])
+        most = _saved_by_mixing(floor, stages["value"], rounds["value"])
         saved = {"saved_ns": min(prefill_ns, decode_ns) if most is None else most}
     return {
         "bound": "stages_and_rounds",
@@ -215,12 +208,12 @@ def _stages_and_rounds(
     }
 
 
-def _saved_by_mixing(cost: CostModel, stages: int, rounds: int) -> int | None:
+def _saved_by_mixing(floor: Floor, stages: int, rounds: int) -> int | None:
     """What mixed steps save at most: one fixed part each; None if the smaller of both parts."""
-    if isinstance(cost, AffineCost):
-        mixed = min(stages, rounds)
-        return min(mixed * cost.prefill_fixed_ns, mixed * cost.round_fixed_ns)
-    return None if isinstance(cost, PoolingCost) else 0
+    if floor.mixed == "one_fixed":
+        mixed = min(stages, rounds) * floor.times
+        return min(mixed * floor.stage.fixed, mixed * floor.round.fixed)
+    return None if floor.mixed == "larger" else 0
 
 
 def _joint(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
@@ -232,8 +225,8 @@ def _joint(instance: Instance, certificate: dict[str, Any], budget: Budget) -> d
         raise ValueError("windows are of plain schedules")
     claims = _stages_and_rounds(instance, certificate, budget)
     del claims["prefill_ns"], claims["decode_ns"]
-    cost, prices = instance.worker.cost, certificate["prices"]
-    if not isinstance(cost, AffineCost | LevelsCost):
+    floor, prices = require_floor(instance.worker, PLAIN), certificate["prices"]
+    if not floor.by_counts:
         raise ValueError("the cost model has no joint bound")
     rows, clients = _rows(instance, certificate["released_ns"]), claims["clients"]
     first, long = claims["prefill_stages"]["value"], certificate.get("long")
@@ -250,8 +243,8 @@ def _joint(instance: Instance, certificate: dict[str, Any], budget: Budget) -> d
             budget.spend(STEP * len(rows))
             rounds = _joint_rounds(lengths, claims, stages, prices[stages - first], long, budget)
         rounds = max([rounds, *(needed for most, needed in ends if most >= stages)])
-        prefill = _prefill_ns(cost, rows, claims, stages)
-        times.append(prefill + _decode_ns(cost, rows, claims, rounds))
+        prefill = _prefill_ns(floor, rows, claims, stages)
+        times.append(prefill + _decode_ns(floor, rows, claims, rounds))
     return claims | {
         "bound": "joint",
         **({} if long is None else {"long": long}),
@@ -370,69 +363,44 @@ def _few_at_once(parts: list[tuple[int, int]], limit: int, claim: dict[str, Any]
 
 
 def _prefill_ns(
-    cost: CostModel,
+    floor: Floor,
     rows: list[Row],
     totals: dict[str, int],
     stages: int,
     chunks: bool = False,
 ) -> int:
     tokens, n, clients = totals["prompt_tokens"], len(rows), totals["clients"]
-    if isinstance(cost, AffineCost):
-        return stages * cost.prefill_fixed_ns + tokens * cost.prefill_token_ns
-    if isinstance(cost, LevelsCost):
-        return _levels_ns(cost.levels, tokens, stages)
-    prompts = sorted((p for p, _, _, _ in rows), reverse=True)
-    if isinstance(cost, BilinearCost):
-        # The longest prompts of the stages add up to least with the prompts sorted.
+    stage, lost, longest = floor.stage, stage_given_away(floor), 0
+    if stage.levels is not None:
+        return _levels_ns(stage.levels, tokens, stages)
+    curved = bool(stage.square) or stage.least is not None
+    if chunks and (curved or stage.fixed < lost):
+        return 0
+    if stage.longest and chunks:  # a step's longest chunk is at least the mean over the clients
+        longest = _ceil(tokens, clients)
+    elif stage.longest:  # those of the stages add up to least with the prompts sorted
+        prompts = sorted((p for p, _, _, _ in rows), reverse=True)
         firsts = [prompts[i] for i in range(0, n, clients)]
-        firsts += [prompts[-1]] * (stages - len(firsts))
-        if chunks:  # a step's longest chunk is at least the mean over the clients
-            firsts = [_ceil(tokens, clients)]
-        total = tokens * cost.p1_fs + n * cost.p2_fs + sum(firsts) * cost.p3_fs
-        lost = _rounded_off([cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs])
-        if chunks and cost.p4_fs < lost:
-            return 0
-        total += (cost.p4_fs - lost) * (stages if cost.p4_fs >= lost else n)
-        return _ns(total) * cost.time_scale
-    if isinstance(cost, PoolingCost):
-        if chunks:
-            return 0
-        total = sum(max(cost.alpha_fs * p * p + cost.beta_fs * p, cost.c_fs) for p in prompts)
-        lost = _rounded_off([cost.alpha_fs, cost.beta_fs, cost.c_fs])
-        return _ns(total - n * lost) * cost.time_scale
-    raise ValueError("the cost model has no floor")
+        longest = sum(firsts) + prompts[-1] * (stages - len(firsts))
+    own = stage.token * tokens
+    if curved:
+        parts = [stage.square * p * p + stage.token * p for p, _, _, _ in rows]
+        own = sum(parts if stage.least is None else (max(part, stage.least) for part in parts))
+    total = own + n * stage.request + longest * stage.longest
+    total += (stage.fixed - lost) * (stages if stage.fixed >= lost else n)
+    return max(0, _ceil(total, floor.unit)) * floor.times
 
 
-def _decode_ns(cost: CostModel, rows: list[Row], totals: dict[str, int], rounds: int) -> int:
+def _decode_ns(floor: Floor, rows: list[Row], totals: dict[str, int], rounds: int) -> int:
     contexts, needed, clients = totals["context_sum"], totals["rounds_needed"], totals["clients"]
-    if isinstance(cost, AffineCost):
-        return rounds * cost.round_fixed_ns + needed * cost.round_client_ns
-    if isinstance(cost, LevelsCost):
-        return rounds * cost.round_fixed_ns
-    longest = max(_ceil(contexts, clients), max(d * p + d * (d + 1) // 2 for p, d, _, _ in rows))
-    if isinstance(cost, BilinearCost):
-        lost = _rounded_off([cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs])
-        total = contexts * cost.d1_fs + needed * cost.d2_fs + longest * cost.d3_fs
-        total += (cost.d4_fs - lost) * (rounds if cost.d4_fs >= lost else needed)
-        return _ns(total) * cost.time_scale
-    if isinstance(cost, PoolingCost):
-        total = longest * cost.gamma_fs + contexts * cost.delta_fs // clients
-        return _ns(total - 500_000 * needed) * cost.time_scale
-    raise ValueError("the cost model has no floor")
-
-
-def _ns(femtoseconds: int) -> int:
-    """Whole nanoseconds, rounded up: a sum of rounded durations that is no less is no less."""
-    return max(0, _ceil(femtoseconds, 1_000_000))
-
-
-def _rounded_off(coefficients: list[int]) -> int:
-    """What a step of these coefficients loses at most when it is rounded half up."""
-    unit = 1_000_000
-    for value in coefficients:
-        unit = gcd(unit, value)
-    below_half = 499_999
-    return below_half - below_half % unit
+    parts, lost = floor.round, round_given_away(floor)
+    total = contexts * parts.context + needed * parts.request
+    if parts.longest:
+        alone = max(d * p + d * (d + 1) // 2 for p, d, _, _ in rows)
+        total += max(_ceil(contexts, clients), alone) * parts.longest
+    total += contexts * (parts.mean or 0) // clients
+    total += (parts.fixed - lost) * (rounds if parts.fixed >= lost else needed)
+    return max(0, _ceil(total, floor.unit)) * floor.times
 
 
 def _levels_ns(levels: tuple[tuple[int, int], ...], tokens: int, stages: int) -> int:

@@ -11,25 +11,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.checker.alone import (
-    FS,
     PLAIN,
     Allowed,
     blocks_of,
     fitting,
-    given_away,
     held_blocks,
     most_at_once,
     own_round_ns,
     prefilled_again,
     requests_of,
-    require_growth,
+    require_floor,
+    round_given_away,
     rounds_of,
+    stage_given_away,
 )
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.workers import Worker
 
@@ -97,15 +97,14 @@ def _charged(
     instance: Instance, worker: Worker, choice: dict[str, Any], may: Allowed
 ) -> WorkerCharges:
     requests, rows = requests_of(instance), fitting(instance, worker, may.chunks)
-    weight, cost = choice["weight"], worker.cost
-    require_growth(worker, may)
-    _check_choice(worker, choice)
+    weight, floor = choice["weight"], require_floor(worker, may)
+    _check_choice(floor, choice)
     held = {row: held_blocks(worker, *requests[row][:2]) for row in rows}
     clients = most_at_once(worker, sorted(held.values()))
     whole_stage, whole_round = _wholes(worker, clients, choice)
-    parts = _parts(worker, clients, choice.get("line"), [requests[row][0] for row in rows], may)
-    both = whole_stage * whole_round
     least = min(requests[row][0] for row in rows)
+    parts = _parts(worker, floor, clients, choice.get("line"), least, may)
+    both = whole_stage * whole_round
 
     def of_stage(tokens: int) -> int:
         share = tokens if choice["stage_share"] == "cap" else 1
@@ -115,14 +114,14 @@ def _charged(
     for row in rows:
         prompt, output, _ = requests[row]
         in_round = held[row] if choice["round_share"] == "memory" else 1
-        own_round = own_round_ns(cost, clients, least, prompt)
+        own_round = own_round_ns(floor, clients, least, prompt)
         charge = Charge(
             of_stage(prompt),
             parts.round_fixed * in_round * whole_stage
             + (parts.round_each + parts.round_context * prompt) * both,
             parts.round_context * both,
-            0 if may.chunks else cost.prefill_ns([prompt]),
-            min(own_round, prefilled_again(worker, prompt, may)) if may.again else own_round,
+            0 if may.chunks else floor.prefill_ns([prompt]),
+            min(own_round, prefilled_again(worker, floor, prompt, may)) if may.again else own_round,
             may.again,
         )
         charges[row] = charge
@@ -133,9 +132,9 @@ def _charged(
     return WorkerCharges(worker, weight, clients, parts.unit * both, charges, spare, fullest)
 
 
-def _check_choice(worker: Worker, choice: dict[str, Any]) -> None:
+def _check_choice(floor: Floor, choice: dict[str, Any]) -> None:
     fields = {"worker", "weight", "stage_share", "round_share"}
-    if isinstance(worker.cost, AffineCost | LevelsCost):
+    if floor.by_counts:
         fields.add("line")
     if set(choice) != fields:
         raise ValueError(f"the choices are {sorted(choice)}, not {sorted(fields)}")
@@ -213,11 +212,11 @@ class _Parts(NamedTuple):
     """
 
     unit: int
-    stage_fixed: int
-    round_fixed: int
-    round_each: int
-    round_context: int
-    linear: int
+    stage_fixed: int = 0
+    round_fixed: int = 0
+    round_each: int = 0
+    round_context: int = 0
+    linear: int = 0
     each: int = 0
     quadratic: int = 0
     least: int | None = None
@@ -229,77 +228,61 @@ class _Parts(NamedTuple):
         return max(0, own + self.each)
 
 
-def _parts(worker: Worker, clients: int, line: Any, prompts: list[int], may: Allowed) -> _Parts:
-    cost = worker.cost
-    if isinstance(cost, AffineCost | LevelsCost):
-        fixed, token, unit = _checked_line(worker, line)
-        if may.mixed and isinstance(cost, AffineCost) and fixed > 0:
-            raise ValueError("a mixed step has one fixed part, which its round charges")
-        empty = cost.round_ns(0, 0, 0)
-        one = cost.round_ns(1, 0, 0)
-        return _Parts(unit, fixed, unit * empty, unit * (one - empty), 0, token)
-    if isinstance(cost, BilinearCost):
-        return _bilinear_parts(cost, clients)
-    if isinstance(cost, PoolingCost) and cost.gamma_fs >= 0 and cost.delta_fs >= 0:
-        parts = _pooling_parts(cost, clients, min(prompts))
-        if may.chunks or may.mixed:  # a mixed step takes a round's time at least
-            parts = parts._replace(linear=0, each=0, quadratic=0, least=None)
+def _parts(
+    worker: Worker, floor: Floor, clients: int, line: Any, least_prompt: int, may: Allowed
+) -> _Parts:
+    if floor.by_counts:
+        fixed, token, unit = _checked_line(worker, floor, line)
+        if may.mixed and floor.mixed != "sum" and (fixed or (token and floor.mixed == "larger")):
+            raise ValueError("a mixed step is charged by its round, and more is not known of it")
+        a_round = floor.round
+        return _Parts(unit, fixed, unit * a_round.fixed, unit * a_round.request, 0, token)
+    times = floor.times * clients
+    parts = _round_parts(floor, times, least_prompt, _Parts(floor.unit * clients))
+    stage, lost = floor.stage, stage_given_away(floor)
+    curved = bool(stage.square) or stage.least is not None
+    if (may.chunks and curved) or (may.mixed and floor.mixed != "sum"):
+        return parts  # chunks may be short; a mixed step takes a round's time at least
+    if stage.fixed >= lost:
+        parts = parts._replace(stage_fixed=(stage.fixed - lost) * times, each=stage.request * times)
+    elif curved:
+        parts = parts._replace(each=(stage.request - lost) * times)
+    else:
         return parts
-    raise ValueError("the cost model has no charges")
-
-
-def _bilinear_parts(cost: BilinearCost, clients: int) -> _Parts:
-    """A longest context, or prompt, is at least the mean over the clients."""
-    if any(value < 0 for value in cost.to_dict().values()):
-        raise ValueError("the cost model has no floor")
-    times = cost.time_scale * clients
-    stage = cost.p4_fs - given_away(cost.p1_fs, cost.p2_fs, cost.p3_fs, cost.p4_fs)
-    a_round = cost.d4_fs - given_away(cost.d1_fs, cost.d2_fs, cost.d3_fs, cost.d4_fs)
-    parts = _Parts(FS * clients, 0, 0, 0, 0, 0)
-    if stage >= 0:
-        linear = cost.p1_fs * times + cost.p3_fs * cost.time_scale
-        parts = parts._replace(stage_fixed=stage * times, linear=linear, each=cost.p2_fs * times)
-    if a_round >= 0:
-        context = cost.d1_fs * times + cost.d3_fs * cost.time_scale
-        parts = parts._replace(
-            round_fixed=a_round * times, round_each=cost.d2_fs * times, round_context=context
-        )
-    return parts
-
-
-def _pooling_parts(cost: PoolingCost, clients: int, least_prompt: int) -> _Parts:
-    """Each request pays for a whole step's rounding; where it cannot, rounds charge nothing."""
-    times = cost.time_scale * clients
-    lost = given_away(cost.alpha_fs, cost.beta_fs, cost.c_fs)
-    context = (cost.gamma_fs + cost.delta_fs) * cost.time_scale
-    each = -(FS // 2) * times
-    if context * (least_prompt + 1) + each < 0:
-        context = each = 0
-    return _Parts(
-        unit=FS * clients,
-        stage_fixed=0,
-        round_fixed=0,
-        round_each=each,
-        round_context=context,
-        linear=cost.beta_fs * times,
-        each=-lost * times,
-        quadratic=cost.alpha_fs * times,
-        least=cost.c_fs * times,
+    return parts._replace(
+        linear=stage.token * times + (0 if curved else stage.longest * floor.times),
+        quadratic=stage.square * times,
+        least=None if stage.least is None else stage.least * times,
     )
 
 
-def _checked_line(worker: Worker, line: Any) -> tuple[int, int, int]:
+def _round_parts(floor: Floor, times: int, least_prompt: int, parts: _Parts) -> _Parts:
+    """A longest context, or a mean, is at least the sum over the clients.
+
+    Where a round has no fixed part to lose by rounding and a mean, each request pays for a whole
+    step's rounding; where it cannot, rounds charge nothing.
+    """
+    a_round, lost = floor.round, round_given_away(floor)
+    context = a_round.context * times + (a_round.longest + (a_round.mean or 0)) * floor.times
+    fixed, each = (a_round.fixed - lost) * times, a_round.request * times
+    if fixed < 0:
+        fixed, each = 0, each - lost * times
+        if a_round.mean is None or each + context * (least_prompt + 1) < 0:
+            return parts
+    return parts._replace(round_fixed=fixed, round_each=each, round_context=context)
+
+
+def _checked_line(worker: Worker, floor: Floor, line: Any) -> tuple[int, int, int]:
     """The line (a, b, scale), once known that a stage takes at least (a + b tokens) / scale."""
     fixed, token, scale = line
     if scale < 1:
         raise ValueError("the line has no scale")
-    cost = worker.cost
-    if isinstance(cost, AffineCost):
-        below = fixed <= scale * cost.prefill_fixed_ns and token <= scale * cost.prefill_token_ns
+    if floor.stage.levels is None:
+        below = fixed <= scale * floor.stage.fixed and token <= scale * floor.stage.token
     else:
-        assert isinstance(cost, LevelsCost)
-        cap = cost.prefill_limit if worker.prefill_limit is None else worker.prefill_limit
-        below = all(fixed + token * min(c, cap) <= scale * time for c, time in cost.levels)
+        levels = floor.stage.levels
+        cap = levels[-1][0] if worker.prefill_limit is None else worker.prefill_limit
+        below = all(fixed + token * min(c, cap) <= scale * time for c, time in levels)
     if not below:
         raise ValueError("the line is above a stage")
     return fixed, token, scale

@@ -1,7 +1,8 @@
 """Cost models: the time of a step as a function of what is in it."""
 
 from orsched.costs.affine import AffineCost
-from orsched.costs.bilinear import BilinearCost
+from orsched.costs.bilinear import BilinearCost, as_bilinear
+from orsched.costs.floor import Floor, RoundFloor, StageFloor, floor_of, splits
 from orsched.costs.levels import LevelsCost
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
@@ -11,8 +12,14 @@ __all__ = [
     "AffineCost",
     "BilinearCost",
     "CostModel",
+    "Floor",
     "LevelsCost",
     "PoolingCost",
     "ProfiledCost",
+    "RoundFloor",
+    "StageFloor",
+    "as_bilinear",
+    "floor_of",
     "mixed_ns",
+    "splits",
 ]

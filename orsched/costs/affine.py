@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orsched.columns import whole_number
+from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
 from orsched.units import MAX_TIME_NS
 
@@ -65,6 +66,12 @@ class AffineCost:
         """
         fixed = max(self.prefill_fixed_ns, self.round_fixed_ns)
         return fixed + self.prefill_token_ns * sum(prompts) + self.round_client_ns * active
+
+    def floor(self) -> Floor:
+        """Return what steps take, exactly; one with both has one of the fixed parts less."""
+        stage = StageFloor(fixed=self.prefill_fixed_ns, token=self.prefill_token_ns)
+        round_floor = RoundFloor(fixed=self.round_fixed_ns, request=self.round_client_ns)
+        return Floor(stage, round_floor, mixed="one_fixed", exact=True)
 
     def scaled(self, factor: int) -> Self:
         """Every time multiplied by ``factor``."""

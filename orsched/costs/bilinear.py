@@ -14,11 +14,14 @@ from orsched.costs.exact import (
     round_half_up_sum,
     to_whole_units,
 )
+from orsched.costs.floor import Floor, RoundFloor, StageFloor, stated
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from orsched.costs.protocol import CostModel
 
 COEFFICIENTS = ("p1_fs", "p2_fs", "p3_fs", "p4_fs", "d1_fs", "d2_fs", "d3_fs", "d4_fs")
 
@@ -143,6 +146,19 @@ class BilinearCost:
             if getattr(self, name) < 0
         )
 
+    def floor(self) -> Floor | None:
+        """Return what steps take, exactly; None where a coefficient is negative."""
+        if self.warnings():
+            return None
+        stage = StageFloor(self.p4_fs, self.p2_fs, self.p1_fs, self.p3_fs)
+        round_floor = RoundFloor(self.d4_fs, self.d2_fs, self.d1_fs, self.d3_fs)
+        scale = self.time_scale
+        return Floor(stage, round_floor, FS_PER_NS, scale, mixed="sum", padded=True, exact=True)
+
+    def as_bilinear(self) -> BilinearCost:
+        """Return the bilinear model that steps follow exactly: this one."""
+        return self
+
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""
         return type(self)(**{**asdict(self), "time_scale": self.time_scale * factor})
@@ -155,3 +171,9 @@ class BilinearCost:
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Read the eight coefficients and, if it is there, ``time_scale``."""
         return cls(**read_parameters(parameters, cls.model, COEFFICIENTS, ["time_scale"]))
+
+
+def as_bilinear(cost: CostModel) -> BilinearCost | None:
+    """Return the bilinear model that a cost model states to follow exactly, or None."""
+    found: BilinearCost | None = stated(cost, "as_bilinear")
+    return found

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from orsched.costs.protocol import CostModel
 
 
+FITS_MIXED = ("pooling", "profiled")
+"""The models that steps with prompts beside a round can be fitted to as well."""
+
+
 @dataclass(frozen=True)
 class Fit:
     """A fitted cost model and the report on how good it is."""

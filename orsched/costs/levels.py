@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orsched.columns import whole_number
-from orsched.costs.parameters import read_parameters
+from orsched.costs.floor import Floor, RoundFloor, StageFloor
+from orsched.costs.parameters import read_levels, read_parameters
 from orsched.errors import InputError
 from orsched.units import MAX_TIME_NS
 
@@ -35,7 +36,7 @@ class LevelsCost:
     context_matters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", _read_levels(self.levels))
+        object.__setattr__(self, "levels", read_levels(self.levels))
         time = whole_number(self.round_fixed_ns, "round_fixed_ns", maximum=MAX_TIME_NS)
         object.__setattr__(self, "round_fixed_ns", time)
 
@@ -70,6 +71,11 @@ class LevelsCost:
         """Duration of a run of rounds, in nanoseconds."""
         return rounds * self.round_fixed_ns
 
+    def floor(self) -> Floor:
+        """Return what steps take, exactly."""
+        round_floor = RoundFloor(fixed=self.round_fixed_ns)
+        return Floor(StageFloor(levels=self.levels), round_floor, mixed="sum", exact=True)
+
     def scaled(self, factor: int) -> Self:
         """Every time multiplied by ``factor``; the capacities stay."""
         levels = tuple((cap, time * factor) for cap, time in self.levels)
@@ -86,41 +92,3 @@ class LevelsCost:
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Read both parameters."""
         return cls(**read_parameters(parameters, cls.model, ["levels", "round_fixed_ns"]))
-
-
-def _read_levels(values: object) -> tuple[tuple[int, int], ...]:
-    if not isinstance(values, (list, tuple)) or not values:
-        raise InputError(
-            "must be a list of at least one pair",
-            field="levels",
-            remedy="give pairs of capacity in tokens and time in nanoseconds",
-        )
-    levels: list[tuple[int, int]] = []
-    for row, pair in enumerate(values):
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-            raise InputError(
-                f"{pair!r} is not a pair of capacity in tokens and time in nanoseconds",
-                row=row,
-                field="levels",
-            )
-        try:
-            cap = whole_number(pair[0], "levels", minimum=1)
-            time = whole_number(pair[1], "levels", maximum=MAX_TIME_NS)
-        except InputError as error:
-            raise error.located(row=row) from None
-        if levels and cap <= levels[-1][0]:
-            raise InputError(
-                f"the capacity {cap} is not above {levels[-1][0]}, that of the level before",
-                row=row,
-                field="levels",
-                remedy="sort the levels by capacity and drop repeated ones",
-            )
-        if levels and time < levels[-1][1]:
-            raise InputError(
-                f"the time {time} ns is below {levels[-1][1]} ns, that of the level before",
-                row=row,
-                field="levels",
-                remedy="drop the smaller, slower level",
-            )
-        levels.append((cap, time))
-    return tuple(levels)

@@ -1,10 +1,12 @@
-"""Reading of named parameters: nothing unknown, nothing missing."""
+"""Reading of named parameters, nothing unknown, nothing missing; and of levels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,3 +33,45 @@ def read_parameters(
         if name not in values:
             raise InputError(f"{owner} needs the field '{name}'", field=name, remedy="add it")
     return dict(values)
+
+
+def read_levels(values: object) -> tuple[tuple[int, int], ...]:
+    """Return pairs of capacity, which grows strictly, and time, which never falls.
+
+    Raises ``InputError`` that names the first pair out of order.
+    """
+    if not isinstance(values, (list, tuple)) or not values:
+        raise InputError(
+            "must be a list of at least one pair",
+            field="levels",
+            remedy="give pairs of capacity in tokens and time in nanoseconds",
+        )
+    levels: list[tuple[int, int]] = []
+    for row, pair in enumerate(values):
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise InputError(
+                f"{pair!r} is not a pair of capacity in tokens and time in nanoseconds",
+                row=row,
+                field="levels",
+            )
+        try:
+            cap = whole_number(pair[0], "levels", minimum=1)
+            time = whole_number(pair[1], "levels", maximum=MAX_TIME_NS)
+        except InputError as error:
+            raise error.located(row=row) from None
+        if levels and cap <= levels[-1][0]:
+            raise InputError(
+                f"the capacity {cap} is not above {levels[-1][0]}, that of the level before",
+                row=row,
+                field="levels",
+                remedy="sort the levels by capacity and drop repeated ones",
+            )
+        if levels and time < levels[-1][1]:
+            raise InputError(
+                f"the time {time} ns is below {levels[-1][1]} ns, that of the level before",
+                row=row,
+                field="levels",
+                remedy="drop the smaller, slower level",
+            )
+        levels.append((cap, time))
+    return tuple(levels)

@@ -14,6 +14,7 @@ from orsched.costs.exact import (
     round_half_up_sum,
     to_whole_units,
 )
+from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 
@@ -165,6 +166,18 @@ class PoolingCost:
             for name in (*COEFFICIENTS, "lambda_ppm")
             if getattr(self, name) < 0
         )
+
+    def floor(self) -> Floor | None:
+        """Return what steps take, exactly; None where rounds fall with the contexts.
+
+        A step with both takes at least the larger part unless lambda is below 1.
+        """
+        if min(self.gamma_fs, self.delta_fs) < 0:
+            return None
+        stage = StageFloor(square=self.alpha_fs, token=self.beta_fs, least=self.c_fs)
+        round_floor = RoundFloor(longest=self.gamma_fs, mean=self.delta_fs)
+        mixed = "larger" if self.lambda_ppm >= PPM else None
+        return Floor(stage, round_floor, FS_PER_NS, self.time_scale, mixed=mixed, exact=True)
 
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.costs.fit import fit
+from orsched.costs.fit import FITS_MIXED, fit
+from orsched.costs.floor import floor_of
 from orsched.costs.least_squares import solve
-from orsched.costs.levels import LevelsCost
 from orsched.costs.measurements import MIXED, Measurements
-from orsched.costs.pooling import PoolingCost
-from orsched.costs.profiled import ProfiledCost
 from orsched.errors import InputError
 from orsched.measured.observed import Observed, observed
 from orsched.measured.stages import PHASES
@@ -166,10 +164,12 @@ def refitted(instance: Instance, trace: Schedule, times: StepTimes) -> Refit:
     start = trace.steps.start_ns.copy()
     start[Timeline(instance, trace).order] -= times.gap_ns
     begun = trace.replace(steps=replace(trace.steps, start_ns=start))
-    caps = [cap for cap, _ in cost.levels] if isinstance(cost, LevelsCost) else None
+    floor = floor_of(cost)
+    levels = None if floor is None else floor.stage.levels
+    caps = None if levels is None else [cap for cap, _ in levels]
     try:
         measured = _by_rounds(observed(instance, begun))
-        if not isinstance(cost, PoolingCost | ProfiledCost):
+        if cost.model not in FITS_MIXED:
             measured = _without_mixed(measured)
         found = fit(cost.model, measured, weighting="absolute", holdout=0, level_caps=caps)
     except InputError as error:

@@ -1,0 +1,273 @@
+"""Floors: what a cost model states of its own steps, for bounds, exact models and certificates.
+
+Nothing outside this folder asks what class a cost model is. What can be proven about schedules
+follows from the floor that the model states, and a model that states none gets no such bound.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from orsched.columns import whole_number
+from orsched.costs.exact import round_half_up
+from orsched.costs.parameters import read_levels
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.costs.protocol import CostModel
+
+MIXED = ("sum", "one_fixed", "larger")
+"""What a step with prefill and round may be known to take at least; see ``Floor``."""
+
+_MOST = 2**126
+
+
+@dataclass(frozen=True)
+class StageFloor:
+    """Parts of a prefill stage over the prompts p_1 ... p_N, all of at least 0.
+
+    It takes ``fixed + longest * max(p) + sum of (request + max(square p^2 + token p, least))``,
+    or, with ``levels`` of (capacity in tokens, time), the time of the smallest level that holds
+    the sum of the prompts. ``least`` None: no least part of a request; with one, ``square`` and
+    ``token`` may be negative.
+    """
+
+    fixed: int = 0
+    request: int = 0
+    token: int = 0
+    longest: int = 0
+    square: int = 0
+    least: int | None = None
+    levels: tuple[tuple[int, int], ...] | None = None
+
+    def __post_init__(self) -> None:
+        falls = self.least is not None
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name != "levels" and value is not None:
+                low = -_MOST if falls and item.name in ("square", "token") else 0
+                value = whole_number(value, item.name, minimum=low, maximum=_MOST)
+                object.__setattr__(self, item.name, value)
+        if self.levels is not None:
+            object.__setattr__(self, "levels", read_levels(self.levels))
+            if replace(self, levels=None) != StageFloor():
+                raise InputError("a stage has levels or parts, not both", field="levels")
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether a prompt's own part is not in proportion to its tokens."""
+        return self.square != 0 or self.least is not None
+
+    @property
+    def grows(self) -> bool:
+        """Whether no prompt takes less for being longer."""
+        return self.square >= 0 and self.token >= 0
+
+    def own(self, prompt: int) -> int:
+        """Return the part of one prompt, the longest one's extra aside."""
+        own = (self.square * prompt + self.token) * prompt
+        return self.request + (own if self.least is None else max(own, self.least))
+
+
+@dataclass(frozen=True)
+class RoundFloor:
+    """Parts of a decode round of N requests with the contexts c_1 ... c_N, all of at least 0.
+
+    It takes ``fixed + request N + context sum(c) + longest max(c) + mean sum(c) / N``; ``mean``
+    None: the mean context plays no part, and a step's exact time is a whole number of units.
+    """
+
+    fixed: int = 0
+    request: int = 0
+    context: int = 0
+    longest: int = 0
+    mean: int | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value is not None:
+                value = whole_number(value, item.name, maximum=_MOST)
+                object.__setattr__(self, item.name, value)
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least that steps of a cost model take, whoever is in them.
+
+    A step takes at least the sum of its parts in units of 1 / ``unit`` nanoseconds, rounded once,
+    half up, to a whole nanosecond, times ``times``. (A model that rounds down states parts that
+    are half a nanosecond less in all, or whole nanoseconds, ``unit`` 1.)
+
+    Attributes:
+        stage, round: the parts.
+        unit: units in a nanosecond.
+        times: a factor on the rounded time.
+        mixed: what is known of a step with prompts beside a round. ``sum``: it takes no less than
+            stage and round one after the other. ``one_fixed``: no less than that less the smaller
+            fixed part, in whole nanoseconds. ``larger``: no less than either. None: nothing, and
+            there are no bounds for schedules with such steps.
+        padded: ``token`` counts N max(p) and ``context`` N max(c): more than the sums.
+        exact: a stage or round takes exactly this. Only exact models let a solver compute times.
+    """
+
+    stage: StageFloor
+    round: RoundFloor
+    unit: int = 1
+    times: int = 1
+    mixed: str | None = None
+    padded: bool = False
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("unit", "times"):
+            value = whole_number(getattr(self, name), name, minimum=1, maximum=2**62)
+            object.__setattr__(self, name, value)
+        if self.mixed not in (None, *MIXED):
+            raise InputError(
+                f"{self.mixed!r} is nothing that is known of a mixed step",
+                field="mixed",
+                remedy=f"None, {', '.join(MIXED)}",
+            )
+        if self.mixed == "one_fixed" and (self.unit > 1 or self.stage.levels is not None):
+            raise InputError("one_fixed needs fixed parts in whole nanoseconds", field="mixed")
+        if self.stage.levels is not None and (self.unit > 1 or self.times > 1):
+            raise InputError("levels are in whole nanoseconds: unit and times are 1", field="unit")
+
+    @property
+    def by_counts(self) -> bool:
+        """Whether time splits into constants and the numbers of stages and rounds.
+
+        A stage has a fixed part and one for each token, or a level; a round a fixed part and one
+        for each request; all in whole nanoseconds.
+        """
+        stage, a_round = self.stage, self.round
+        one_unit = self.unit == self.times == 1
+        plain = not (stage.is_curved or stage.request or stage.longest)
+        return (
+            one_unit and plain and not (a_round.context or a_round.longest) and a_round.mean is None
+        )
+
+    def prefill_ns(self, prompts: Sequence[int]) -> int:
+        """Return the least time of a stage over these prompts; ``InputError`` above all levels."""
+        stage, longest = self.stage, max(prompts, default=0)
+        if stage.levels is not None:
+            index = bisect_left(stage.levels, (sum(prompts),))
+            if index == len(stage.levels):
+                raise InputError(f"no level holds {sum(prompts)} tokens", field="levels")
+            return stage.levels[index][1]
+        counted = [longest] * len(prompts) if self.padded else prompts
+        exact = stage.fixed + stage.longest * longest + sum(map(stage.own, counted))
+        return round_half_up(exact, self.unit) * self.times
+
+    def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
+        """Return the least time of a round."""
+        parts, contexts = self.round, active * context_max if self.padded else context_sum
+        exact = parts.fixed + parts.request * active
+        exact += parts.context * contexts + parts.longest * context_max
+        if parts.mean is None:
+            return round_half_up(exact, self.unit) * self.times
+        count = max(1, active)
+        pooled = exact * count + parts.mean * context_sum
+        return round_half_up(pooled, self.unit * count) * self.times
+
+    def mixed_ns(
+        self, prompts: Sequence[int], active: int, context_sum: int, context_max: int
+    ) -> int:
+        """Return the least time of a step with prompts beside a round; 0 where none is known."""
+        stage, a_round = self.prefill_ns(prompts), self.round_ns(active, context_sum, context_max)
+        if self.mixed == "one_fixed":
+            return stage + a_round - min(self.stage.fixed, self.round.fixed) * self.times
+        known = {"sum": stage + a_round, "larger": max(stage, a_round), None: 0}
+        return known[self.mixed]
+
+
+def floor_of(cost: CostModel) -> Floor | None:
+    """Return the floor that a cost model states of its own type, or None.
+
+    Raises:
+        InputError: what the model states is no ``Floor``, or its levels end below its prefill
+            limit.
+    """
+    floor = stated(cost, "floor")
+    if floor is None:
+        return None
+    if not isinstance(floor, Floor):
+        raise InputError(
+            f"{type(cost).__name__}.floor() is a {type(floor).__name__}",
+            field="cost",
+            remedy="return an orsched.Floor, or None",
+        )
+    levels, limit = floor.stage.levels, cost.prefill_limit
+    if levels is not None and (limit is None or limit > levels[-1][0]):
+        raise InputError(
+            f"{type(cost).__name__}: the floor's levels end at {levels[-1][0]} tokens, "
+            f"below the prefill limit of {limit}",
+            field="cost",
+            remedy="let prefill_limit be the capacity of the largest level",
+        )
+    return floor
+
+
+def splits(cost: CostModel) -> Floor | None:
+    """Return a cost model's floor if it is exact and by counts (``Floor.by_counts``), or None.
+
+    Then makespan = constants + stages' fixed times or levels + fixed time of a round x rounds.
+    """
+    floor = floor_of(cost)
+    return floor if floor is not None and floor.exact and floor.by_counts else None
+
+
+def stated(cost: CostModel, name: str) -> Any:
+    """Return what a cost model's method ``name`` states of its type; None where nothing does.
+
+    A statement is of the class that defines it. It holds for a class derived from that only if
+    nothing is added that could change a time: any other name in a class that the stating one does
+    not derive from, and any method put on the object itself, and nothing is stated.
+    """
+    kind = type(cost)
+    owner = next((each for each in kind.__mro__ if name in vars(each)), None)
+    if owner is None:
+        return None
+    added = [each for each in kind.__mro__ if each not in owner.__mro__]
+    if any(not _HARMLESS.issuperset(vars(each)) for each in added):
+        return None
+    if not _TIMING.isdisjoint(getattr(cost, "__dict__", ())):
+        return None
+    return getattr(cost, name)()
+
+
+_TIMING = {"prefill_ns", "round_ns", "rounds_ns", "mixed_ns", "floor", "as_bilinear"}
+_MADE_BY_PYTHON = set(vars(type("_Empty", (), {}))) | {
+    "__annotate__",
+    "__annotate_func__",
+    "__annotations__",
+    "__annotations_cache__",
+    "__conditional_annotations__",
+    "__dataclass_fields__",
+    "__dataclass_params__",
+    "__eq__",
+    "__firstlineno__",
+    "__hash__",
+    "__match_args__",
+    "__orig_bases__",
+    "__parameters__",
+    "__replace__",
+    "__repr__",
+    "__slots__",
+    "__static_attributes__",
+}
+_HARMLESS = _MADE_BY_PYTHON | {
+    "__delattr__",  # of a frozen dataclass
+    "__init__",
+    "__setattr__",
+    "from_dict",
+    "model",
+    "scaled",
+    "to_dict",
+    "warnings",
+}
