@@ -36,7 +36,7 @@ from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
@@ -88,7 +88,7 @@ def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
     Candidates: stages and rounds over the requests released at or after each of some moments (the
     whole instance among them), both counts together (``joint_bound``) at the best of these, and
     the request that cannot end before its own arrival, prefill and rounds. Cost models without a
-    known floor get the last arrival only.
+    floor (``orsched.Floor``) get the last arrival only: ``no_floor`` says so.
 
     Several equal workers: their steps, one worker after the other, are a schedule of one worker
     from a moment on, so one of them is busy for its share of the bound for one worker. Arrivals
@@ -272,6 +272,21 @@ def _is_proven(instance: Instance, lower: Bound, objective: str) -> bool:
     return not faults
 
 
+def no_floor(instance: Instance, allows: Iterable[str] = ()) -> str | None:
+    """Return why there is no bound but the last arrival, or None where there may be others."""
+    scope = Scope.allowing(allows, instance)
+    for worker in instance.workers:
+        if not scope.has_floor(worker):
+            kind = type(worker.cost).__name__
+            plain = PLAIN.has_floor(worker)
+            what = f"schedules with {', '.join(scope.names)}" if plain else "its steps"
+            return (
+                f"{kind} states no floor under {what}, so nothing is proven but that no schedule "
+                "ends before the last arrival (docs: A cost model of your own)"
+            )
+    return None
+
+
 def bound_for(
     instance: Instance,
     schedule: Schedule,
@@ -294,7 +309,8 @@ def bound_for(
     needed = allowances_of(instance, schedule)
     if lower.allows >= needed:
         return lower
-    key = (instance.sha256, objective, needed, lower.name, lower.value_ns)
+    kinds = tuple(type(worker.cost) for worker in instance.workers)  # one file may fit several
+    key = (instance.sha256, kinds, objective, needed, lower.name, lower.value_ns)
     seconds = float("inf") if time_limit is None else time_limit
     known = _KEPT.get(key)
     if known is None or known[0] < seconds:
@@ -310,7 +326,7 @@ def bound_for(
     return known[1]
 
 
-_KEPT: dict[tuple[str, str, frozenset[str], str, int], tuple[float, Bound]] = {}
+_KEPT: dict[tuple[Hashable, ...], tuple[float, Bound]] = {}
 """The bounds of ``bound_for``, and for how many seconds each was improved (inf: it cannot be)."""
 
 

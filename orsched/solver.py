@@ -335,7 +335,8 @@ def _finish(
     runtimes: dict[str, float],
 ) -> Result:
     """Report, check and wrap a schedule: nothing leaves the library unchecked."""
-    from orsched.models.bounds import bound_for, ordering_cannot_help
+    from orsched.models.bound_scope import allowances_of
+    from orsched.models.bounds import bound_for, no_floor, ordering_cannot_help
 
     # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
     holds = bound_for(instance, outcome.schedule, lower)
@@ -356,7 +357,11 @@ def _finish(
     runtimes |= {"check": done - checking, "total": done - begin}
     meets = schedule.makespan_ns == lower.value_ns
     note = ordering_cannot_help(instance, lower) if meets else None
-    notes = [*([note] if note else []), *outcome.notes, *_missing_solver()]
+    unproven = None
+    if lower.name == "last_arrival":
+        unproven = no_floor(instance, allowances_of(instance, outcome.schedule))
+    notes = [text for text in (note, unproven) if text]
+    notes += [*outcome.notes, *_missing_solver()]
     if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
     return Result(

@@ -30,7 +30,7 @@ def bound_command(
     """Print a proven lower bound for INSTANCE, with the certificate that proves it."""
     from orsched.checker.latency_certificates import bound_violations
     from orsched.errors import InvalidScheduleError
-    from orsched.models.bounds import bound, ordering_cannot_help
+    from orsched.models.bounds import bound, no_floor, ordering_cannot_help
     from orsched.units import NS_PER_S
 
     problem = load_instance(instance)
@@ -52,8 +52,9 @@ def bound_command(
         facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
     print_facts(facts, style)
     note = ordering_cannot_help(problem, found) if objective == "makespan" else None
-    if note:
-        say(note, "note")
+    for text in (note, no_floor(problem)):
+        if text:
+            say(text, "note")
 
 
 @click.command("info")

@@ -1,0 +1,185 @@
+"""Floors: exact for the shipped models, and of one class only."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    CostModel,
+    Floor,
+    LevelsCost,
+    PoolingCost,
+    RoundFloor,
+    StageFloor,
+    as_bilinear,
+    floor_of,
+    mixed_ns,
+    splits,
+)
+from orsched.errors import InputError
+from tests.costs.test_models import any_cost
+
+SHIPPED = (
+    AffineCost(),
+    LevelsCost(((512, 91_560_000), (2048, 291_240_000)), 71_000_000),
+    BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0)),
+    PoolingCost.from_ms(alpha=2e-6, beta=0.11, c=18.5, gamma=0.003, delta=0.011, lambda_=1.15),
+)
+METHODS = ("prefill_ns", "round_ns", "rounds_ns", "mixed_ns")
+
+
+def overriding(cost: CostModel, method: str, factor: float) -> CostModel:
+    """Return a copy of a class derived from the cost's, one method of which takes other times."""
+    own = getattr(type(cost), method, None)
+
+    def changed(self, *args):
+        time = mixed_ns(cost, *args) if own is None else own(self, *args)
+        return int(time * factor)
+
+    kind = type(f"Other{type(cost).__name__}", (type(cost),), {method: changed})
+    return kind(**vars(cost))
+
+
+@settings(max_examples=200)
+@given(
+    any_cost,
+    st.lists(st.integers(1, 10**6), max_size=6),
+    st.lists(st.integers(1, 10**6), min_size=1, max_size=6),
+)
+def test_the_shipped_models_take_exactly_their_floors(
+    cost: CostModel, prompts: list[int], contexts: list[int]
+) -> None:
+    floor = floor_of(cost)
+    assert floor is not None
+    assert floor.exact
+    load = (len(contexts), sum(contexts), max(contexts))
+    assert floor.round_ns(*load) == cost.round_ns(*load)
+    if prompts:
+        assert floor.prefill_ns(prompts) == cost.prefill_ns(prompts)
+        assert floor.mixed_ns(prompts, *load) <= mixed_ns(cost, prompts, *load)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cost", SHIPPED, ids=lambda cost: cost.model)
+def test_a_class_that_overrides_one_method_states_nothing(cost: CostModel, method: str) -> None:
+    other = overriding(cost, method, 0.5)
+    assert floor_of(cost) is not None
+    assert floor_of(other) is None
+    assert splits(other) is None
+    assert as_bilinear(other) is None
+
+
+@pytest.mark.parametrize("name", ["_round_fs", "context_matters", "prefill_limit", "extra"])
+def test_nor_does_one_that_adds_anything_else(name: str) -> None:
+    kind = type("Other", (BilinearCost,), {name: property(lambda self: 0)})
+    assert floor_of(kind(*[10**6] * 8)) is None
+
+
+def test_nor_one_with_a_method_from_beside_or_on_the_object() -> None:
+    class Beside:
+        def mixed_ns(self, *args):
+            return 1
+
+    class Both(LevelsCost, Beside):
+        pass
+
+    assert floor_of(Both(((100, 5),), 5)) is None
+    cost = AffineCost()
+    object.__setattr__(cost, "round_ns", lambda *args: 1)
+    assert floor_of(cost) is None
+
+
+def test_a_class_that_changes_no_time_keeps_the_statement() -> None:
+    class Named(AffineCost):
+        """Another name only."""
+
+        model = "named"
+
+    @dataclass(frozen=True)
+    class Again(Named):
+        pass
+
+    assert floor_of(Named()) == floor_of(Again()) == floor_of(AffineCost())
+
+
+def test_and_one_that_states_its_own_floor_is_taken_at_its_word() -> None:
+    class Halved(AffineCost):
+        def prefill_ns(self, prompts):
+            return super().prefill_ns(prompts) // 2
+
+        def floor(self):
+            return Floor(StageFloor(token=self.prefill_token_ns // 2), RoundFloor())
+
+    assert floor_of(Halved()) == Floor(StageFloor(token=65_000), RoundFloor())
+
+
+def test_models_that_state_none_have_none() -> None:
+    assert floor_of(BilinearCost(1, 1, 1, -1, 1, 1, 1, 1)) is None
+    assert floor_of(PoolingCost(1, 1, 1, -1, 1)) is None
+
+    class Derived(CostModel):
+        pass
+
+    assert floor_of(Derived()) is None
+
+
+@pytest.mark.parametrize(
+    ("build", "field"),
+    [
+        (lambda: StageFloor(fixed=-1), "fixed"),
+        (lambda: StageFloor(token=-1), "token"),
+        (lambda: StageFloor(token=0.5), "token"),
+        (lambda: StageFloor(fixed=1, levels=((5, 5),)), "levels"),
+        (lambda: StageFloor(levels=((5, 5), (4, 6))), "levels"),
+        (lambda: RoundFloor(mean=-1), "mean"),
+        (lambda: Floor(StageFloor(), RoundFloor(), unit=0), "unit"),
+        (lambda: Floor(StageFloor(), RoundFloor(), mixed="none"), "mixed"),
+        (lambda: Floor(StageFloor(), RoundFloor(), unit=2, mixed="one_fixed"), "mixed"),
+        (lambda: Floor(StageFloor(levels=((5, 5),)), RoundFloor(), unit=2), "unit"),
+    ],
+)
+def test_a_wrong_floor_names_its_field(build, field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        build()
+    assert caught.value.field == field
+
+
+def test_what_is_no_floor_or_has_levels_that_end_too_early_is_refused() -> None:
+    class Wrong(AffineCost):
+        def floor(self):
+            return 25
+
+    class Short(AffineCost):
+        def floor(self):
+            return Floor(StageFloor(levels=((100, 5),)), RoundFloor())
+
+    for cost in (Wrong(), Short()):
+        with pytest.raises(InputError, match=type(cost).__name__):
+            floor_of(cost)
+
+
+def test_no_class_of_cost_model_is_asked_for_outside_this_folder(repo_root) -> None:
+    """Bounds, certificates and policies read what a model states, and that is of its type."""
+    names = {"AffineCost", "LevelsCost", "BilinearCost", "PoolingCost", "ProfiledCost"}
+    found = []
+    for folder in ("orsched", "models", "heuristics", "instances", "runner"):
+        for path in (repo_root / folder).rglob("*.py"):
+            if "costs" in path.parts:
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                inside = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+                inside |= {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+                asked = isinstance(node, ast.Call) and (
+                    getattr(node.func, "id", "") in ("isinstance", "issubclass", "type")
+                )
+                compared = isinstance(node, ast.Compare | ast.MatchClass)
+                if (asked or compared) and inside & names:
+                    found.append(f"{path}:{node.lineno}")
+    assert found == []

@@ -1,0 +1,245 @@
+"""Bounds follow what a cost model states of its own class, whoever wrote it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched.checker.latency_certificates import bound_violations
+from orsched.costs import AffineCost, Floor, LevelsCost, RoundFloor, StageFloor
+from orsched.models.bounds import bound_for, no_floor
+from orsched.registry import resolve
+from tests.costs.test_floor import METHODS, SHIPPED, overriding
+
+ALLOWANCES = ((), ("chunks",), ("mixed",), ("chunks", "mixed", "restarts"))
+POLICIES = (
+    "fcfs",
+    "offline",
+    "online",
+    "hybrid",
+    "vllm",
+    "static",
+    "one_at_a_time",
+    "sls",
+    "ils",
+    "scls",
+    "scls_continuous",
+    "ssjf",
+    "gittins",
+    "robust",
+)
+
+
+class TwiceHalved(AffineCost):
+    """The counterexample: certified at 69.0 s, where a schedule of 19.3 s is valid."""
+
+    def prefill_ns(self, prompts):
+        return super().prefill_ns(prompts) // 4
+
+    def round_ns(self, active, context_sum=0, context_max=0):
+        return super().round_ns(active) // 4
+
+    def rounds_ns(self, rounds, active, context_sum=0, context_max=0):
+        return rounds * self.round_ns(active)
+
+
+def with_cost(name, cost):
+    instance = orsched.load(name)
+    return instance.replace(workers=replace(instance.worker, cost=cost))
+
+
+def test_no_bound_is_above_a_valid_schedule_of_a_faster_class():
+    instance = with_cost("pang-100x20", TwiceHalved())
+    result = orsched.solve(instance, "fcfs")
+    assert orsched.check(instance, result.schedule) == []
+    assert result.makespan < 20
+    found = orsched.bound(instance)
+    assert found.name == "last_arrival"
+    assert found.value_ns == 0
+    assert any("TwiceHalved states no floor" in note for note in result.notes)
+    claimed = orsched.bound(orsched.load("pang-100x20"))
+    assert claimed.value_s > 69
+    assert bound_violations(instance, claimed.to_dict()) != []
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cost", SHIPPED, ids=lambda cost: cost.model)
+def test_a_class_that_overrides_one_method_has_no_bound_and_certifies_none(cost, method, objective):
+    instance = with_cost("three-jobs-two-clients", cost)
+    other = with_cost("three-jobs-two-clients", overriding(cost, method, 0.1))
+    claimed = orsched.bound(instance, objective)
+    assert claimed.value_ns > 0
+    assert bound_violations(instance, claimed.to_dict(), objective) == []
+    assert bound_violations(other, claimed.to_dict(), objective) != []
+    found = orsched.bound(other, objective)
+    assert found.value_ns == 0
+    assert no_floor(instance) is None
+    assert "states no floor" in no_floor(other)
+
+
+@pytest.mark.parametrize("method", ["exact", "windows"])
+def test_what_computes_times_asks_for_an_exact_floor(method):
+    with pytest.raises(orsched.InputError, match="exact floor"):
+        orsched.solve(with_cost("three-jobs-two-clients", TwiceHalved()), method)
+
+
+def test_auto_takes_a_policy_instead():
+    result = orsched.solve(with_cost("three-jobs-two-clients", TwiceHalved()), "auto")
+    assert result.schedule.method == "hybrid"
+
+
+@dataclass(frozen=True)
+class Own:
+    """Times at and above a floor, by as much as the contents of a step say."""
+
+    floor_: Floor
+    limit: int | None
+    noise_ns: int
+
+    model: ClassVar[str] = "own"
+    context_matters: ClassVar[bool] = True
+
+    @property
+    def prefill_limit(self):
+        return self.limit
+
+    def _more(self, *what):
+        return random.Random(repr(what)).randint(0, self.noise_ns)
+
+    def prefill_ns(self, prompts):
+        return self.floor_.prefill_ns(prompts) + self._more(sum(prompts), len(prompts))
+
+    def round_ns(self, active, context_sum, context_max):
+        least = self.floor_.round_ns(active, context_sum, context_max)
+        return least + self._more(active, context_sum, context_max)
+
+    def rounds_ns(self, rounds, active, context_sum, context_max):
+        return sum(
+            self.round_ns(active, context_sum + i * active, context_max + i) for i in range(rounds)
+        )
+
+    def mixed_ns(self, prompts, active, context_sum, context_max):
+        least = self.floor_.mixed_ns(prompts, active, context_sum, context_max)
+        return least + self._more(sum(prompts), active, context_sum)
+
+    def floor(self):
+        return self.floor_
+
+    def scaled(self, factor):
+        raise NotImplementedError
+
+    def to_dict(self):
+        return {"floor": repr(self.floor_), "noise_ns": self.noise_ns}
+
+    @classmethod
+    def from_dict(cls, parameters):
+        raise NotImplementedError
+
+
+@st.composite
+def own_costs(draw):
+    part = st.sampled_from((0, 0, 1, 3, 17, 400))
+    unit = draw(st.sampled_from((1, 1, 2, 7, 1000)))
+    a_round = RoundFloor(*(draw(part) for _ in range(4)), draw(st.one_of(st.none(), part)))
+    limit, mixed = None, draw(st.sampled_from(("sum", "larger", None)))
+    kind = draw(st.sampled_from(("parts", "parts", "curved", "levels", "counts")))
+    if kind == "levels":
+        unit, limit = 1, 90
+        stage = StageFloor(levels=((20, draw(part)), (60, 500), (90, 800)))
+    elif kind == "curved":
+        stage = StageFloor(*(draw(part) for _ in range(5)), draw(part))
+    elif kind == "counts":
+        unit, mixed = 1, draw(st.sampled_from(("sum", "one_fixed", "larger", None)))
+        stage = StageFloor(fixed=draw(part), token=draw(part))
+        a_round = RoundFloor(fixed=draw(part), request=draw(part))
+    else:
+        stage = StageFloor(*(draw(part) for _ in range(4)))
+    times = 1 if kind == "levels" else draw(st.sampled_from((1, 1, 3)))
+    floor = Floor(stage, a_round, unit, times, mixed, draw(st.booleans()))
+    return Own(floor, limit, draw(st.sampled_from((0, 0, 50))))
+
+
+@st.composite
+def own_instances(draw):
+    n = draw(st.integers(1, 7))
+    prompts = draw(st.lists(st.integers(1, 30), min_size=n, max_size=n))
+    outputs = draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))
+    arrivals = draw(st.lists(st.sampled_from((0, 0, 500, 3_000)), min_size=n, max_size=n))
+    memory = draw(st.one_of(st.none(), st.just(orsched.BlockMemory(8, 16))))
+    cap, cost = draw(st.sampled_from((None, 40))), draw(own_costs())
+    worker = orsched.Worker(draw(st.integers(1, 4)), cost, cap, memory)
+    return orsched.Instance(
+        orsched.Requests(prompts, outputs, arrivals, outputs),
+        worker,
+        first_token=draw(st.sampled_from(("decode", "prefill"))),
+    )
+
+
+def assert_bounded(instance, policies):
+    """Assert that every bound holds of every policy's schedule, and that all are certified."""
+    lowest = {}
+    for allows in ALLOWANCES:
+        for objective in ("makespan", "mean_jct", "mean_ttft"):
+            found = orsched.bound(instance, objective, allows=allows)
+            assert bound_violations(instance, found.to_dict(), objective) == []
+            lowest[objective, allows] = found
+    for name in policies:
+        try:
+            result = orsched.solve(instance, name, seed=1)
+        except orsched.InputError:  # a policy that does not serve such instances
+            continue
+        assert orsched.check(instance, result.schedule) == []
+        assert result.makespan_ns >= result.bound_ns
+        values = {
+            "makespan": result.makespan_ns,
+            "mean_jct": result.schedule.results["jct_ns"]["mean"],
+            "mean_ttft": result.schedule.results["ttft_ns"]["mean"],
+        }
+        for objective, value in values.items():
+            plain = lowest[objective, ()]
+            holds = bound_for(instance, result.schedule, plain, objective=objective)
+            assert holds.value_ns <= value, (name, objective, holds)
+
+
+@settings(max_examples=25, deadline=None)
+@given(own_instances(), st.sampled_from(POLICIES))
+def test_bounds_by_a_stated_floor_hold_of_every_policy(instance, policy):
+    assert_bounded(instance, ["fcfs", policy])
+
+
+@pytest.mark.full
+@settings(max_examples=200, deadline=None)
+@given(own_instances())
+def test_bounds_by_a_stated_floor_hold_of_every_policy_at_length(instance):
+    assert_bounded(instance, POLICIES)
+
+
+def test_a_copy_of_affine_with_its_floor_is_bounded_and_solved_as_affine_is():
+    class Copy(AffineCost):
+        def prefill_ns(self, prompts):
+            return self.prefill_fixed_ns + sum(self.prefill_token_ns * p for p in prompts)
+
+        def floor(self):
+            return super().floor()
+
+    instance, own = orsched.load("pang-100x20"), with_cost("pang-100x20", Copy())
+    assert orsched.bound(own).to_dict() == orsched.bound(instance).to_dict()
+    small = with_cost("three-jobs-two-clients", Copy())
+    result = orsched.solve(small, "exact")
+    assert result.certified or result.bound_ns <= result.makespan_ns
+    assert (
+        result.makespan_ns
+        == orsched.solve(with_cost("three-jobs-two-clients", AffineCost()), "exact").makespan_ns
+    )
+
+
+def test_every_policy_above_is_one():
+    assert all(resolve("methods", name) for name in POLICIES)
+    assert isinstance(SHIPPED[1], LevelsCost)
