@@ -3,6 +3,7 @@
 from orsched.costs.affine import AffineCost
 from orsched.costs.bilinear import BilinearCost, as_bilinear
 from orsched.costs.floor import Floor, RoundFloor, StageFloor, floor_of, splits
+from orsched.costs.floor_faults import floor_faults
 from orsched.costs.levels import LevelsCost
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
@@ -19,6 +20,7 @@ __all__ = [
     "RoundFloor",
     "StageFloor",
     "as_bilinear",
+    "floor_faults",
     "floor_of",
     "mixed_ns",
     "splits",

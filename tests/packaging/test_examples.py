@@ -6,9 +6,11 @@ import json
 import re
 import sys
 import tomllib
+import types
 
 import pytest
 
+from orsched import registry
 from orsched.cli.commands import run
 from orsched.study import read_study
 
@@ -74,3 +76,30 @@ def test_the_python_examples_run(repo_root, capsys, page, kind):
     for code in blocks(repo_root, page, kind):
         exec(compile(code, page, "exec"), names)
     assert capsys.readouterr().out.strip()
+
+
+def test_the_cost_model_on_its_page_runs_and_is_bounded_from_files(
+    repo_root, tmp_path, monkeypatch, capsys
+):
+    (code,) = blocks(repo_root, "own-cost-model", "{code-cell} ipython3")
+    module = types.ModuleType("own_cost_model")
+    monkeypatch.setitem(sys.modules, "own_cost_model", module)
+    names = vars(module)
+    exec(compile(code, "own-cost-model", "exec"), names)
+    gaps = [float(line.split()[-1].rstrip("%")) for line in capsys.readouterr().out.splitlines()]
+    assert len(gaps) == 3
+    assert all(0 <= gap < 15 for gap in gaps)
+    (document,) = blocks(repo_root, "own-cost-model", "json")
+    (entry,) = blocks(repo_root, "own-cost-model", "toml")
+    group = tomllib.loads(entry)["project"]["entry-points"]["orsched.cost_models"]
+    known = {name: target.replace("mine", "own_cost_model") for name, target in group.items()}
+    monkeypatch.setitem(registry.BUILT_IN, "cost_models", known)
+    (tmp_path / "roofline.json").write_text(document)
+    rows = "".join(f"{prompt},{9 + prompt % 7}\n" for prompt in range(20, 70))
+    (tmp_path / "requests.csv").write_text("prompt_tokens,output_tokens\n" + rows)
+    monkeypatch.chdir(tmp_path)
+    for command in blocks(repo_root, "own-cost-model", "console")[0].splitlines():
+        assert run(command.removeprefix("$ orsched ").split()) == 0
+    shown = capsys.readouterr()
+    assert "verified" in shown.out
+    assert "states no floor" not in shown.err
