@@ -11,8 +11,8 @@ import pytest
 from orsched.checker import check
 from orsched.errors import InputError
 from orsched.metrics import SLO, summarise
+from tests.by_the_book import Book, rule_broken_by
 from tests.checker.any_mode import random_schedule
-from tests.checker.by_the_book import Book, rule_broken_by
 from tests.checker.mutations import column_mutations, row_mutations
 from tests.checker.valid import DICE, with_step, with_work
 

@@ -12,21 +12,13 @@ from orsched.errors import InputError
 from orsched.metrics import SLO, summarise
 from orsched.schedule import INVALID, MIXED
 from orsched.timeline import Timeline, request_times
+from tests.by_the_book import Book, require_reported
 from tests.checker.valid import with_step, with_work
 from tests.metrics.any_schedule import any_schedule
-from tests.metrics.naive import Naive, require_reported
 from tests.plotting.samples import every_kind
 
 cases = st.integers(0, 10**6).map(any_schedule)
 several = settings(max_examples=60)
-
-
-@several
-@given(cases)
-def test_the_drawn_schedules_serve_every_request(case):
-    instance, _ = case
-    naive = Naive(*case)
-    assert list(naive.yielded().values()) == instance.requests.output_tokens.tolist()
 
 
 def test_the_drawn_schedules_hold_every_kind_of_work():
@@ -39,13 +31,11 @@ def test_the_drawn_schedules_hold_every_kind_of_work():
 
 @several
 @given(cases)
-def test_client_time_is_that_of_each_moment_and_adds_up(case):
+def test_numbers_are_those_of_each_step_and_client_time_adds_up(case):
     """INV-15: busy time and bubbles are clients x makespan, to the nanosecond."""
     instance, schedule = case
+    require_reported(instance, schedule)
     results = summarise(instance, schedule)
-    uses = Naive(*case).client_time()
-    assert results["busy_client_ns"] == uses.pop("busy")
-    assert results["bubble_ns"] == uses
     clients = sum(worker.clients for worker in instance.workers)
     total = results["busy_client_ns"] + sum(results["bubble_ns"].values())
     assert total == clients * schedule.makespan_ns
@@ -53,46 +43,34 @@ def test_client_time_is_that_of_each_moment_and_adds_up(case):
 
 @several
 @given(cases)
-def test_blocks_are_those_of_each_step(case):
-    assert summarise(*case)["kv_blocks"] == Naive(*case).kv_blocks()
-
-
-@several
-@given(cases)
-def test_counts_are_those_of_each_step(case):
-    results = summarise(*case)
-    expected = Naive(*case).counts()
-    assert {name: results[name] for name in expected} == expected
-
-
-@several
-@given(cases)
 def test_times_are_those_of_each_round(case):
     instance, schedule = case
-    naive, times = Naive(*case), request_times(instance, schedule)
-    first, prefilled = naive.first_tokens()
+    book, times = Book(instance, schedule), request_times(instance, schedule)
     requests = range(len(instance))
-    assert times["first_token_ns"].tolist() == [first[r] for r in requests]
-    assert times["prefill_end_ns"].tolist() == [prefilled[r] for r in requests]
-    assert times["finish_ns"].tolist() == [naive.finishes()[r] for r in requests]
+    assert times["first_token_ns"].tolist() == [book.first_token[r] for r in requests]
+    assert times["prefill_end_ns"].tolist() == [book.prefill_end[r] for r in requests]
+    assert times["finish_ns"].tolist() == [book.finish[r] for r in requests]
+    stays = {stay.request: stay for stay in reversed(book.stays)}  # the first of each request
     for request in requests:
-        worker, client, begin, _ = naive.stays[request, 0]
-        assert times["client"][request] == client
-        assert times["prefill_start_ns"][request] == naive.steps[begin][2]
-        assert naive.steps[begin][0] == worker
+        assert times["client"][request] == stays[request].client
+        begin = book.steps[stays[request].first]
+        assert times["prefill_start_ns"][request] == begin.start_ns
+        assert begin.worker == stays[request].worker
 
 
 @several
 @given(cases)
 def test_caches_are_those_of_each_round(case):
-    line, naive = Timeline(*case), Naive(*case)
-    caches = naive.caches()
-    for row, (request, _, _, first, last, _, stay) in enumerate(naive.rows):
-        earlier = [r for r in naive.rows[:row] if (r[0], r[6]) == (request, stay)]
-        assert line.cached[row] == (caches[earlier[-1][4]][request, stay] if earlier else 0)
-        grown = caches[last][request, stay] - line.cached[row]
-        assert grown == (case[1].work.tokens[row] if first == last and line.is_prefill[row]
-                         else line.row_rounds[row])  # fmt: skip
+    line, book = Timeline(*case), Book(*case)
+    for number, row in enumerate(book.work):
+        (stay,) = (s for s in book.stays
+                   if s.request == row.request and s.first <= row.first_step <= s.last
+                   and s.worker == book.steps[row.first_step].worker)  # fmt: skip
+        before = [cache for step, (*_, cache) in stay.does.items() if step < row.first_step]
+        assert line.cached[number] == (before[-1] if before else 0)
+        grown = stay.cache_in(row.last_step) - line.cached[number]
+        assert grown == (row.tokens if row.first_step == row.last_step and line.is_prefill[number]
+                         else line.row_rounds[number])  # fmt: skip
 
 
 def test_a_measured_schedule_has_equal_rounds_in_a_step():

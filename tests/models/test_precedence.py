@@ -14,8 +14,8 @@ from orsched.errors import InputError
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.precedence import critical_path, critical_path_summary, precedence_graph
 from orsched.schedule import Schedule, Steps, Work
+from tests.by_the_book import Book
 from tests.metrics.any_schedule import any_schedule
-from tests.metrics.naive import Naive
 from tests.models.full_mip.small import instances
 
 
@@ -113,17 +113,17 @@ def test_a_request_that_changes_workers_takes_the_path_with_it():
 @pytest.mark.parametrize("seed", range(40))
 def test_every_step_follows_the_last_one_of_its_worker_and_of_its_requests(seed):
     instance, schedule = any_schedule(seed)
-    naive, graph = Naive(instance, schedule), precedence_graph(instance, schedule)
+    book, graph = Book(instance, schedule), precedence_graph(instance, schedule)
     assert nx.is_directed_acyclic_graph(graph)
     last, clients, workers = {}, {}, {}
-    for step, (worker, *_) in enumerate(naive.steps):
+    for step, worker in enumerate(row.worker for row in book.steps):
         before = {workers.get(worker)}
-        for row in naive.served(step):
-            before |= {last.get(row[0]), clients.get((worker, row[1]))}
+        for row in book.served(step):
+            before |= {last.get(row.request), clients.get((worker, row.client))}
         for earlier in before - {None}:
             assert nx.has_path(graph, earlier, step)
-        for row in naive.served(step):
-            last[row[0]] = clients[worker, row[1]] = step
+        for row in book.served(step):
+            last[row.request] = clients[worker, row.client] = step
         workers[worker] = step
     summary = critical_path_summary(instance, schedule)
     path = critical_path(graph)

@@ -11,8 +11,7 @@ from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.solver import read_spec
 from orsched.stop import MaxIterations
-from tests.checker.by_the_book import rule_broken_by
-from tests.metrics.naive import require_reported
+from tests.by_the_book import require_reported, rule_broken_by
 from tests.product.information import begun, otherwise
 from tests.product.laws import LAWS, Account, work_is_conserved
 from tests.product.modes import FACTORS, instance_of
@@ -61,7 +60,7 @@ def judge(cell, size):
     bound = bound_for(instance, schedule, bound_of(instance))
     assert bound.value_ns <= schedule.makespan_ns, "INV-10: bounds hold"
     reported = schedule.replace(bound=bound.to_dict())
-    require_reported(instance, reported)  # the naive numbers, INV-15, and the checker on them
+    require_reported(instance, reported)  # a literal reading, INV-15, and the checker on it
     account = Account(instance, schedule)
     for law in LAWS:
         law(account)

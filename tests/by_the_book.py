@@ -1,6 +1,7 @@
-"""The rules for schedules, read literally: one request, one step and one round at a time.
+"""Schedules read literally: rules and reported numbers, one request, step and round at a time.
 
-Slow, meant to be read, and without a line of the checker: the two must agree on every schedule.
+Slow, meant to be read, and without a line of the checker, the metrics or the timeline: all must
+agree on every schedule. (``tests.oracle`` makes schedules as literally.)
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import math
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
+from orsched.checker import check
 from orsched.costs import mixed_ns
+from orsched.metrics import summarise
 
 PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2
 
@@ -48,7 +51,7 @@ class Book:
         self.work = table(schedule.work)
         self.by_prefill = instance.first_token == "prefill"
         self.stays = []
-        self.first_token, self.finish = {}, {}
+        self.prefill_end, self.first_token, self.finish = {}, {}, {}
         self.check_steps()
         self.check_rows()
         for request in range(len(instance)):
@@ -84,6 +87,10 @@ class Book:
             else:
                 require(row.tokens == 1, "one token a round")
                 require(first.phase != PREFILL and last.phase != PREFILL, "decode in a prefill")
+
+    def served(self, number):
+        """Rows that take part in a step."""
+        return [row for row in self.work if any(n == number for n, _ in self.steps_of(row))]
 
     def steps_of(self, row):
         worker = self.steps[row.first_step].worker
@@ -130,6 +137,8 @@ class Book:
                     prefilled += row.tokens
                     cache += row.tokens
                     require(cache == prefilled <= due, "no more prefill than is due")
+                    if prefilled == due:
+                        self.prefill_end.setdefault(request, step.end_ns)
                     if prefilled == due and self.by_prefill:
                         yielded += 1
                         self.first_token.setdefault(request, step.end_ns)
@@ -320,3 +329,10 @@ def rule_broken_by(instance, schedule):
     except Wrong as wrong:
         return str(wrong)
     return None
+
+
+def require_reported(instance, schedule):
+    """The reported numbers are those of a literal reading, and the checker accepts them."""
+    results, figures = summarise(instance, schedule), Book(instance, schedule).figures()
+    assert {name: results[name] for name in figures} == figures
+    assert check(instance, schedule.replace(results=results)) == []
