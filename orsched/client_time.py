@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.columns import exact_sum
-from orsched.schedule import INVALID
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
     from orsched.timeline import Timeline
 
 
-def client_time(instance: Instance, line: Timeline) -> tuple[int, dict[str, int]]:
+def client_time(line: Timeline) -> tuple[int, dict[str, int]]:
     """Split clients x makespan into busy time and bubbles by cause, in client-nanoseconds.
 
     Returns (busy, {waiting_for_prefill, other_prefill, no_request, tail, invalid}); they add up to
@@ -24,34 +22,27 @@ def client_time(instance: Instance, line: Timeline) -> tuple[int, dict[str, int]
     prefill while the worker is at work; while it is not, a client has no request to serve. After
     its last request a client is in the tail.
     """
-    clients = sum(worker.clients for worker in instance.workers)
-    total = clients * int(line.end_ns.max(initial=0))
-    invalid_rows = line.work.phase == INVALID
-    invalid = exact_sum(line.row_time_ns[invalid_rows])
-    busy = exact_sum(line.row_time_ns[~invalid_rows])
-    first, last = line.stay_first, line.stay_last
+    total = sum(w.clients for w in line.instance.workers) * int(line.end_ns.max(initial=0))
+    invalid = exact_sum(line.row_time_ns[line.invalids])
+    busy = exact_sum(line.row_time_ns) - invalid
+    begin, end = line.visits
+    first, last = line.first[begin], line.last[end]
     held = exact_sum(line.end_ns[last] - line.start_ns[first])
-    running = exact_sum(line.time_before[last + 1] - line.time_before[first])
-    ended, gaps = _last_stays(instance, line)
-    tail = total - ended
-    free = ended - held
+    steps = exact_sum(line.time_before[last + 1] - line.time_before[first])
+    # Before each visit: the time since its client's last one, or since the start.
+    client, worker = line.client[begin], line.row_worker[begin]
+    follows = np.zeros(len(begin), bool)
+    follows[1:] = (client[1:] == client[:-1]) & (worker[1:] == worker[:-1])
+    later = np.flatnonzero(follows)
+    free_from, ran_before = np.zeros(len(begin), np.int64), line.time_before[line.heads()[worker]]
+    free_from[later] = line.end_ns[last[later - 1]]
+    ran_before[later] = line.time_before[last[later - 1] + 1]
+    gaps = exact_sum(line.start_ns[first] - free_from)
+    waiting = exact_sum(line.time_before[first] - ran_before)
     return busy, {
-        "waiting_for_prefill": free - (gaps - (held - running)),
-        "other_prefill": running - busy - invalid,
-        "no_request": gaps,
-        "tail": tail,
+        "waiting_for_prefill": waiting,
+        "other_prefill": steps - busy - invalid,
+        "no_request": (held - steps) + (gaps - waiting),
+        "tail": total - held - gaps,
         "invalid": invalid,
     }
-
-
-def _last_stays(instance: Instance, line: Timeline) -> tuple[int, int]:
-    """Sum the ends of the clients' last stays, and the time until then without a step."""
-    workers = len(instance.workers)
-    offset = np.cumsum([0, *(w.clients for w in instance.workers)])
-    lane = offset[np.minimum(line.stay_worker, workers)] + line.work.client[line.stay_row]
-    place = np.full(max(int(offset[-1]), int(lane.max(initial=-1)) + 1), -1, np.int64)
-    np.maximum.at(place, lane, line.stay_last)
-    place = place[place >= 0]
-    worker = np.minimum(line.worker[place], workers)
-    ran = line.time_before[place + 1] - line.time_before[line.heads(workers)[worker]]
-    return exact_sum(line.end_ns[place]), exact_sum(line.end_ns[place] - ran)

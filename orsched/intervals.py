@@ -1,16 +1,21 @@
-"""Sums, maxima and counts over intervals of places, without a loop over places or intervals."""
+"""Sums, maxima and counts over intervals of places, in time and memory linear in both."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.columns import IntColumn, exact_sum
+
 if TYPE_CHECKING:
-    from orsched.columns import IntColumn
+    Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 NOTHING = -(2**62)
 """Maximum of no values."""
+
+_SMALL = 4096
+"""Pairs of an interval and a place that are faster compared one by one."""
 
 
 def before(values: IntColumn) -> IntColumn:
@@ -20,64 +25,87 @@ def before(values: IntColumn) -> IntColumn:
     return sums
 
 
-def covered_sum(n: int, first: IntColumn, last: IntColumn, value: IntColumn | int = 1) -> IntColumn:
-    """Return, for each of n places, the sum of the values whose interval holds it.
+def covered_sum(
+    n: int, first: IntColumn, last: IntColumn, value: IntColumn | None = None
+) -> IntColumn:
+    """Return, for each of n places, the sum of the values (default 1) whose interval holds it.
 
     Intervals [first, last] include both ends; those with last = first - 1 are empty.
     """
     change = np.zeros(n + 1, np.int64)
-    np.add.at(change, first, value)
-    np.subtract.at(change, last + 1, value)
-    return np.cumsum(change[:-1])
+    if value is None:
+        change += np.bincount(first, minlength=n + 1)
+        change -= np.bincount(last + 1, minlength=n + 1)
+    else:
+        np.add.at(change, first, value)
+        np.subtract.at(change, last + 1, value)
+    return np.cumsum(change)[:-1]
 
 
 def covered_max(n: int, first: IntColumn, last: IntColumn, value: IntColumn) -> IntColumn:
     """Return the maximum of the values whose interval holds each place, else ``NOTHING``.
 
-    An interval is two overlapping blocks whose length is a power of two; the maxima of long blocks
-    are handed down to their halves.
+    An interval is two overlapping ones whose length is a power of two; those of one length are
+    split in halves, from the longest on.
     """
     result = np.full(n, NOTHING, np.int64)
-    kept = np.flatnonzero(last >= first)
-    first, last, value = first[kept], last[kept], value[kept]
-    level = np.frexp((last - first + 1).astype(np.float64))[1].astype(np.int64) - 1
-    order = np.argsort(level, kind="stable")
-    borders = np.searchsorted(level[order], np.arange(int(level.max(initial=-1)) + 2))
-    for k in range(len(borders) - 2, -1, -1):
-        mine = order[borders[k] : borders[k + 1]]
-        np.maximum.at(result, first[mine], value[mine])
-        np.maximum.at(result, last[mine] + 1 - (1 << k), value[mine])
-        half = (1 << k) >> 1
-        if half:
+    power = np.frexp(last - first + 1)[1] - 1  # -1 for empty intervals
+    order = np.argsort(power, kind="stable")
+    first, last, value, power = first[order], last[order], value[order], power[order]
+    border = np.searchsorted(power, np.arange(int(power.max(initial=-1)) + 2))
+    for k in range(len(border) - 2, -1, -1):
+        rows = slice(border[k], border[k + 1])
+        np.maximum.at(result, first[rows], value[rows])
+        np.maximum.at(result, last[rows] + 1 - (1 << k), value[rows])
+        if k:
+            half = 1 << (k - 1)
             result[half:] = np.maximum(result[half:], result[:-half])
     return result
 
 
-def covered_at_least(
-    first: IntColumn, last: IntColumn, value: IntColumn, least: IntColumn
+def covered_above(
+    first: IntColumn, last: IntColumn, value: IntColumn, limit: IntColumn
 ) -> IntColumn:
-    """Return how many of the intervals that hold each place have a value of at least ``least``.
+    """Return how many of the intervals that hold each place have a value above its limit.
 
-    Values are 0 or more, ``least`` is 1 or more and has one entry a place. A value exceeds
-    ``least - 1`` at the highest bit in which they differ: each bit is one sort and one search.
+    Values and limits are at least 0. They are told apart bit by bit, the highest first: where
+    the limit has a 0, the values with a 1 are above it, and the others go on together.
     """
-    n = len(least)
-    limit = least - 1
-    count = np.zeros(n, np.int64)
-    place = np.arange(n)
-    top = max(int(value.max(initial=0)), int(limit.max(initial=0)))
-    for bit in range(top.bit_length()):
-        high = np.flatnonzero((value >> bit) & 1)
-        asked = np.flatnonzero((limit >> bit) & 1 == 0)
-        if len(high) == 0 or len(asked) == 0:
+    result = np.zeros(len(limit), np.int64)
+    high = max(int(value.max(initial=0)), int(limit.max(initial=0)))
+    stack = [(first, last, value, np.arange(len(limit)), high.bit_length() - 1)]
+    while stack:
+        first, last, value, places, bit = stack.pop()
+        if len(first) == 0 or len(places) == 0 or bit < 0:
             continue
-        # One number holds the prefix of bits, the place, and whether an interval begins or ends.
-        group = (value[high] >> bit) * (n + 1)
-        events = np.sort(
-            np.concatenate([(group + first[high]) * 2, (group + last[high] + 1) * 2 + 1])
-        )
-        # Each interval adds up to nothing, so the sums of a group start at 0.
-        open_after = before(1 - 2 * (events & 1))
-        wanted = ((limit[asked] >> bit) | 1) * (n + 1) + place[asked]
-        count[asked] += open_after[np.searchsorted(events, wanted * 2 + 1, side="right")]
-    return count
+        here = limit[places]
+        if len(first) * len(places) <= _SMALL:
+            index = np.arange(len(places))[:, None]
+            above = (first <= index) & (index <= last) & (value > here[:, None])
+            result[places] += above.sum(axis=1)
+            continue
+        ones = (here >> bit & 1) == 1
+        tall = (value >> bit & 1) == 1
+        for rest, rows in ((ones, tall), (~ones, ~tall)):
+            inner = _among(rest, first[rows], last[rows], value[rows])
+            stack.append((*inner, places[rest], bit - 1))
+        low = places[~ones]
+        begin, end, _ = _among(~ones, first[tall], last[tall], value[tall])
+        result[low] += covered_sum(len(low), begin, end)
+    return result
+
+
+def _among(
+    kept: Mask, first: IntColumn, last: IntColumn, value: IntColumn
+) -> tuple[IntColumn, IntColumn, IntColumn]:
+    """Intervals over the kept places only, which are numbered anew; those with none go."""
+    number = before(kept.astype(np.int64))
+    begin, end = number[first], number[last + 1] - 1
+    some = begin <= end
+    return begin[some], end[some], value[some]
+
+
+def exact_product(factors: IntColumn, values: IntColumn) -> int:
+    """Return the sum of the products of two columns without overflow, for factors below 2**31."""
+    high, low = values >> 31, values & (2**31 - 1)
+    return (exact_sum(factors * high) << 31) + exact_sum(factors * low)

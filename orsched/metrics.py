@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.client_time import client_time
 from orsched.columns import exact_sum, whole_number
-from orsched.kv_blocks import kv_figures
-from orsched.schedule import INVALID, MIXED, PREFILL
-from orsched.timeline import Timeline, request_times
+from orsched.intervals import exact_product
+from orsched.schedule import MIXED, PREFILL
+from orsched.timeline import Timeline, finishes_ns, first_tokens_ns
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -53,53 +54,65 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     returns it, after ``invalid_tokens`` if it was held that long. ``restarts`` are stays after a
     request's first, ``pad_tokens`` what padding adds to prefills. ``batch_size`` has the mean
     number of requests prefilled in a step that prefills any, and of those that take part in a
-    round. ``kv_blocks`` is ``orsched.kv_blocks.kv_figures``.
+    round. ``kv_blocks`` has the most that a worker holds in a step, ``block_ns``, blocks
+    times the durations of the steps, and the mean of that over workers with memory and makespan.
 
     There is no gap below the bound: a run that ends there had a worker that is faster than its
     cost model. A run that was stopped has no gap, no rate and no latencies either: most requests
     are not done.
     """
-    steps, work = schedule.steps, schedule.work
-    makespan = schedule.makespan_ns
-    requests = instance.requests
     line = Timeline(instance, schedule)
-    times = request_times(instance, schedule, line)
-    busy, bubbles = client_time(instance, line)
-    clients = sum(w.clients for w in instance.workers)
-    output_tokens = int(requests.output_tokens.sum())
-    ttft = times["first_token_ns"] - requests.arrival_ns
-    several = requests.output_tokens >= 2
-    tpot = (times["finish_ns"] - times["first_token_ns"])[several] // (
-        requests.output_tokens[several] - 1
-    )
     bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
-    results = {
-        "makespan_ns": makespan,
-        "busy_client_ns": busy,
-        "slot_utilization": ratio(busy, clients * makespan),
-        "bubble_ns": bubbles,
-        "prefill_stages": int((steps.phase == PREFILL).sum()),
-        "decode_rounds": int(line.rounds_before[-1]),
-        "mixed_steps": int((steps.phase == MIXED).sum()),
-        "restarts": int((work.stay[line.stay_row] >= 1).sum()),
-        "invalid_tokens": exact_sum(line.row_rounds[work.phase == INVALID]),
-        "pad_tokens": _pad_tokens(instance, line),
-        "batch_size": _batch_sizes(line),
-        "worker_end_ns": _worker_ends(instance, line),
-        "kv_blocks": kv_figures(instance, line, makespan),
-        "prompt_tokens": int(requests.prompt_tokens.sum()),
-        "output_tokens": output_tokens,
-        "tokens_per_s": ratio(output_tokens * NS_PER_S, makespan),
-        "ttft_ns": distribution(ttft),
-        "tpot_ns": distribution(tpot),
-        "jct_ns": distribution(times["finish_ns"] - requests.arrival_ns),
-        "slo": None if slo is None else _attainment(slo, ttft, tpot, several),
-        "bound_ns": bound_ns,
-        "gap": gap(makespan, bound_ns),
-    }
+    results = figures(line, bound_ns, None if slo is None else (slo.ttft_ns, slo.tpot_ns))
     if schedule.is_measured and schedule.is_partial:
         results |= dict.fromkeys(_OF_WHOLE_RUNS)
     return results
+
+
+def figures(
+    line: Timeline,
+    bound_ns: int | None = None,
+    slo_ns: tuple[int, int] | None = None,
+    first_round_ns: IntColumn | None = None,
+) -> dict[str, Any]:
+    """Return what ``summarise`` does of a schedule as it was read.
+
+    ``slo_ns`` are the limits on TTFT and TPOT, ``first_round_ns`` is for ``first_tokens_ns``.
+    """
+    requests, batches = line.instance.requests, line.batches
+    makespan = int(line.end_ns.max(initial=0))
+    busy, bubbles = client_time(line)
+    output_tokens, rounds = exact_sum(requests.output_tokens), int(line.rounds_before[-1])
+    first, finish = first_tokens_ns(line, first_round_ns), finishes_ns(line)
+    ttft, several = first - requests.arrival_ns, requests.output_tokens >= 2
+    pace = (finish - first) // np.maximum(requests.output_tokens - 1, 1)
+    return {
+        "makespan_ns": makespan,
+        "busy_client_ns": busy,
+        "slot_utilization": ratio(busy, busy + sum(bubbles.values())),
+        "bubble_ns": bubbles,
+        "prefill_stages": int((line.phase == PREFILL).sum()),
+        "decode_rounds": rounds,
+        "mixed_steps": int((line.phase == MIXED).sum()),
+        "restarts": int((line.stay[line.stay_row] >= 1).sum()),
+        "invalid_tokens": exact_sum(line.row_rounds[line.invalids]),
+        "pad_tokens": exact_sum(batches.padded) - exact_sum(batches.total),
+        "batch_size": {
+            "prefill": ratio(len(batches.tokens), len(batches.size)),
+            "decode": ratio(exact_sum(line.row_rounds), rounds),
+        },
+        "worker_end_ns": _worker_ends(line),
+        "kv_blocks": _kv_blocks(line, makespan),
+        "prompt_tokens": exact_sum(requests.prompt_tokens),
+        "output_tokens": output_tokens,
+        "tokens_per_s": ratio(output_tokens * NS_PER_S, makespan),
+        "ttft_ns": distribution(ttft),
+        "tpot_ns": distribution(pace[several]),
+        "jct_ns": distribution(finish - requests.arrival_ns),
+        "slo": None if slo_ns is None else _attainment(slo_ns, ttft, pace, several),
+        "bound_ns": bound_ns,
+        "gap": gap(makespan, bound_ns),
+    }
 
 
 def gap(makespan_ns: int, bound_ns: int | None) -> float | None:
@@ -127,45 +140,37 @@ def distribution(values: IntColumn | Sequence[int]) -> dict[str, int | float] | 
     return summary
 
 
-def _batch_sizes(line: Timeline) -> dict[str, float | None]:
-    """Mean requests in a step's prefill, and mean requests that decode in a round."""
-    prefills = np.zeros(len(line.order), bool)
-    prefills[line.first[line.is_prefill]] = True
-    return {
-        "prefill": ratio(int(line.is_prefill.sum()), int(prefills.sum())),
-        "decode": ratio(exact_sum(line.row_rounds), int(line.rounds_before[-1])),
-    }
-
-
-def _pad_tokens(instance: Instance, line: Timeline) -> int:
-    """Tokens by which prefills on padding workers are lengthened to the longest of their step."""
-    padding = np.array([worker.padding for worker in instance.workers])
-    rows = np.flatnonzero(line.is_prefill & padding[line.row_worker])
-    place, tokens = line.first[rows], line.work.tokens[rows]
-    longest = np.zeros(len(line.order), np.int64)
-    np.maximum.at(longest, place, tokens)
-    return exact_sum(longest[place] - tokens)
-
-
-def _worker_ends(instance: Instance, line: Timeline) -> dict[str, Any]:
+def _worker_ends(line: Timeline) -> dict[str, Any]:
     """Minimum, maximum and population standard deviation of the workers' last ends."""
-    heads = line.heads(len(instance.workers))
-    last = heads[1:][heads[1:] > heads[:-1]] - 1
-    ends = [*line.end_ns[last].tolist(), *[0] * (len(instance.workers) - len(last))]
+    heads = line.heads().tolist()
+    ends = [int(line.end_ns[high - 1]) if high > low else 0 for low, high in pairwise(heads)]
     n = len(ends)
     spread = math.sqrt(n * sum(end * end for end in ends) - sum(ends) ** 2) / n
     return {"min": min(ends), "max": max(ends), "std": spread}
 
 
-def _attainment(
-    slo: SLO, ttft: IntColumn, tpot: IntColumn, several: NDArray[np.bool_]
-) -> dict[str, Any]:
-    met = ttft <= slo.ttft_ns
-    met[several] &= tpot <= slo.tpot_ns
-    attained = int(met.sum())
+def _kv_blocks(line: Timeline, makespan_ns: int) -> dict[str, Any] | None:
+    """Peak, mean and sum over time of the blocks held; None without memory models."""
+    workers = sum(worker.memory is not None for worker in line.instance.workers)
+    if workers == 0:
+        return None
+    held = line.caches.blocks
+    block_ns = exact_product(held, line.end_ns - line.start_ns)
     return {
-        "ttft_ns": slo.ttft_ns,
-        "tpot_ns": slo.tpot_ns,
+        "peak": int(held.max(initial=0)),
+        "mean": ratio(block_ns, workers * makespan_ns),
+        "block_ns": block_ns,
+    }
+
+
+def _attainment(
+    slo_ns: tuple[int, int], ttft: IntColumn, pace: IntColumn, several: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Requests within both limits; an undefined TPOT counts as met."""
+    attained = int(((ttft <= slo_ns[0]) & (~several | (pace <= slo_ns[1]))).sum())
+    return {
+        "ttft_ns": slo_ns[0],
+        "tpot_ns": slo_ns[1],
         "attained": attained,
         "attainment": ratio(attained, len(ttft)),
     }

@@ -1,4 +1,4 @@
-"""Times of each request in a schedule, by prefix sums over the steps of each worker."""
+"""The one reading of a schedule: steps by worker, rows of work, stays, and times of requests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError
-from orsched.intervals import before, covered_max, covered_sum
-from orsched.schedule import DECODE, PREFILL
+from orsched.caches import Caches
+from orsched.intervals import before
+from orsched.prefill_batches import PrefillBatches
+from orsched.references import require_references
+from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
@@ -18,67 +20,194 @@ if TYPE_CHECKING:
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
+ROUNDS_CEILING = 2**31
+"""More rounds than any request can need: larger counts are cut to it, so that sums fit."""
+
 
 class Timeline:
     """The steps of a schedule worker by worker, and what each row of work takes part in.
 
     The *place* of a step is its number when the steps of worker 0 are counted first, then those of
-    worker 1, and so on: the steps between two places of a worker are that worker's.
+    worker 1, and so on: the steps between two places of a worker are that worker's. A *stay* is a
+    run of rows of one request and stay.
 
-    Raises ``InputError`` where work names requests, workers, clients or steps that cannot be; all
-    other faults are for the checker to find.
+    Metrics, pictures, reports, runner and checker read schedules here, and nowhere else. The
+    checker reads whatever there is (``strict=False``): rows that point to nothing, or to steps of
+    another phase, are left out, the others are sorted by request, stay and place, and nothing
+    raises. All others read ``strict``, the rows as they are.
 
     Attributes:
-        order: row of ``Steps`` at each place.
+        order, place: row of ``Steps`` at each place, and place of each row.
         worker, phase, start_ns, end_ns, rounds: columns of ``Steps`` by place.
-        time_before, decode_time_before, rounds_before: durations of all steps, durations of the
-            decode and mixed steps, and rounds of these, before each place.
-        first, last: places of each row of ``Work``.
-        is_prefill: whether a row of ``Work`` is a prefill row.
+        known: whether the step's worker exists, by place.
+        row: row of ``Work`` of each row here.
+        request, stay, client, row_phase, tokens: columns of ``Work``.
+        first, last: places of each row.
+        row_worker: worker of each row.
+        is_prefill: whether a row is a prefill row.
         row_rounds: decode rounds that a row takes part in; 0 for prefill rows.
-        row_time_ns: durations of the steps that a row takes part in.
-        stay_row, stay_end: first and last row of ``Work`` of each stay.
-        stay_of: number of the stay of each row of ``Work``.
-        cached: tokens in the request's cache before each row of ``Work``.
+        opens: whether a stay begins with a row.
+        stay_row, stay_end: first and last row of each stay.
+        stay_request: request of each stay.
+
+    Raises:
+        InputError: ``strict``, and work names requests, workers, clients or steps that cannot be;
+            all other faults are for the checker to find.
     """
 
-    def __init__(self, instance: Instance, schedule: Schedule) -> None:
-        steps, work = schedule.steps, schedule.work
-        _require_references(instance, schedule)
-        self.steps, self.work = steps, work
-        self.order = np.argsort(steps.worker, kind="stable")
-        place = np.empty(len(steps), np.int64)
-        place[self.order] = np.arange(len(steps))
-        self.worker, self.phase = steps.worker[self.order], steps.phase[self.order]
-        self.start_ns, self.end_ns = steps.start_ns[self.order], steps.end_ns[self.order]
-        self.rounds = steps.rounds[self.order]
-        duration, decodes = self.end_ns - self.start_ns, self.phase != PREFILL
-        self.time_before = before(duration)
-        self.decode_time_before = before(duration * decodes)
-        self.rounds_before = before(self.rounds * decodes)
-        self.first, self.last = place[work.first_step], place[work.last_step]
-        self.is_prefill: Mask = work.phase == PREFILL
-        self.row_rounds = np.where(self.is_prefill, 0, self._within(self.rounds_before))
-        self.row_time_ns = np.where(
-            self.is_prefill, self._within(self.time_before), self._within(self.decode_time_before)
-        )
-        self._find_stays()
+    def __init__(self, instance: Instance, schedule: Schedule, *, strict: bool = True) -> None:
+        if strict:
+            require_references(instance, schedule)
+        self.instance, self.schedule = instance, schedule
+        self.steps, self.work = schedule.steps, schedule.work
+        self._lay_out_steps()
+        self._read_rows(strict)
+        self.opens = changes(self.request) | changes(self.stay)
+        self.stay_row = np.flatnonzero(self.opens)
+        self.stay_end: IntColumn = np.append(self.stay_row[1:], len(self.row)) - 1
+        self.stay_end = self.stay_end[: len(self.stay_row)]
+        self.stay_request: IntColumn = self.request[self.stay_row]
+
+    def _lay_out_steps(self) -> None:
+        steps = self.steps
+        self.order = self.place = np.arange(len(steps))
+        columns = [steps.worker, steps.phase, steps.start_ns, steps.end_ns, steps.rounds]
+        self.in_order = bool((steps.worker[1:] >= steps.worker[:-1]).all())
+        if not self.in_order:
+            self.order = np.argsort(steps.worker, kind="stable")
+            self.place = np.empty(len(steps), np.int64)
+            self.place[self.order] = np.arange(len(steps))
+            columns = [column[self.order] for column in columns]
+        self.worker, self.phase, self.start_ns, self.end_ns, rounds = columns
+        self.rounds: IntColumn = np.minimum(rounds, ROUNDS_CEILING)
+        self.known: Mask = self.worker < len(self.instance.workers)
+
+    def _read_rows(self, strict: bool) -> None:
+        work, (first, last) = self.work, self.ends_of_rows
+        columns = [work.request, work.stay, first, last, work.client, work.phase, work.tokens]
+        self.row = np.arange(len(work))
+        if not strict:
+            if not self.sound.all():
+                self.row = np.flatnonzero(self.sound)
+                columns = [column[self.row] for column in columns]
+            if not _ascending(*columns[:3]):
+                order = np.lexsort(columns[2::-1])
+                self.row, columns = self.row[order], [column[order] for column in columns]
+        self.request, self.stay, self.first, self.last = columns[:4]
+        self.client, self.row_phase, self.tokens = columns[4:]
+        self.row_worker: IntColumn = self.worker[self.first]
+        self.is_prefill: Mask = self.row_phase == PREFILL
+        self.row_rounds: IntColumn = self._within(self.rounds_before)
+        self.row_rounds[self.is_prefill] = 0
 
     def _within(self, sums: IntColumn) -> IntColumn:
-        """Return what each row of work spans of some prefix sums."""
+        """Return what each row spans of some prefix sums."""
         spanned: IntColumn = sums[self.last + 1] - sums[self.first]
         return spanned
 
-    def _find_stays(self) -> None:
-        work = self.work
-        head = np.ones(len(work), bool)
-        head[1:] = (work.request[1:] != work.request[:-1]) | (work.stay[1:] != work.stay[:-1])
-        self.stay_row = np.flatnonzero(head)
-        next_row = np.append(self.stay_row[1:], len(work))
-        self.stay_end: IntColumn = next_row[: len(self.stay_row)] - 1
-        self.stay_of = np.cumsum(head) - 1
-        grown = before(np.where(self.is_prefill, work.tokens, self.row_rounds))
-        self.cached = grown[:-1] - grown[self.stay_row][self.stay_of]
+    # -- all rows, however wrong ------------------------------------------------------------
+
+    @cached_property
+    def ends_of_rows(self) -> tuple[IntColumn, IntColumn]:
+        """Places of the first and last step of each row of ``Work``."""
+        steps = self.work.first_step, self.work.last_step
+        return steps if self.in_order else (self.place[steps[0]], self.place[steps[1]])
+
+    @cached_property
+    def misplaced(self) -> Mask:
+        """Rows of ``Work`` whose phase does not go with that of the steps at their ends."""
+        here, there = (self.phase.astype(np.int8)[place] for place in self.ends_of_rows)
+        prefill = self.work.phase == PREFILL
+        wrong: Mask = prefill & ((here == DECODE) | (there == DECODE))
+        wrong |= ~prefill & ((here == PREFILL) | (there == PREFILL))
+        return wrong
+
+    @cached_property
+    def sound(self) -> Mask:
+        """Rows of ``Work`` that name a request and a run of steps of their phase, on one worker."""
+        work, (first, last) = self.work, self.ends_of_rows
+        ok: Mask = (work.request < len(self.instance)) & (first <= last)
+        if len(self.worker) and self.worker[0] == self.worker[-1]:  # the only one
+            ok &= self.known[0]
+        else:
+            ok &= self.known[first] & (self.worker[first] == self.worker[last])
+        ok &= ~self.misplaced
+        ok &= (work.phase != PREFILL) | (first == last)
+        return ok
+
+    # -- steps --------------------------------------------------------------------------------
+
+    @cached_property
+    def has_rounds(self) -> Mask:
+        """Whether the step is a decode or a mixed step, by place."""
+        return np.not_equal(self.phase, PREFILL)
+
+    @cached_property
+    def rounds_before(self) -> IntColumn:
+        """Rounds before each place, and of all at the end."""
+        return before(np.where(self.has_rounds, self.rounds, 0))
+
+    @cached_property
+    def time_before(self) -> IntColumn:
+        """Durations of the steps before each place, and of all at the end."""
+        return before(self.end_ns - self.start_ns)
+
+    def heads(self) -> IntColumn:
+        """First place of each worker, and the end of the last one's."""
+        return np.searchsorted(self.worker, np.arange(len(self.instance.workers) + 1))
+
+    # -- rows ---------------------------------------------------------------------------------
+
+    @cached_property
+    def prefills(self) -> IntColumn:
+        """The prefill rows."""
+        return np.flatnonzero(self.is_prefill)
+
+    @cached_property
+    def decodes(self) -> IntColumn:
+        """The decode rows."""
+        return np.flatnonzero(self.row_phase == DECODE)
+
+    @cached_property
+    def invalids(self) -> IntColumn:
+        """The invalid rows."""
+        return np.flatnonzero(self.row_phase == INVALID)
+
+    @cached_property
+    def runs(self) -> IntColumn:
+        """The decode and the invalid rows: what makes a request active in rounds."""
+        return np.flatnonzero(~self.is_prefill) if len(self.invalids) else self.decodes
+
+    @property
+    def row_time_ns(self) -> IntColumn:
+        """Durations of the steps that a row takes part in."""
+        took = self.end_ns - self.start_ns
+        within = self._within(before(np.where(self.has_rounds, took, 0)))
+        within[self.prefills] = took[self.first[self.prefills]]
+        return within
+
+    @cached_property
+    def cached_after(self) -> IntColumn:
+        """Tokens in the request's cache after each row."""
+        sums = before(np.where(self.is_prefill, self.tokens, self.row_rounds))
+        return sums[1:] - np.repeat(sums[self.stay_row], self.stay_end - self.stay_row + 1)
+
+    @property
+    def cached(self) -> IntColumn:
+        """Tokens in the request's cache before each row."""
+        return self.cached_after - np.where(self.is_prefill, self.tokens, self.row_rounds)
+
+    @cached_property
+    def moves(self) -> Mask:
+        """Rows that are on another client or worker than the one before in the same stay."""
+        return ~self.opens & (changes(self.client) | changes(self.row_worker))
+
+    # -- stays --------------------------------------------------------------------------------
+
+    @property
+    def stay_of(self) -> IntColumn:
+        """Stay of each row."""
+        return np.cumsum(self.opens) - 1
 
     @cached_property
     def stay_first(self) -> IntColumn:
@@ -91,24 +220,105 @@ class Timeline:
         return self.last[self.stay_end]
 
     @cached_property
-    def stay_request(self) -> IntColumn:
-        """Request of each stay."""
-        return self.work.request[self.stay_row]
-
-    @cached_property
     def stay_worker(self) -> IntColumn:
         """Worker of each stay."""
         return self.worker[self.stay_first]
 
     @cached_property
-    def row_worker(self) -> IntColumn:
-        """Worker of each row of work."""
-        return self.worker[self.first]
+    def visits(self) -> tuple[IntColumn, IntColumn]:
+        """First and last row of each visit: a stay, or the part of it on one client.
 
-    def heads(self, workers: int) -> IntColumn:
-        """Return the first place of each worker, and the number of places at the end."""
-        heads: IntColumn = np.searchsorted(self.worker, np.arange(workers + 1))
-        return heads
+        In order of client, then place: visits of one client of one worker are neighbours.
+        """
+        begin, end = self.stay_row, self.stay_end
+        if self.moves.any():
+            begin = np.flatnonzero(self.opens | self.moves)
+            end = np.append(begin[1:], len(self.row)) - 1
+        key = self.client[begin] * len(self.worker) + self.first[begin]
+        order = np.argsort(key, kind="stable")
+        return begin[order], end[order]
+
+    @cached_property
+    def prefilled(self) -> IntColumn:
+        """Tokens that each stay prefills."""
+        return self._sum_of(np.where(self.is_prefill, self.tokens, 0))
+
+    @cached_property
+    def prefill_rows(self) -> IntColumn:
+        """Number of prefill rows of each stay."""
+        return self._sum_of(self.is_prefill.astype(np.int64))
+
+    @cached_property
+    def decode_rounds(self) -> IntColumn:
+        """Rounds that yield each stay's tokens."""
+        return self._sum_of(np.where(self.row_phase == DECODE, self.row_rounds, 0))
+
+    def _sum_of(self, values: IntColumn) -> IntColumn:
+        sums = before(values)
+        return np.asarray(sums[self.stay_end + 1] - sums[self.stay_row])
+
+    @cached_property
+    def ordinal(self) -> IntColumn:
+        """Place of each stay among those of its request, from 0."""
+        index = np.arange(len(self.stay_request))
+        heads = np.flatnonzero(changes(self.stay_request))
+        return index - np.repeat(heads, np.diff(heads, append=len(index)))
+
+    @cached_property
+    def due(self) -> IntColumn:
+        """Tokens that each stay has to prefill: the prompt and what was yielded before."""
+        prompts = self.instance.requests.prompt_tokens
+        return prompts[self.stay_request] + self.yielded_before
+
+    @cached_property
+    def yielded_before(self) -> IntColumn:
+        """Tokens that earlier stays of the request have yielded."""
+        return self._yields[0]
+
+    @cached_property
+    def complete(self) -> Mask:
+        """Whether the prefill of each stay is complete; taken for granted where it decodes."""
+        return self._yields[1]
+
+    @cached_property
+    def yielded(self) -> IntColumn:
+        """Tokens that each request has yielded after all."""
+        return self._yields[2]
+
+    @cached_property
+    def _yields(self) -> tuple[IntColumn, Mask, IntColumn]:
+        """Tokens before each stay, complete prefills, and tokens of each request.
+
+        Whether a prefill is complete depends on the tokens before, and these on whether earlier
+        ones were: all first stays are looked at together, then all second ones.
+        """
+        prompts, many = self.instance.requests.prompt_tokens, len(self.stay_request)
+        total = np.zeros(len(self.instance), np.int64)
+        earlier, complete = np.zeros(many, np.int64), np.zeros(many, bool)
+        decodes = self.prefill_rows <= self.stay_end - self.stay_row
+        order = np.argsort(self.ordinal, kind="stable")
+        borders = np.searchsorted(self.ordinal[order], np.arange(self.ordinal.max(initial=-1) + 2))
+        for begin, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
+            stays = order[begin:end]
+            of = self.stay_request[stays]
+            earlier[stays] = total[of]
+            complete[stays] = decodes[stays] | (self.prefilled[stays] == prompts[of] + total[of])
+            total[of] += self.decode_rounds[stays]
+            if self.instance.first_token == "prefill":
+                total[of] += complete[stays]
+        return earlier, complete, total
+
+    # -- what is in the steps -----------------------------------------------------------------
+
+    @cached_property
+    def batches(self) -> PrefillBatches:
+        """The prefill rows by step."""
+        return PrefillBatches(self)
+
+    @cached_property
+    def caches(self) -> Caches:
+        """Active requests, contexts and memory blocks by step."""
+        return Caches(self)
 
     def first_round_contexts(self, places: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
         """Return active requests, sum and maximum of contexts in the first round of some steps.
@@ -116,44 +326,24 @@ class Timeline:
         The places are those of decode and mixed steps. Requests that yield invalid tokens are
         active. A context counts as in ``orsched.costs.protocol``.
         """
-        rows = np.flatnonzero(~self.is_prefill)
-        first, last = self.first[rows], self.last[rows]
-        base = self.cached[rows] - self.rounds_before[first]
-        n = len(self.order)
-        now = self.rounds_before[places] + 1
-        active = covered_sum(n, first, last)[places]
-        total = covered_sum(n, first, last, base)[places] + active * now
-        return active, total, covered_max(n, first, last, base)[places] + now
+        caches = self.caches
+        return caches.active[places], caches.context_sum[places], caches.context_max[places]
 
 
-def _require_references(instance: Instance, schedule: Schedule) -> None:
-    """Raise ``InputError`` unless all rows point to something."""
-    steps, work = schedule.steps, schedule.work
-    first, last = work.first_step, work.last_step
-    clients = np.array([worker.clients for worker in instance.workers])
-    stray = steps.worker >= len(clients)
-    _refuse(stray, "steps.worker", "the worker does not exist")
-    worker, prefills = steps.worker[first], work.phase == PREFILL
-    _refuse(work.request >= len(instance), "work.request", "the request does not exist")
-    _refuse(work.client >= clients[worker], "work.client", "the worker has fewer clients")
-    _refuse(last < first, "work.last_step", "the row ends before it begins")
-    _refuse(steps.worker[last] != worker, "work.last_step", "the row changes workers")
-    _refuse(prefills & (last != first), "work.last_step", "a prefill row has one step")
-    wrong = np.where(prefills, DECODE, PREFILL)
-    fits = (steps.phase[first] != wrong) & (steps.phase[last] != wrong)
-    _refuse(~fits, "work.phase", "the step does not do that")
-    stays = np.zeros(len(work), bool)
-    stays[1:] = (work.request[1:] == work.request[:-1]) & (work.stay[1:] == work.stay[:-1])
-    before = np.arange(len(work)) - stays
-    _refuse(stays & (worker != worker[before]), "work.first_step", "the stay changes workers")
-    _refuse(stays & (first <= last[before]), "work.first_step", "the rows overlap")
+def changes(values: IntColumn) -> Mask:
+    """Entries that differ from the one before; the first one does."""
+    result = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=result[1:])
+    return result
 
 
-def _refuse(wrong: Mask, field: str, problem: str) -> None:
-    if wrong.any():
-        raise InputError(
-            problem, row=int(np.argmax(wrong)), field=field, remedy="check the schedule"
-        )
+def _ascending(*columns: IntColumn) -> bool:
+    """Say if rows are in order of the columns, the first one first."""
+    behind = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    for column in reversed(columns):
+        behind &= column[1:] == column[:-1]
+        behind |= column[1:] < column[:-1]
+    return not behind.any()
 
 
 def request_times(
@@ -167,87 +357,85 @@ def request_times(
     the last row, invalid tokens included. ``timeline`` is the schedule's, if it is at hand.
     """
     line = Timeline(instance, schedule) if timeline is None else timeline
-    n, work = len(instance), schedule.work
-    times = {
-        name: np.full(n, -1, np.int64)
-        for name in ("client", "prefill_start_ns", "prefill_end_ns", "first_token_ns", "finish_ns")
+    return {
+        "client": _of_requests(line, slice(None, None, -1), line.client),
+        "prefill_start_ns": _of_requests(line, line.prefills[::-1], line.start_ns[line.first]),
+        "prefill_end_ns": _prefill_ends(line),
+        "first_token_ns": first_tokens_ns(line),
+        "finish_ns": finishes_ns(line),
     }
-    # Rows are in order of request, then step: reversed, the first write of a request wins.
-    times["client"][work.request[::-1]] = work.client[::-1]
-    prefill = np.flatnonzero(line.is_prefill)
-    back = prefill[::-1]
-    times["prefill_start_ns"][work.request[back]] = line.start_ns[line.first[back]]
-    times["prefill_end_ns"][:] = _prefill_ends(instance, line)
-    times["finish_ns"][work.request] = line.end_ns[line.last]
-    if instance.first_token == "prefill":
-        times["first_token_ns"][:] = times["prefill_end_ns"]
-        return times
-    back = np.flatnonzero(work.phase == DECODE)[::-1]
-    first = np.full(n, -1, np.int64)
-    first[work.request[back]] = line.first[back]
-    served = np.flatnonzero(first >= 0)
-    times["first_token_ns"][served] = _first_round_ends(instance, schedule, line, first[served])
-    return times
 
 
-def _prefill_ends(instance: Instance, line: Timeline) -> IntColumn:
+def _of_requests(line: Timeline, rows: IntColumn | slice, values: IntColumn) -> IntColumn:
+    """Return the value of the last one of some rows for each request, -1 for none.
+
+    Rows are in order of request, then step: reversed, the first one of a request wins.
+    """
+    found = np.full(len(line.instance), -1, np.int64)
+    found[line.request[rows]] = values[rows]
+    return found
+
+
+def finishes_ns(line: Timeline) -> IntColumn:
+    """Return the finish of every request, as ``request_times`` does."""
+    return _of_requests(line, slice(None), line.end_ns[line.last])
+
+
+def first_tokens_ns(line: Timeline, first_round_ns: IntColumn | None = None) -> IntColumn:
+    """Return the first token of every request, as ``request_times`` does.
+
+    ``first_round_ns`` is what the first round of each decode step takes, by place, if it is known.
+    """
+    if line.instance.first_token == "prefill":
+        return _prefill_ends(line)
+    found = _of_requests(line, line.decodes[::-1], line.first)  # places of the first rounds
+    served = np.flatnonzero(found >= 0)
+    places = found[served]
+    if first_round_ns is None:
+        one = _first_rounds(line, places)
+    else:
+        whole = line.phase[places] == MIXED
+        one = np.where(whole, (line.end_ns - line.start_ns)[places], first_round_ns[places])
+    found[served] = line.start_ns[places] + one
+    return found
+
+
+def _prefill_ends(line: Timeline) -> IntColumn:
     """End of each request's first complete prefill; of its last prefill row if none is complete."""
-    work = line.work
-    ends = np.full(len(instance), -1, np.int64)
-    rows = np.flatnonzero(line.is_prefill)
-    ends[work.request[rows]] = line.end_ns[line.last[rows]]
-    final = np.ones(len(rows), bool)
-    final[:-1] = line.stay_of[rows[1:]] != line.stay_of[rows[:-1]]
+    rows, prompts = line.prefills, line.instance.requests.prompt_tokens
+    final = changes(line.stay_of[rows][::-1])[::-1]
     # Until a prefill is complete nothing is yielded, so the prompt alone completes the first one.
-    done = (
-        line.cached[rows] + work.tokens[rows] >= instance.requests.prompt_tokens[work.request[rows]]
-    )
-    back = rows[final & done][::-1]
-    ends[work.request[back]] = line.end_ns[line.last[back]]
-    return ends
+    done = final & (line.cached_after[rows] >= prompts[line.request[rows]])
+    ordered = np.concatenate([rows, rows[done][::-1]])
+    return _of_requests(line, ordered, line.end_ns[line.last])
 
 
-def _first_round_ends(
-    instance: Instance, schedule: Schedule, line: Timeline, places: IntColumn
-) -> IntColumn:
-    """End of the first round of some steps.
+def _first_rounds(line: Timeline, places: IntColumn) -> IntColumn:
+    """Duration of the first round of some steps.
 
     Exact where all rounds of a step last equally long; where contexts matter, the cost model is
     asked for the first round, unless the run was measured (its steps then have equal rounds).
     """
     duration = (line.end_ns - line.start_ns)[places] // line.rounds[places]
-    matters = np.array([w.cost.context_matters for w in instance.workers])
-    if matters.any() and not schedule.is_measured:
+    workers = line.instance.workers
+    matters = np.array([worker.cost.context_matters for worker in workers])
+    if matters.any() and not line.schedule.is_measured:
         asked = np.flatnonzero(matters[line.worker[places]] & (line.rounds[places] > 1))
         several, which = np.unique(places[asked], return_inverse=True)
         columns = (line.worker[several], *line.first_round_contexts(several))
         found = np.empty(len(several), np.int64)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         for k, (index, active, total, longest) in enumerate(rows):
-            worker = instance.workers[index]
+            worker = workers[index]
             padded = active * longest if worker.padding else total
             found[k] = worker.cost.round_ns(active, padded, longest)
         duration[asked] = found[which]
-    return line.start_ns[places] + duration
+    return duration
 
 
 def yielded_tokens(instance: Instance, trace: Schedule) -> IntColumn:
     """Return how many tokens each request has yielded in a schedule, complete or not."""
-    line, work, n = Timeline(instance, trace), trace.work, len(instance)
-    decoded = np.where(work.phase == DECODE, line.row_rounds, 0)
-    yielded = np.zeros(n, np.int64)
-    if instance.first_token == "decode":
-        np.add.at(yielded, work.request, decoded)
-        return yielded
-    prompts = instance.requests.prompt_tokens.tolist()
-    requests = line.stay_request.tolist()
-    for stay, (begin, end) in enumerate(zip(line.stay_row, line.stay_end, strict=True)):
-        request = requests[stay]
-        rows = slice(begin, end + 1)
-        prefilled = int(work.tokens[rows][line.is_prefill[rows]].sum())
-        due = prompts[request] + int(yielded[request])
-        yielded[request] += int(decoded[rows].sum()) + (prefilled == due)
-    return yielded
+    return Timeline(instance, trace).yielded
 
 
 def finished_requests(instance: Instance, schedule: Schedule) -> int:

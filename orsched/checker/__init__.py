@@ -1,4 +1,4 @@
-"""The independent checker: it shares no code with what it checks."""
+"""The independent checker: it shares no code with what makes schedules."""
 
 from orsched.checker.checker import TIMES, check
 from orsched.checker.violations import DEFAULT_LIMIT, Violation, ViolationKind

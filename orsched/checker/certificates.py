@@ -33,9 +33,9 @@ from orsched.checker.ends_certificates import proven_rounds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.checker.reading import Reading
     from orsched.costs import Floor
     from orsched.instance import Instance
+    from orsched.timeline import Timeline
     from orsched.workers import Worker
 
 Row = tuple[int, int, int, int]
@@ -449,7 +449,7 @@ _KINDS: dict[str, Callable[[Instance, dict[str, Any], Budget], dict[str, Any]]] 
 }
 
 
-def inapplicable(reading: Reading, bound: dict[str, Any]) -> list[str]:
+def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:
     """Return what a schedule does that its bound does not allow; each is a fault of the bound."""
     certificate = bound["certificate"]
     if certificate["bound"] in ("empty", "last_arrival", "arrivals"):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.checker.durations import Durations, check_durations
 from orsched.checker.limits import check_limits
-from orsched.checker.reading import Reading
-from orsched.checker.results import check_bound, check_labels, check_results
+from orsched.checker.results import check_bound, check_labels, check_no_results, check_results
 from orsched.checker.structure import check_structure
 from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
 from orsched.errors import InputError
 from orsched.instance import require_instance
 from orsched.schedule import require_schedule
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -31,8 +31,9 @@ def check(
 ) -> list[Violation]:
     """Return everything that is wrong with a schedule for an instance; [] means valid.
 
-    The checker shares no code with simulator, policies, metrics or bounds: of the cost model it
-    calls the scalar formulas only. Integers are compared exactly, without tolerance.
+    The checker shares no code with simulator, policies and searches: of the cost model it calls
+    the scalar formulas only, and it reads the schedule as metrics and reports do
+    (``orsched.timeline``). Integers are compared exactly, without tolerance.
 
     Args:
         instance: the problem.
@@ -54,15 +55,19 @@ def check(
     require_schedule(schedule)
     measured = times == "measured"
     findings = Findings(limit)
-    reading = Reading(instance, schedule, stopped=measured and _was_stopped(schedule))
-    durations = Durations(reading)
-    check_labels(reading, findings)
-    check_structure(reading, findings)
-    check_limits(reading, findings)
+    stopped = measured and _was_stopped(schedule)
+    line = Timeline(instance, schedule, strict=False)
+    durations = Durations(line)
+    check_labels(line, findings)
+    check_structure(line, findings, stopped)
+    check_limits(line, findings)
     if not measured:
-        check_durations(reading, durations, findings)
-    bound_ns = check_bound(reading, findings, measured, budget)
-    check_results(reading, durations, findings, measured, bound_ns)
+        check_durations(line, durations, findings)
+    bound_ns = check_bound(line, findings, measured, budget)
+    if stopped:
+        check_no_results(line, findings)
+    else:
+        check_results(line, None if measured else durations, findings, bound_ns)
     return findings.violations()
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.checker.figures import PERCENTILES, Times, attained, figures
+import numpy as np
+
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.checker.violations import shown
+from orsched.metrics import PERCENTILES, figures
 
 if TYPE_CHECKING:
     from orsched.checker.durations import Durations
-    from orsched.checker.reading import Reading
     from orsched.checker.violations import Findings
+    from orsched.columns import IntColumn
+    from orsched.timeline import Timeline
 
 _LABELS = ("none", "predicted", "clairvoyant")
 _BOUND_FIELDS = ("name", "value_ns", "certificate")
@@ -32,6 +35,14 @@ _SCALARS = (
     "tokens_per_s", "bound_ns", "gap",
 )  # fmt: skip
 
+_ORDER = (
+    "makespan_ns", "busy_client_ns", "slot_utilization", "bubble_ns", "prefill_stages",
+    "mixed_steps", "decode_rounds", "prompt_tokens", "output_tokens", "invalid_tokens",
+    "pad_tokens", "restarts", "batch_size", "tokens_per_s", "worker_end_ns", "kv_blocks",
+    "ttft_ns", "jct_ns", "tpot_ns", "bound_ns", "gap", "slo",
+)  # fmt: skip
+"""The order in which numbers are compared."""
+
 _SOUND = (
     Kind.COMPLETENESS, Kind.CLIENT_OVERLAP, Kind.CLIENT_RANGE, Kind.WORKER_RANGE,
     Kind.STAGE_EXCLUSIVITY, Kind.EMPTY_STAGE, Kind.PHASE, Kind.CONTIGUITY, Kind.ORDER,
@@ -39,10 +50,10 @@ _SOUND = (
 """Without any of these, every reported number is defined."""
 
 
-def check_labels(reading: Reading, findings: Findings) -> None:
+def check_labels(line: Timeline, findings: Findings) -> None:
     """The instance's hash, and the information that the method declares."""
-    schedule = reading.schedule
-    expected = reading.instance.sha256
+    schedule = line.schedule
+    expected = line.instance.sha256
     if not same(expected, schedule.instance_sha256):
         findings.add(
             Kind.INSTANCE,
@@ -81,13 +92,13 @@ def _allowed_information(method: Any) -> list[str] | None:
 
 
 def check_bound(
-    reading: Reading, findings: Findings, measured: bool, budget: int | None
+    line: Timeline, findings: Findings, measured: bool, budget: int | None
 ) -> int | None:
     """The bound is whole, certified and not above the makespan; returns its value.
 
     Its certificate is not looked at beside a schedule that is wrong in its structure.
     """
-    bound: Any = reading.schedule.bound
+    bound: Any = line.schedule.bound
     if bound is None:
         return None
     if not isinstance(bound, dict):
@@ -101,7 +112,7 @@ def check_bound(
         findings.add(Kind.BOUND, "not a time", field="bound.value_ns", found=value)
         value = None
     # A bound holds for the model's times; a real worker may be faster than the model.
-    elif not measured and value > (makespan := int(reading.end.max(initial=0))):
+    elif not measured and value > (makespan := int(line.end_ns.max(initial=0))):
         findings.add(
             Kind.BOUND,
             f"the bound {value} ns exceeds the makespan {makespan} ns",
@@ -110,41 +121,43 @@ def check_bound(
             found=value,
         )
     if not findings.any_of(*_SOUND):
-        _check_certificate(reading, findings, bound, budget)
+        _check_certificate(line, findings, bound, budget)
     return value
 
 
 def _check_certificate(
-    reading: Reading, findings: Findings, bound: dict[str, Any], budget: int | None
+    line: Timeline, findings: Findings, bound: dict[str, Any], budget: int | None
 ) -> None:
     from orsched.checker.certificates import certificate_violations, inapplicable
 
-    found = certificate_violations(reading.instance, bound, budget)
-    for message in found or inapplicable(reading, bound):
+    found = certificate_violations(line.instance, bound, budget)
+    for message in found or inapplicable(line, bound):
         findings.add(Kind.BOUND, message, field="bound.certificate")
 
 
+def check_no_results(line: Timeline, findings: Findings) -> None:
+    """A run that was stopped reports nothing."""
+    results: Any = line.schedule.results
+    if not isinstance(results, dict):
+        findings.add(Kind.RESULT, "the results are no table", field="results", found=results)
+    elif results:
+        message = "a run that was stopped has no results: not all requests have times"
+        findings.add(Kind.RESULT, message, field="results")
+
+
 def check_results(
-    reading: Reading,
-    durations: Durations,
-    findings: Findings,
-    measured: bool,
-    bound_ns: int | None,
+    line: Timeline, durations: Durations | None, findings: Findings, bound_ns: int | None
 ) -> None:
     """Every reported number is right, none is missing, none unknown.
 
-    A schedule with ``{}`` reports nothing, and so does a run that was stopped. The numbers of a
-    schedule that is wrong in its structure are not defined: then only their names are checked.
+    A schedule with ``{}`` reports nothing. The numbers of a schedule that is wrong in its structure
+    are not defined: then only their names are checked. Without durations times were measured.
     """
-    results: Any = reading.schedule.results
+    results: Any = line.schedule.results
     if not isinstance(results, dict):
         findings.add(Kind.RESULT, "the results are no table", field="results", found=results)
         return
     if not results:
-        return
-    if reading.stopped:
-        message = "a run that was stopped has no results: not all requests have times"
-        findings.add(Kind.RESULT, message, field="results")
         return
     _check_names(findings, Kind.RESULT, "results", results, (*_SCALARS, *_TABLES))
     for name, parts in _TABLES.items():
@@ -152,28 +165,32 @@ def check_results(
             _check_names(findings, Kind.RESULT, f"results.{name}", results[name], parts)
     if findings.any_of(*_SOUND):
         return
-    times = Times(reading, durations, measured)
-    expected = figures(reading, times, bound_ns)
-    expected |= _expected_slo(reading, times, findings, results.get("slo"))
-    for name, value in expected.items():
-        if name in results:
-            _compare(findings, f"results.{name}", value, results[name])
+    slo = _slo(findings, results.get("slo"))
+    expected = figures(line, bound_ns, slo, _first_rounds(line, durations))
+    if slo is None and results.get("slo") is not None:
+        del expected["slo"]  # nothing to compare with
+    for name in _ORDER:
+        if name in results and name in expected:
+            _compare(findings, f"results.{name}", expected[name], results[name])
 
 
-def _expected_slo(
-    reading: Reading, times: Times, findings: Findings, slo: object
-) -> dict[str, Any]:
-    """What is attained under the stated objectives, which are free to choose."""
-    if slo is None:
-        return {"slo": None}
+def _first_rounds(line: Timeline, durations: Durations | None) -> IntColumn:
+    """Duration of the first round of each decode step: the model's, or an equal share."""
+    if durations is None:
+        return np.asarray((line.end_ns - line.start_ns) // line.rounds)
+    return np.maximum(durations.first_round, 0)
+
+
+def _slo(findings: Findings, slo: object) -> tuple[int, int] | None:
+    """Return the stated objectives, which are free to choose; None without any."""
     limits: list[int] = []
-    for name in ("ttft_ns", "tpot_ns"):
+    for name in ("ttft_ns", "tpot_ns") if slo is not None else ():
         limit = slo.get(name) if isinstance(slo, dict) else None
         if type(limit) is not int or not 0 <= limit < 2**63:
             findings.add(Kind.RESULT, "not a time", field=f"results.slo.{name}", found=limit)
-            return {}  # nothing to compare with
+            return None
         limits.append(limit)
-    return {"slo": attained(reading, times, limits[0], limits[1])}
+    return (limits[0], limits[1]) if limits else None
 
 
 def _check_names(

@@ -6,101 +6,106 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.checker.reading import DECODE, MIXED, PREFILL, ROUNDS_CEILING
-from orsched.checker.stays import INVALID
 from orsched.checker.violations import ViolationKind as Kind
+from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
+from orsched.timeline import ROUNDS_CEILING
 
 if TYPE_CHECKING:
-    from orsched.checker.intervals import Bools, Ints
-    from orsched.checker.reading import Reading
     from orsched.checker.violations import Findings
+    from orsched.columns import IntColumn
+    from orsched.timeline import Mask, Timeline
 
 _NAMES = ("prefill", "decode", "invalid")
 
 
-def check_structure(reading: Reading, findings: Findings) -> None:
+def check_structure(line: Timeline, findings: Findings, stopped: bool) -> None:
     """Steps and rows in themselves, stays, completeness and clients."""
-    check_steps(reading, findings)
-    check_served(reading, findings)
-    check_rows(reading, findings)
-    check_order(reading, findings)
-    check_stays(reading, findings)
-    check_completeness(reading, findings)
-    check_clients(reading, findings)
+    check_steps(line, findings)
+    check_served(line, findings)
+    check_rows(line, findings)
+    check_order(line, findings)
+    check_stays(line, findings)
+    check_completeness(line, findings, stopped)
+    check_clients(line, findings)
 
 
-def check_steps(reading: Reading, findings: Findings) -> None:
+def check_steps(line: Timeline, findings: Findings) -> None:
     """Workers exist, steps are in order and apart, only decode steps have several rounds."""
-    r, steps = reading, reading.schedule.steps
-    many = len(r.instance.workers)
+    steps = line.steps
+    many = len(line.instance.workers)
     findings.add_rows(
         Kind.WORKER_RANGE,
         steps.worker >= many,
-        _step(r, f"is on a worker outside 0..{many - 1}", steps.worker),
+        _step(line, f"is on a worker outside 0..{many - 1}", steps.worker),
     )
     findings.add_rows(
-        Kind.STAGE_EXCLUSIVITY, steps.end_ns < steps.start_ns, _step(r, "ends before it starts")
+        Kind.STAGE_EXCLUSIVITY, steps.end_ns < steps.start_ns, _step(line, "ends before it starts")
     )
     overlap = np.zeros(len(steps), bool)
-    together = (r.worker[1:] == r.worker[:-1]) & (r.start[1:] < r.end[:-1])
-    overlap[r.order[1:]] = together
+    together = (line.worker[1:] == line.worker[:-1]) & (line.start_ns[1:] < line.end_ns[:-1])
+    overlap[line.order[1:]] = together
     findings.add_rows(
-        Kind.STAGE_EXCLUSIVITY, overlap, _step(r, "starts before its worker's last step has ended")
+        Kind.STAGE_EXCLUSIVITY,
+        overlap,
+        _step(line, "starts before its worker's last step has ended"),
     )
     findings.add_rows(
         Kind.STAGE_EXCLUSIVITY,
         _not_ascending(steps.start_ns, steps.worker, strictly=False),
-        _step(r, "is out of the order of start and worker"),
+        _step(line, "is out of the order of start and worker"),
     )
     findings.add_rows(
         Kind.PHASE,
         (steps.phase != DECODE) & (steps.rounds != 1),
-        _step(r, "prefills in more than one round", steps.rounds),
+        _step(line, "prefills in more than one round", steps.rounds),
     )
     findings.add_rows(
         Kind.COMPLETENESS,
         steps.rounds > ROUNDS_CEILING,
-        _step(r, "has more rounds than any request needs", steps.rounds),
+        _step(line, "has more rounds than any request needs", steps.rounds),
     )
 
 
-def check_served(reading: Reading, findings: Findings) -> None:
+def check_served(line: Timeline, findings: Findings) -> None:
     """Each step does for somebody what its phase says: prefill, a token in each round, or both."""
-    r = reading
-    prefills = np.zeros(len(r.worker), bool)
-    prefills[r.loads.position] = True
-    decodes = r.caches.decoding > 0
+    prefills = np.zeros(len(line.worker), bool)
+    prefills[line.batches.place] = True
+    decodes = line.caches.decoding > 0
     idle = ~decodes & ~prefills
-    idle |= (r.phase == DECODE) & ~decodes
-    findings.add_rows(Kind.EMPTY_STAGE, _by_row(r, idle), _step(r, "serves nobody"))
-    half = (r.phase == MIXED) & ~idle & ~(prefills & decodes)
+    idle |= (line.phase == DECODE) & ~decodes
+    findings.add_rows(Kind.EMPTY_STAGE, _by_row(line, idle), _step(line, "serves nobody"))
+    half = (line.phase == MIXED) & ~idle & ~(prefills & decodes)
     findings.add_rows(
-        Kind.PHASE, _by_row(r, half), _step(r, "is mixed, but does not both prefill and decode")
+        Kind.PHASE,
+        _by_row(line, half),
+        _step(line, "is mixed, but does not both prefill and decode"),
     )
 
 
-def _by_row(r: Reading, at_position: Bools) -> Bools:
-    """Rows of steps for which a statement by position is true."""
-    result = np.zeros(len(at_position), bool)
-    result[r.order] = at_position
+def _by_row(line: Timeline, at_place: Mask) -> Mask:
+    """Rows of steps for which a statement by place is true."""
+    result = np.zeros(len(at_place), bool)
+    result[line.order] = at_place
     return result
 
 
-def _step(r: Reading, message: str, found: Ints | None = None) -> Any:
+def _step(line: Timeline, message: str, found: IntColumn | None = None) -> Any:
     """Describe a step."""
     return lambda row: {
         "message": f"step {row} {message}",
-        "worker": int(r.schedule.steps.worker[row]),
+        "worker": int(line.steps.worker[row]),
         "step": row,
         "found": None if found is None else int(found[row]),
     }
 
 
-def check_rows(reading: Reading, findings: Findings) -> None:
+def check_rows(line: Timeline, findings: Findings) -> None:
     """Each row names a request and a client, and steps of its phase on one worker."""
-    r, work = reading, reading.schedule.work
+    work = line.work
     if len(work) == 0:
         return
+    first, last = line.ends_of_rows
+    phase, worker = work.phase, line.worker[first]
 
     def at(message: str) -> Any:
         return lambda row: {
@@ -108,26 +113,27 @@ def check_rows(reading: Reading, findings: Findings) -> None:
             "request": int(work.request[row]),
             "client": int(work.client[row]),
             "step": int(work.first_step[row]),
-            "worker": int(r.worker[r.first[row]]),
+            "worker": int(worker[row]),
         }
 
-    phase, worker = work.phase, r.worker[r.first]
-    findings.add_rows(Kind.COMPLETENESS, work.request >= r.n, at("serves an unknown request"))
+    findings.add_rows(
+        Kind.COMPLETENESS, work.request >= len(line.instance), at("serves an unknown request")
+    )
     findings.add_rows(
         Kind.PHASE,
-        r.misplaced,
+        line.misplaced,
         lambda row: at(f"is {_NAMES[phase[row]]}, but a step at its ends is not")(row),
     )
     findings.add_rows(
-        Kind.PHASE, (phase == PREFILL) & (r.first != r.last), at("prefills in more than one step")
+        Kind.PHASE, (phase == PREFILL) & (first != last), at("prefills in more than one step")
     )
     findings.add_rows(
         Kind.CONTIGUITY, work.first_step > work.last_step, at("ends before it starts")
     )
     findings.add_rows(
-        Kind.CONTIGUITY, worker != r.worker[r.last], at("starts and ends on different workers")
+        Kind.CONTIGUITY, worker != line.worker[last], at("starts and ends on different workers")
     )
-    clients = np.array([w.clients for w in r.instance.workers], np.int64)
+    clients = np.array([w.clients for w in line.instance.workers], np.int64)
     known = np.minimum(worker, len(clients) - 1)
     findings.add_rows(
         Kind.CLIENT_RANGE,
@@ -141,13 +147,13 @@ def check_rows(reading: Reading, findings: Findings) -> None:
     )
 
 
-def check_order(reading: Reading, findings: Findings) -> None:
+def check_order(line: Timeline, findings: Findings) -> None:
     """Rows of work are in order of request, then stay, then step.
 
     Stays follow one another in time, so that this is also the order of request and step, unless
     steps take no time.
     """
-    work = reading.schedule.work
+    work = line.work
     findings.add_rows(
         Kind.ORDER,
         _not_ascending(work.request, work.stay, work.first_step, strictly=True),
@@ -159,7 +165,7 @@ def check_order(reading: Reading, findings: Findings) -> None:
     )
 
 
-def _not_ascending(*columns: Ints, strictly: bool) -> Bools:
+def _not_ascending(*columns: IntColumn, strictly: bool) -> Mask:
     """Rows that do not follow the row before them in the order of the columns."""
     wrong = np.zeros(len(columns[0]), bool)
     behind = wrong[1:]
@@ -170,79 +176,90 @@ def _not_ascending(*columns: Ints, strictly: bool) -> Bools:
     return wrong
 
 
-def check_stays(reading: Reading, findings: Findings) -> None:
+def check_stays(line: Timeline, findings: Findings) -> None:
     """A stay is on one client, one row after the other: prefill, then decode, then invalid.
 
     Stays of a request are numbered from 0, and each ends before the next one starts.
     """
-    r, s = reading, reading.stays
-    within = ~s.opens
-    earlier = np.arange(len(s.row)) - 1
-    about = _row(r)
+    within = ~line.opens
+    earlier = np.arange(len(line.row)) - 1
+    about = _row(line)
 
-    def report(wrong: Bools, message: str) -> None:
+    def report(wrong: Mask, message: str) -> None:
         findings.add_rows(Kind.CONTIGUITY, wrong, about(message))
 
-    report(s.moves, "changes its client or worker within a stay")
-    same = within & ~s.moves
-    report(same & (s.first <= s.last[earlier]), "is served by rows that overlap")
-    report(s.opens & (s.phase != PREFILL), "starts a stay without a prefill")
-    report(within & (s.phase < s.phase[earlier]), "prefills, decodes and idles out of order")
-    wrong = np.zeros(len(s.row), bool)
-    wrong[s.begin] = s.number[s.begin] != s.ordinal
+    report(line.moves, "changes its client or worker within a stay")
+    same = within & ~line.moves
+    report(same & (line.first <= line.last[earlier]), "is served by rows that overlap")
+    report(line.opens & (line.row_phase != PREFILL), "starts a stay without a prefill")
+    report(
+        within & (line.row_phase < line.row_phase[earlier]),
+        "prefills, decodes and idles out of order",
+    )
+    wrong = np.zeros(len(line.row), bool)
+    wrong[line.stay_row] = line.stay[line.stay_row] != line.ordinal
     report(wrong, "has stays that are not numbered 0, 1, ...")
-    wrong = np.zeros(len(s.row), bool)
-    later = s.begin[s.ordinal > 0]
+    wrong = np.zeros(len(line.row), bool)
+    later = line.stay_row[line.ordinal > 0]
     before = later - 1
-    wrong[later] = r.start[s.first[later]] < r.end[s.last[before]]
-    wrong[later] |= (s.worker[later] == s.worker[before]) & (s.first[later] <= s.last[before])
+    wrong[later] = line.start_ns[line.first[later]] < line.end_ns[line.last[before]]
+    wrong[later] |= (line.row_worker[later] == line.row_worker[before]) & (
+        line.first[later] <= line.last[before]
+    )
     report(wrong, "starts a stay before its last one has ended")
 
 
-def _row(r: Reading) -> Any:
+def _row(line: Timeline) -> Any:
     """Describe a sound row, as numbered in the stays."""
-    s = r.stays
     return lambda message: (
         lambda i: {
-            "message": f"request {s.request[i]} {message}",
-            "request": int(s.request[i]),
-            "client": int(s.client[i]),
-            "worker": int(s.worker[i]),
-            "step": int(r.order[s.first[i]]),
+            "message": f"request {line.request[i]} {message}",
+            "request": int(line.request[i]),
+            "client": int(line.client[i]),
+            "worker": int(line.row_worker[i]),
+            "step": int(line.order[line.first[i]]),
         }
     )
 
 
-def check_completeness(reading: Reading, findings: Findings) -> None:
+def check_completeness(line: Timeline, findings: Findings, stopped: bool) -> None:
     """Every stay prefills what is due, and every request yields exactly its tokens.
 
     If the run was stopped, requests may have yielded fewer.
     """
-    r, s, work = reading, reading.stays, reading.schedule.work
-    known = work.request[work.request < r.n]
-    served = np.bincount(known, minlength=r.n) > 0
+    work = line.work
+    known = work.request[work.request < len(line.instance)]
+    served = np.bincount(known, minlength=len(line.instance)) > 0
     findings.add_rows(
         Kind.COMPLETENESS,
-        ~served if not r.stopped else np.zeros(r.n, bool),
+        ~served if not stopped else np.zeros(len(line.instance), bool),
         lambda request: {"message": f"request {request} is never served", "request": request},
     )
     # Rows that are wrong in themselves have been reported; without them tokens are missing.
     sound = served.copy()
-    sound[work.request[~r.row_ok & (work.request < r.n)]] = False
+    sound[work.request[~line.sound & (work.request < len(line.instance))]] = False
     every = np.flatnonzero(sound)
-    outputs = r.instance.requests.output_tokens
-    expected = np.minimum(outputs, s.yielded) if r.stopped else outputs
-    _amounts(findings, "output tokens", every, expected[every], s.yielded[every])
-    wrong = (s.prefilled > s.due) | (s.complete & (s.prefilled != s.due))
-    stays = np.flatnonzero(wrong & sound[s.of])
-    _amounts(findings, "tokens prefilled in a stay", s.of[stays], s.due[stays], s.prefilled[stays])
-    later = np.zeros(len(s.row), bool)
-    later[s.begin] = (s.ordinal > 0) & (s.yielded_before >= outputs[s.of])
-    findings.add_rows(Kind.COMPLETENESS, later, _row(r)("is served after its last token"))
-    _check_invalid(reading, findings)
+    outputs = line.instance.requests.output_tokens
+    expected = np.minimum(outputs, line.yielded) if stopped else outputs
+    _amounts(findings, "output tokens", every, expected[every], line.yielded[every])
+    wrong = (line.prefilled > line.due) | (line.complete & (line.prefilled != line.due))
+    stays = np.flatnonzero(wrong & sound[line.stay_request])
+    _amounts(
+        findings,
+        "tokens prefilled in a stay",
+        line.stay_request[stays],
+        line.due[stays],
+        line.prefilled[stays],
+    )
+    later = np.zeros(len(line.row), bool)
+    later[line.stay_row] = (line.ordinal > 0) & (line.yielded_before >= outputs[line.stay_request])
+    findings.add_rows(Kind.COMPLETENESS, later, _row(line)("is served after its last token"))
+    _check_invalid(line, findings)
 
 
-def _amounts(findings: Findings, what: str, request: Ints, expected: Ints, found: Ints) -> None:
+def _amounts(
+    findings: Findings, what: str, request: IntColumn, expected: IntColumn, found: IntColumn
+) -> None:
     findings.add_rows(
         Kind.COMPLETENESS,
         expected != found,
@@ -255,25 +272,26 @@ def _amounts(findings: Findings, what: str, request: Ints, expected: Ints, found
     )
 
 
-def _check_invalid(reading: Reading, findings: Findings) -> None:
+def _check_invalid(line: Timeline, findings: Findings) -> None:
     """Invalid tokens come after the last one, in the stay that yields it."""
-    r, s = reading, reading.stays
-    if not len(s.invalids):
+    if not len(line.invalids):
         return
-    outputs = r.instance.requests.output_tokens
-    with_it = s.yielded_before + s.decode_rounds + (s.complete & r.first_by_prefill)
-    early = np.repeat(with_it < outputs[s.of], s.end - s.begin + 1) & (s.phase == INVALID)
+    outputs = line.instance.requests.output_tokens
+    by_prefill = line.instance.first_token == "prefill"
+    with_it = line.yielded_before + line.decode_rounds + (line.complete & by_prefill)
+    early = np.repeat(with_it < outputs[line.stay_request], line.stay_end - line.stay_row + 1) & (
+        line.row_phase == INVALID
+    )
     findings.add_rows(
-        Kind.COMPLETENESS, early, _row(r)("yields invalid tokens before its last token")
+        Kind.COMPLETENESS, early, _row(line)("yields invalid tokens before its last token")
     )
 
 
-def check_clients(reading: Reading, findings: Findings) -> None:
+def check_clients(line: Timeline, findings: Findings) -> None:
     """A client serves one request at a time, from the start of a stay to its end."""
-    r, s = reading, reading.stays
-    begin, end = s.places
-    first, last = s.first[begin], s.last[end]
-    client, worker = s.client[begin], s.worker[begin]
+    begin, end = line.visits
+    first, last = line.first[begin], line.last[end]
+    client, worker = line.client[begin], line.row_worker[begin]
     same = (client[1:] == client[:-1]) & (worker[1:] == worker[:-1])
     # Running maxima of the ends would find more; neighbours find every client that is wrong.
     clash = np.zeros(len(begin), bool)
@@ -282,11 +300,11 @@ def check_clients(reading: Reading, findings: Findings) -> None:
         Kind.CLIENT_OVERLAP,
         clash,
         lambda i: {
-            "message": f"request {s.request[begin[i]]} starts on client {client[i]} of "
-            f"worker {worker[i]} before request {s.request[begin[i - 1]]} has left it",
-            "request": int(s.request[begin[i]]),
+            "message": f"request {line.request[begin[i]]} starts on client {client[i]} of "
+            f"worker {worker[i]} before request {line.request[begin[i - 1]]} has left it",
+            "request": int(line.request[begin[i]]),
             "client": int(client[i]),
             "worker": int(worker[i]),
-            "step": int(r.order[first[i]]),
+            "step": int(line.order[first[i]]),
         },
     )

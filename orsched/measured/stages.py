@@ -80,7 +80,7 @@ def modelled_ns(instance: Instance, line: Timeline) -> IntColumn:
     for column, values in zip(contexts, line.first_round_contexts(decodes), strict=True):
         column[decodes] = values
     chunks = _chunks(line)
-    heads = line.heads(len(instance.workers)).tolist()
+    heads = line.heads().tolist()
     for index, worker in enumerate(instance.workers):
         cost, padding = worker.cost, worker.padding
         for place in range(heads[index], heads[index + 1]):

@@ -52,7 +52,6 @@ def step_contents(instance: Instance, schedule: Schedule) -> StepContents:
     places = np.flatnonzero(line.phase != PREFILL)
     active, total, most = (np.zeros(n, np.int64) for _ in range(3))
     active[places], total[places], most[places] = line.first_round_contexts(places)
-    most[active == 0] = 0
     rows = np.flatnonzero(line.is_prefill)
     at, size, cached = line.first[rows], line.work.tokens[rows], line.cached[rows]
     longest = np.zeros(n, np.int64)

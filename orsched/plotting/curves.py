@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.intervals import covered_sum
-from orsched.kv_blocks import blocks_held
 from orsched.schedule import DECODE, INVALID
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def block_curves(instance: Instance, line: Timeline) -> list[Curve | None]:
     table, request = instance.requests, line.stay_request
     tokens = table.prompt_tokens[request] + table.output_tokens[request]
     paged = any(w.memory is not None and w.memory.is_paged for w in instance.workers)
-    blocks = blocks_held(instance, line) if paged else np.empty(0, np.int64)
+    blocks = line.caches.blocks if paged else np.empty(0, np.int64)
     curves: list[Curve | None] = []
     for index, worker in enumerate(instance.workers):
         if worker.memory is None:

@@ -115,7 +115,7 @@ def utilization(
     work, durations = step_work(size, steps), steps.end_ns - steps.start_ns
     wall = trace.makespan_ns * len(instance.workers)
     busy = int(durations.sum())
-    client_ns, _ = client_time(instance, Timeline(instance, trace))
+    client_ns, _ = client_time(Timeline(instance, trace))
     clients = sum(worker.clients for worker in instance.workers)
     decode = steps.active > 0
     return {

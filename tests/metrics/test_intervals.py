@@ -1,48 +1,67 @@
-"""Sums, maxima and counts over intervals, against a loop over places."""
+"""Sums, maxima and counts over intervals, against one place at a time."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.intervals import NOTHING, before, covered_at_least, covered_max, covered_sum
+from orsched.columns import exact_sum
+from orsched.intervals import (
+    NOTHING,
+    before,
+    covered_above,
+    covered_max,
+    covered_sum,
+    exact_product,
+)
 
 
 @st.composite
 def cases(draw):
-    """Number of places, intervals (some empty), and a value for each."""
+    """Number of places, intervals (some empty), a value for each, and a limit for each place."""
     n = draw(st.integers(1, 40))
     count = draw(st.integers(0, 12))
     first = [draw(st.integers(0, n - 1)) for _ in range(count)]
     last = [draw(st.integers(f - 1, n - 1)) for f in first]
     value = [draw(st.integers(0, 50)) for _ in range(count)]
-    return n, *(np.array(column, np.int64) for column in (first, last, value))
+    limit = [draw(st.integers(0, 70)) for _ in range(n)]
+    return n, *(np.array(column, np.int64) for column in (first, last, value, limit))
 
 
-def covering(first, last, place):
-    return np.flatnonzero((first <= place) & (place <= last))
+def drawn(seed):
+    """The same, larger: values beyond 2**31, more pairs than are compared one by one."""
+    dice = np.random.default_rng(seed)
+    n, many = int(dice.integers(1, 300)), int(dice.integers(0, 200))
+    ends = np.sort(dice.integers(0, n, (2, many)), axis=0)
+    most = int(dice.choice([1, 2, 7, 8, 100, 2**31 - 1]))
+    return n, ends[0], ends[1], dice.integers(0, most, many), dice.integers(0, most + 1, n)
+
+
+def require_right(n, first, last, value, limit):
+    held = [value[(first <= place) & (place <= last)].tolist() for place in range(n)]
+    assert covered_sum(n, first, last).tolist() == [len(there) for there in held]
+    assert covered_sum(n, first, last, value).tolist() == [sum(there) for there in held]
+    largest = [max((v - 25 for v in there), default=NOTHING) for there in held]
+    assert covered_max(n, first, last, value - 25).tolist() == largest
+    above = [sum(v > least for v in there) for there, least in zip(held, limit, strict=True)]
+    assert covered_above(first, last, value, limit).tolist() == above
 
 
 @given(cases())
-def test_sums_and_maxima(case):
-    n, first, last, value = case
-    sums, counts = covered_sum(n, first, last, value), covered_sum(n, first, last)
-    largest = covered_max(n, first, last, value - 25)
-    for place in range(n):
-        rows = covering(first, last, place)
-        assert sums[place] == value[rows].sum()
-        assert counts[place] == len(rows)
-        assert largest[place] == (value[rows] - 25).max(initial=NOTHING)
+def test_each_place_sees_the_intervals_that_hold_it(case):
+    require_right(*case)
 
 
-@given(cases(), st.data())
-def test_counts_of_values_that_are_large_enough(case, data):
-    n, first, last, value = case
-    least = np.array([data.draw(st.integers(1, 70)) for _ in range(n)], np.int64)
-    found = covered_at_least(first, last, value, least)
-    for place in range(n):
-        assert found[place] == (value[covering(first, last, place)] >= least[place]).sum()
+@pytest.mark.parametrize("seed", range(60))
+def test_many_intervals(seed):
+    require_right(*drawn(seed))
+
+
+def test_many_pairs_are_counted_bit_by_bit():
+    """Most of the cases above have more pairs than are compared one by one."""
+    assert sum(drawn(s)[0] * len(drawn(s)[1]) > 4096 for s in range(60)) > 30
 
 
 def test_sums_before_each_place():
@@ -53,3 +72,11 @@ def test_sums_before_each_place():
 def test_huge_values_have_a_maximum():
     ends = np.array([0, 1])
     assert covered_max(2, ends, ends, np.array([2**61, -(2**61)])).tolist() == [2**61, -(2**61)]
+
+
+def test_sums_beyond_64_bits():
+    values = np.array([2**62, 2**62 - 1, 2**62, 5], np.int64)
+    factors = np.array([2**31 - 1, 3, 2**30, 0], np.int64)
+    assert exact_sum(values) == 3 * 2**62 + 4
+    products = zip(factors.tolist(), values.tolist(), strict=True)
+    assert exact_product(factors, values) == sum(a * b for a, b in products)

@@ -8,7 +8,6 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from orsched.kv_blocks import blocks_held
 from orsched.report.perfetto import counters, microseconds, write_chrome_trace
 from orsched.timeline import Timeline, request_times
 from tests.metrics.any_schedule import any_schedule
@@ -128,7 +127,7 @@ def test_paged_blocks_follow_the_rounds():
 def test_paged_blocks_are_those_of_every_step(seed):
     instance, schedule = any_schedule(seed, requests=7)
     line = Timeline(instance, schedule)
-    expected = blocks_held(instance, line)
+    expected = line.caches.blocks
     series = {c.process - 1: c for c in counters(instance, schedule) if c.name == "kv_blocks"}
     for worker, counter in series.items():
         for place in np.flatnonzero((line.worker == worker) & (line.end_ns > line.start_ns)):
