@@ -320,14 +320,11 @@ class Timeline:
         """Active requests, contexts and memory blocks by step."""
         return Caches(self)
 
-    def first_round_contexts(self, places: IntColumn) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Return active requests, sum and maximum of contexts in the first round of some steps.
-
-        The places are those of decode and mixed steps. Requests that yield invalid tokens are
-        active. A context counts as in ``orsched.costs.protocol``.
-        """
-        caches = self.caches
-        return caches.active[places], caches.context_sum[places], caches.context_max[places]
+    def by_place(self, of_batches: IntColumn) -> IntColumn:
+        """Return a column of ``batches`` with one entry a place, 0 where nothing is prefilled."""
+        found = np.zeros(len(self.worker), np.int64)
+        found[self.batches.place] = of_batches
+        return found
 
 
 def changes(values: IntColumn) -> Mask:
@@ -422,14 +419,12 @@ def _first_rounds(line: Timeline, places: IntColumn) -> IntColumn:
     if matters.any() and not line.schedule.is_measured:
         asked = np.flatnonzero(matters[line.worker[places]] & (line.rounds[places] > 1))
         several, which = np.unique(places[asked], return_inverse=True)
-        columns = (line.worker[several], *line.first_round_contexts(several))
-        found = np.empty(len(several), np.int64)
+        caches = line.caches
+        contexts = (caches.active, caches.context_padded, caches.context_max)
+        columns = (line.worker[several], *(column[several] for column in contexts))
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        for k, (index, active, total, longest) in enumerate(rows):
-            worker = workers[index]
-            padded = active * longest if worker.padding else total
-            found[k] = worker.cost.round_ns(active, padded, longest)
-        duration[asked] = found[which]
+        found = [workers[index].cost.round_ns(*contexts) for index, *contexts in rows]
+        duration[asked] = np.array(found, np.int64)[which]
     return duration
 
 

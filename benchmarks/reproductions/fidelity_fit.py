@@ -53,11 +53,12 @@ def step_rows(instance: Instance, schedule: Schedule, family: Family) -> FloatAr
     for step, tokens in zip(work.first_step[chunks], work.tokens[chunks], strict=True):
         prompts[step].append(int(tokens))
     decodes = np.flatnonzero(steps.phase != PREFILL)
-    loads = Timeline(instance, schedule).first_round_contexts(decodes)
+    caches = Timeline(instance, schedule).caches
+    loads = (decodes, caches.active[decodes], caches.context_sum[decodes])
     found = np.zeros((len(steps), len(family.constants)))
     for step in np.flatnonzero(steps.phase == PREFILL).tolist():
         found[step] = family.row(prompts[step], 0, 0)
-    for step, active, total, _ in zip(decodes.tolist(), *(x.tolist() for x in loads), strict=True):
+    for step, active, total in zip(*(column.tolist() for column in loads), strict=True):
         rounds = int(steps.rounds[step])
         mean = total + active * (rounds - 1) / 2  # contexts grow by one a round
         found[step] = rounds * np.array(family.row(prompts[step], active, mean))

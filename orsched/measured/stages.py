@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.costs import mixed_ns
-from orsched.intervals import covered_sum
 from orsched.measured.gaps import gaps_ns
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.timeline import Timeline
@@ -75,18 +74,14 @@ def step_times(instance: Instance, line: Timeline) -> StepTimes:
 def modelled_ns(instance: Instance, line: Timeline) -> IntColumn:
     """Return what the cost model says of each step, by place."""
     found = np.zeros(len(line.order), np.int64)
-    decodes = np.flatnonzero(line.phase != PREFILL)
-    contexts = np.zeros((3, len(line.order)), np.int64)
-    for column, values in zip(contexts, line.first_round_contexts(decodes), strict=True):
-        column[decodes] = values
+    caches = line.caches
+    contexts = np.array([caches.active, caches.context_padded, caches.context_max])
     chunks = _chunks(line)
     heads = line.heads().tolist()
     for index, worker in enumerate(instance.workers):
         cost, padding = worker.cost, worker.padding
         for place in range(heads[index], heads[index + 1]):
             active, total, longest = contexts[:, place].tolist()
-            if padding:
-                total = active * longest
             if line.phase[place] == DECODE:
                 found[place] = cost.rounds_ns(int(line.rounds[place]), active, total, longest)
                 continue
@@ -122,13 +117,7 @@ def stages_of(instance: Instance, schedule: Schedule) -> Stages:
     )
     heads = np.flatnonzero(head)
     times, stage_of = step_times(instance, line), np.cumsum(head) - 1
-    prefills = np.flatnonzero(line.is_prefill)
-    tokens, prefilled = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    np.add.at(tokens, line.first[prefills], line.work.tokens[prefills])
-    np.add.at(prefilled, line.first[prefills], 1)
-    others = np.flatnonzero(~line.is_prefill)
-    active = covered_sum(n, line.first[others], line.last[others])
-    serving = prefilled + np.where(line.phase == PREFILL, 0, active)
+    serving = line.by_place(line.batches.size) + line.caches.active
     rounds = np.where(line.phase == PREFILL, 0, line.rounds)
     return Stages(
         worker=line.worker[heads],
@@ -140,7 +129,7 @@ def stages_of(instance: Instance, schedule: Schedule) -> Stages:
         gap_ns=_over(np.add, times.gap_ns, heads),
         model_ns=_over(np.add, times.model_ns, heads),
         requests=_over(np.maximum, serving, heads),
-        tokens=_over(np.add, tokens, heads),
+        tokens=_over(np.add, line.by_place(line.batches.total), heads),
         content=_contents(line, heads, stage_of),
     )
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.schedule import PREFILL
 from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -48,26 +47,21 @@ class StepContents(NamedTuple):
 def step_contents(instance: Instance, schedule: Schedule) -> StepContents:
     """Return what is in each step of a schedule, planned or measured."""
     line = Timeline(instance, schedule)
-    n = len(line.order)
-    places = np.flatnonzero(line.phase != PREFILL)
-    active, total, most = (np.zeros(n, np.int64) for _ in range(3))
-    active[places], total[places], most[places] = line.first_round_contexts(places)
-    rows = np.flatnonzero(line.is_prefill)
-    at, size, cached = line.first[rows], line.work.tokens[rows], line.cached[rows]
-    longest = np.zeros(n, np.int64)
-    np.maximum.at(longest, at, size)
+    n, caches, batches = len(line.order), line.caches, line.batches
+    at, size = line.first[line.prefills], line.tokens[line.prefills]
+    cached = line.cached[line.prefills]
     return StepContents(
         line.worker,
         line.phase,
         line.start_ns,
         line.end_ns,
         line.rounds,
-        active,
-        total,
-        most,
-        np.bincount(at, minlength=n),
-        _summed(n, at, size),
-        longest,
+        caches.active,
+        caches.context_sum,
+        caches.context_max,
+        line.by_place(batches.size),
+        line.by_place(batches.total),
+        line.by_place(batches.longest),
         _summed(n, at, cached),
         _summed(n, at, size * cached + size * (size + 1) // 2),
     )

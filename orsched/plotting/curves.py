@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.intervals import covered_sum
-from orsched.schedule import DECODE, INVALID
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,13 +71,12 @@ def client_curves(line: Timeline) -> dict[str, Curve]:
     ``prefill`` and ``decode`` are busy clients; ``paused`` ones hold a request that the worker's
     step, if there is one, does not serve.
     """
-    n, work = len(line.order), line.work
-    decodes = line.rounds_before[1:] > line.rounds_before[:-1]
-    counts = {"prefill": np.zeros(n, np.int64)}
-    np.add.at(counts["prefill"], line.first[line.is_prefill], 1)
-    for name, phase in (("decode", DECODE), ("invalid", INVALID)):
-        rows = np.flatnonzero(work.phase == phase)
-        counts[name] = np.where(decodes, covered_sum(n, line.first[rows], line.last[rows]), 0)
+    caches = line.caches
+    counts = {
+        "prefill": line.by_place(line.batches.size),
+        "decode": caches.decoding,
+        "invalid": caches.active - caches.decoding,
+    }
     curves = {
         name: interval_curve(line.start_ns, line.end_ns, count) for name, count in counts.items()
     }

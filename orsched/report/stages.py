@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.intervals import covered_sum
 from orsched.schedule import DECODE
 from orsched.timeline import Timeline
 
@@ -58,13 +57,8 @@ def stage_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColumn
     if len(heads) == 0:
         return {name: np.empty(0, np.int64) for name in COLUMNS}
     last = np.append(heads[1:], n) - 1
-    prefill = np.flatnonzero(line.is_prefill)
-    tokens, prefilled = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    np.add.at(tokens, line.first[prefill], line.work.tokens[prefill])
-    np.add.at(prefilled, line.first[prefill], 1)
-    decode = np.flatnonzero(~line.is_prefill)
-    active = covered_sum(n, line.first[decode], line.last[decode])
-    serving = prefilled + np.where(line.rounds_before[1:] > line.rounds_before[:-1], active, 0)
+    prefilled, tokens = line.by_place(line.batches.size), line.by_place(line.batches.total)
+    serving = prefilled + line.caches.active
     return {
         "worker": line.worker[heads],
         "phase": line.phase[heads],
