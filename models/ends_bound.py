@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.models.bound_scope import PLAIN
 from orsched.models.ends_proof import Solver
-from orsched.models.ends_roles import Shorts
+from orsched.models.ends_roles import shorts_of
 from orsched.models.floors import decode_floor, prefill_floor
 from orsched.models.joint_bound import rounds_by_stages
 
@@ -39,7 +39,7 @@ def ends_certificate(
     Where the least time is at K stages and R rounds, it is proven that K stages need more rounds,
     as long as that can be done; or that more stages do, if these would be next.
     """
-    shorts = Shorts.of(jobs)
+    shorts = shorts_of(jobs)
     floor = PLAIN.floor_of(worker)
     if floor is None or not floor.by_counts or shorts is None:
         return None

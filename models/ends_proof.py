@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.models.ends_roles import Contents, Weights, rounded_rows
+from orsched.certificates.ends import Contents, too_few
+from orsched.models.ends_roles import from_row, heaviest_rows, rounded_rows, whole
 from orsched.models.pcmax.master import linear_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.models.ends_roles import Floats, Shorts
+    from orsched.certificates.ends import Floats, Shorts, Weights
 
 MOST_SOLVES = 800
 """Linear programs solved for all proofs of an instance together."""
@@ -53,7 +54,7 @@ class Solver:
         self._forget()
         if row is None:
             return None
-        weights = Weights.from_row(row).whole()
+        weights = whole(from_row(row))
         proves = proven(self.shorts, weights, stages, rounds)
         return Proof(weights, proves) if proves else None
 
@@ -76,7 +77,7 @@ class Solver:
             if sum(bounds) <= clients * (1 + _MARGIN):
                 return None
             for point in ((inner + outer) / 2, outer):
-                weights = Weights.from_row(point)
+                weights = from_row(point)
                 contents = Contents(self.shorts, weights, rounds)
                 most = max(contents.by_longs(rounds))
                 total, *rows = rounded_rows(self.shorts, weights, places, windows)
@@ -85,7 +86,9 @@ class Solver:
                     self._inner = inner
                 if best > clients * (1 + _MARGIN):
                     return inner
-                fresh = [row for row in contents.rows(rounds) if float(row @ outer) > 1 + 1e-9]
+                fresh = [
+                    row for row in heaviest_rows(contents, rounds) if float(row @ outer) > 1 + 1e-9
+                ]
                 for row in fresh:
                     self._contents[row.tobytes()] = row
                     program.add_content(row)
@@ -104,7 +107,7 @@ class Solver:
         """Return the better of the lengths themselves and of the last weights, and its value."""
         found: list[tuple[float, Floats]] = []
         for point in (self._sizes / rounds, self._inner):
-            weights = Weights.from_row(point)
+            weights = from_row(point)
             most = max(Contents(self.shorts, weights, rounds).by_longs(rounds))
             total, *_ = rounded_rows(self.shorts, weights, places, windows)
             found.append((total / most, point / most))
@@ -132,11 +135,7 @@ def proven(shorts: Shorts, weights: Weights, stages: int, rounds: int) -> list[t
     for more in range(MOST_STAGES_MORE):
         needed = rounds
         while needed < rounds + MOST_ROUNDS_MORE:
-            known = shorts.places(stages + more, needed)
-            if known is None:
-                break
-            total, *_ = rounded_rows(shorts, weights, *known)
-            if total <= shorts.clients * max(contents.by_longs(needed)):
+            if not too_few(shorts, weights, stages + more, needed, contents):
                 break
             needed += 1
         if needed == rounds:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.certificates.ends import short_windows
 from orsched.models.bound_scope import PLAIN
 from orsched.models.floors import decode_floor, prefill_floor
 
@@ -81,16 +82,6 @@ def rounds_by_stages(jobs: Jobs, certificate: dict[str, Any]) -> list[int]:
 def windows(stages: int) -> int:
     """Most different lengths of windows: from a stage to a later one, or to the end."""
     return stages * (stages + 1) // 2
-
-
-def short_windows(stages: int, fitting: int) -> int:
-    """Most different lengths of windows shorter than L, where some client serves ``fitting`` longs.
-
-    Their starts and the end are L or more apart, so any other stage is closer than L to two of
-    them at most.
-    """
-    others = max(0, stages - fitting)
-    return others * (others + 3) // 2
 
 
 def long_lengths(jobs: Jobs, rounds: int) -> list[Long]:

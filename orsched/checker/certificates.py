@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.budget import DEFAULT_BUDGET, STEP, Budget, BudgetError
+from orsched.certificates.ends import proven_rounds
 from orsched.certificates.fields import require_bound
 from orsched.certificates.packing import SEARCHED, proven
 from orsched.checker.alone import (
@@ -28,7 +29,6 @@ from orsched.checker.alone import (
     stage_given_away,
 )
 from orsched.checker.charged_certificates import charged
-from orsched.checker.ends_certificates import proven_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.certificates.budget import Budget
+from orsched.certificates.ends import Contents, Weights, lightest, proven_rounds
 from orsched.checker.certificates import certificate_violations
-from orsched.checker.ends_certificates import proven_rounds
 from orsched.costs import AffineCost, LevelsCost
 from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.models.bounds import bound, makespan_bound
 from orsched.models.counts import Jobs
 from orsched.models.ends_proof import Solver
-from orsched.models.ends_roles import Contents, Shorts, Weights, lightest
+from orsched.models.ends_roles import shorts_of
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
@@ -85,7 +85,7 @@ def some_long(draw, most=7):
 def test_no_schedule_has_fewer_rounds_than_proven(case):
     """Every proof that the solver finds, for all stages and rounds, against all schedules."""
     rounds, clients = case
-    shorts = Shorts.of(jobs_of(rounds, clients))
+    shorts = shorts_of(jobs_of(rounds, clients))
     solver = Solver(shorts, lambda: False)
     for stages in range(1, len(rounds) + 1):
         least = least_rounds(tuple(rounds), (), clients, stages)
@@ -155,7 +155,7 @@ def test_two_lengths_by_hand():
     """
     rounds, clients = [1, 3, 5, 5], 2
     assert [least_rounds(tuple(rounds), (), clients, stages) for stages in (2, 3)] == [8, 8]
-    shorts = Shorts.of(jobs_of(rounds, clients))
+    shorts = shorts_of(jobs_of(rounds, clients))
     assert (shorts.long, shorts.longs, shorts.lengths.tolist()) == (5, 2, [1, 3])
     assert shorts.places(3, 8) == (4, 5)
     assert shorts.places(2, 4) is None
@@ -163,7 +163,7 @@ def test_two_lengths_by_hand():
 
 
 def test_contents_and_roundings_by_hand():
-    shorts = Shorts.of(jobs_of([2, 3, 3, 5, 5], 2))
+    shorts = shorts_of(jobs_of([2, 3, 3, 5, 5], 2))
     zero = np.zeros(3, np.int64)
     weights = Weights(np.array([2, 3, 5]), np.array([1, 1, 1]), np.array([2, 4, 4]), zero, 5)
     contents = Contents(shorts, weights, 12)
@@ -245,6 +245,6 @@ def test_changed_certificates_are_refused():
 
 
 def test_nothing_without_several_lengths():
-    assert Shorts.of(jobs_of([5, 5, 5], 2)) is None
-    assert Shorts.of(jobs_of([0, 0], 2)) is None
-    assert Shorts.of(jobs_of([1, 5] * 200, 2)) is None
+    assert shorts_of(jobs_of([5, 5, 5], 2)) is None
+    assert shorts_of(jobs_of([0, 0], 2)) is None
+    assert shorts_of(jobs_of([1, 5] * 200, 2)) is None
