@@ -49,6 +49,7 @@ class BatchBuilder:
         self.paged = model is not None and model.is_paged
         self.most_blocks = UNLIMITED if model is None else model.blocks
         self.block_tokens = 1 if model is None else model.block_tokens
+        self.one_by_one = self.padding  # what is left is no plain sum: each request is asked for
 
     def open(self, clients: int | None = None) -> Self:
         """Begin a batch of at most so many requests (None: as many as clients are free)."""
@@ -58,8 +59,7 @@ class BatchBuilder:
         self.present = len(view.running)
         if self.has_memory:
             self.blocks = view.blocks_free or 0
-            self.largest = 0  # blocks set aside for one request, where all count with the most
-            if self.paged and self.padding:
+            if self.padding and self.paged:  # all count with the most that is set aside for one
                 self.largest = max(map(view.blocks_of, view.running), default=0)
         return self
 
@@ -103,7 +103,7 @@ class BatchBuilder:
         if clients is None:
             clients = view.free_clients
         stage: list[int] = []
-        if self.padding:
+        if self.one_by_one:
             self.open(clients)
             while queue and self.admit(queue[0]):
                 stage.append(queue.popleft())
@@ -128,7 +128,7 @@ class BatchBuilder:
 
         An iterator that is asked for the next request knows that the one before was admitted.
         """
-        if self.padding:
+        if self.one_by_one:
             self.open(clients)
             return list(_admitted(self, offered))
         view, tokens = self.view, self.limit

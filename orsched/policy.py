@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from orsched.simulator.paging import PaddedPages, Pages
     from orsched.step import Step, Wait
@@ -217,6 +217,20 @@ class View:
             return memory.blocks - state.blocks_set_aside
         paused = [self.cached(request) for request in state.paused] if state.paused else ()
         return memory.blocks - pages.used - pages.needed(rounds, paused)
+
+    def needing_blocks(self) -> Collection[int]:
+        """Return the requests whose next token takes a new block of paged memory, in any order.
+
+        Of those that can decode. None on a padding worker, where a cache counts as the longest.
+        """
+        state, memory = self._state, self.worker.memory
+        if memory is None or state.pages is None or self.worker.padding:
+            return ()
+        due = state.pages.due()
+        if state.paused:
+            size = memory.block_tokens
+            due = [*due, *(each for each in state.paused if self.cached(each) % size == 0)]
+        return due
 
 
 class PredictedView(View):

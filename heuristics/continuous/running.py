@@ -118,8 +118,9 @@ class Running:
         alive, partial = list(view.running), view.prefilling
         given: dict[int, int] = {}
         plan.blocks = view.blocks_unused or 0
-        for request in view.running:
-            if request in plan.victims or (request in partial and request not in plan.chunks):
+        needy = {*view.needing_blocks(), *plan.chunks}
+        for request in [each for each in alive if each in needy]:
+            if request in plan.victims:
                 continue
             new = self.blocks_for(view, request, plan.chunks.get(request, 1))
             while new > plan.blocks:

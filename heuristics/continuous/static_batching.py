@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from orsched.errors import PolicyError
+from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.policy import ClairvoyantView, Information, Policy, View
 from orsched.step import Step, Wait, batch_rounds, prefill_stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orsched.heuristics.continuous.waiting import Queue
 
 _ROUNDS = batch_rounds()
@@ -43,6 +46,7 @@ class StaticBatching(Policy):
         worker = view.worker
         self.size = worker.clients if self.most is None else min(self.most, worker.clients)
         self.all_fit = worker.memory is None and worker.prefill_limit is None
+        self.batch = HeldBatch(view)
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request."""
@@ -78,72 +82,56 @@ class StaticBatching(Policy):
         left = min(self.size, len(queue))
         if self.all_fit:
             return [queue.pop() for _ in range(left)]
-        room, first, pop = _Room(view), queue.first, queue.pop
-        if not room.take(first()) and not room.holds_alone(first()):
-            raise PolicyError(f"request {first()} does not fit into the worker's memory")
-        batch, left, take = [pop()], left - 1, room.take
-        while left and take(first()):
-            batch.append(pop())
-            left -= 1
-        return batch
+        batch = self.batch.take_offered(_popped(queue, left), left)
+        if batch:
+            return batch
+        if not self.batch.holds_alone(queue.first()):
+            raise PolicyError(f"request {queue.first()} does not fit into the worker's memory")
+        return [queue.pop()]
 
 
-class _Room:
-    """What a batch fills, and whether one more request fits."""
+def _popped(queue: Queue, most: int) -> Iterator[int]:
+    """Offer the first of a queue, and pop it when the next is asked for."""
+    for _ in range(most):
+        yield queue.first()
+        queue.pop()
+
+
+class HeldBatch(BatchBuilder):
+    """A batch that is held until its longest answer is done: memory is for all as if as long."""
 
     def __init__(self, view: View) -> None:
-        worker, memory = view.worker, view.worker.memory
-        self.view = view
-        self.prompt_tokens = view.prompt_tokens
-        self.padding = worker.padding
-        self.limit = worker.prefill_limit
-        self.memory = memory
-        self.paged = memory is not None and memory.is_paged
-        self.room = 0 if memory is None else memory.blocks
-        self.size = 1 if memory is None else memory.block_tokens
+        super().__init__(view)
+        # Where lengths are not known, all have the output limit: what is set aside says it.
         self.known = view.output_tokens if isinstance(view, ClairvoyantView) else None
-        self.outputs = 0 if self.known is not None else view.output_limit_tokens
-        self.count = self.prompt_sum = self.longest = self.blocks = 0
+        self.by_length = self.paged and self.known is not None
+        self.one_by_one = self.padding or self.by_length
+
+    def open(self, clients: int | None = None) -> Self:
+        """Begin a batch."""
+        self.output = self.needed = 0
         self.prompts: list[int] = []
+        return super().open(clients)
 
-    def take(self, request: int) -> bool:
-        """Let a request be in the batch if it fits; say if so. The first one is in anyway."""
-        prompt = self.prompt_tokens[request]
-        self.count = count = self.count + 1
-        if prompt > self.longest:
-            self.longest = prompt
-        if self.limit is not None:
-            self.prompt_sum += prompt
-            tokens = self.longest * count if self.padding else self.prompt_sum
-            if tokens > self.limit and count > 1:
-                return False
-        if not self.paged:
-            if self.memory is not None:
-                self.blocks += self.view.blocks_of(request)
-        elif self.known is None and not self.padding:
-            self.blocks += -(-(prompt + self.outputs) // self.size)
-        else:
-            self._fill(request, prompt)
-        return self.blocks <= self.room
-
-    def _fill(self, request: int, prompt: int) -> None:
-        """Count the blocks anew if the longest answer may be longer, or all are padded."""
-        size = self.size
-        longer = self.known is not None and self.known[request] > self.outputs
-        if self.known is not None and longer:
-            self.outputs = self.known[request]
-        self.prompts.append(prompt)
+    def reserve(self, request: int, tokens: int) -> bool:
+        """Take the memory of a request, and of the others if its answer is longer than theirs."""
+        if self.known is None or not self.by_length:
+            return super().reserve(request, tokens)
+        size, output = self.block_tokens, max(self.output, self.known[request])
         if self.padding:
-            self.blocks = self.count * -(-(self.longest + self.outputs) // size)
-        elif longer:
-            self.blocks = sum(-(-(each + self.outputs) // size) for each in self.prompts)
+            needed = (self.count + 1) * -(-(max(self.longest, tokens) + output) // size)
+        elif output == self.output:
+            needed = self.needed + -(-(tokens + output) // size)
         else:
-            self.blocks += -(-(prompt + self.outputs) // size)
+            needed = sum(-(-(each + output) // size) for each in (*self.prompts, tokens))
+        if needed > self.most_blocks:
+            return False
+        self.output, self.needed = output, needed
+        self.prompts.append(tokens)
+        return True
 
     def holds_alone(self, request: int) -> bool:
         """Whether the worker may hold a request, if it yields less than the limit."""
-        if self.memory is None:
-            return True
-        if not self.paged:
-            return self.view.blocks_of(request) <= self.room
-        return self.memory.blocks_held(self.prompt_tokens[request], 1) <= self.room
+        return self.paged and -(-(self.view.prompt_tokens[request] + 1) // self.block_tokens) <= (
+            self.most_blocks
+        )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.heuristics.multi_cloud.batch import MicoBatch
 from orsched.heuristics.multi_cloud.insertion import Insertion
 from orsched.heuristics.multi_cloud.line import Line
-from orsched.heuristics.multi_cloud.room import Room
 from orsched.heuristics.multi_cloud.shares import places_of
 from orsched.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefill_stage
 
@@ -36,7 +36,7 @@ class Cloud:
         self.lengths = lengths
         self.random = random
         self.places = places_of(view, params.batch_size)
-        self.room = Room(view, self.places, lengths)
+        self.batch = MicoBatch(view, lengths)
         self.insertion = Insertion(view, params.insertion)
         self.queue = Line()
         self.middles: dict[int, int] = {}  # of those who run, for the trade-off
@@ -60,7 +60,7 @@ class Cloud:
 
     def leaves(self, request: int) -> None:
         """Take note that a request has left the worker."""
-        self.room.release(request)
+        self.batch.release(request)
         self.middles.pop(request, None)
         if request == self.partial:
             self.partial = -1
@@ -68,7 +68,7 @@ class Cloud:
     def put_back(self, view: View, request: int) -> None:
         """Let a request that was evicted wait again."""
         self.leaves(request)
-        self.room.evicted.add(request)
+        self.batch.evicted.add(request)
         self.put(view, [request])
 
     def open_places(self, view: View) -> int:
@@ -104,8 +104,8 @@ class Cloud:
 
     def _pressing(self, view: View) -> Step | None:
         """Return an eviction if memory is full, or the next part of a prefill."""
-        if self.room.paged:
-            victims = self.room.overflow(view)
+        if self.batch.paged:
+            victims = self.batch.overflow(view)
             if victims:
                 return evict(victims)
         if self.partial >= 0:
@@ -115,10 +115,10 @@ class Cloud:
     def _insertable(self, view: View, free: int) -> list[int]:
         """Take the requests that are inserted now, none if it is better to wait."""
         if self.params.trade_off and view.running:
-            first = self.room.to_prefill(view, self.queue.first())
-            count, limit = min(free, len(self.queue)), self.room.limit
-            if limit is not None:  # what would not go into the step is no part of the trade-off
-                count, first = max(1, min(count, limit // first)), min(first, limit)
+            first = self.batch.to_prefill(self.queue.first())
+            limit = self.batch.limit  # what would not go into the step is no part of the trade-off
+            count = max(1, min(free, len(self.queue), limit // first))
+            first = min(first, limit)
             prompts = [first] * count
             if not self.insertion.pays(view, prompts, self.middles):
                 return []
@@ -126,36 +126,43 @@ class Cloud:
 
     def _take(self, view: View, free: int) -> list[int]:
         """Take waiting requests as far as they fit, in order."""
-        queue, take = self.queue, self.room.take
-        self.room.begin(view)
+        queue, batch = self.queue, self.batch.open(free)
+        if batch.paged:
+            batch.see_pages()
         taken: list[int] = []
-        while queue and len(taken) < free and take(view, queue.first()):
+        prefills: list[int] = []
+        admit = batch.admit
+        while queue:
+            request = queue.first()
+            tokens = batch.to_prefill(request)
+            if not admit(request, tokens):
+                break
+            prefills.append(tokens)
             taken.append(queue.pop())
+        batch.taken = prefills
         if self.params.trade_off:
             self.middles |= {request: self.lengths.middle(request) for request in taken}
         return taken
 
     def _insert(self, view: View, taken: list[int]) -> Step:
         """Return the step that processes prompts: beside a round, or on its own."""
-        limit = self.room.limit
-        if limit is not None and self.room.taken[0] > limit:
+        if self.batch.taken[0] > self.batch.limit:
             self.partial = taken[0]
             return self._go_on(view)
         if not view.running:
             return prefill_stage(taken)
-        if self.insertion.is_mixed(view, self.room.taken):
+        if self.insertion.is_mixed(view, self.batch.taken):
             return Step(prefill=taken)
         return prefill_stage(taken)
 
     def _go_on(self, view: View) -> Step:
         """Return the next part of a prefill that is longer than a step."""
-        request, limit = self.partial, self.room.limit
+        request = self.partial
         left = view.to_prefill(request)
-        assert limit is not None  # else no prefill is longer than a step
-        chunk = min(limit, left)
+        chunk = min(self.batch.limit, left)
         others = len(view.running) > (request in view.running)
         mixed = others and self.insertion.is_mixed(view, [chunk])
-        if not self.room.holds_chunk(view, request, chunk, mixed):
+        if not self.batch.holds_chunk(view, request, chunk, mixed):
             return evict([request])
         if chunk == left:
             self.partial = -1

@@ -161,8 +161,8 @@ class Mico(Policy):
             if source < 0:
                 return
             request = self.clouds[source].queue.pop()
-            if request in self.clouds[source].room.evicted:
-                cloud.room.evicted.add(request)
+            if request in self.clouds[source].batch.evicted:
+                cloud.batch.evicted.add(request)
             cloud.put(view, [request])
             self.distributor.moved(source, target, self.weights[request])
 

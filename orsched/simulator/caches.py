@@ -58,7 +58,7 @@ class Caches:
             self.base_sum += base
             heappush(self.largest, (-base, request))
         if self.pages is not None:
-            self.pages.grow(base)
+            self.pages.grow(base, request)
 
     def stop(self, request: int) -> None:
         """Free a cache that grows."""
@@ -66,7 +66,7 @@ class Caches:
         if self.context_matters:
             self.base_sum -= base
         if self.pages is not None:
-            self.pages.stop(base)
+            self.pages.stop(base, request)
 
     def contexts(self, active: int) -> tuple[int, int]:
         """Sum and maximum of the contexts in the next round, over the caches that grow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
 
 class Pages:
@@ -13,7 +13,7 @@ class Pages:
 
     A cache that grows has ``base + rounds`` tokens after so many rounds of the worker, and takes a
     new block in the round after one in which its size is a multiple of ``block_tokens``. So the
-    caches that grow are counted by ``base`` modulo the block size, and what a run of rounds needs
+    caches that grow are kept by ``base`` modulo the block size, and what a run of rounds needs
     is a sum over residues.
 
     Attributes:
@@ -27,7 +27,7 @@ class Pages:
         self.rounds = 0
         self.used = 0
         self.growing = 0
-        self.residues: dict[int, int] = {}
+        self.residues: dict[int, dict[int, None]] = {}
 
     def put(self, tokens: int) -> None:
         """Let a cache of some tokens be there that does not grow."""
@@ -37,16 +37,20 @@ class Pages:
         """Free a cache that does not grow."""
         self.used -= -(-tokens // self.size)
 
-    def grow(self, base: int) -> None:
-        """Let a cache of ``base + rounds`` tokens, which is there already, grow."""
-        count_up(self.residues, base % self.size)
+    def grow(self, base: int, request: int) -> None:
+        """Let a request's cache of ``base + rounds`` tokens, which is there already, grow."""
+        self.residues.setdefault(base % self.size, {})[request] = None
         self.growing += 1
 
-    def stop(self, base: int) -> None:
+    def stop(self, base: int, request: int) -> None:
         """Free a cache that grows."""
         self.used -= -(-(base + self.rounds) // self.size)
-        count_down(self.residues, base % self.size)
+        del self.residues[base % self.size][request]
         self.growing -= 1
+
+    def due(self) -> Collection[int]:
+        """Return the requests of which the next round takes a new block."""
+        return self.residues.get(-self.rounds % self.size, ())
 
     def advance(self, count: int) -> None:
         """Let rounds pass."""
@@ -66,16 +70,16 @@ class Pages:
             return more + self.needed(count)
         first = -self.rounds % size
         if count == 1:
-            return residues.get(first, 0)
+            return len(residues.get(first, ()))
         cycles, rest = divmod(count, size)
         total = cycles * self.growing
         if rest < len(residues):
             for later in range(rest):
-                total += residues.get((first - later) % size, 0)
+                total += len(residues.get((first - later) % size, ()))
             return total
         for residue, caches in residues.items():
             if (first - residue) % size < rest:
-                total += caches
+                total += len(caches)
         return total
 
     def most_rounds(self, count: int) -> int:
@@ -106,6 +110,10 @@ class PaddedPages:
         """Return the new blocks that the next rounds take, in which those paused grow as well."""
         return self._after(count, paused) - self._after(0)
 
+    def due(self) -> Collection[int]:
+        """Return no request: a cache counts as the longest, whichever that is."""
+        return ()
+
     def _after(self, count: int, paused: Sequence[int] = ()) -> int:
         longest = max(max(self.still, default=0), max(paused, default=-count) + count)
         if self.bases:
@@ -122,12 +130,12 @@ class PaddedPages:
         count_down(self.still, tokens)
         self.present -= 1
 
-    def grow(self, base: int) -> None:
-        """Let a cache of ``base + rounds`` tokens, which is there already, grow."""
+    def grow(self, base: int, request: int) -> None:
+        """Let a request's cache of ``base + rounds`` tokens, which is there already, grow."""
         count_down(self.still, base + self.rounds)
         count_up(self.bases, base)
 
-    def stop(self, base: int) -> None:
+    def stop(self, base: int, request: int) -> None:
         """Free a cache that grows."""
         count_down(self.bases, base)
         self.present -= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.step import Step
 
 if TYPE_CHECKING:
@@ -19,16 +20,13 @@ def restoring_step(view: View, restoring: Places) -> Step | None:
     Each gets its client again, and prompt and yielded tokens are processed anew: in several steps
     where the worker's cap asks for it. Who is brought back leaves ``restoring``.
     """
-    cap, padding = view.worker.prefill_limit, view.worker.padding
+    batch = BatchBuilder(view, memory=False).open(len(restoring))
     chunks: dict[int, int] = {}
     clients: list[int] = []
-    total = longest = 0
     for request, (client, goal) in list(restoring.items()):
         left = view.to_prefill(request) if goal is None else goal - view.cached(request)
-        chunk = left if cap is None or chunks else min(left, cap)
-        longest, total = max(longest, chunk), total + chunk
-        tokens = longest * (len(chunks) + 1) if padding else total
-        if cap is not None and tokens > cap and chunks:
+        chunk = left if chunks else min(left, batch.limit)
+        if not batch.admit(request, chunk):
             break
         if request not in view.running:
             clients.append(client)

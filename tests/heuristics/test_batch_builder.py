@@ -53,12 +53,16 @@ def test_offered_and_asked_one_by_one_the_same_are_taken():
         taken = batch.take(deque(range(len(prompts))))
         asked = []
 
-        def offered(asked=asked, count=len(prompts), clients=clients):
-            for request in range(min(count, clients)):
+        def offered(asked, most):
+            for request in range(most):
                 yield request
                 asked.append(request)
 
-        assert batch.take_offered(offered(), clients) == taken == asked, seed
+        assert (
+            batch.take_offered(offered(asked, min(len(prompts), clients)), clients)
+            == taken
+            == asked
+        ), seed
         batch.open()
         admitted = [request for request in range(len(prompts)) if batch.admit(request)]
         assert admitted[: len(taken)] == taken, seed

@@ -43,6 +43,7 @@ def seen(view, closely=False):
     if closely:
         shown += [view.rounds, view.blocks_unused, list(view.prompt_tokens), list(view.arrival_ns)]
         shown += [list(view.prefilling.items()), view.blocks_left(1), view.blocks_left(7)]
+        shown.append(sorted(view.needing_blocks()))
         shown += [(view.generated(r), view.cached(r), view.to_prefill(r)) for r in view.running]
     return shown
 

@@ -110,6 +110,13 @@ class NaiveView(View):
         caches = {job.row: self.cached(job.row) for job in self.oracle.on(self.index)}
         return memory.blocks - self.oracle.blocks(self.index, caches)
 
+    def needing_blocks(self):
+        memory = self.worker.memory
+        if memory is None or memory.allocation == "whole" or self.worker.padding:
+            return []
+        jobs = [job for job in self.oracle.on(self.index) if job.ready]
+        return [job.row for job in jobs if self.cached(job.row) % memory.block_tokens == 0]
+
     def blocks_left(self, rounds):
         memory = self.worker.memory
         if memory is None:
