@@ -55,8 +55,8 @@ class FollowSchedule(Policy):
         self.planned = [planned_steps(schedule, worker) for worker in workers]
         self.position = [0 for _ in workers]
         self.moves = bool(schedule.work.stay.any())
-        self.homes, ranks = first_places(instance, schedule)
-        self.in_order = [InOrder(ranks) for _ in workers]
+        self.homes, stages = first_places(instance, schedule)
+        self.in_order = [InOrder(stages) for _ in workers]
         self.left_plan = [False for _ in workers]
         self.stays = [0] * len(instance)  # how many have ended by an eviction
         self.leaving: set[int] = set()  # whom the plan evicts now
@@ -127,11 +127,8 @@ class FollowSchedule(Policy):
 
 
 def first_places(instance: Instance, schedule: Schedule) -> tuple[list[int], list[int]]:
-    """Return the worker of each request's first stay, and its rank by start."""
+    """Return the worker of each request's first stay, and the step in which it begins."""
     steps, work = schedule.steps, schedule.work
     first = np.full(len(instance), len(steps), np.int64)
     np.minimum.at(first, work.request, work.first_step)
-    homes = np.append(steps.worker, 0)[first]
-    ranks = np.empty(len(instance), np.int64)
-    ranks[np.argsort(first, kind="stable")] = np.arange(len(instance))
-    return homes.tolist(), ranks.tolist()
+    return np.append(steps.worker, 0)[first].tolist(), first.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from bisect import insort
 from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
@@ -19,34 +19,43 @@ _UNTIL_FINISH = decode_rounds(until=FINISH)
 
 
 class InOrder:
-    """One worker's requests: prefill first, in the order of their ranks, else decode.
+    """One worker's requests: prefill first, in the order of a plan, else decode.
 
     Memory is set aside as the view says, under paged memory as well; what is longer than a stage
     may hold is prefilled in chunks. Where caches fill the memory nevertheless, the last admitted
     request is evicted.
+
+    Args:
+        stages: the step of the plan in which each request starts; below 0 for those that were on
+            the worker before.
+        whole: whether a stage of the plan waits until there are clients for all of it.
     """
 
-    def __init__(self, ranks: Sequence[int]) -> None:
-        self.ranks = ranks
-        self.heap: list[tuple[int, int]] = []
-        self.queued: set[int] = set()
+    def __init__(self, stages: Sequence[int], whole: bool = False) -> None:
+        self.stages, self.whole = stages, whole
+        self.waiting: dict[int, list[int]] = {}
 
     def put(self, request: int) -> None:
         """Let a request wait that has arrived; one that waits already stays where it is."""
-        if request not in self.queued:
-            self.queued.add(request)
-            heappush(self.heap, (self.ranks[request], request))
+        group = self.waiting.setdefault(self.stages[request], [])
+        if request not in group:
+            insort(group, request)
+
+    def _remove(self, request: int) -> None:
+        stage = self.stages[request]
+        self.waiting[stage].remove(request)
+        if not self.waiting[stage]:
+            del self.waiting[stage]
 
     def surrender(self, view: View, most: int) -> list[int]:
         """Give up the first that wait and that another worker can hold, at most so many."""
         memory = view.worker.memory
         given: list[int] = []
-        while self.heap and len(given) < most:
-            request = self.heap[0][1]
-            if memory is not None and view.blocks_of(request) > memory.blocks:
+        for request in [each for stage in sorted(self.waiting) for each in self.waiting[stage]]:
+            too_long = memory is not None and view.blocks_of(request) > memory.blocks
+            if too_long or len(given) >= most:
                 break
-            heappop(self.heap)
-            self.queued.remove(request)
+            self._remove(request)
             given.append(request)
         return given
 
@@ -59,20 +68,31 @@ class InOrder:
         if not view.running:
             return None
         if not begun and self._holds(view, dict.fromkeys(view.running, 1)):
-            return _UNTIL_FINISH if self.heap and not view.free_clients else _UNTIL_EVENT
+            return _UNTIL_FINISH if self.waiting and not view.free_clients else _UNTIL_EVENT
         if len(view.running) == 1:
             raise PolicyError(f"request {next(iter(view.running))} does not fit into memory")
         return evict([next(reversed(view.running))])
+
+    def _next(self, view: View) -> list[int]:
+        """Return who may be admitted as far as there is memory."""
+        free, found = view.free_clients, list[int]()
+        for stage in sorted(self.waiting):
+            if len(found) == free:
+                break
+            more = [*found, *self.waiting[stage]]
+            if self.whole and len(more) > free and stage >= 0 and (found or view.running):
+                break
+            found = more[:free]
+        return found
 
     def _chunks(self, view: View, begun: list[int]) -> dict[int, int]:
         """Return request -> tokens of the next prefill stage: what was begun, then what waits."""
         cap, padding = view.worker.prefill_limit, view.worker.padding
         left = _UNLIMITED if cap is None else cap
         chunks: dict[int, int] = {}
-        longest, clients = 0, view.free_clients
+        longest = 0
         admitted: list[int] = []
-        while begun or (self.heap and clients):
-            request = begun[0] if begun else self.heap[0][1]
+        for request in [*begun, *self._next(view)]:
             due = view.to_prefill(request)
             longest = max(longest, due)
             used = longest * (len(chunks) + 1) if padding else sum(chunks.values()) + due
@@ -80,15 +100,11 @@ class InOrder:
                 break
             if not self._holds(view, {**chunks, request: min(due, left)}):
                 break
-            if begun:
-                begun = begun[1:]
-            elif not self._has_room(view, [*admitted, request]):
-                break
-            else:
-                heappop(self.heap)
-                self.queued.remove(request)
+            if request not in view.running:
+                if not self._has_room(view, [*admitted, request]):
+                    break
+                self._remove(request)
                 admitted.append(request)
-                clients -= 1
             chunks[request] = min(due, left)
             if used > left:
                 break

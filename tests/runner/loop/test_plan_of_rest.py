@@ -7,9 +7,8 @@ import pytest
 import orsched
 from orsched.errors import InfeasibleError, InputError
 from orsched.runner import RunSettings, run
-from orsched.runner.loop.following import FollowSchedule, first_places
+from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.loop.place_in_plan import place_in_plan
 from orsched.runner.loop.plan_of_rest import plan_of_rest
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual
 from tests.product.policies import IN_FULL
@@ -92,19 +91,18 @@ def test_the_steps_that_are_left_are_those_of_the_plan(instance, plan, after):
     rest = residual(instance, trace)
     left = plan_of_rest(instance, plan, rest)
     assert orsched.check(rest.instance, left) == []
-    homes, _ = first_places(instance, plan)
-    place = place_in_plan(instance, plan, rest, 0, homes)
-    there = {row for row in rest.rows.tolist() if row in place.restoring}
-    assert there == {row for row, g in zip(rest.rows, rest.yielded, strict=True) if g}
-    # the same stages as the plan's after the first one, which brings back who was there
-    stages = [stage for stage in clients_by_stage(left, rest.rows) if not stage.keys() & there]
-    planned = [stage for stage in clients_by_stage(plan) if stage.keys() & set(rest.rows.tolist())]
-    assert stages == [stage for stage in planned if not stage.keys() & there]
-    assert {row: client for row, (client, _) in place.restoring.items()} == {
-        int(row): int(client)
-        for row, client in zip(plan.work.request, plan.work.client, strict=True)
-        if row in there
-    }
+    begun = rest.yielded > 0
+    there, away = set(rest.rows[begun].tolist()), set(rest.rows[~begun].tolist())
+    planned = [stage.keys() for stage in clients_by_stage(plan) if stage.keys() & away]
+    back = set()
+    for stage in clients_by_stage(left, rest.rows):
+        assert there <= back or stage.keys() <= there - back or there <= back | stage.keys()
+        back |= stage.keys() & there
+        new = stage.keys() - there
+        while new:  # whole stages of the plan, in their order
+            assert planned[0] <= new
+            new -= planned.pop(0)
+    assert not planned
     whole = merge(instance, trace, execute(rest, left, trace))
     assert orsched.check(instance, whole, times="measured") == []
     # one more stage, and no more than the rounds of those who were there
@@ -131,14 +129,12 @@ def execute(rest, left, trace):
     return execute_policy(rest.instance, policy, devices).schedule
 
 
-def test_a_run_that_has_left_its_plan_has_no_place_in_it(instance, plan):
+def test_a_run_that_has_lost_its_worker_goes_on_in_the_order_of_the_plan(instance, plan):
     lost = FormulaDevice(lambda number: "end" if number == 9 else None)
     policy = FollowSchedule(instance, plan)
     done = execute_policy(instance, policy, lost, observer=stopping(30))
     rest = residual(instance, measured(done))
-    homes, _ = first_places(instance, plan)
     assert done.events[0]["what"] == "lost"
-    assert place_in_plan(instance, plan, rest, 0, homes) is None
     assert orsched.check(rest.instance, plan_of_rest(instance, plan, rest)) == []
 
 
