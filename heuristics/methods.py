@@ -6,20 +6,20 @@ Where the paper is vague the choices are those that reproduce its makespans best
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy
-from orsched.heuristics.planning import as_known, in_time, pack_known, plan
-from orsched.heuristics.policy_method import PolicyMethod, read_params
-from orsched.methods import Outcome, Progress, Run
-from orsched.policy import Information, Policy
-from orsched.result import Termination
-from orsched.simulator import simulate_policy
+from orsched.heuristics.planning import as_known, pack_known, plan
+from orsched.heuristics.policy_method import LiveMethod, PolicyMethod, read_params
+from orsched.policy import Information
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
+    from orsched.methods import Outcome, Run
+    from orsched.policy import Policy
 
 _NONE, _PREDICTED, _CLAIRVOYANT = (
     Information.NONE,
@@ -34,39 +34,43 @@ def _read(defaults: GatedParams, parameters: dict[str, Any]) -> GatedParams:
     return params
 
 
-def simulate_once(
-    instance: Instance, policy: Policy, run: Run, parameters: dict[str, Any]
-) -> Outcome:
-    """Run one policy from start to end."""
-    done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
-    run.report(Progress(policy.name, 1, done.schedule.makespan_ns, True))
-    return Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters)
-
-
 @dataclass(frozen=True)
-class GatedMethod:
-    """A ``GatedPolicy`` with its defaults, simulated once."""
+class GatedMethod(LiveMethod):
+    """A ``GatedPolicy`` with its defaults, on one worker that does not pad."""
 
     name: str
     information: tuple[Information, ...]
     summary: str
     defaults: GatedParams
 
-    def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Simulate the policy, on one worker that does not pad."""
+    def build(
+        self,
+        instance: Instance,
+        information: Information,
+        parameters: dict[str, Any],
+        seed: int,
+        seconds_left: float = math.inf,
+    ) -> tuple[Policy, dict[str, Any]]:
+        """Return a fresh policy with its packing, for which a quarter of the time is taken."""
         instance.require_stages(self.name)
-        params = _read(self.defaults, run.parameters)
+        params = _read(self.defaults, parameters)
         packing = None
-        if params.assignment == "packing" and run.information is not _NONE:
-            packing = pack_known(as_known(instance, run.information), run)
+        if params.assignment == "packing" and information is not _NONE:
+            packing = pack_known(as_known(instance, information), seconds_left)
         classes = instance.requests.service_class.tolist()
-        policy = GatedPolicy(params, run.information, self.name, packing, classes)
-        return simulate_once(instance, policy, run, params.to_dict())
+        policy = GatedPolicy(params, information, self.name, packing, classes)
+        return policy, params.to_dict()
+
+    def check_parameters(self, parameters: dict[str, Any]) -> None:
+        """Raise ``InputError`` for parameters that are wrong on whatever instance."""
+        _read(self.defaults, parameters)
 
 
 @dataclass(frozen=True)
 class PlannedMethod(GatedMethod):
     """A ``GatedPolicy`` whose open parameters are chosen on the known lengths beforehand."""
+
+    live: ClassVar[bool] = False
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Plan on what is known, then run the chosen policy on the truth."""

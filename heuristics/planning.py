@@ -49,7 +49,7 @@ def plan(
     stay. Ctrl-C ends the search and keeps the incumbent.
     """
     known = as_known(instance, run.information)
-    packing = pack_known(known, run) if params.assignment == "packing" else None
+    packing = pack_known(known, run.stop.seconds_left) if params.assignment == "packing" else None
     clairvoyant = run.information is Information.CLAIRVOYANT
     best: _Best | None = None
     termination = Termination.ITERATIONS
@@ -89,15 +89,18 @@ def plan(
 
 def in_time(run: Run, reserve: float = 0.0) -> None:
     """Raise ``TimeLimitError`` unless more time than a reserve is left."""
-    if run.stop.seconds_left <= reserve:
+    _require_time(run.stop.seconds_left, reserve)
+
+
+def _require_time(seconds_left: float, reserve: float = 0.0) -> None:
+    if seconds_left <= reserve:
         raise TimeLimitError("the time limit ended before there was a schedule")
 
 
-def pack_known(known: Instance, run: Run) -> Sequence[int]:
+def pack_known(known: Instance, seconds_left: float) -> Sequence[int]:
     """Return the client of each request by makespan packing, in a quarter of the time left."""
-    in_time(run)
-    left = run.stop.seconds_left
-    limit = left / 4 if left < math.inf else None
+    _require_time(seconds_left)
+    limit = seconds_left / 4 if seconds_left < math.inf else None
     packed = pack(known.requests.output_tokens.tolist(), known.worker.clients, limit)
     return packed.uninterrupted().assignment
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.errors import InputError
 from orsched.heuristics.dispatching.dispatched import Dispatched
@@ -14,7 +16,7 @@ from orsched.result import Termination
 from orsched.simulator import simulate_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from orsched.instance import Instance
     from orsched.policy import Information, Policy
@@ -61,8 +63,49 @@ def read_params(kind: Any, parameters: dict[str, Any], known: Any = ()) -> Any:
     return kind(**parameters)
 
 
+class LiveMethod(ABC):
+    """A method that is a policy: the same object decides in the simulator and on a real worker.
+
+    Attributes:
+        live: whether it decides as it goes; False for one that plans first.
+    """
+
+    name: str
+    information: tuple[Information, ...]
+    live: ClassVar[bool] = True
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Simulate the policy from start to end."""
+        policy, parameters = self.build(
+            instance, run.information, run.parameters, run.seed, run.stop.seconds_left
+        )
+        done = simulate_policy(instance, policy, run.observer, lambda: in_time(run))
+        run.report(Progress(self.name, 1, done.schedule.makespan_ns, True))
+        return Outcome(
+            done.schedule, Termination.FINISHED, done.decision_ns, parameters,
+            counted=policy.counted(),
+        )  # fmt: skip
+
+    @abstractmethod
+    def build(
+        self,
+        instance: Instance,
+        information: Information,
+        parameters: dict[str, Any],
+        seed: int,
+        seconds_left: float = math.inf,
+    ) -> tuple[Policy, dict[str, Any]]:
+        """Return a fresh policy for an instance, and all its parameters as plain values.
+
+        ``seconds_left`` bounds what it works out beforehand. Raises ``InputError``.
+        """
+
+    def check_parameters(self, parameters: dict[str, Any]) -> None:  # noqa: B027
+        """Raise ``InputError`` for parameters that are wrong on whatever instance."""
+
+
 @dataclass(frozen=True)
-class PolicyMethod:
+class PolicyMethod(LiveMethod):
     """A policy under its registered name.
 
     Attributes:
@@ -81,47 +124,57 @@ class PolicyMethod:
     params: type = NoParams
     many_workers: bool = False
 
-    def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Simulate the policy from start to end."""
-        policy, parameters = self.build(instance, run.information, run.parameters, run.seed)
-        done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
-        run.report(Progress(self.name, 1, done.schedule.makespan_ns, True))
-        return Outcome(
-            done.schedule, Termination.FINISHED, done.decision_ns, parameters,
-            counted=policy.counted(),
-        )  # fmt: skip
-
     def build(
-        self, instance: Instance, information: Information, parameters: dict[str, Any], seed: int
+        self,
+        instance: Instance,
+        information: Information,
+        parameters: dict[str, Any],
+        seed: int,
+        seconds_left: float = math.inf,
     ) -> tuple[Policy, dict[str, Any]]:
         """Return a fresh policy for an instance, and all its parameters as plain values."""
-        alone = len(instance.workers) == 1
-        sharing = [f.name for f in fields(Dispatching)]
-        if self.many_workers:
-            self._require_none(parameters, sharing)
-            sharing = []
-        elif alone:  # there is nothing to dispatch
-            taken = {f.name for f in fields(self.params)}
-            sharing = [name for name in sharing if name not in taken]
-        own = {name: value for name, value in parameters.items() if name not in sharing}
-        params = read_params(self.params, own, sharing)
+        params, shared = self._read(parameters)
         values: dict[str, Any] = asdict(params)
-        shared = read_params(
-            Dispatching, {name: value for name, value in parameters.items() if name in sharing}
-        )
-        if alone or self.many_workers:
-            return self.make(instance, params, information, seed), values
-        policy = Dispatched(
-            lambda: self.make(instance, params, information, seed),
-            DISPATCHERS[shared.dispatch](),
-            steal=shared.steal,
-        )
-        return policy, {**values, **asdict(shared)}
 
-    def _require_none(self, parameters: dict[str, Any], sharing: list[str]) -> None:
-        """Raise ``InputError`` for parameters of a dispatcher, as the policy needs none."""
-        unread = set(sharing).intersection(parameters)
-        for name in sorted(unread.difference(f.name for f in fields(self.params))):
-            raise InputError(
-                f"{self.name} chooses the workers itself", field=name, remedy="leave it out"
-            )
+        def make() -> Policy:
+            return self.make(instance, params, information, seed)
+
+        if len(instance.workers) == 1 or self.many_workers:  # there is nothing to dispatch
+            return make(), values
+        return dispatched(make, shared), {**values, **asdict(shared)}
+
+    def check_parameters(self, parameters: dict[str, Any]) -> None:
+        """Raise ``InputError`` for parameters that are wrong on whatever instance."""
+        self._read(parameters)
+
+    def _read(self, parameters: dict[str, Any]) -> tuple[Any, Dispatching]:
+        """Return the policy's parameters and those of the dispatcher."""
+        if not self.many_workers:
+            own, shared = split(parameters)
+            return read_params(self.params, own, SHARED), shared
+        known = [item.name for item in fields(self.params)]
+        for name in SHARED:
+            if name in parameters and name not in known:
+                raise InputError(
+                    f"{self.name} chooses the workers itself", field=name, remedy="leave it out"
+                )
+        return read_params(self.params, parameters), Dispatching()
+
+
+SHARED = tuple(item.name for item in fields(Dispatching))
+"""The parameters of a dispatcher; on one worker they say nothing."""
+
+
+def split(
+    parameters: dict[str, Any], own: Collection[str] = ()
+) -> tuple[dict[str, Any], Dispatching]:
+    """Return a policy's parameters and those of its dispatcher; ``own`` are the policy's anyway."""
+    sharing = [name for name in SHARED if name not in own]
+    shared = {name: value for name, value in parameters.items() if name in sharing}
+    rest = {name: value for name, value in parameters.items() if name not in sharing}
+    return rest, read_params(Dispatching, shared)
+
+
+def dispatched(make: Callable[[], Policy], shared: Dispatching) -> Policy:
+    """Return a policy for several workers of one that serves one of them each."""
+    return Dispatched(make, DISPATCHERS[shared.dispatch](), steal=shared.steal)

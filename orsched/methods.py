@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from orsched.instance import Instance
-    from orsched.policy import Information
+    from orsched.policy import Information, View
     from orsched.result import Termination
     from orsched.schedule import Schedule
+    from orsched.step import Step
     from orsched.stop import Stop
 
 
@@ -45,6 +46,7 @@ class Run:
         callback: called with ``Progress`` after each iteration, or None.
         bound_ns: a proven lower bound, or None: a method may end when it meets it.
         initial_schedule: a schedule to start from, or None.
+        observer: called with the view and the step before each step of a simulation, or None.
     """
 
     information: Information
@@ -54,6 +56,7 @@ class Run:
     callback: Callable[[Progress], None] | None = None
     bound_ns: int | None = None
     initial_schedule: Schedule | None = None
+    observer: Callable[[View, Step], None] | None = None
 
     def out_of_time(self) -> bool:
         """Whether a time limit has ended."""
@@ -84,17 +87,19 @@ class Outcome(NamedTuple):
 
 
 class Method(Protocol):
-    """A way to make a schedule.
+    """A way to make a schedule."""
 
-    Attributes:
-        name: its name.
-        information: the classes it can run with, the default first.
-        summary: one line for help texts.
-    """
+    @property
+    def name(self) -> str:
+        """Its name."""
 
-    name: str
-    information: tuple[Information, ...]
-    summary: str
+    @property
+    def information(self) -> tuple[Information, ...]:
+        """The classes that it can run with, the default first; none: its policy says it."""
+
+    @property
+    def summary(self) -> str:
+        """One line for help texts."""
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Make a schedule; raises ``TimeLimitError`` when time ends before there is one."""

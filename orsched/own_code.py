@@ -38,9 +38,18 @@ def class_of(target: str, base: type, what: str = "policy") -> Any:
         if what != "policy":
             problem = f"{target}: {error}"
         raise InputError(problem, field=what, remedy=remedy) from None
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise InputError(f"{target!r} is no {base.__name__}", field=what, remedy=remedy)
+    require_class(found, base, target, what)
     return found
+
+
+def require_class(found: object, base: type, target: str, what: str = "policy") -> None:
+    """Raise ``InputError`` unless what a name stands for is a class derived from ``base``."""
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise InputError(
+            f"{target!r} is no {base.__name__}",
+            field=what,
+            remedy=f"give module:Class of a class derived from {base.__name__}",
+        )
 
 
 def source_of(target: str) -> Path | None:

@@ -1,7 +1,8 @@
 """The one registry: names to attributes, resolved at first use.
 
-The literal table below is merged with the entry points ``orsched.policies``, ``orsched.methods``,
-``orsched.cost_models``, ``orsched.readers`` and ``orsched.workers`` of installed packages.
+The literal table below is merged with the entry points of installed packages: ``orsched.methods``,
+``orsched.policies`` (classes of policies, which become methods), ``orsched.cost_models`` and
+``orsched.readers``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,11 +18,10 @@ from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError, InvalidScheduleError, TimeLimitError
 from orsched.instance import require_instance, say_unused
+from orsched.method_choice import Spec, choose, read_spec
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
-from orsched.pairs import read_pairs
-from orsched.policy import Information, Policy
-from orsched.registry import resolve
+from orsched.policy import Information
 from orsched.result import Result, Status, Termination
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop
 
@@ -31,7 +30,11 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.models.bounds import Bound
+    from orsched.policy import Policy, View
     from orsched.schedule import Schedule
+    from orsched.step import Step
+
+__all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
 
 DEFAULT_ITERATIONS = 18
 """Iterations of methods that search, when neither iterations nor a time limit is given."""
@@ -39,7 +42,7 @@ DEFAULT_ITERATIONS = 18
 
 def solve(
     instance: Instance,
-    method: str | Method = "hybrid",
+    method: str | Method | Policy | type[Policy] = "hybrid",
     objective: str = "makespan",
     stop: Stop | None = None,
     seed: int = 0,
@@ -51,14 +54,15 @@ def solve(
     time_limit: float | None = None,
     iterations: int | None = None,
     slo: SLO | None = None,
+    observer: Callable[[View, Step], None] | None = None,
 ) -> Result:
     """Make a schedule, bound it and check it.
 
     Args:
         instance: the problem.
         method: a registered name (``fcfs, offline, online, hybrid``) with, if wanted, what it may
-            know and its parameters, as in ``hybrid@predicted+gate=waited_time``; or a method
-            object.
+            know and its parameters, as in ``hybrid@predicted+gate=waited_time``;
+            ``module:Class`` of a policy; or a class or an object of a policy, or a method.
         objective: ``makespan``.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
             return) and ``iterations`` can be given, and the first of them counts.
@@ -68,6 +72,7 @@ def solve(
         information: what the method may know; default: its own first class.
         parameters: the method's parameters by name.
         slo: a service-level objective to report the attainment of.
+        observer: of a method that is a policy: called with the view and the step before each step.
 
     Without pyscipopt the bound, and the packing of ``hybrid``, are what is found without column
     generation, and a note says so.
@@ -83,56 +88,62 @@ def solve(
     say_unused(instance)
     if objective != "makespan":
         raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
-    asked: Spec | Method = read_spec(method) if isinstance(method, str) else method
-    chosen, told = _method(asked, information)
-    specified = asked.parameters if isinstance(asked, Spec) else {}
+    chosen = choose(method, information, parameters)
+    if observer is not None and not getattr(chosen.method, "live", False):
+        raise InputError(
+            f"{chosen.method.name} plans beforehand: there are no steps to observe",
+            field="observer",
+            remedy="simulate a policy",
+        )
     criterion = _criterion(stop, time_limit, iterations, len(instance))
     criterion.start()
     lower = _bound(instance, criterion.seconds_left)
     bounded = perf_counter()
     run = Run(
-        told,
+        chosen.information,
         criterion,
         whole_number(seed, "seed"),
-        {**(parameters or {}), **specified},
+        chosen.parameters,
         callback,
         lower.value_ns,
         initial_schedule,
+        observer,
     )
-    outcome = chosen(instance, run)
+    outcome = chosen.method(instance, run)
     if initial_schedule is not None:
-        outcome = _not_worse(instance, outcome, initial_schedule, told)
+        outcome = _not_worse(instance, outcome, initial_schedule, chosen.information)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
     result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
-    return replace(result, label=asked.label) if isinstance(asked, Spec) else result
+    return replace(result, label=chosen.label) if chosen.label else result
 
 
 def simulate(
     instance: Instance,
-    policy: Policy | str,
+    policy: Policy | type[Policy] | str | Method,
     *,
     parameters: dict[str, Any] | None = None,
     slo: SLO | None = None,
-    observer: Callable[..., None] | None = None,
+    observer: Callable[[View, Step], None] | None = None,
+    information: str | None = None,
+    seed: int = 0,
 ) -> Result:
-    """Run a policy object, or ``module:Class``, on an instance; bound and check its schedule.
+    """Run a policy on an instance from start to end, once; bound and check its schedule.
 
-    ``parameters`` are passed to the class. Raises as ``solve`` does, and ``PolicyError`` when
-    the policy asks for an impossible step.
+    What ``orsched simulate`` does: ``solve`` with one iteration.
+
+    Args:
+        instance: the problem.
+        policy: whatever ``solve`` takes as a method. On several workers a class that serves one of
+            them gets a dispatcher.
+        parameters: of the class or the method; of an object they are only noted.
+        slo: a service-level objective to report the attainment of.
+        observer: called with the view and the step before each step is taken.
+        information, seed: of a method, as in ``solve``.
+
+    Raises as ``solve`` does, and ``PolicyError`` when the policy asks for an impossible step.
     """
-    from orsched.simulator import simulate_policy
-
-    begin = perf_counter()
-    require_instance(instance)
-    say_unused(instance)
-    if isinstance(policy, str):
-        policy = load_policy(policy, parameters or {})
-    lower = _bound(instance)
-    bounded = perf_counter()
-    done = simulate_policy(instance, policy, observer=observer)
-    outcome = Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters or {})
-    runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
-    return _finish(instance, outcome, 0, lower, slo, begin, runtimes)
+    given: dict[str, Any] = {"information": information, "parameters": parameters, "seed": seed}
+    return solve(instance, policy, iterations=1, slo=slo, observer=observer, **given)
 
 
 @dataclass(frozen=True)
@@ -172,7 +183,12 @@ class Comparison(Sequence[Result]):
 
 def compare(
     instance: Instance,
-    methods: str | Iterable[str | Method] = ("fcfs", "offline", "online", "hybrid"),
+    methods: str | Iterable[str | Method | Policy | type[Policy]] = (
+        "fcfs",
+        "offline",
+        "online",
+        "hybrid",
+    ),
     **options: Any,
 ) -> Comparison:
     """Solve an instance with several methods; ``options`` go to ``solve``.
@@ -204,77 +220,6 @@ def compare(
     if timed_out and not results:
         raise TimeLimitError("; ".join(timed_out))
     return Comparison(tuple(results), tuple(timed_out))
-
-
-def load_policy(target: str, parameters: dict[str, Any]) -> Policy:
-    """Return a new policy of the class that ``module:Class`` names.
-
-    Raises ``InputError`` when it cannot be imported, is no policy, or rejects the parameters.
-    Nothing but a class derived from ``Policy`` is called.
-    """
-    from orsched.own_code import class_of
-
-    cls = class_of(target, Policy)
-    try:
-        policy: object = cls(**parameters)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise InputError(
-            f"cannot make a policy of {target!r}: {error}",
-            field="policy",
-            remedy="give module:Class of a class derived from orsched.Policy",
-        ) from None
-    if not isinstance(policy, Policy):
-        raise InputError(f"{target!r} is no Policy", field="policy")
-    return policy
-
-
-class Spec(NamedTuple):
-    """A method in one word: ``name[@information][+parameter=value]...``."""
-
-    name: str
-    information: str | None
-    parameters: dict[str, Any]
-    label: str
-
-
-def read_spec(text: str) -> Spec:
-    """Return the parts of a method's specification; values are JSON where they can be, else text.
-
-    Raises ``InputError`` for a parameter without a value or given twice.
-    """
-    head, *pairs = text.split("+")
-    name, at, information = head.partition("@")
-    if at and not information:
-        raise InputError(
-            f"{text!r} names no information", field="method", remedy="none, predicted, clairvoyant"
-        )
-    parameters = read_pairs(pairs, "method")
-    return Spec(name, information or None, parameters, "+".join([name, *pairs]))
-
-
-def _method(method: Spec | Method, information: str | None) -> tuple[Method, Information]:
-    """Return the method and the information class to run it with."""
-    if isinstance(method, Spec):
-        information = method.information or information
-        try:
-            chosen: Method = resolve("methods", method.name)
-        except InputError as error:  # the argument, and the option, has another name
-            raise InputError(error.problem, field="method", remedy=error.remedy) from None
-    elif callable(method) and hasattr(method, "information"):
-        chosen = method
-    else:
-        raise InputError(
-            f"{method!r} is no method", field="method", remedy="give a name, e.g. hybrid"
-        )
-    if information is None:
-        return chosen, chosen.information[0]
-    if information not in tuple(chosen.information):
-        raise InputError(
-            f"method {chosen.name} does not run with information {information!r}",
-            field="information",
-            remedy=f"one of: {', '.join(chosen.information)}",
-        )
-    return chosen, Information(information)
 
 
 def _criterion(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from copy import deepcopy
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,18 +10,19 @@ import numpy as np
 
 from orsched.checker import check
 from orsched.errors import InputError, InvalidScheduleError
-from orsched.policy import Information
-from orsched.registry import resolve
+from orsched.heuristics.policy_method import LiveMethod
+from orsched.method_choice import choose
+from orsched.policy import Policy
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.plan_of_rest import plan_of_rest
 from orsched.schedule import Schedule
+from orsched.solver import solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.instance import Instance
-    from orsched.methods import Progress
-    from orsched.policy import Policy
+    from orsched.methods import Method, Progress
     from orsched.runner.loop.resume import Rest
 
 
@@ -70,7 +71,7 @@ def drives_rest(instance: Instance, schedule: Schedule, rest: Rest) -> Driver:
 
 def driver(
     instance: Instance,
-    source: Schedule | str,
+    source: Schedule | str | Method | Policy | type[Policy],
     seed: int = 0,
     information: str | None = None,
     parameters: dict[str, Any] | None = None,
@@ -82,9 +83,9 @@ def driver(
 
     Args:
         instance: the problem.
-        source: a schedule for it; a registered method with, if wanted, its information and
-            parameters, as in ``solve``; or ``module:Class`` of a policy. Methods that are policies
-            decide live; of the others a schedule is made first, which is then followed.
+        source: a schedule for it, or what ``solve`` takes as a method. Methods that are policies
+            decide live; of the others a schedule is made first, which is then followed. A policy
+            object is copied for the plan.
         seed: of the method's random choices.
         information, parameters: of the method.
         callback, iterations, time_limit: for a method that searches, as in ``solve``.
@@ -103,22 +104,22 @@ def driver(
             )
         _require_valid(instance, source)
         return _follow(instance, source)
-    own = dict(parameters or {})
-    if ":" in source:
-        return _own(instance, source, own)
-    from orsched.solver import solve
-
+    chosen = choose(source, information, parameters)
     plan = solve(
         instance,
-        source,
+        deepcopy(source) if isinstance(source, Policy) else source,
         seed=seed,
         information=information,
-        parameters=own,
+        parameters=parameters,
         iterations=iterations,
         time_limit=time_limit,
         callback=callback,
     ).schedule
-    return _live(instance, source, plan, own) or _follow(instance, plan)
+    if not isinstance(chosen.method, LiveMethod) or not chosen.method.live:
+        return _follow(instance, plan)
+    build = chosen.method.build
+    policy, values = build(instance, chosen.information, chosen.parameters, plan.seed)
+    return Driver(policy, values, plan, False)
 
 
 def _require_valid(instance: Instance, plan: Schedule) -> None:
@@ -136,49 +137,3 @@ def _require_valid(instance: Instance, plan: Schedule) -> None:
 
 def _follow(instance: Instance, plan: Schedule) -> Driver:
     return Driver(FollowSchedule(instance, plan), plan.parameters, plan, True)
-
-
-def _own(instance: Instance, target: str, parameters: dict[str, Any]) -> Driver:
-    """Return a policy of the user; the plan is what another one of its class does."""
-    from orsched.simulator import simulate_policy
-    from orsched.study.scenario import own_policy
-
-    plan = simulate_policy(instance, own_policy(instance, target, parameters)).schedule
-    plan = plan.replace(parameters=parameters)
-    return Driver(own_policy(instance, target, parameters), parameters, plan, False)
-
-
-def _live(
-    instance: Instance, source: str, plan: Schedule, parameters: dict[str, Any]
-) -> Driver | None:
-    """Return a policy that decides as it goes, or None for methods that plan beforehand."""
-    from orsched.heuristics.methods import GatedMethod, PlannedMethod
-    from orsched.heuristics.policy_method import PolicyMethod
-    from orsched.solver import read_spec
-
-    spec = read_spec(source)
-    method, told = resolve("methods", spec.name), Information(plan.information)
-    given = {**parameters, **spec.parameters}
-    if isinstance(method, PolicyMethod):
-        policy, values = method.build(instance, told, given, plan.seed)
-        return Driver(policy, values, plan, False)
-    if isinstance(method, GatedMethod) and not isinstance(method, PlannedMethod):
-        return Driver(_gated(instance, method, told, given), plan.parameters, plan, False)
-    return None
-
-
-def _gated(
-    instance: Instance, method: Any, information: Information, parameters: dict[str, Any]
-) -> Policy:
-    from orsched.heuristics.gated import GatedParams, GatedPolicy
-    from orsched.heuristics.planning import as_known
-    from orsched.models.packing import pack
-
-    params = replace(method.defaults, **parameters)
-    assert isinstance(params, GatedParams)
-    packing = None
-    if params.assignment == "packing" and information is not Information.NONE:
-        known = as_known(instance, information)
-        packed = pack(known.requests.output_tokens.tolist(), known.worker.clients)
-        packing = packed.uninterrupted().assignment
-    return GatedPolicy(params, information, method.name, packing)

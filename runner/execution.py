@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from orsched.checker import Violation
     from orsched.instance import Instance
-    from orsched.methods import Progress
+    from orsched.methods import Method, Progress
     from orsched.policy import Policy, View
     from orsched.runner.driving import Driver
     from orsched.runner.fleet import Fleet
@@ -58,7 +58,7 @@ class Ran:
 
 def run(
     instance: Instance,
-    source: Schedule | str,
+    source: Schedule | str | Method | Policy | type[Policy],
     settings: RunSettings | None = None,
     *,
     seed: int = 0,
@@ -79,9 +79,9 @@ def run(
 
     Args:
         instance: the problem.
-        source: a schedule for it, a method's name (with information and parameters, as in
-            ``solve``), or ``module:Class`` of a policy. Methods that are policies decide live; of
-            the others a schedule is made first, which is then followed.
+        source: a schedule for it, or what ``solve`` takes as a method: a name, ``module:Class``,
+            a method or a policy object. Methods that are policies decide live; of the others a
+            schedule is made first, which is then followed.
         settings: what executes; default: the model ``tiny`` on torch.
         seed: of the method, of the prompts and of random weights.
         information, parameters, iterations, time_limit, callback: of the method, as in ``solve``.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def with_open_lengths(
-    instance: Instance, source: Schedule | str, settings: RunSettings, resume: Schedule | None
+    instance: Instance, source: object, settings: RunSettings, resume: Schedule | None
 ) -> Instance:
     """Return an instance in which each request may yield up to the output limit.
 

@@ -52,9 +52,7 @@ class Resumed:
         return merge(self.whole, self.trace, timeline)
 
 
-def rest_of(
-    instance: Instance, trace: Schedule, source: Schedule | str, settings: RunSettings
-) -> Resumed:
+def rest_of(instance: Instance, trace: Schedule, source: object, settings: RunSettings) -> Resumed:
     """Return what a run that was stopped has left.
 
     Raises:

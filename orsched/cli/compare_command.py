@@ -22,6 +22,7 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import print_notes, print_rows, say
+from orsched.cli.policies import own_code
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError, TimeLimitError
@@ -112,7 +113,7 @@ def compare_command(
         raise InputError("--set and --each go with --seeds", field="--seeds")
     check_paths({"report": report}, [instance])
     with ProgressPrinter("loading") as progress:
-        with ended_by(time_limit):
+        with ended_by(time_limit), own_code(chosen):
             problem = load_instance(instance)
             results = compare(
                 problem,
@@ -146,7 +147,7 @@ def _compare_seeds(
     code = 0
     with ProgressPrinter(generator) as progress:
         try:
-            with ended_by(time_limit):
+            with ended_by(time_limit), own_code(methods):
                 for value, results in _over_seeds(
                     generator, methods, values, arguments, time_limit, options, progress
                 ):

@@ -66,10 +66,11 @@ def info_command(instance: str | None, style: str) -> None:
         print_facts(load_instance(instance).summary(), style)
         return
     from orsched.instances import catalog
-    from orsched.registry import names, resolve
+    from orsched.method_choice import method_named, method_names
+    from orsched.registry import names
     from orsched.versions import versions
 
-    methods = [resolve("methods", name) for name in names("methods")]
+    methods = [method_named(name) for name in method_names()]
     if style != "table":
         facts = {
             "instances": catalog.names(),

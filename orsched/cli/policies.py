@@ -6,13 +6,14 @@ import os
 import sys
 import sysconfig
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orsched.cli.output import show_lines
 from orsched.errors import InputError, OrschedError
+from orsched.own_code import is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +28,48 @@ def working_folder_last(names: Iterable[str]) -> None:
     folder = os.getcwd()
     if any(":" in name for name in names) and folder not in sys.path and "" not in sys.path:
         sys.path.append(folder)
+
+
+@contextmanager
+def own_code(names: Iterable[str]) -> Iterator[None]:
+    """Run what may be code of the user's own, if one of the names is ``module:Class``.
+
+    It is found in the working folder as well, its errors are shown as its own, and what it prints
+    goes to stderr: it is no result.
+    """
+    own = [name for name in names if is_own(name)]
+    if not own:
+        yield
+        return
+    working_folder_last(own)
+    with blamed_on(", ".join(own)), redirect_stdout(sys.stderr):
+        yield
+
+
+def require_named(source: str, information: str | None, parameters: dict[str, Any]) -> None:
+    """Refuse, before anything is loaded, an unknown policy or a parameter that it does not have.
+
+    What is the user's own is not looked at yet: that would run it.
+    """
+    from orsched.method_choice import read_spec, require_method, require_parameters
+
+    if is_own(source):
+        return
+    spec = read_spec(source)
+    said_once(source, information, parameters)
+    require_method(spec.name, spec.information or information, "policy")
+    require_parameters(spec.name, {**parameters, **spec.parameters}, "parameters")
+
+
+def said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
+    """Refuse what the method's specification and an option both say."""
+    from orsched.method_choice import read_spec
+
+    spec = read_spec(method)
+    twice = ["--information"] if spec.information and information else []
+    twice += [f"--param {name}" for name in parameters if name in spec.parameters]
+    if twice:
+        raise InputError(f"{method!r} says this already", field=twice[0], remedy="give it once")
 
 
 @contextmanager

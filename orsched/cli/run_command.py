@@ -18,10 +18,9 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import say
-from orsched.cli.policies import blamed_on, working_folder_last
+from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
-from orsched.cli.solve_commands import said_once
 from orsched.errors import InputError, OrschedError
 from orsched.pairs import read_pairs
 
@@ -208,14 +207,8 @@ def _run(
 ) -> Ran:
     from orsched.runner.execution import run
 
-    def start() -> Ran:
+    with own_code([what] if isinstance(what, str) else []):
         return run(problem, what, settings, callback=progress.callback, say=progress.say, **options)
-
-    if not isinstance(what, str) or ":" not in what:
-        return start()
-    working_folder_last([what])
-    with blamed_on(what):
-        return start()
 
 
 def _stopped_run(path: Path) -> Schedule:
@@ -250,7 +243,7 @@ def _sources(
         if instance_source is not None:
             raise InputError(f"{source} is an instance", field="--instance", remedy="leave it out")
         name = "fcfs" if policy is None else policy
-        _require_named(name, parameters)
+        require_named(name, None, parameters)
         return load_instance(source), name
     from orsched.files import load_schedule
 
@@ -261,19 +254,6 @@ def _sources(
             )
     schedule = load_schedule(source)
     return _instance_of(schedule, source, instance_source), schedule
-
-
-def _require_named(name: str, parameters: dict[str, Any]) -> None:
-    """Refuse, before anything is loaded, an unknown policy or parameter."""
-    from orsched.solver import read_spec
-    from orsched.study.named import require_method, require_parameters
-
-    if ":" in name:
-        return
-    spec = read_spec(name)
-    said_once(name, None, parameters)
-    require_method(spec.name, spec.information, "policy")
-    require_parameters(spec.name, {**parameters, **spec.parameters}, "parameters")
 
 
 def is_schedule(source: str) -> bool:

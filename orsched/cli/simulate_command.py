@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,16 +18,14 @@ from orsched.cli.options import (
     read_slo,
     with_options,
 )
-from orsched.cli.policies import blamed_on, working_folder_last
+from orsched.cli.policies import own_code, require_named, working_folder_last
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.solve_commands import report_single, said_once
+from orsched.cli.solve_commands import report_single
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
-    from orsched.metrics import SLO
-    from orsched.result import Result
     from orsched.study.config import Settings
 
 
@@ -85,7 +80,7 @@ def simulate_command(
     Example: orsched simulate gsm8k-llama65b --workers 4 --arrivals poisson:rate=30
     --policy fcfs --param dispatch=fewest_requests
     """
-    from orsched.solver import solve
+    from orsched.solver import simulate
 
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths(paths, [instance] if config is None else [instance, config])
@@ -93,62 +88,26 @@ def simulate_command(
     run = options if config is None else merged(options, config, allow_code)
     check_paths(paths, run.files or ())
     name = "fcfs" if run.policy is None else run.policy
-    chosen, given = run.seed or 0, run.parameters
-    _require_named(name, run, None if policy or parameters else config)
+    try:
+        require_named(name, run.information, run.parameters)
+    except InputError as error:  # the file alone says it
+        if config is None or policy or parameters:
+            raise
+        raise error.located(file=str(config)) from None
     with ProgressPrinter("loading") as progress:
         problem = scenario(load_instance(instance), run)
         progress.say(name)
-        if ":" in name:
-            if run.information is not None:
-                raise InputError("the class itself says it", field="policy.information")
-            result = _simulate_own(problem, name, given, slo)
-        else:
-            result = solve(
+        with own_code([name]):
+            result = simulate(
                 problem,
                 name,
-                seed=chosen,
+                seed=run.seed or 0,
                 information=run.information,
-                parameters=given,
+                parameters=run.parameters,
                 slo=slo,
-                iterations=1,
             )
         progress.say("writing")
         report_single(problem, result, style, paths)
-
-
-def _require_named(name: str, run: Settings, config: Path | None) -> None:
-    """Refuse, before anything is loaded, an unknown policy or a parameter that it does not have.
-
-    ``config`` is the file that alone says which policy it is, or None.
-    """
-    from orsched.solver import read_spec
-    from orsched.study.named import require_method, require_parameters
-
-    if ":" in name:
-        return
-    spec = read_spec(name)
-    said_once(name, run.information, run.parameters)
-    try:
-        require_method(spec.name, spec.information or run.information, "policy")
-        require_parameters(spec.name, {**run.parameters, **spec.parameters}, "parameters")
-    except InputError as error:
-        raise error if config is None else error.located(file=str(config)) from None
-
-
-def _simulate_own(
-    problem: Instance, target: str, parameters: dict[str, Any], slo: SLO | None
-) -> Result:
-    """Run a policy of the user, found in the working folder as well."""
-    from orsched.solver import simulate
-    from orsched.study.scenario import own_policy
-
-    working_folder_last([target])
-    # What a policy prints is no result of ours.
-    with blamed_on(target), redirect_stdout(sys.stderr):
-        done = simulate(problem, own_policy(problem, target, parameters), slo=slo)
-    if not parameters:
-        return done
-    return replace(done, schedule=done.schedule.replace(parameters=parameters))
 
 
 def given_settings(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,8 +22,8 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import print_notes, print_rows
+from orsched.cli.policies import own_code, said_once
 from orsched.cli.progress import ProgressPrinter
-from orsched.errors import InputError
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
 @click.command("solve")
 @INSTANCE
-@click.option("--method", default="hybrid", show_default=True, help="A method; see orsched info.")
+@click.option(
+    "--method",
+    default="hybrid",
+    show_default=True,
+    help="A method (see orsched info), or module:Class.",
+)
 @click.option(
     "--information",
     type=click.Choice(["none", "predicted", "clairvoyant"]),
@@ -68,7 +73,7 @@ def solve_command(
     said_once(method, information, given)
     check_paths(paths, [instance])
     with ProgressPrinter("loading") as progress:
-        with ended_by(time_limit):
+        with ended_by(time_limit), own_code([method]):
             problem = load_instance(instance)
             progress.say(method)
             result = solve(
@@ -85,17 +90,6 @@ def solve_command(
         progress.say("writing")
         report_single(problem, result, style, paths)
     return 130 if result.termination is Termination.INTERRUPTED else 0
-
-
-def said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
-    """Refuse what the method's specification and an option both say."""
-    from orsched.solver import read_spec
-
-    spec = read_spec(method)
-    twice = ["--information"] if spec.information and information else []
-    twice += [f"--param {name}" for name in parameters if name in spec.parameters]
-    if twice:
-        raise InputError(f"{method!r} says this already", field=twice[0], remedy="give it once")
 
 
 def left_of(time_limit: float | None, begin: float) -> float | None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.limits import CELLS
+from orsched.method_choice import read_spec, require_method, require_parameters
 from orsched.own_code import is_own, source_of
 from orsched.study.data_files import data_hash
-from orsched.study.named import require_method, require_parameters
 from orsched.study.scenario import read_workers
 from orsched.study.toml import require_known, require_table
 
@@ -164,27 +164,21 @@ def policy_axis(value: object, shared: dict[str, Any]) -> tuple[PolicyChoice, ..
 
 
 def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyChoice]:
-    from orsched.solver import read_spec
-
-    name = table.get("name")
-    if not isinstance(name, str):
-        raise InputError(f"{name!r} is no policy", field="policies.name")
+    if not isinstance(table.get("name"), str):
+        raise InputError(f"{table.get('name')!r} is no policy", field="policies.name")
     own = require_table(table.get("parameters", {}), "policies.parameters")
     information = table.get("information")
-    source = None
-    if is_own(name):
-        source = _source_hash(name)
-        if information is not None:
-            raise InputError(
-                "the class itself says what it must know", field="policies.information"
-            )
-    else:
-        spec = read_spec(name)
-        if (spec.information and information) or spec.parameters.keys() & own.keys():
-            raise InputError(f"{name!r} says this already", field="policies", remedy="say it once")
-        name, own = spec.name, {**own, **{k: [v] for k, v in spec.parameters.items()}}
-        information = spec.information or information
+    name, told, given, _ = read_spec(table["name"])
+    if (told and information) or given.keys() & own.keys():
+        raise InputError(
+            f"{table['name']!r} says this already", field="policies", remedy="say it once"
+        )
+    own, information = {**own, **{k: [v] for k, v in given.items()}}, told or information
+    source = _source_hash(name) if is_own(name) else None
+    if source is None:
         require_method(name, information, "policies.name")
+    elif information is not None:
+        raise InputError("the class itself says what it must know", field="policies.information")
     label = str(table.get("label", name if information is None else f"{name}@{information}"))
     where = "policies.parameters" if own else "parameters"
     for parameters in grid({**shared, **own}):

@@ -198,32 +198,16 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
 
 def _outcome(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:
     """Run the policy or method of a cell."""
-    from orsched.methods import Outcome, Run
-    from orsched.policy import Information
-    from orsched.registry import resolve
-    from orsched.result import Termination
-    from orsched.simulator import simulate_policy
+    from orsched.method_choice import choose
+    from orsched.methods import Run
     from orsched.solver import DEFAULT_ITERATIONS
     from orsched.stop import MaxIterations
-    from orsched.study.scenario import own_policy
 
     policy = content["policy"]
-    name, parameters = policy["name"], policy["parameters"]
-    if ":" in name:
-        done = simulate_policy(instance, own_policy(instance, name, parameters))
-        return Outcome(done.schedule, Termination.FINISHED, done.decision_ns, parameters)
-    method = resolve("methods", name)
+    chosen = choose(policy["name"], policy["information"], policy["parameters"])
     iterations = content["iterations"]
     stop = MaxIterations(DEFAULT_ITERATIONS if iterations is None else iterations)
     stop.start()
-    found: Outcome = method(
-        instance,
-        Run(
-            Information(policy["information"] or method.information[0]),
-            stop,
-            content["seed"],
-            dict(parameters),
-            bound_ns=None if lower is None else lower.value_ns,
-        ),
-    )
-    return found
+    bound_ns = None if lower is None else lower.value_ns
+    run = Run(chosen.information, stop, content["seed"], chosen.parameters, bound_ns=bound_ns)
+    return chosen.method(instance, run)

@@ -1,28 +1,22 @@
-"""Scenarios: an instance on other workers, and policies of users on several of them."""
+"""Scenarios: an instance on other workers."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import fields, replace
-from inspect import signature
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.own_code import class_of
-from orsched.policy import Information, Policy
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
-    from inspect import Signature
-
     from orsched.instance import Instance
 
 MAX_WORKERS = 100_000
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
-_HOOKS = ("start", "on_arrival", "on_first_token", "on_finish", "on_preempt", "decide")
 
 Workers = int | tuple[Worker, ...]
 """How many copies of an instance's worker, or other workers."""
@@ -147,82 +141,3 @@ def with_workers(instance: Instance, workers: Workers) -> Instance:
         workers = tuple(replace(first, name=f"worker-{index}") for index in range(workers))
     label = f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"
     return instance.replace(workers=workers, name=f"{instance.name} ({label})")
-
-
-def own_policy(instance: Instance, target: str, parameters: dict[str, Any]) -> Policy:
-    """Return a new policy of the class that ``module:Class`` names, fit for an instance.
-
-    On several workers a class that serves one worker gets a dispatcher, with the parameters
-    ``dispatch`` (round_robin, fewest_requests or least_work) and ``steal``, as named policies do;
-    on one worker these say nothing, unless the class has parameters of these names.
-
-    Raises:
-        InputError: the policy cannot be imported or made, or a parameter is wrong.
-    """
-    from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
-    from orsched.heuristics.policy_method import Dispatching, read_params
-
-    cls, alone = class_of(target, Policy), len(instance.workers) == 1
-    sharing = set() if cls.many_workers else {field.name for field in fields(Dispatching)}
-    if alone:
-        sharing -= _arguments_of(cls)
-    shared = read_params(Dispatching, {k: v for k, v in parameters.items() if k in sharing})
-    own = {name: value for name, value in parameters.items() if name not in sharing}
-    _require_arguments(target, own)
-    if alone or cls.many_workers:
-        return _made(target, own)
-    return Dispatched(
-        lambda: _made(target, own), DISPATCHERS[shared.dispatch](), steal=shared.steal
-    )
-
-
-def _made(target: str, parameters: dict[str, Any]) -> Policy:
-    """Return a new policy; raises ``InputError`` also where it declares what nobody can call."""
-    from orsched.solver import load_policy
-
-    policy = load_policy(target, parameters)
-    kinds = [str(kind) for kind in Information]
-    if policy.information not in kinds:
-        raise InputError(
-            f"{target!r} declares the information {policy.information!r}",
-            field="policy",
-            remedy=f"one of: {', '.join(kinds)}",
-        )
-    for name in _HOOKS:
-        called = signature(getattr(Policy, name))
-        try:
-            signature(getattr(policy, name)).bind(*list(called.parameters)[1:])
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{target!r} cannot be called as {name}{_arguments(called)}",
-                field="policy",
-                remedy=f"write: def {name}{_arguments(called)}",
-            ) from None
-    return policy
-
-
-def _arguments_of(cls: type[Policy]) -> set[str]:
-    """Return the names of the arguments that a class takes."""
-    try:
-        return set(signature(cls).parameters)
-    except (TypeError, ValueError):
-        return set()
-
-
-def _arguments(called: Signature) -> str:
-    return f"({', '.join(called.parameters)})"
-
-
-def _require_arguments(target: str, parameters: dict[str, Any]) -> None:
-    """Raise ``InputError`` that lists the class's parameters when one is unknown or missing."""
-    try:
-        known = signature(class_of(target, Policy))
-    except (TypeError, ValueError):
-        return
-    try:
-        known.bind(**parameters)
-    except TypeError as error:
-        names = ", ".join(known.parameters) or "it has none"
-        raise InputError(
-            f"{target}: {error}", field="parameters", remedy=f"known: {names}"
-        ) from None

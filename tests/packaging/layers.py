@@ -67,7 +67,7 @@ LAYERS = (
     Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),
     Layer("files", "native files: instances, schedules, cost models", ("files",)),
     Layer("instances", "shipped instances, generators, readers of others' traces", ("instances",)),
-    Layer("front", "solve, simulate, compare, load", ("solver", "locate")),
+    Layer("front", "solve, simulate, compare, load", ("method_choice", "solver", "locate")),
     Layer("pictures", "charts, reports, studies", ("plotting", "report", "study")),
     Layer("runner", "workers that execute, their calibration, vLLM", ("runner",)),
     Layer("command line", "orsched ...", ("cli", "__main__")),
