@@ -68,7 +68,7 @@ LAYERS = (
     Layer("files", "native files: instances, schedules, cost models", ("files",)),
     Layer("instances", "shipped instances, generators, readers of others' traces", ("instances",)),
     Layer("front", "solve, simulate, compare, load", ("method_choice", "solver", "locate")),
-    Layer("pictures", "charts, reports, studies", ("plotting", "report", "study")),
+    Layer("pictures", "charts, reports, studies", ("plotting", "report", "study", "extending")),
     Layer("runner", "workers that execute, their calibration, vLLM", ("runner",)),
     Layer("command line", "orsched ...", ("cli", "__main__")),
 )  # fmt: skip

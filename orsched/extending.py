@@ -1,0 +1,96 @@
+"""Everything that a policy, a cost model, a reader or a study of one's own needs, in one place.
+
+The guides use these names: *Write your own policy*, *Write your own reader*, *Cost models* and
+*Studies*. What else stands in the library may move; these names stay.
+"""
+
+from orsched.columns import whole_number
+from orsched.costs import CostModel
+from orsched.costs.parameters import read_parameters
+from orsched.errors import InfeasibleError, InputError, OrschedError, PolicyError, TimeLimitError
+from orsched.heuristics.batch_builder import BatchBuilder
+from orsched.heuristics.dispatching import (
+    DISPATCHERS,
+    Dispatched,
+    Dispatcher,
+    FewestRequests,
+    LeastWork,
+    RoundRobin,
+)
+from orsched.heuristics.policy_method import LiveMethod, PolicyMethod
+from orsched.instance import Instance
+from orsched.instances.arrivals import sampled, with_arrivals
+from orsched.instances.predictions import predict
+from orsched.instances.readers import ReadReport, Trace, cells, read
+from orsched.instances.readers.assemble import Columns, assemble
+from orsched.instances.readers.cells import CellError
+from orsched.instances.readers.objects import Fields, read_objects
+from orsched.instances.readers.table import read_table
+from orsched.memory import BlockMemory
+from orsched.methods import Method, Outcome, Progress, Run
+from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
+from orsched.requests import Prefixes, Requests
+from orsched.schedule import Schedule
+from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
+from orsched.study import over_seeds, paired, read_study, run
+from orsched.study.scenario import read_workers, with_workers
+from orsched.workers import Worker
+
+__all__ = [
+    "ARRIVAL",
+    "DISPATCHERS",
+    "FINISH",
+    "BatchBuilder",
+    "BlockMemory",
+    "CellError",
+    "ClairvoyantView",
+    "Columns",
+    "CostModel",
+    "Dispatched",
+    "Dispatcher",
+    "FewestRequests",
+    "Fields",
+    "InfeasibleError",
+    "Information",
+    "InputError",
+    "Instance",
+    "LeastWork",
+    "LiveMethod",
+    "Method",
+    "OrschedError",
+    "Outcome",
+    "Policy",
+    "PolicyError",
+    "PolicyMethod",
+    "PredictedView",
+    "Prefixes",
+    "Progress",
+    "ReadReport",
+    "Requests",
+    "RoundRobin",
+    "Run",
+    "Schedule",
+    "Step",
+    "TimeLimitError",
+    "Trace",
+    "View",
+    "Worker",
+    "assemble",
+    "cells",
+    "decode_rounds",
+    "over_seeds",
+    "paired",
+    "predict",
+    "prefill_stage",
+    "read",
+    "read_objects",
+    "read_parameters",
+    "read_study",
+    "read_table",
+    "read_workers",
+    "run",
+    "sampled",
+    "whole_number",
+    "with_arrivals",
+    "with_workers",
+]
