@@ -138,7 +138,7 @@ def _previous_plan(left: Remaining, room: int) -> list[PlannedStage] | None:
         now = last = max(last, shift + stage.round)
         rows, places = [], []
         for request in stage.requests:
-            if request not in row or free[0][0] > now:
+            if request not in row or not free or free[0][0] > now:
                 return None
             _, client = heappop(free)
             rows.append(row[request])

@@ -317,3 +317,9 @@ def test_who_started_before_their_turn_is_not_chosen_again():
     assert plan.choose(20, 1, 99) == [1]
     plan.waiting.take([1])
     assert plan.choose(30, 1, 99) == []
+
+
+def test_a_plan_for_more_clients_than_memory_holds_now_is_not_carried_on():
+    """Two start together in the plan so far, but there is room for one client only by now."""
+    left = Remaining((3,), (0, 1), (4, 5), (2, 2), 10, 4, None, (Stage(3, (0, 1), 0),))
+    assert cost_of(left, make_plan(left, 0, 0, 1.0)) > 0
