@@ -13,7 +13,7 @@ from collections import deque
 from math import sqrt
 from typing import TYPE_CHECKING
 
-from orsched.heuristics.expectation import ArrivalRate, KnownEnds, LearnedEnds
+from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds
 from orsched.heuristics.gates import fixed_costs
 from orsched.policy import ClairvoyantView, PredictedView
 

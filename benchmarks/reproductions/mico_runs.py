@@ -12,8 +12,8 @@ import numpy as np
 
 from benchmarks.reproductions import mico_setting as setting
 from orsched.checker import check
-from orsched.heuristics.multi_cloud import ABLATION
-from orsched.heuristics.multi_cloud.methods import MICO
+from orsched.heuristics.mico import ABLATION
+from orsched.heuristics.mico.methods import MICO
 from orsched.policy import Information
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.simulator import simulate_policy

@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.reproductions import scls_setting as setting
 from orsched.checker import check
-from orsched.heuristics.slices.methods import ABLATION, ILS, SCLS, SCLS_CONTINUOUS
+from orsched.heuristics.scls.methods import ABLATION, ILS, SCLS, SCLS_CONTINUOUS
 from orsched.metrics import summarise
 from orsched.policy import Information
 from orsched.simulator import simulate_policy

@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import AffineCost
-from orsched.heuristics.multi_cloud import ABLATION, Mico, MicoParams
+from orsched.heuristics.mico import ABLATION, Mico, MicoParams
 from orsched.instance import Instance
 from orsched.instances.predictions import with_predictions
 from orsched.instances.synthetic import lognormal_tokens

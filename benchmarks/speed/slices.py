@@ -10,9 +10,9 @@ from typing import Any
 from benchmarks.speed.batcher import lengths
 from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import BilinearCost
-from orsched.heuristics.slices.batching import Batcher
-from orsched.heuristics.slices.memory import SliceMemory
-from orsched.heuristics.slices.offloading import Offloader
+from orsched.heuristics.scls.batching import Batcher
+from orsched.heuristics.scls.memory import SliceMemory
+from orsched.heuristics.scls.offloading import Offloader
 from orsched.memory import BlockMemory
 from orsched.workers import Worker
 

@@ -6,11 +6,11 @@ from heapq import heappop
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError, PolicyError
-from orsched.heuristics.gittins.filling import Filling
+from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.heuristics.gittins.lengths import LengthModel
-from orsched.heuristics.gittins.placing import Placing
-from orsched.heuristics.gittins.site import UNLIMITED, Site
+from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
+from orsched.heuristics.gittins.worker_model import UNLIMITED, WorkerModel
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
 from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, evict
 from orsched.units import NS_PER_S
@@ -65,11 +65,11 @@ class Gittins(Policy):
                     "gittins does not pad", field="padding", remedy="use static, scls or mico"
                 )
         window_ns = self.params.window_s * NS_PER_S
-        self.sites = [Site(each, window_ns) for each in view.workers]
-        for site in self.sites:
-            site.others = [other for other in self.sites if other is not site]
-        by_memory = {site.view.worker.memory: site for site in self.sites}
-        self.memories = [site for memory, site in by_memory.items() if memory is not None]
+        self.workers = [WorkerModel(each, window_ns) for each in view.workers]
+        for worker in self.workers:
+            worker.others = [other for other in self.workers if other is not worker]
+        by_memory = {worker.view.worker.memory: worker for worker in self.workers}
+        self.memories = [worker for memory, worker in by_memory.items() if memory is not None]
         self.model = LengthModel(view.output_limit_tokens)
         self._reserve()
         self.predicted = view.predicted_tokens if isinstance(view, PredictedView) else None
@@ -89,8 +89,8 @@ class Gittins(Policy):
 
     def _rank_ns(self, view: View, request: int, lengths: Lengths) -> float:
         """Return the index of a new request as expected work, in nanoseconds."""
-        prices = self.sites[view.index].prices
-        running = sum([len(site.view.running) for site in self.sites]) / len(self.sites)
+        prices = self.workers[view.index].prices
+        running = sum([len(worker.view.running) for worker in self.workers]) / len(self.workers)
         token_ns = prices.round_ns / max(running, 32.0) + prices.client_ns
         prefill_ns = prices.token_ns * view.prompt_tokens[request]
         if self.outputs is not None:
@@ -112,13 +112,13 @@ class Gittins(Policy):
 
     def on_preempt(self, view: View, request: int) -> None:
         """Queue the request again, by the key that it has."""
-        self.sites[view.index].leave(request)
+        self.workers[view.index].leave(request)
         lengths = self.model.lengths(self.groups[request])
         self._wait(view, request, view.to_prefill(request), lengths)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Learn from the request's length, and forget it."""
-        tokens = self.sites[view.index].leave(request)
+        tokens = self.workers[view.index].leave(request)
         group = self.groups.pop(request)
         del self.keys[request]
         if request in self.tight:
@@ -127,17 +127,17 @@ class Gittins(Policy):
         tokens = 1 if tokens is None else tokens
         if self.model.finish(group, tokens):
             self.model.learn(
-                (self.groups[each], site.view.rounds - origin)
-                for site in self.sites
-                for each, origin in site.origin.items()
+                (self.groups[each], worker.view.rounds - origin)
+                for worker in self.workers
+                for each, origin in worker.origin.items()
             )
             self._reserve()
 
     def _wait(self, view: View, request: int, left: int, lengths: Lengths) -> None:
         """Queue a request with so many tokens to prefill."""
         self.stamp = stamp = self.stamp + 1
-        for site in self.memories:
-            if not site.fits(request, left + 1):
+        for worker in self.memories:
+            if not worker.fits(request, left + 1):
                 self.tight.add(request)
         prompt, key = view.prompt_tokens[request], self.keys[request]
         self.queue.put((key, request, prompt.bit_length(), left, stamp, left - prompt, lengths))
@@ -146,123 +146,129 @@ class Gittins(Policy):
 
     def decide(self, view: View) -> Step | None:
         """Return the next step with prompt tokens, rounds, an eviction, or None."""
-        site = self.sites[view.index]
-        running, rounds, now = len(site.view.running), view.rounds, view.now_ns
-        site.pace.update(now, rounds, running > 0)
-        site.until_ns, site.slept, site.seen = 0, -1, self.stamp
+        worker = self.workers[view.index]
+        running, rounds, now = len(worker.view.running), view.rounds, view.now_ns
+        worker.pace.update(now, rounds, running > 0)
+        worker.until_ns, worker.slept, worker.seen = 0, -1, self.stamp
         begun = len(view.prefilling)
         decoding, blocks = running - begun, UNLIMITED
-        if site.has_memory and (blocks := view.blocks_left(1) or 0) < 0:
-            return self._evict(view, site, -blocks)
-        site.spare, site.prefills = blocks, False
+        if worker.has_memory and (blocks := view.blocks_left(1) or 0) < 0:
+            return self._evict(view, worker, -blocks)
+        worker.spare, worker.prefills = blocks, False
         if begun or (
-            self.queue.count and running < site.clients and self._first_fits(site, rounds, blocks)
+            self.queue.count
+            and running < worker.clients
+            and self._first_fits(worker, rounds, blocks)
         ):
-            chunks = self._chunks(view, site, decoding, blocks)
+            chunks = self._chunks(view, worker, decoding, blocks)
             if chunks:
-                return self._prefill(view, site, chunks, decoding)
+                return self._prefill(view, worker, chunks, decoding)
         if decoding:
             if not self.queue.count:
                 return _UNTIL_ARRIVAL
-            if running == site.clients:
+            if running == worker.clients:
                 return _UNTIL_FINISH
-            site.until_ns = now + int(_LOOK_AGAIN * site.pace.ns)
+            worker.until_ns = now + int(_LOOK_AGAIN * worker.pace.ns)
             return _SOON
         if begun:  # caches that are not complete fill the memory: one of them has to go
-            return self._evict(view, site, 1)
-        site.slept = self.stamp
+            return self._evict(view, worker, 1)
+        worker.slept = self.stamp
         return None
 
-    def _prefill(self, view: View, site: Site, chunks: dict[int, int], decoding: int) -> Step:
+    def _prefill(
+        self, view: View, worker: WorkerModel, chunks: dict[int, int], decoding: int
+    ) -> Step:
         """Return the step with these chunks, beside a round where that is no slower."""
         tokens = list(chunks.values())
-        beside, time_ns = site.prices.prefill(tokens, decoding)
-        site.prefills = True
-        site.until_ns = site.pace.now_ns + time_ns
-        site.prefill(chunks, site.pace.rounds + beside)
+        beside, time_ns = worker.prices.prefill(tokens, decoding)
+        worker.prefills = True
+        worker.until_ns = worker.pace.now_ns + time_ns
+        worker.prefill(chunks, worker.pace.rounds + beside)
         return Step(list(chunks), tokens, None, None if beside else ())
 
-    def _first_fits(self, site: Site, rounds: int, blocks: int) -> bool:
+    def _first_fits(self, worker: WorkerModel, rounds: int, blocks: int) -> bool:
         """Whether anybody may join where no prefill has begun: nobody overtakes the first.
 
         What ``_chunks`` finds as well, which takes longer; most decisions of a full worker are so.
         """
-        if not site.size or not site.view.running:
+        if not worker.size or not worker.view.running:
             return True
         head = self.queue.heads[0]
         if self.tight and head[1] in self.tight:
             return True
-        needed = -(-head[3] // site.size)
-        if needed > blocks or site.evicted == rounds:
+        needed = -(-head[3] // worker.size)
+        if needed > blocks or worker.evicted == rounds:
             return False
-        return needed <= blocks - site.growth(self.growth)
+        return needed <= blocks - worker.growth(self.growth)
 
-    def _chunks(self, view: View, site: Site, decoding: int, blocks: int) -> dict[int, int]:
+    def _chunks(
+        self, view: View, worker: WorkerModel, decoding: int, blocks: int
+    ) -> dict[int, int]:
         """Return request -> prompt tokens of the next step, in order of the keys."""
-        filling = Filling(site, self.params.max_num_batched_tokens, blocks, self.growth)
+        batch = GittinsBatch(worker, self.params.max_num_batched_tokens, blocks, self.growth)
         # Who was evicted would otherwise take the blocks again before those that stay get on.
-        again = site.evicted == site.pace.rounds and len(site.view.running) > 0
-        may_join = self.queue.count and filling.clients and not again
+        again = worker.evicted == worker.pace.rounds and len(worker.view.running) > 0
+        may_join = self.queue.count and batch.clients and not again
         begun = []
         if view.prefilling:
             begun = sorted((self.keys[request], request) for request in view.prefilling)
-        placing = Placing(self, view, site, decoding) if may_join else None
-        while filling.tokens > 0:
-            if placing is not None and filling.clients:
-                if not placing.join(begun[0] if begun else None, filling):
-                    placing = None  # nobody overtakes who finds no room
-                elif not filling.tokens:
+        routing = RoutingDecision(self, view, worker, decoding) if may_join else None
+        while batch.tokens > 0:
+            if routing is not None and batch.clients:
+                if not routing.join(begun[0] if begun else None, batch):
+                    routing = None  # nobody overtakes who finds no room
+                elif not batch.tokens:
                     break
             if not begun:
                 break
-            filling.go_on(heappop(begun)[1])
-        site.spare = filling.blocks
-        return filling.chunks
+            batch.go_on(heappop(begun)[1])
+        worker.spare = batch.blocks
+        return batch.chunks
 
     # -- memory ---------------------------------------------------------------------------
 
-    def able(self, site: Site, request: int) -> bool:
+    def able(self, worker: WorkerModel, request: int) -> bool:
         """Whether a worker's memory can hold a request at all."""
-        if site.room == UNLIMITED:
+        if worker.room == UNLIMITED:
             return True
         barred = self.barred.get(request)
-        return site.holds(request) and (barred is None or site.view.index not in barred)
+        return worker.holds(request) and (barred is None or worker.view.index not in barred)
 
-    def _evict(self, view: View, site: Site, missing: int) -> Step:
+    def _evict(self, view: View, worker: WorkerModel, missing: int) -> Step:
         """Evict those with most expected work to come until so many blocks are free."""
-        site.evicted = view.rounds
-        size = site.size
-        work = {request: self._work_ns(view, site, request) for request in view.running}
+        worker.evicted = view.rounds
+        size = worker.size
+        work = {request: self._work_ns(view, worker, request) for request in view.running}
         victims: list[int] = []
         while missing > 0:
             request = max(work, key=lambda each: (work[each], self.keys[each]))
             if len(work) == 1:
-                self._bar(site, request)
+                self._bar(worker, request)
             del work[request]
             victims.append(request)
             cached = view.cached(request)
             missing -= -(-cached // size)
-            if request in site.origin and cached % size == 0:
+            if request in worker.origin and cached % size == 0:
                 missing -= 1
             if not work:
                 break
         return evict(victims)
 
-    def _work_ns(self, view: View, site: Site, request: int) -> float:
+    def _work_ns(self, view: View, worker: WorkerModel, request: int) -> float:
         """Return the expected work of a running request that is still to come."""
         left = view.to_prefill(request)
         if self.outputs is not None:
             tokens = float(self.outputs[request] - view.generated(request))
         else:
             tokens = self.model.lengths(self.groups[request]).left(view.generated(request))
-        return site.prices.token_ns * left + site.pace.ns * tokens
+        return worker.prices.token_ns * left + worker.pace.ns * tokens
 
-    def _bar(self, site: Site, request: int) -> None:
+    def _bar(self, worker: WorkerModel, request: int) -> None:
         """Keep a request off a worker whose memory it does not fit into, even alone."""
         barred = self.barred.setdefault(request, set())
-        barred.add(site.view.index)
+        barred.add(worker.view.index)
         self.tight.add(request)
-        if not any(self.able(each, request) for each in self.sites):
+        if not any(self.able(each, request) for each in self.workers):
             raise PolicyError(
                 f"request {request} does not fit into any worker's memory, even alone: give one "
                 "more blocks"

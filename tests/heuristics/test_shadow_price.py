@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from orsched.checker import check
 from orsched.costs import AffineCost
-from orsched.heuristics.expectation import ArrivalRate, KnownEnds, LearnedEnds
+from orsched.heuristics.forecast import ArrivalRate, KnownEnds, LearnedEnds
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.robust import RobustParams, RobustPolicy, Skill
 from orsched.instance import Instance

@@ -6,7 +6,7 @@ import pytest
 
 from orsched.heuristics.gittins import Gittins
 from orsched.heuristics.gittins.params import GittinsParams
-from orsched.heuristics.slices import ContinuousSlices
+from orsched.heuristics.scls import ContinuousSlices
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
 from tests.heuristics.gittins.drawn import drawn

@@ -9,7 +9,7 @@ import pytest
 
 import orsched
 from orsched.errors import InfeasibleError
-from orsched.heuristics.slices import ContinuousSlices
+from orsched.heuristics.scls import ContinuousSlices
 from orsched.policy import Information, Policy
 from orsched.registry import resolve
 from orsched.simulator import simulate_policy

@@ -3,59 +3,59 @@
 from __future__ import annotations
 
 from orsched.heuristics.gittins import Gittins
-from orsched.heuristics.gittins.filling import Filling
+from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.policy import ClairvoyantView
 
 
 class PlainGittins(Gittins):
     """Decides as the page *Gittins* says, from views and formulas alone."""
 
-    def _first_fits(self, site, rounds, blocks):
+    def _first_fits(self, worker, rounds, blocks):
         return True
 
-    def _chunks(self, view, site, decoding, blocks):
-        filling = Filling(site, self.params.max_num_batched_tokens, blocks, self.growth)
-        again = site.evicted == view.rounds and len(view.running) > 0
-        admits = bool(filling.clients) and not again
+    def _chunks(self, view, worker, decoding, blocks):
+        batch = GittinsBatch(worker, self.params.max_num_batched_tokens, blocks, self.growth)
+        again = worker.evicted == view.rounds and len(view.running) > 0
+        admits = bool(batch.clients) and not again
         begun = sorted((self.keys[request], request) for request in view.prefilling)
         passed = set()
-        while filling.tokens > 0:
+        while batch.tokens > 0:
             firsts = [min(heap) for size, heap in self.queue.heaps.items()
                       if heap and size not in passed]  # fmt: skip
             first = min(firsts, default=None)
-            if admits and first and filling.clients and (not begun or first[:2] < begun[0]):
-                if not self.able(site, first[1]):
+            if admits and first and batch.clients and (not begun or first[:2] < begun[0]):
+                if not self.able(worker, first[1]):
                     passed.add(first[2])
-                elif not filling.has_room(first[1], first[3]):
+                elif not batch.has_room(first[1], first[3]):
                     admits = False
-                elif self.suits(view, site, decoding, first, len(filling.chunks)):
+                elif self.suits(view, worker, decoding, first, len(batch.chunks)):
                     self.queue.pop(self.queue.heads.index(first))
-                    filling.admit(first[1], first[3])
+                    batch.admit(first[1], first[3])
                 else:
                     passed.add(first[2])
             elif begun:
-                filling.go_on(begun.pop(0)[1])
+                batch.go_on(begun.pop(0)[1])
             else:
                 break
-        site.spare = filling.blocks
-        return filling.chunks
+        worker.spare = batch.blocks
+        return batch.chunks
 
-    def suits(self, view, site, decoding, waiting, joined):
+    def suits(self, view, worker, decoding, waiting, joined):
         """Whether the gate is open for a request, and no other worker would take it for less."""
         _, request, _, left, stamp, yielded, lengths = waiting
         if isinstance(view, ClairvoyantView):
             tokens = float(view.output_tokens[request] - yielded)
         else:
             tokens = lengths.left(yielded)
-        if self.is_shut(view, site, decoding, request, left, tokens):
+        if self.is_shut(view, worker, decoding, request, left, tokens):
             return False
-        pace, prices = site.pace.ns, site.prices
-        work = self.work(site, left, tokens)
+        pace, prices = worker.pace.ns, worker.prices
+        work = self.work(worker, left, tokens)
         here = tokens * pace + (len(view.running) + joined) * work * pace / prices.round_ns
-        theirs = min(joined, len(self.queue) // len(self.sites))
-        for other in self.sites:
+        theirs = min(joined, len(self.queue) // len(self.workers))
+        for other in self.workers:
             full = len(other.view.running) >= other.clients
-            if other is site or full or stamp <= other.slept or not self.able(other, request):
+            if other is worker or full or stamp <= other.slept or not self.able(other, request):
                 continue
             delay = 0
             if stamp <= other.seen or other.prefills:
@@ -66,14 +66,14 @@ class PlainGittins(Gittins):
                 return False
         return True
 
-    def work(self, site, left, tokens):
+    def work(self, worker, left, tokens):
         """Time that a request's prefill and its part of the rounds take on a worker."""
-        return site.prices.token_ns * left + site.prices.client_ns * tokens
+        return worker.prices.token_ns * left + worker.prices.client_ns * tokens
 
-    def is_shut(self, view, site, decoding, request, left, tokens):
+    def is_shut(self, view, worker, decoding, request, left, tokens):
         """Whether a prefill has to wait for those that decode."""
-        prices, params = site.prices, self.params
+        prices, params = worker.prices, self.params
         delays = decoding / self.model.all.mean * prices.token_ns * left
-        waited = (view.now_ns - view.arrival_ns[request]) / (tokens * site.pace.ns)
+        waited = (view.now_ns - view.arrival_ns[request]) / (tokens * worker.pace.ns)
         gate = params.gate * (1 + params.gate_aging * waited)
         return delays > gate * (prices.round_ns + prices.client_ns * decoding)

@@ -8,8 +8,8 @@ import pytest
 
 from orsched.costs import AffineCost, BilinearCost
 from orsched.heuristics.gittins import Gittins, GittinsParams, LengthModel
-from orsched.heuristics.gittins.placing import Placing
 from orsched.heuristics.gittins.prices import Prices
+from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
 from orsched.instances import predict
 from orsched.instances.synthetic import peers_workload
@@ -60,8 +60,10 @@ def test_under_load_it_decides_as_without_short_cuts(known, blocks, alike):
 def test_most_decisions_of_full_workers_need_no_placing(monkeypatch):
     """The first who waits finds no room: nobody else is asked for."""
     made = []
-    kept = Placing.__init__
-    monkeypatch.setattr(Placing, "__init__", lambda *values: (made.append(1), kept(*values))[1])
+    kept = RoutingDecision.__init__
+    monkeypatch.setattr(
+        RoutingDecision, "__init__", lambda *values: (made.append(1), kept(*values))[1]
+    )
     workload = peers_workload(600, rate=60.0)
     worker = Worker(128, AffineCost(), None, BlockMemory(400, 16, "paged"))
     instance = workload.replace(workers=(worker,) * 2)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.heuristics.slices.continuous import ContinuousParams, ContinuousSlices
-from orsched.heuristics.slices.iteration import IterationLevel, IterationParams
-from orsched.heuristics.slices.sliced import SlicedPolicy, SliceParams
+from orsched.heuristics.scls.continuous import ContinuousParams, ContinuousSlices
+from orsched.heuristics.scls.iteration import IterationLevel, IterationParams
+from orsched.heuristics.scls.sliced import SlicedPolicy, SliceParams
 from orsched.policy import Information
 
 if TYPE_CHECKING:

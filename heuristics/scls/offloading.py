@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from orsched.costs import BilinearCost
-    from orsched.heuristics.slices.batching import SlicedBatch
+    from orsched.heuristics.scls.batching import SlicedBatch
     from orsched.policy import View
 
 

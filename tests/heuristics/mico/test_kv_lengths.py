@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.reproductions import mico_setting
 from benchmarks.reproductions.mico_runs import cache_lengths, kv_lengths, run, summed
 from orsched.costs import AffineCost
-from orsched.heuristics.multi_cloud import Mico, MicoParams
+from orsched.heuristics.mico import Mico, MicoParams
 from orsched.instance import Instance
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy

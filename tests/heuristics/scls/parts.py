@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orsched import Instance, Requests, Worker, check
 from orsched.costs import BilinearCost
-from orsched.heuristics.slices import SlicedPolicy, SliceParams
+from orsched.heuristics.scls import SlicedPolicy, SliceParams
 from orsched.memory import BlockMemory
 from orsched.simulator import simulate_policy
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orsched.checker import check
 from orsched.costs import AffineCost, BilinearCost
-from orsched.heuristics.multi_cloud import Mico, MicoParams
+from orsched.heuristics.mico import Mico, MicoParams
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests

@@ -13,7 +13,7 @@ Key = tuple[int, int, int]
 """Rank, arrival and request."""
 
 
-class Line:
+class WorkerQueue:
     """Smallest key first: a sorted queue, and a heap of those that would have to be put amid it.
 
     Requests that come in order, wave by wave, cost no more than the sorting of each wave.

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from orsched.heuristics.gittins.filling import Filling
+    from orsched.heuristics.gittins.batch import GittinsBatch
     from orsched.heuristics.gittins.policy import Gittins
-    from orsched.heuristics.gittins.site import Site
+    from orsched.heuristics.gittins.worker_model import WorkerModel
     from orsched.policy import View
 
-    Rival: TypeAlias = tuple[Site, int, int, int, float, float, float, float]
+    Rival: TypeAlias = tuple[WorkerModel, int, int, int, float, float, float, float]
 
 
-class Placing:
+class RoutingDecision:
     """One decision: whether its worker is the one to take a waiting request, and now.
 
     What is the same for all requests is worked out once.
 
     Attributes:
         rivals: the other workers that have a free client and memory, at first only the one that
-            took a request last: its site, the prompt tokens that it has room for, its ``slept``,
+            took a request last: its worker, the prompt tokens that it has room for, its ``slept``,
             the stamp up to which requests wait for its step to end, for how long, its pace, how
             many run there, and its time a round over that of rounds alone.
         complete: whether all of them are among the rivals.
@@ -29,24 +29,35 @@ class Placing:
     """
 
     __slots__ = (
-        "arrival_ns", "at", "complete", "finishes_ns", "gate", "gate_aging", "now_ns", "open_ns",
-        "outputs", "policy", "rivals", "site", "stage_round_ns",
+        "arrival_ns",
+        "at",
+        "complete",
+        "finishes_ns",
+        "gate",
+        "gate_aging",
+        "now_ns",
+        "open_ns",
+        "outputs",
+        "policy",
+        "rivals",
+        "stage_round_ns",
+        "worker",
     )  # fmt: skip
 
-    def __init__(self, policy: Gittins, view: View, site: Site, decoding: int) -> None:
-        prices, params = site.prices, policy.params
-        self.policy, self.site = policy, site
-        self.now_ns, self.arrival_ns = site.pace.now_ns, view.arrival_ns
+    def __init__(self, policy: Gittins, view: View, worker: WorkerModel, decoding: int) -> None:
+        prices, params = worker.prices, policy.params
+        self.policy, self.worker = policy, worker
+        self.now_ns, self.arrival_ns = worker.pace.now_ns, view.arrival_ns
         self.outputs = policy.outputs
         self.gate, self.gate_aging = params.gate, params.gate_aging
         self.finishes_ns = decoding / policy.model.all.mean * prices.token_ns
         self.stage_round_ns = prices.round_ns + prices.client_ns * decoding
         self.open_ns = self.gate * self.stage_round_ns
-        self.rivals = self._seen(site.others[:1])
+        self.rivals = self._seen(worker.others[:1])
         self.complete = False
         self.at = 0
 
-    def join(self, before: tuple[int, int] | None, filling: Filling) -> bool:
+    def join(self, before: tuple[int, int] | None, batch: GittinsBatch) -> bool:
         """Let waiting requests join, of those before a key, while there is room for them.
 
         False says that one finds no room, so nobody overtakes it. A request joins if that costs
@@ -54,24 +65,24 @@ class Placing:
         pace; and each of the others there is delayed by its prefill and by its part of each round,
         as much more as the pace is slower than rounds alone.
         """
-        policy, site, outputs, rivals = self.policy, self.site, self.outputs, self.rivals
-        prices, pace_ns, tight, alike = site.prices, site.pace.ns, policy.tight, policy.alike
+        policy, worker, outputs, rivals = self.policy, self.worker, self.outputs, self.rivals
+        prices, pace_ns, tight, alike = worker.prices, worker.pace.ns, policy.tight, policy.alike
         token_ns, client_ns, round_ns = prices.token_ns, prices.client_ns, prices.round_ns
         finishes_ns, open_ns, heads = self.finishes_ns, self.open_ns, policy.queue.heads
-        queue, sites, room, at = policy.queue, len(policy.sites), filling.room, self.at
-        joined = len(filling.chunks)
+        queue, workers, room, at = policy.queue, len(policy.workers), batch.room, self.at
+        joined = len(batch.chunks)
         # What times are multiplied with are floats: products of two kinds take twice as long.
-        beside = float(len(site.view.running) + joined)
-        theirs = float(min(joined, queue.count // sites))  # as many join each of the others
+        beside = float(len(worker.view.running) + joined)
+        theirs = float(min(joined, queue.count // workers))  # as many join each of the others
         while at < len(heads):
             head = heads[at]
             if before is not None and before < head:
                 break
             _, request, _, left, stamp, yielded, lengths = head
-            if tight and request in tight and not policy.able(site, request):
+            if tight and request in tight and not policy.able(worker, request):
                 at += 1
                 continue
-            if left > room and not filling.has_room(request, left):
+            if left > room and not batch.has_room(request, left):
                 return False
             if outputs is not None:
                 tokens = float(outputs[request] - yielded)
@@ -101,21 +112,21 @@ class Placing:
                     rivals = self._ask_all()
                     continue
                 queue.pop(at)
-                filling.admit(request, left)
-                if not (filling.tokens and filling.clients):
+                batch.admit(request, left)
+                if not (batch.tokens and batch.clients):
                     break
-                room, joined, beside = filling.room, joined + 1, beside + 1.0
-                theirs = float(min(joined, queue.count // sites))
+                room, joined, beside = batch.room, joined + 1, beside + 1.0
+                theirs = float(min(joined, queue.count // workers))
         self.at = at
         return True
 
     def _ask_all(self) -> list[Rival]:
         """Let all workers be rivals, not only who is asked first."""
         self.complete = True
-        self.rivals = self._seen(self.site.others)
+        self.rivals = self._seen(self.worker.others)
         return self.rivals
 
-    def _seen(self, others: list[Site]) -> list[Rival]:
+    def _seen(self, others: list[WorkerModel]) -> list[Rival]:
         """Return what counts of those that have a free client and memory."""
         found: list[Rival] = []
         for other in [each for each in others if len(each.view.running) < each.clients]:
@@ -131,7 +142,7 @@ class Placing:
 
     def _takes(self, rival: Rival, request: int, left: int) -> bool:
         """Whether another worker can hold a request; if so it is asked first from now on."""
-        other, others, tight = rival[0], self.site.others, self.policy.tight
+        other, others, tight = rival[0], self.worker.others, self.policy.tight
         if tight and request in tight and not self.policy.able(other, request):
             return False
         if not (other.size or other.has_room(request, left)):  # else its room says that it has
@@ -149,6 +160,6 @@ class Placing:
         Before a round, it delays the finishes of that round by its own time; after it, the request
         is one round behind. Each loses the more, the longer it waits.
         """
-        waited = (self.now_ns - self.arrival_ns[request]) / (tokens * self.site.pace.ns)
+        waited = (self.now_ns - self.arrival_ns[request]) / (tokens * self.worker.pace.ns)
         gate = self.gate * (1 + self.gate_aging * waited)
         return self.finishes_ns * left > gate * self.stage_round_ns

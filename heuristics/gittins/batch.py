@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.heuristics.gittins.site import UNLIMITED
+from orsched.heuristics.gittins.worker_model import UNLIMITED
 
 if TYPE_CHECKING:
-    from orsched.heuristics.gittins.site import Site
+    from orsched.heuristics.gittins.worker_model import WorkerModel
 
 
-class Filling:
+class GittinsBatch:
     """Prompt tokens and memory blocks that are given away one request after the other.
 
     Attributes:
@@ -22,27 +22,27 @@ class Filling:
         room: prompts up to so many tokens fit; whether longer ones do as well says ``has_room``.
     """
 
-    __slots__ = ("blocks", "chunks", "clients", "reserved", "room", "site", "tokens")
+    __slots__ = ("blocks", "chunks", "clients", "reserved", "room", "tokens", "worker")
 
-    def __init__(self, site: Site, tokens: int, blocks: int, growth: float) -> None:
-        self.site = site
+    def __init__(self, worker: WorkerModel, tokens: int, blocks: int, growth: float) -> None:
+        self.worker = worker
         self.chunks: dict[int, int] = {}
-        site.cut = ()
-        self.tokens = min(tokens, site.prefill_limit)
-        self.clients = site.clients - len(site.view.running)
+        worker.cut = ()
+        self.tokens = min(tokens, worker.prefill_limit)
+        self.clients = worker.clients - len(worker.view.running)
         self.blocks = blocks
-        self.reserved = site.promised() + site.growth(growth)
-        self.room = (blocks - self.reserved) * site.size if site.has_memory else UNLIMITED
+        self.reserved = worker.promised() + worker.growth(growth)
+        self.room = (blocks - self.reserved) * worker.size if worker.has_memory else UNLIMITED
 
     def has_room(self, request: int, left: int) -> bool:
         """Whether the whole prefill of a request fits; alone, one may use all that there is."""
-        if self.site.blocks(request, left) + self.reserved <= self.blocks:
+        if self.worker.blocks(request, left) + self.reserved <= self.blocks:
             return True
-        return not (self.chunks or self.site.view.running)
+        return not (self.chunks or self.worker.view.running)
 
     def admit(self, request: int, left: int) -> None:
         """Let a request be new on the worker."""
-        site, size = self.site, self.site.size
+        worker, size = self.worker, self.worker.size
         self.clients -= 1
         chunk = left if left < self.tokens else self.tokens
         if size:
@@ -53,27 +53,27 @@ class Filling:
                 self.reserved += -(-left // size) - taken
             self.blocks -= taken
             self.room = (self.blocks - self.reserved) * size
-        elif site.has_memory:
-            self.blocks -= site.blocks(request, left)
+        elif worker.has_memory:
+            self.blocks -= worker.blocks(request, left)
         if chunk < left:
-            site.cut = (*site.cut, request)
+            worker.cut = (*worker.cut, request)
         self.chunks[request] = chunk
         self.tokens -= chunk
 
     def go_on(self, request: int) -> None:
         """Give a begun prefill its next chunk, if there are blocks for one."""
-        site = self.site
-        left = site.view.to_prefill(request)
+        worker = self.worker
+        left = worker.view.to_prefill(request)
         chunk = min(left, self.tokens)
-        if site.size:
-            held = site.view.cached(request)
-            filled = -(-held // site.size)
-            chunk = min(chunk, (filled + self.blocks) * site.size - held)
-            taken = -(-(held + chunk) // site.size) - filled
+        if worker.size:
+            held = worker.view.cached(request)
+            filled = -(-held // worker.size)
+            chunk = min(chunk, (filled + self.blocks) * worker.size - held)
+            taken = -(-(held + chunk) // worker.size) - filled
             self.blocks -= taken
             self.reserved -= taken
         if chunk < left:
-            site.cut = (*site.cut, request)
+            worker.cut = (*worker.cut, request)
         if chunk:
             self.chunks[request] = chunk
             self.tokens -= chunk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.heuristics.multi_cloud.line import Line
+from orsched.heuristics.mico.worker_queue import WorkerQueue
 
 KEYS = st.tuples(st.integers(0, 3), st.integers(0, 9))
 
@@ -13,7 +13,7 @@ KEYS = st.tuples(st.integers(0, 3), st.integers(0, 9))
 @given(st.lists(st.one_of(st.none(), st.lists(KEYS, min_size=1, max_size=5)), max_size=20))
 def test_the_smallest_key_is_next(waves):
     """A wave of keys is put, None takes one out."""
-    line, model, number = Line(), [], 0
+    line, model, number = WorkerQueue(), [], 0
     for wave in waves:
         if wave is None and model:
             expected = model.pop(0)[2]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from orsched.costs import BilinearCost
-    from orsched.heuristics.slices.memory import SliceMemory
+    from orsched.heuristics.scls.memory import SliceMemory
 
 
 class SlicedBatch(NamedTuple):

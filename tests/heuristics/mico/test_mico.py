@@ -7,8 +7,8 @@ import pytest
 from orsched.checker import check
 from orsched.costs import AffineCost
 from orsched.errors import InputError
-from orsched.heuristics.multi_cloud import ABLATION, Mico, MicoParams
-from orsched.heuristics.multi_cloud.methods import MICO
+from orsched.heuristics.mico import ABLATION, Mico, MicoParams
+from orsched.heuristics.mico.methods import MICO
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.metrics import summarise

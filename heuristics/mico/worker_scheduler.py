@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from orsched.heuristics.multi_cloud.batch import MicoBatch
-from orsched.heuristics.multi_cloud.insertion import Insertion
-from orsched.heuristics.multi_cloud.line import Line
-from orsched.heuristics.multi_cloud.shares import places_of
+from orsched.heuristics.mico.batch import MicoBatch
+from orsched.heuristics.mico.insertion import Insertion
+from orsched.heuristics.mico.shares import places_of
+from orsched.heuristics.mico.worker_queue import WorkerQueue
 from orsched.step import FINISH, Step, batch_rounds, decode_rounds, evict, prefill_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from random import Random
 
-    from orsched.heuristics.multi_cloud.lengths import Lengths
-    from orsched.heuristics.multi_cloud.params import MicoParams
+    from orsched.heuristics.mico.lengths import Lengths
+    from orsched.heuristics.mico.params import MicoParams
     from orsched.policy import View
 
 _UNTIL_EVENT = decode_rounds()
@@ -23,7 +23,7 @@ _UNTIL_FINISH = decode_rounds(until=FINISH)
 _BATCH = batch_rounds()
 
 
-class Cloud:
+class WorkerScheduler:
     """Serves the requests that were dealt to one worker, at iteration level or batch by batch.
 
     Attributes:
@@ -38,7 +38,7 @@ class Cloud:
         self.places = places_of(view, params.batch_size)
         self.batch = MicoBatch(view, lengths)
         self.insertion = Insertion(view, params.insertion)
-        self.queue = Line()
+        self.queue = WorkerQueue()
         self.middles: dict[int, int] = {}  # of those who run, for the trade-off
         self.partial = -1  # whose prefill is longer than a step
         self.decide = self._iterate if params.batching == "iteration" else self._serve_batch

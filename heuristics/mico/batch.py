@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from orsched.heuristics.batch_builder import BatchBuilder
 
 if TYPE_CHECKING:
-    from orsched.heuristics.multi_cloud.lengths import Lengths
+    from orsched.heuristics.mico.lengths import Lengths
     from orsched.policy import View
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from orsched import Worker
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
-from orsched.heuristics.slices.batching import Batcher, SlicedBatch
-from orsched.heuristics.slices.clock import Clock
-from orsched.heuristics.slices.estimate import bilinear_of
-from orsched.heuristics.slices.memory import SliceMemory
-from orsched.heuristics.slices.offloading import Offloader
+from orsched.heuristics.scls.batching import Batcher, SlicedBatch
+from orsched.heuristics.scls.clock import Clock
+from orsched.heuristics.scls.estimate import bilinear_of
+from orsched.heuristics.scls.memory import SliceMemory
+from orsched.heuristics.scls.offloading import Offloader
 from orsched.memory import BlockMemory
-from tests.heuristics.slices.parts import MS, PLAIN, padding_worker
+from tests.heuristics.scls.parts import MS, PLAIN, padding_worker
 
 
 def offloader(workers, max_min, costs=None, blocks=None):

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.heuristics.slices.batching import Batcher
-from orsched.heuristics.slices.clock import Clock
-from orsched.heuristics.slices.estimate import bilinear_of
-from orsched.heuristics.slices.memory import RULES, SliceMemory
-from orsched.heuristics.slices.offloading import Offloader
+from orsched.heuristics.scls.batching import Batcher
+from orsched.heuristics.scls.clock import Clock
+from orsched.heuristics.scls.estimate import bilinear_of
+from orsched.heuristics.scls.memory import RULES, SliceMemory
+from orsched.heuristics.scls.offloading import Offloader
 from orsched.policy import Information, Policy
 from orsched.step import Step, Wait, batch_rounds, evict, prefill_stage
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from orsched.heuristics.slices.batching import SlicedBatch
+    from orsched.heuristics.scls.batching import SlicedBatch
     from orsched.policy import View
 
 _CHOICES = {

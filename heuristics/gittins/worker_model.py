@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 UNLIMITED = 2**62
 
 
-class Site:
+class WorkerModel:
     """What the policy knows of one worker beside its view.
 
     Attributes:
         clients: how many clients the worker has.
         cut: requests whose prefill the next step does not complete.
-        others: the other workers' sites, in any order.
+        others: the other workers' workers, in any order.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
         evicted: rounds at the last eviction; -1 before the first.
@@ -42,7 +42,7 @@ class Site:
         self.view = view
         self.first = int(view.first_token == "prefill")
         self.clients = view.worker.clients
-        self.others: list[Site] = []
+        self.others: list[WorkerModel] = []
         memory = view.worker.memory
         self.prices = prices = Prices(view)
         self.pace = Pace(prices.round_ns + prices.client_ns, window_ns)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.heuristics.slices.iteration import require_no_padding
-from orsched.heuristics.slices.offloading import able
+from orsched.heuristics.scls.iteration import require_no_padding
+from orsched.heuristics.scls.offloading import able
 from orsched.policy import Information, Policy
 from orsched.step import FINISH, FOREVER, UNTIL_EVENT, Step
 
@@ -43,7 +43,7 @@ class ContinuousParams:
             raise InputError(text, field="renew", remedy=", ".join(RENEWALS))
 
 
-class _Line:
+class _WorkerQueue:
     """One worker's part: who waits for it, what is set aside, and when slices are over."""
 
     def __init__(self, view: View) -> None:
@@ -82,7 +82,7 @@ class ContinuousSlices(Policy):
         """Take note of the workers, none of which may pad."""
         for each in view.workers:
             require_no_padding(each)
-        self.lines = [_Line(each) for each in view.workers]
+        self.lines = [_WorkerQueue(each) for each in view.workers]
         self.loads = [-line.blocks for line in self.lines]  # set aside and promised, less the room
         self.alike = len({line.memory for line in self.lines}) == 1
         self.limit = view.output_limit_tokens
@@ -106,7 +106,7 @@ class ContinuousSlices(Policy):
             self._free(line, request)
         self._assign(view, request)
 
-    def _free(self, line: _Line, request: int) -> None:
+    def _free(self, line: _WorkerQueue, request: int) -> None:
         needs = line.needs.pop(request)
         line.used -= needs
         self.loads[line.view.index] -= needs
@@ -129,7 +129,7 @@ class ContinuousSlices(Policy):
         loads[index] += needs
         return index
 
-    def _needs(self, line: _Line, request: int, tokens: int) -> int:
+    def _needs(self, line: _WorkerQueue, request: int, tokens: int) -> int:
         """Return the blocks of a request of these tokens at its slice's end, 1 without memory."""
         size = line.block_tokens
         if not size:
@@ -158,7 +158,7 @@ class ContinuousSlices(Policy):
         until = FINISH if line.queue else UNTIL_EVENT
         return Step(rounds=self._next_end(line) - view.rounds, until=until)
 
-    def _begin_slices(self, line: _Line) -> None:
+    def _begin_slices(self, line: _WorkerQueue) -> None:
         """Take note of the prefills that the last step completed."""
         view, joining = line.view, line.joining
         end, line.joining = view.rounds + self.rounds, []
@@ -169,14 +169,14 @@ class ContinuousSlices(Policy):
                 line.ends[request] = end
                 heappush(line.heap, (end, request))
 
-    def _next_end(self, line: _Line) -> int:
+    def _next_end(self, line: _WorkerQueue) -> int:
         """Return the round after which the next slice is over; some slice is on."""
         heap = line.heap
         while line.ends.get(heap[0][1]) != heap[0][0]:
             heappop(heap)
         return heap[0][0]
 
-    def _over(self, line: _Line) -> list[int]:
+    def _over(self, line: _WorkerQueue) -> list[int]:
         """Return the requests that have to leave; others get another slice in place."""
         heap, ends, now = line.heap, line.ends, line.view.rounds
         leaving: list[int] = []
@@ -194,11 +194,11 @@ class ContinuousSlices(Policy):
                 leaving.append(request)
         return leaving
 
-    def _may_stay(self, line: _Line) -> bool:
+    def _may_stay(self, line: _WorkerQueue) -> bool:
         renew = self.params.renew
         return renew == "fits" or (renew == "idle" and not line.queue)
 
-    def _renew(self, line: _Line, request: int) -> bool:
+    def _renew(self, line: _WorkerQueue, request: int) -> bool:
         """Set the memory of another slice aside if there is so much."""
         view = line.view
         tokens = view.prompt_tokens[request] + view.generated(request)
@@ -211,7 +211,7 @@ class ContinuousSlices(Policy):
         line.needs[request] = needs
         return True
 
-    def _first_fits(self, line: _Line) -> bool:
+    def _first_fits(self, line: _WorkerQueue) -> bool:
         """Whether there are a client and memory for the first who waits; alone, anybody fits."""
         if not line.needs:
             return True
@@ -219,7 +219,7 @@ class ContinuousSlices(Policy):
             return False
         return line.view.free_clients > 0
 
-    def _join(self, line: _Line) -> tuple[list[int], list[int]]:
+    def _join(self, line: _WorkerQueue) -> tuple[list[int], list[int]]:
         """Return the requests of the next prefill and the tokens of each."""
         view, queue = line.view, line.queue
         cap = view.worker.prefill_limit

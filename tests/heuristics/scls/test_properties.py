@@ -10,14 +10,14 @@ import pytest
 
 import orsched
 from orsched import check
-from orsched.heuristics.slices import (
+from orsched.heuristics.scls import (
     ABLATION,
     ContinuousParams,
     ContinuousSlices,
     SlicedPolicy,
     SliceParams,
 )
-from orsched.heuristics.slices.methods import ILS
+from orsched.heuristics.scls.methods import ILS
 from orsched.policy import Information
 from orsched.schedule import DECODE, PREFILL
 from orsched.simulator import simulate_policy

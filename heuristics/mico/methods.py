@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orsched.heuristics.multi_cloud.mico import Mico
-from orsched.heuristics.multi_cloud.params import MicoParams
+from orsched.heuristics.mico.mico import Mico
+from orsched.heuristics.mico.params import MicoParams
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.policy import Information
 

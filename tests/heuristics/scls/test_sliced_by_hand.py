@@ -8,9 +8,9 @@ import pytest
 
 import orsched
 from orsched.errors import InputError
-from orsched.heuristics.slices import ABLATION, SliceParams
+from orsched.heuristics.scls import ABLATION, SliceParams
 from orsched.metrics import summarise
-from tests.heuristics.slices.parts import MS, instance, run, steps
+from tests.heuristics.scls.parts import MS, instance, run, steps
 
 PREFILL, DECODE = 0, 1
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched.heuristics.multi_cloud import Distributor
-from orsched.heuristics.multi_cloud.shares import whole_shares
+from orsched.heuristics.mico import Distributor
+from orsched.heuristics.mico.shares import whole_shares
 
 
 def dealt(distributor, groups):

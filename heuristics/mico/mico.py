@@ -6,12 +6,12 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
-from orsched.heuristics.multi_cloud.cloud import Cloud
-from orsched.heuristics.multi_cloud.distribution import Distributor, Weighted
-from orsched.heuristics.multi_cloud.lengths import Lengths
-from orsched.heuristics.multi_cloud.params import MicoParams
-from orsched.heuristics.multi_cloud.shares import powers, round_times_ns, whole_shares
-from orsched.heuristics.slices.offloading import able
+from orsched.heuristics.mico.distribution import Distributor, Weighted
+from orsched.heuristics.mico.lengths import Lengths
+from orsched.heuristics.mico.params import MicoParams
+from orsched.heuristics.mico.shares import powers, round_times_ns, whole_shares
+from orsched.heuristics.mico.worker_scheduler import WorkerScheduler
+from orsched.heuristics.scls.offloading import able
 from orsched.policy import Information, Policy
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Mico(Policy):
         size = params.batch_size
         self.lengths = Lengths(view, params.buckets, params.longest_tokens)
         random = Random(self.seed)
-        self.clouds = [Cloud(each, params, self.lengths, random) for each in views]
+        self.clouds = [WorkerScheduler(each, params, self.lengths, random) for each in views]
         equal = params.shares == "equal"
         shares = [1] * len(views) if equal else whole_shares(powers(views, size))
         self.distributor = Distributor(shares)

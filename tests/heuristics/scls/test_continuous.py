@@ -7,14 +7,14 @@ import pytest
 from orsched import Instance, Requests, Worker
 from orsched.costs import AffineCost
 from orsched.errors import InputError
-from orsched.heuristics.slices import ContinuousParams, ContinuousSlices, IterationLevel
-from orsched.heuristics.slices.iteration import IterationParams
-from orsched.heuristics.slices.methods import ILS
+from orsched.heuristics.scls import ContinuousParams, ContinuousSlices, IterationLevel
+from orsched.heuristics.scls.iteration import IterationParams
+from orsched.heuristics.scls.methods import ILS
 from orsched.memory import BlockMemory
 from orsched.metrics import summarise
 from orsched.policy import Information
 from orsched.timeline import Timeline
-from tests.heuristics.slices.parts import MS, instance, run, steps
+from tests.heuristics.scls.parts import MS, instance, run, steps
 
 COST = AffineCost(0, MS, MS, 0)
 """A stage takes 1 ms a token, a round 1 ms, a step with both their sum."""
