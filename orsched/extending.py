@@ -5,7 +5,7 @@ The guides use these names: *Write your own policy*, *Write your own reader*, *C
 """
 
 from orsched.columns import whole_number
-from orsched.costs import CostModel
+from orsched.costs import CostModel, Floor, RoundFloor, StageFloor, floor_faults
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InfeasibleError, InputError, OrschedError, PolicyError, TimeLimitError
 from orsched.heuristics.batch_builder import BatchBuilder
@@ -50,6 +50,7 @@ __all__ = [
     "Dispatcher",
     "FewestRequests",
     "Fields",
+    "Floor",
     "InfeasibleError",
     "Information",
     "InputError",
@@ -67,9 +68,11 @@ __all__ = [
     "Progress",
     "ReadReport",
     "Requests",
+    "RoundFloor",
     "RoundRobin",
     "Run",
     "Schedule",
+    "StageFloor",
     "Step",
     "TimeLimitError",
     "Trace",
@@ -78,6 +81,7 @@ __all__ = [
     "assemble",
     "cells",
     "decode_rounds",
+    "floor_faults",
     "over_seeds",
     "paired",
     "predict",

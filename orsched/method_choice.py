@@ -128,53 +128,55 @@ def method_named(name: str) -> Method:
         from orsched.heuristics.own_method import own_method
 
         return own_method(name)
-    if name in names("policies") and name not in names("methods"):
+    if name in names("methods"):
+        method = resolve("methods", name)
+        return method
+    if name in names("policies"):
         from orsched.heuristics.own_method import OwnMethod
         from orsched.own_code import require_class
 
         cls = resolve("policies", name)
         require_class(cls, Policy, name)
         return OwnMethod(name, cls)
-    try:
-        method = resolve("methods", name)
-    except InputError as error:  # the argument, and the option, has another name
-        raise InputError(error.problem, field="method", remedy=error.remedy) from None
-    return method
-
-
-def require_method(name: str, information: object, field: str) -> None:
-    """Raise ``InputError`` unless a method has this name and runs with this information."""
     from difflib import get_close_matches
 
     known = method_names()
-    if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(
-            f"there is no policy {name!r}",
-            field=field,
-            remedy=f"{hint}known: {', '.join(known)}; or module:Class of your own",
-        )
-    kinds = tuple(str(kind) for kind in method_named(name).information)
-    if information is not None and information not in kinds:
-        raise InputError(
-            f"{name} does not run with information {information!r}",
-            field="information" if field == "policy" else "policies.information",
-            remedy=f"one of: {', '.join(kinds)}",
-        )
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise InputError(
+        f"unknown method {name!r}",
+        field="method",
+        remedy=f"{hint}known: {', '.join(known)}; or module:Class of your own",
+    )
 
 
-def require_parameters(name: str, parameters: Mapping[str, Any], field: str) -> None:
-    """Raise ``InputError`` for a parameter that a method does not have, or a value out of range.
+def require_choice(
+    source: str,
+    information: str | None,
+    parameters: Mapping[str, Any],
+    fields: tuple[str, str, str] = ("policy", "information", "parameters"),
+) -> None:
+    """Refuse, before anything runs, an unknown method or a parameter that it does not have.
 
     What depends on the workers or the instance is left to the run, as are methods that check their
-    parameters themselves. ``field`` is where the parameters stand.
+    parameters themselves, and the user's own, since looking at it would run it.
+
+    Raises:
+        InputError: ``fields`` say where name, information and parameters stand.
     """
-    check = getattr(method_named(name), "check_parameters", None)
+    if is_own(source):
+        return
+    try:
+        chosen = choose(source, information, parameters)
+    except InputError as error:
+        place = fields[1] if error.field == "information" else fields[0]
+        raise InputError(error.problem, field=place, remedy=error.remedy) from None
+    check = getattr(chosen.method, "check_parameters", None)
     if check is None:
         return
     try:
-        check(dict(parameters))
+        check(chosen.parameters)
     except InputError as error:
-        place = field if error.field in (None, "parameters") else f"{field}.{error.field}"
+        own = error.field not in (None, "parameters")
+        place = f"{fields[2]}.{error.field}" if own else fields[2]
         raise InputError(error.problem, field=place, remedy=error.remedy) from None

@@ -47,18 +47,11 @@ def own_code(names: Iterable[str]) -> Iterator[None]:
 
 
 def require_named(source: str, information: str | None, parameters: dict[str, Any]) -> None:
-    """Refuse, before anything is loaded, an unknown policy or a parameter that it does not have.
+    """Refuse, before anything is loaded, what is unknown or said twice."""
+    from orsched.method_choice import require_choice
 
-    What is the user's own is not looked at yet: that would run it.
-    """
-    from orsched.method_choice import read_spec, require_method, require_parameters
-
-    if is_own(source):
-        return
-    spec = read_spec(source)
     said_once(source, information, parameters)
-    require_method(spec.name, spec.information or information, "policy")
-    require_parameters(spec.name, {**parameters, **spec.parameters}, "parameters")
+    require_choice(source, information, parameters)
 
 
 def said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:

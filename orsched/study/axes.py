@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.limits import CELLS
-from orsched.method_choice import read_spec, require_method, require_parameters
+from orsched.method_choice import read_spec, require_choice
 from orsched.own_code import is_own, source_of
 from orsched.study.data_files import data_hash
 from orsched.study.scenario import read_workers
@@ -163,6 +163,9 @@ def policy_axis(value: object, shared: dict[str, Any]) -> tuple[PolicyChoice, ..
     return tuple(found.values())
 
 
+_PLACES = ("policies.name", "policies.information")
+
+
 def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyChoice]:
     if not isinstance(table.get("name"), str):
         raise InputError(f"{table.get('name')!r} is no policy", field="policies.name")
@@ -175,15 +178,13 @@ def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyC
         )
     own, information = {**own, **{k: [v] for k, v in given.items()}}, told or information
     source = _source_hash(name) if is_own(name) else None
-    if source is None:
-        require_method(name, information, "policies.name")
-    elif information is not None:
+    if source is not None and information is not None:
         raise InputError("the class itself says what it must know", field="policies.information")
     label = str(table.get("label", name if information is None else f"{name}@{information}"))
     where = "policies.parameters" if own else "parameters"
+    require_choice(name, information, {}, (*_PLACES, where))  # before the grid is made
     for parameters in grid({**shared, **own}):
-        if source is None:
-            require_parameters(name, parameters, where)
+        require_choice(name, information, parameters, (*_PLACES, where))
         content = {"name": name, "information": information, "parameters": parameters}
         yield PolicyChoice(label, content if source is None else {**content, "source": source})
 

@@ -14,7 +14,7 @@ import orsched
 from orsched import extending, registry
 from orsched.cli.commands import run
 
-PAGES = ("own-policy", "own-reader")
+PAGES = ("own-policy", "own-reader", "own-cost-model")
 PUBLIC = ("orsched", "orsched.extending")
 
 
