@@ -9,7 +9,7 @@ SHARED = {
     "caches", "client_time", "columns", "intervals", "metrics", "prefill_batches", "references",
     "timeline",
 }  # fmt: skip
-"""The one reading of a schedule; tests hold it against a literal one and against naive metrics."""
+"""The one reading of a schedule, which ``tests/by_the_book.py`` is held against."""
 
 FOREIGN = (
     "simulator", "heuristics", "runner", "policy", "step", "solver", "study", "plotting", "report",
