@@ -13,11 +13,11 @@ from itertools import pairwise
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.floors import lost_in_round, lost_in_stage, own_rounds_ns, whole_ns
+from orsched.certificates.jobs import Jobs, sum_of_products, whole_memory
+from orsched.certificates.scope import PLAIN, Scope, equal_workers
 from orsched.certificates.single_machine import Machine
 from orsched.costs.exact import round_half_up
-from orsched.models.bound_scope import PLAIN, Scope, equal_workers
-from orsched.models.counts import Jobs, sum_of_products, whole_memory
-from orsched.models.floors import lost_in_round, lost_in_stage, own_rounds_ns, whole_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

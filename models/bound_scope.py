@@ -1,92 +1,16 @@
-"""For which schedules a bound holds: what they may do beyond whole prefills in a single stay."""
+"""What a schedule does beyond whole prefills in a single stay: a bound must allow it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.costs import floor_of
-from orsched.errors import InputError
 from orsched.schedule import MIXED, PREFILL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from orsched.costs import Floor
     from orsched.instance import Instance
     from orsched.schedule import Schedule
-    from orsched.workers import Worker
-
-ALLOWANCES = ("chunks", "mixed", "restarts")
-
-
-@dataclass(frozen=True)
-class Scope:
-    """What the schedules of a bound may do; pauses, static batches and padding always.
-
-    Attributes:
-        chunks: prefill a stay in several steps.
-        mixed: prefill beside a round (``orsched.costs.mixed_ns``).
-        restarts: evict a request and prefill it again, here or elsewhere.
-        yielding: restarts, where a prefill that is done again yields a token.
-    """
-
-    chunks: bool = False
-    mixed: bool = False
-    restarts: bool = False
-    yielding: bool = False
-
-    @classmethod
-    def allowing(cls, names: Iterable[str], instance: Instance) -> Scope:
-        """Return the scope of these allowances; ``InputError`` for others."""
-        known = set(names)
-        for name in sorted(known.difference(ALLOWANCES)):
-            raise InputError(
-                f"{name!r} is nothing that a bound can allow",
-                field="allows",
-                remedy=f"{', '.join(ALLOWANCES)}",
-            )
-        restarts = "restarts" in known
-        again = restarts and instance.first_token == "prefill"
-        return cls("chunks" in known, "mixed" in known, restarts, again)
-
-    @property
-    def names(self) -> list[str]:
-        """The allowances as they stand in a certificate, sorted."""
-        return [name for name in ALLOWANCES if getattr(self, name)]
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether requests are prefilled whole and once, between the rounds."""
-        return not self.names
-
-    def stated(self) -> dict[str, Any]:
-        """Return the field of a certificate; none for plain schedules."""
-        return {} if self.is_plain else {"allows": self.names}
-
-    def has_floor(self, worker: Worker) -> bool:
-        """Say if the cost model states a floor under the steps of these schedules."""
-        return self.floor_of(worker) is not None
-
-    def floor_of(self, worker: Worker) -> Floor | None:
-        """Return the floor under the steps of these schedules that the cost model states."""
-        floor = floor_of(worker.cost)
-        if floor is None or (self.mixed and floor.mixed is None):
-            return None
-        if (worker.padding or self.yielding) and not floor.stage.grows:
-            return None
-        return floor
-
-    def require_floor(self, worker: Worker) -> Floor:
-        """Return the floor where ``has_floor`` has said that there is one."""
-        floor = self.floor_of(worker)
-        assert floor is not None
-        return floor
-
-
-PLAIN = Scope()
 
 
 def allowances_of(instance: Instance, schedule: Schedule) -> frozenset[str]:
@@ -105,9 +29,3 @@ def allowances_of(instance: Instance, schedule: Schedule) -> frozenset[str]:
     if parted.any() or (tokens < instance.requests.prompt_tokens[request]).any():
         found.add("chunks")
     return frozenset(found)
-
-
-def equal_workers(instance: Instance) -> bool:
-    """Say if all workers are equal but for their names."""
-    first, *others = instance.workers
-    return all(replace(worker, name=first.name) == first for worker in others)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.certificates.jobs import all_jobs, released_after
+from orsched.certificates.scope import ALLOWANCES, PLAIN, Scope, equal_workers
 from orsched.checker.latency_certificates import bound_violations
 from orsched.errors import InputError
 from orsched.instance import require_instance
-from orsched.models.bound_scope import ALLOWANCES, PLAIN, Scope, allowances_of, equal_workers
+from orsched.models.bound_scope import allowances_of
 from orsched.models.charged_bound import charged_certificates
 from orsched.models.counted_bound import (
     SEARCH_SECONDS,
@@ -26,10 +28,6 @@ from orsched.models.counted_bound import (
     release_moments,
     shared,
     stages_and_rounds,
-)
-from orsched.models.counts import (
-    all_jobs,
-    released_after,
 )
 from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
 from orsched.models.packing import packing_bound

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.certificates.jobs import jobs_on
+from orsched.certificates.scope import PLAIN, Scope
 from orsched.models.bound_charges import OneWorker, joined, on_worker
-from orsched.models.bound_scope import PLAIN, Scope
-from orsched.models.counts import jobs_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.certificates.budget import Budget
+from orsched.certificates.counted import stages_and_rounds as valued
+from orsched.certificates.floors import own_rounds_ns
+from orsched.certificates.jobs import Jobs, all_jobs, released_after
+from orsched.certificates.scope import PLAIN, Scope
 from orsched.errors import MissingDependencyError
-from orsched.models.bound_scope import PLAIN, Scope
-from orsched.models.counts import Jobs, all_jobs, released_after, round_bound, stage_bound
+from orsched.models.counts import round_bound, stage_bound
 from orsched.models.ends_bound import ends_certificate
-from orsched.models.floors import decode_floor, longest_chain, prefill_floor
 from orsched.models.joint_bound import joint_certificate
 from orsched.models.packing import pack
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 SEARCH_SECONDS = 5.0
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
+_CANDIDATES = 64
 _LARGEST_PACKING, _LARGEST_TOTAL = 20_000, 2**60
 
 
@@ -137,31 +141,7 @@ def stages_and_rounds(
     """
     stages = stage_bound(jobs, worker, scope.chunks)
     rounds = round_bound(jobs, worker, scope.restarts) if rounds is None else rounds
-    floor = scope.require_floor(worker)
-    prefill_ns = prefill_floor(floor, jobs, stages["value"], scope.chunks)
-    decode_ns = decode_floor(floor, jobs, rounds["value"])
-    found = {
-        "bound": "stages_and_rounds",
-        **scope.stated(),
-        "released_ns": released,
-        **jobs.totals(),
-        "prefill_stages": stages,
-        "decode_rounds": rounds,
-        "prefill_ns": prefill_ns,
-        "decode_ns": decode_ns,
-        "value_ns": released + prefill_ns + decode_ns,
-    }
-    if scope.mixed:
-        saved = _saved(floor, stages["value"], rounds["value"], min(prefill_ns, decode_ns))
-        found |= {"saved_ns": saved, "value_ns": found["value_ns"] - saved}
-    return found
-
-
-def _saved(floor: Floor, stages: int, rounds: int, smaller_ns: int) -> int:
-    """Return the most that mixed steps take less than their parts one after the other."""
-    if floor.mixed == "one_fixed":
-        return min(floor.stage.fixed, floor.round.fixed) * floor.times * min(stages, rounds)
-    return smaller_ns if floor.mixed == "larger" else 0
+    return valued(worker, jobs, released, stages, rounds, scope, Budget())
 
 
 def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
@@ -194,3 +174,41 @@ def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
     tried = max(_FEWEST_MOMENTS, min(_MOST_MOMENTS, _ROWS_IN_ALL // len(jobs)))
     likely = moments[np.argsort(-estimate, kind="stable")[:tried]]
     return list(dict.fromkeys([int(moments[0]), *likely.tolist()]))
+
+
+def longest_chain(instance: Instance, floor: Floor, clients: int) -> dict[str, Any]:
+    """Return the request that ends last if each were served alone at its arrival.
+
+    A request needs its own prefill stage and its rounds, each at least as long as with nobody
+    else in it, but for a mean context: see ``own_rounds_ns``.
+    """
+    rounds, requests = instance.rounds_needed, instance.requests
+    prompts, arrivals = requests.prompt_tokens, requests.arrival_ns
+    least = int(prompts.min())
+    best: dict[str, Any] = {"value_ns": -1}
+    for row in _candidates(instance):
+        p, d = int(prompts[row]), int(rounds[row])
+        alone = floor.prefill_ns([p]) + own_rounds_ns(floor, clients, least, p, d)
+        value = int(arrivals[row]) + alone
+        if value > best["value_ns"]:
+            best = {"bound": "longest_request", "request": row, "value_ns": value}
+    return best
+
+
+def _candidates(instance: Instance) -> list[int]:
+    """Rows with the latest arrivals, most rounds and longest prompts, some of each.
+
+    Ties are broken by the other columns, so that the order of the rows changes no bound.
+    """
+    req = instance.requests
+    columns = [req.prompt_tokens, instance.rounds_needed, req.arrival_ns]
+    some = min(_CANDIDATES, len(req))
+    rows: dict[int, None] = {}
+    for _ in columns:
+        columns = columns[1:] + columns[:1]
+        key = columns[-1]
+        least = np.partition(key, -some)[-some]
+        top = np.flatnonzero(key >= least)
+        order = np.lexsort([column[top] for column in columns])
+        rows |= dict.fromkeys(top[order[-some:]].tolist())
+    return list(rows)

@@ -13,17 +13,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.models.bound_scope import PLAIN
+from orsched.certificates.budget import Budget
+from orsched.certificates.floors import decode_floor, prefill_floor
+from orsched.certificates.scope import PLAIN
+from orsched.certificates.windows import rounds_by_stages
 from orsched.models.ends_proof import Solver
 from orsched.models.ends_roles import shorts_of
-from orsched.models.floors import decode_floor, prefill_floor
-from orsched.models.joint_bound import rounds_by_stages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from orsched.certificates.jobs import Jobs
     from orsched.costs import Floor
-    from orsched.models.counts import Jobs
     from orsched.models.ends_proof import Proof
     from orsched.workers import Worker
 
@@ -43,7 +44,7 @@ def ends_certificate(
     floor = PLAIN.floor_of(worker)
     if floor is None or not floor.by_counts or shorts is None:
         return None
-    known = rounds_by_stages(jobs, joint)
+    known = rounds_by_stages(jobs, joint, Budget())
     if max(known) > MOST_ROUNDS:
         return None
     trade = _Trade(floor, jobs, joint, known, [])

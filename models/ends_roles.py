@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from orsched.certificates.ends import Floats, Numbers
-    from orsched.models.counts import Jobs
+    from orsched.certificates.jobs import Jobs
 
 MOST_REQUESTS = 200
 _NONE = -(2**60)

@@ -10,21 +10,20 @@ their starts are so far apart that fewer windows are short.
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
-from itertools import accumulate
 from math import isqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.certificates.ends import short_windows
-from orsched.models.bound_scope import PLAIN
-from orsched.models.floors import decode_floor, prefill_floor
+from orsched.certificates.floors import decode_floor, prefill_floor
+from orsched.certificates.scope import PLAIN
+from orsched.certificates.windows import Long, Rounding, long_of, windows
 
 if TYPE_CHECKING:
+    from orsched.certificates.jobs import Jobs
     from orsched.costs import Floor
-    from orsched.models.counts import Jobs
     from orsched.workers import Worker
 
 MAX_REQUESTS, MAX_WORK, MAX_ROUNDS_IN_ALL = 2_000, 12_000, 2**60
@@ -38,50 +37,21 @@ def joint_certificate(worker: Worker, jobs: Jobs, plain: dict[str, Any]) -> dict
     one for all windows and, where there is a ``long`` length, one for those shorter than it. For
     more stages than are listed the time of the stages and the rounds alone suffices.
     """
-    lengths, counts = np.unique(jobs.rounds[jobs.rounds > 0], return_counts=True)
-    n = len(lengths)
+    rounding = Rounding.of(jobs.rounds)
+    lengths, n = rounding.lengths, len(rounding.lengths)
     floor = PLAIN.floor_of(worker)
     if floor is None or not floor.by_counts or len(jobs) > MAX_REQUESTS or n == 0:
         return None
-    if n * (isqrt(2 * n) + 1) > MAX_WORK or int(lengths[-1]) * len(jobs) > MAX_ROUNDS_IN_ALL:
+    if n * (isqrt(2 * n) + 1) > MAX_WORK or lengths[-1] * len(jobs) > MAX_ROUNDS_IN_ALL:
         return None
     best: dict[str, Any] | None = None
     for long in [None, *long_lengths(jobs, plain["decode_rounds"]["value"])]:
-        trade = _Trade(floor, jobs, plain, Rounding(lengths.tolist(), counts.tolist()), long)
+        trade = _Trade(floor, jobs, plain, rounding, long)
         if trade.few_windows(plain["prefill_stages"]["value"]):
             found = trade.certificate()
             if best is None or found["value_ns"] > best["value_ns"]:
                 best = found
     return best
-
-
-def rounds_by_stages(jobs: Jobs, certificate: dict[str, Any]) -> list[int]:
-    """Return the rounds that a certificate says K, K + 1, ... stages need, and more than listed.
-
-    Of a joint bound, or of stages and rounds each alone.
-    """
-    least, stages = certificate["decode_rounds"]["value"], certificate["prefill_stages"]["value"]
-    prices, length = certificate.get("prices", []), certificate.get("long")
-    long = [long for long in long_lengths(jobs, least) if long.length == length]
-    lengths, counts = np.unique(jobs.rounds[jobs.rounds > 0], return_counts=True)
-    all_windows = Rounding(lengths.tolist(), counts.tolist())
-    found = []
-    for more, (price, *short) in enumerate(prices):
-        lost = all_windows.priced(price)[0] - price * windows(stages + more)
-        rounds = max(least, -(-(certificate["rounds_needed"] + lost) // jobs.clients))
-        if long:
-            values = short_windows(stages + more, long[0].fitting) + 1
-            lost = long[0].rounding.priced(short[0])[0] - short[0] * values
-            aligned = -(-(certificate["rounds_needed"] + lost) // jobs.clients)
-            beyond = long[0].length * (long[0].fitting + 1)
-            rounds = max(rounds, min(aligned, beyond))
-        found.append(rounds)
-    return [*found, least]
-
-
-def windows(stages: int) -> int:
-    """Most different lengths of windows: from a stage to a later one, or to the end."""
-    return stages * (stages + 1) // 2
 
 
 def long_lengths(jobs: Jobs, rounds: int) -> list[Long]:
@@ -95,20 +65,8 @@ def long_lengths(jobs: Jobs, rounds: int) -> list[Long]:
     for fitting in range(1, -(-len(ordered) // jobs.clients) + 1):
         length = min(int(ordered[(fitting - 1) * jobs.clients]), rounds // fitting)
         if length > 0 and rounds // length == fitting:
-            shorter, counts = np.unique(
-                jobs.rounds[(jobs.rounds > 0) & (jobs.rounds < length)], return_counts=True
-            )
-            rounding = Rounding([*shorter.tolist(), length], [*counts.tolist(), 1])
-            found.append(Long(length, fitting, rounding))
+            found.append(long_of(jobs, rounds, length))
     return found
-
-
-class Long(NamedTuple):
-    """A length, how many of it fit into the rounds, and the rounding of what is shorter to it."""
-
-    length: int
-    fitting: int
-    rounding: Rounding
 
 
 @dataclass(frozen=True)
@@ -155,12 +113,12 @@ class _Trade:
     def _needed(self, stages: int, known: list[int] | None) -> tuple[list[int], int]:
         """Return the prices for so many stages, and how many rounds they need at least."""
         least: int = self.plain["decode_rounds"]["value"]
-        price, lost = self.rounding.best_price(windows(stages), known[0] if known else None)
+        price, lost = best_price(self.rounding, windows(stages), known[0] if known else None)
         rounds = max(least, self._rounds(lost))
         if self.long is None:
             return [price], rounds
         values = short_windows(stages, self.long.fitting) + 1
-        short, lost = self.long.rounding.best_price(values, known[1] if known else None)
+        short, lost = best_price(self.long.rounding, values, known[1] if known else None)
         aligned, beyond = (
             max(rounds, self._rounds(lost)),
             self.long.length * (least // self.long.length + 1),
@@ -172,63 +130,18 @@ class _Trade:
         return -(-needed // self.jobs.clients)
 
 
-class Rounding:
-    """Round lengths up to few values at the least cost in client-rounds.
+def best_price(rounding: Rounding, values: int, at_most: int | None = None) -> tuple[int, int]:
+    """Return a price, and the least cost of rounding to so many values or fewer.
 
-    The cost is convex in the number of values (its increments satisfy the Monge condition), so a
-    whole price for each value finds the least cost for every number of them.
+    ``at_most``: a price that is known to be enough, such as that for fewer values.
     """
-
-    def __init__(self, lengths: list[int], counts: list[int]) -> None:
-        """Take different lengths, ascending, and how many requests have each."""
-        self.lengths = lengths
-        self.requests = [0, *accumulate(counts)]
-        weights = (a * b for a, b in zip(lengths, counts, strict=True))
-        self.volume = [0, *accumulate(weights)]
-
-    def best_price(self, values: int, at_most: int | None = None) -> tuple[int, int]:
-        """Return a price, and the least cost of rounding to so many values or fewer.
-
-        ``at_most``: a price that is known to be enough, such as that for fewer values.
-        """
-        low, high = 0, at_most
-        if high is None:
-            high = self.lengths[-1] * self.requests[-1]
-        while low < high:
-            middle = (low + high) // 2
-            if self.priced(middle)[1] <= values:
-                high = middle
-            else:
-                low = middle + 1
-        return low, self.priced(low)[0] - low * values
-
-    def priced(self, price: int) -> tuple[int, int]:
-        """Return the least cost with a price for each value, and the fewest values that reach it.
-
-        Rounding up to a length is a line in it for each length rounded to before: slopes fall
-        while the queries grow, so the lines that can be best form a queue.
-        """
-        unit = len(self.lengths) + 1  # cost * unit + values: the fewest values among equal costs
-        lines: deque[tuple[int, int]] = deque()
-        cost = 0
-        for i, length in enumerate(self.lengths):
-            _append(lines, -self.requests[i] * unit, cost + self.volume[i] * unit)
-            while len(lines) > 1 and _at(lines[1], length) <= _at(lines[0], length):
-                lines.popleft()
-            fixed = length * self.requests[i + 1] - self.volume[i + 1] + price
-            cost = _at(lines[0], length) + fixed * unit + 1
-        return divmod(cost, unit)
-
-
-def _at(line: tuple[int, int], x: int) -> int:
-    return line[0] * x + line[1]
-
-
-def _append(lines: deque[tuple[int, int]], slope: int, height: int) -> None:
-    """Append a line of smaller slope; drop those before it that are nowhere least."""
-    while len(lines) > 1:
-        (s1, h1), (s2, h2) = lines[-2], lines[-1]
-        if (height - h1) * (s1 - s2) > (h2 - h1) * (s1 - slope):
-            break
-        lines.pop()
-    lines.append((slope, height))
+    low, high = 0, at_most
+    if high is None:
+        high = rounding.lengths[-1] * rounding.requests[-1]
+    while low < high:
+        middle = (low + high) // 2
+        if rounding.priced(middle)[1] <= values:
+            high = middle
+        else:
+            low = middle + 1
+    return low, rounding.priced(low)[0] - low * values

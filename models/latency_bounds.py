@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.certificates.jobs import jobs_on
+from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.single_machine import mean_busy, queue, queue_busy, ranked
 from orsched.models.bound_charges import machine_of, on_worker
-from orsched.models.bound_scope import PLAIN, Scope
 from orsched.models.charged_bound import Workers, balanced_weights
-from orsched.models.counts import jobs_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

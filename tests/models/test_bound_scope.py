@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from orsched.certificates.scope import ALLOWANCES
 from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
@@ -13,7 +14,7 @@ from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.memory import BlockMemory
-from orsched.models.bound_scope import ALLOWANCES, allowances_of
+from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound, bound_for, makespan_bound
 from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests

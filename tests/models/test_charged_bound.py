@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 import orsched
+from orsched.certificates.jobs import jobs_on
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost, mixed_ns
@@ -22,7 +23,6 @@ from orsched.memory import BlockMemory
 from orsched.models.bound_charges import on_worker
 from orsched.models.bounds import improving_bounds, makespan_bound, mixed_steps_bound
 from orsched.models.charged_bound import Workers, balanced_weights, charged_certificates
-from orsched.models.counts import jobs_on
 from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests
 from orsched.workers import Worker

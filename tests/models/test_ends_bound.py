@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import orsched
 from orsched.certificates.budget import Budget
 from orsched.certificates.ends import Contents, Weights, lightest, proven_rounds
+from orsched.certificates.jobs import Jobs
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
 from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.models.bounds import bound, makespan_bound
-from orsched.models.counts import Jobs
 from orsched.models.ends_proof import Solver
 from orsched.models.ends_roles import shorts_of
 from orsched.requests import Requests

@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.certificates.ends import short_windows
+from orsched.certificates.jobs import all_jobs
+from orsched.certificates.windows import Rounding, windows
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
 from orsched.instance import Instance
@@ -16,8 +19,7 @@ from orsched.instances import catalog
 from orsched.memory import BlockMemory
 from orsched.models import counted_bound
 from orsched.models.bounds import improving_bounds, makespan_bound
-from orsched.models.counts import all_jobs
-from orsched.models.joint_bound import Rounding, long_lengths, short_windows, windows
+from orsched.models.joint_bound import best_price, long_lengths
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
@@ -139,7 +141,7 @@ def test_rounding_is_the_cheapest(pairs):
             sum(counts[x] * (min(v for v in (*chosen, lengths[-1]) if v >= x) - x) for x in lengths)
             for chosen in combinations(lengths[:-1], values - 1)
         )
-        assert rounding.best_price(values)[1] == cheapest
+        assert best_price(rounding, values)[1] == cheapest
 
 
 def test_windows_of_few_stages():

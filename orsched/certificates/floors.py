@@ -9,19 +9,17 @@ from __future__ import annotations
 from functools import lru_cache
 from itertools import pairwise
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orsched.costs.exact import round_half_up_sum
 
 if TYPE_CHECKING:
+    from orsched.certificates.jobs import Jobs
     from orsched.costs import Floor
-    from orsched.instance import Instance
-    from orsched.models.counts import Jobs
 
 MAX_COVER_UNITS = 200_000
-_CANDIDATES = 64
 
 
 def prefill_floor(floor: Floor, jobs: Jobs, stages: int, chunks: bool = False) -> int:
@@ -150,25 +148,6 @@ def level_cover(levels: tuple[tuple[int, int], ...], tokens: int) -> int:
     return best[units]
 
 
-def longest_chain(instance: Instance, floor: Floor, clients: int) -> dict[str, Any]:
-    """Return the request that ends last if each were served alone at its arrival.
-
-    A request needs its own prefill stage and its rounds, each at least as long as with nobody
-    else in it, but for a mean context: see ``own_rounds_ns``.
-    """
-    rounds, requests = instance.rounds_needed, instance.requests
-    prompts, arrivals = requests.prompt_tokens, requests.arrival_ns
-    least = int(prompts.min())
-    best: dict[str, Any] = {"value_ns": -1}
-    for row in _candidates(instance):
-        p, d = int(prompts[row]), int(rounds[row])
-        alone = floor.prefill_ns([p]) + own_rounds_ns(floor, clients, least, p, d)
-        value = int(arrivals[row]) + alone
-        if value > best["value_ns"]:
-            best = {"bound": "longest_request", "request": row, "value_ns": value}
-    return best
-
-
 def own_rounds_ns(floor: Floor, clients: int, least: int, prompt: int, rounds: int) -> int:
     """Least time of a request's first rounds.
 
@@ -181,22 +160,3 @@ def own_rounds_ns(floor: Floor, clients: int, least: int, prompt: int, rounds: i
     first = slope * (prompt + 1) + mean * (pooled - 1) * (least + 1)
     first += (parts.fixed + parts.request) * pooled
     return round_half_up_sum(rounds, pooled * floor.unit, slope, first) * floor.times
-
-
-def _candidates(instance: Instance) -> list[int]:
-    """Rows with the latest arrivals, most rounds and longest prompts, some of each.
-
-    Ties are broken by the other columns, so that the order of the rows changes no bound.
-    """
-    req = instance.requests
-    columns = [req.prompt_tokens, instance.rounds_needed, req.arrival_ns]
-    some = min(_CANDIDATES, len(req))
-    rows: dict[int, None] = {}
-    for _ in columns:
-        columns = columns[1:] + columns[:1]
-        key = columns[-1]
-        least = np.partition(key, -some)[-some]
-        top = np.flatnonzero(key >= least)
-        order = np.lexsort([column[top] for column in columns])
-        rows |= dict.fromkeys(top[order[-some:]].tolist())
-    return list(rows)

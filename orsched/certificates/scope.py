@@ -1,0 +1,100 @@
+"""For which schedules a bound holds: what they may do beyond whole prefills in a single stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from orsched.costs import floor_of
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orsched.costs import Floor
+    from orsched.instance import Instance
+    from orsched.workers import Worker
+
+ALLOWANCES = ("chunks", "mixed", "restarts")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What the schedules of a bound may do; pauses, static batches and padding always.
+
+    Attributes:
+        chunks: prefill a stay in several steps.
+        mixed: prefill beside a round (``orsched.costs.mixed_ns``).
+        restarts: evict a request and prefill it again, here or elsewhere.
+        yielding: restarts, where a prefill that is done again yields a token.
+    """
+
+    chunks: bool = False
+    mixed: bool = False
+    restarts: bool = False
+    yielding: bool = False
+
+    @classmethod
+    def allowing(cls, names: Iterable[str], instance: Instance) -> Scope:
+        """Return the scope of these allowances; ``InputError`` for others."""
+        known = set(names)
+        for name in sorted(known.difference(ALLOWANCES)):
+            raise InputError(
+                f"{name!r} is nothing that a bound can allow",
+                field="allows",
+                remedy=f"{', '.join(ALLOWANCES)}",
+            )
+        restarts = "restarts" in known
+        again = restarts and instance.first_token == "prefill"
+        return cls("chunks" in known, "mixed" in known, restarts, again)
+
+    @classmethod
+    def read(cls, claim: dict[str, Any], instance: Instance) -> Scope:
+        """Return what a certificate allows; ``ValueError`` unless it says so in the one way."""
+        found = cls.allowing(claim.get("allows", ()), instance)
+        if found.stated() != {name: claim[name] for name in claim if name == "allows"}:
+            raise ValueError(f"the allowances are {claim['allows']!r}")
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The allowances as they stand in a certificate, sorted."""
+        return [name for name in ALLOWANCES if getattr(self, name)]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether requests are prefilled whole and once, between the rounds."""
+        return not self.names
+
+    def stated(self) -> dict[str, Any]:
+        """Return the field of a certificate; none for plain schedules."""
+        return {} if self.is_plain else {"allows": self.names}
+
+    def has_floor(self, worker: Worker) -> bool:
+        """Say if the cost model states a floor under the steps of these schedules."""
+        return self.floor_of(worker) is not None
+
+    def floor_of(self, worker: Worker) -> Floor | None:
+        """Return the floor under the steps of these schedules that the cost model states."""
+        floor = floor_of(worker.cost)
+        if floor is None or (self.mixed and floor.mixed is None):
+            return None
+        if (worker.padding or self.yielding) and not floor.stage.grows:
+            return None
+        return floor
+
+    def require_floor(self, worker: Worker) -> Floor:
+        """Return the floor under the steps of these schedules; ``ValueError`` where none is."""
+        floor = self.floor_of(worker)
+        if floor is None:
+            raise ValueError("the cost model has no floor")
+        return floor
+
+
+PLAIN = Scope()
+
+
+def equal_workers(instance: Instance) -> bool:
+    """Say if all workers are equal but for their names."""
+    first, *others = instance.workers
+    return all(replace(worker, name=first.name) == first for worker in others)
