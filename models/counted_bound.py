@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.workers import Worker
 
+_LOG = logging.getLogger(__name__)
 SEARCH_SECONDS = 5.0
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 64, 200_000
 _CANDIDATES = 64
@@ -84,7 +86,14 @@ def by_packing(
     if packed["value"] > round_bound(released, one.worker)["value"] and "duals" in packed:
         proof = {name: field for name, field in packed.items() if name not in ("bound", "value")}
         rounds = {"value": packed["value"], "reason": packed["bound"], **proof}
-        plain = stages_and_rounds(one.worker, released, moment, rounds)
+        try:
+            plain = stages_and_rounds(one.worker, released, moment, rounds)
+        except ValueError as error:  # beyond what is verified, or no proof at all
+            _LOG.warning("a packing's bound is left out, for it is not proven: %s", error)
+            return
+        if plain["decode_rounds"] != rounds:
+            _LOG.warning("a packing's bound is left out, for it is not proven: %s", rounds["value"])
+            return
         yield shared(plain, workers)
         yield from _jointly(one, plain, workers)
 
