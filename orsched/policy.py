@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from orsched.simulator.paging import PaddedPages, Pages
     from orsched.step import Step, Wait
@@ -309,6 +309,27 @@ class Policy(ABC):
 
     def on_preempt(self, view: View, request: int) -> None:  # noqa: B027
         """Take note of a request that was evicted: it waits again, with what it has yielded."""
+
+    def hears_of_evictions(self) -> bool:
+        """Return whether requests that were evicted are placed anew.
+
+        A policy that passes evictions on to others answers for them.
+        """
+        return type(self).on_preempt is not Policy.on_preempt
+
+    def take_over(self, view: View, away: Iterable[int]) -> bool:
+        """Move requests that wait for lost workers to one that has nothing to do.
+
+        Policies that serve several workers by themselves need not: they place what was evicted.
+
+        Args:
+            view: of the worker with nothing to do.
+            away: indices of workers that were lost and are not back.
+
+        Returns:
+            Whether any were moved; the policy is then asked again.
+        """
+        return False
 
     def counted(self) -> dict[str, int]:
         """Return what only the policy can count, by name: ``run.counted`` of its schedules."""

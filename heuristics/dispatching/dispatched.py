@@ -9,7 +9,7 @@ from orsched.errors import InputError
 from orsched.policy import Information, Policy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from orsched.heuristics.dispatching.dispatchers import Dispatcher
     from orsched.policy import View
@@ -98,14 +98,31 @@ class Dispatched(Policy):
             total.update(policy.counted())
         return dict(total)
 
+    def hears_of_evictions(self) -> bool:
+        """Return whether the workers' policies place anew what was evicted."""
+        return all(policy.hears_of_evictions() for policy in self.policies)
+
+    def take_over(self, view: View, away: Iterable[int]) -> bool:
+        """Move what waits for lost workers as stealing does, as much as the worker has clients."""
+        taken = 0
+        for index in away:
+            source = self.policies[index]
+            while taken < view.free_clients and all(hasattr(source, n) for n in _STOLEN_FROM):
+                if not source.waiting() or not self._move(view, index):  # type: ignore[attr-defined]
+                    break
+                taken += 1
+        return taken > 0
+
     def _steal(self, view: View) -> bool:
         source, most = -1, 0
         for index, policy in enumerate(self.policies):
             waiting = getattr(policy, "waiting", None)
             if index != view.index and waiting is not None and waiting() > most:
                 source, most = index, waiting()
-        if source < 0:
-            return False
+        return source >= 0 and self._move(view, source)
+
+    def _move(self, view: View, source: int) -> bool:
+        """Move the request that another worker would serve last, if this one can hold it."""
         request: int = self.policies[source].surrender()  # type: ignore[attr-defined]
         if not self.dispatcher.holds(view, request, view.index):
             self.policies[source].on_arrival(view.workers[source], request)

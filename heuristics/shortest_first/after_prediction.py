@@ -48,6 +48,10 @@ class AfterPrediction(Policy):
         """Pass it on: a request that has run needs no further prediction."""
         self.inner.on_preempt(view, request)
 
+    def hears_of_evictions(self) -> bool:
+        """Return whether the policy does to which they are passed on."""
+        return self.inner.hears_of_evictions()
+
     def waiting(self) -> int:
         """Return how many requests with a prediction wait."""
         return self.inner.waiting()

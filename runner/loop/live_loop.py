@@ -15,7 +15,6 @@ from orsched.runner.devices.device import VirtualDevice, wait
 from orsched.runner.loop.interrupts import Interrupts
 from orsched.runner.loop.live_worker import LiveWorker, live
 from orsched.runner.loop.restoring import restoring_step
-from orsched.runner.loop.taking_over import hears_of_evictions, take_over
 from orsched.simulator.ledger import NEVER
 from orsched.simulator.loop import Loop, Simulated
 
@@ -56,7 +55,7 @@ class LiveLoop(Loop):
         deadline: Callable[[], None] | None,
     ) -> None:
         super().__init__(instance, policy, observer, deadline)
-        self.hears = hears_of_evictions(policy)
+        self.hears = policy.hears_of_evictions()
         self.interrupts = Interrupts()
         self.policy = _Asking(policy, self)
         self.looks_ahead, self.most_losses = looks_ahead, most_losses
@@ -302,7 +301,7 @@ class _Asking(Policy):
                 return step
         try:
             step = self.policy.decide(view)
-            while step is None and take_over(self.policy, view, loop.away()):
+            while step is None and self.policy.take_over(view, loop.away()):
                 step = self.policy.decide(view)
         except PolicyError as error:
             if not loop.events_told:

@@ -9,7 +9,6 @@ import orsched
 from orsched.registry import resolve
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy
-from orsched.runner.loop.taking_over import take_over
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
 
 LONG_NS = 10**13
@@ -97,4 +96,15 @@ def test_as_many_as_there_are_free_clients_and_none_where_nobody_dispatches(inst
     assert max(taken[-4:-1]) == 5
     alone = instance.replace(workers=instance.workers[:1])
     policy, _ = resolve("methods", "fcfs").build(alone, "none", {}, 0)
-    assert not take_over(policy, None, [0])
+    assert not policy.take_over(None, [0])
+
+
+def test_any_policy_is_asked_to_move_what_waits_for_a_lost_worker(instance):
+    policy, _ = resolve("methods", "fcfs").build(instance, "none", {}, 0)
+    asked = []
+    policy.take_over = lambda view, away: bool(asked.append((view.index, list(away))))
+    lost = FormulaDevice(lambda number: "end" if number == 9 else None, LONG_NS)
+    execute_policy(instance, policy, [FormulaDevice(), lost])
+    assert asked
+    assert {worker for worker, _ in asked} <= {0, 1}
+    assert (0, [1]) in asked
