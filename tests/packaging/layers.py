@@ -55,7 +55,7 @@ LAYERS = (
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (
             "step", "views", "policy", "methods", "stop", "result", "simulator",
-            "intervals", "timeline", "kv_blocks", "client_time",
+            "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
         ),
     ),
     Layer(
