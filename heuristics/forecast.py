@@ -226,7 +226,7 @@ class LearnedEnds:
     def expects_one(self, now: int, rounds: int, hazard: float) -> bool:
         """Whether at least one running request is expected to end within some rounds.
 
-        The hazard of each age is that of the requests seen at that age; who reaches the limit ends.
+        The hazard of each age is that of the requests seen at that age; one at the limit ends.
         """
         at_most, limit = self.lengths.at_most, self.limit - rounds
         doubted = _DOUBT * rounds * hazard

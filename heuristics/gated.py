@@ -1,4 +1,4 @@
-"""The policy behind Pang's methods: queues that say who is next, a gate that says when."""
+"""The policy behind Pang's methods: queues choose the next requests, a gate the moment."""
 
 from __future__ import annotations
 

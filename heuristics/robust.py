@@ -182,7 +182,7 @@ class TwoOrders(Offering):
 
 
 def _first(in_order: list[int], new: list[int], waits: bytearray) -> int:
-    """Return the first of both lists that waits, and drop who is gone before it; some one waits."""
+    """Return the first of both lists that waits, and drop those before it; some one waits."""
     while True:
         if in_order and (not new or in_order[-1] < new[0]):
             if waits[request := in_order[-1] & _MASK]:

@@ -36,7 +36,7 @@ class ShadowPrice:
     """Prefill when the next free clients are not worth the idle time until they are free.
 
     Knows the ends of running requests when clairvoyant, or as long as predictions prove true; else
-    it learns how long requests take, and that nobody outlives the output limit. While arrivals are
+    it learns how long requests take, and that none outlives the output limit. While arrivals are
     expected it prices the waiting requests' time (mean JCT), afterwards the makespan.
 
     It takes note of starts when it is asked or an end comes: a decision that forms a stage has
@@ -97,7 +97,7 @@ class ShadowPrice:
         del self._started[:count]
 
     def running(self) -> tuple[dict[int, list[int]], list[tuple[int, Sequence[int]]]]:
-        """Return who runs: lists that begin with the start round; starts not taken note of."""
+        """Return what runs: lists that begin with the start round; starts not taken note of."""
         return self.learned.stage_of.copy(), self._started.copy()
 
     def finished(self, view: View, request: int) -> None:

@@ -75,7 +75,7 @@ def mixed_step(requests: Sequence[int], tokens: Sequence[int]) -> Step:
 
 
 def batch_rounds(rounds: int = FOREVER) -> Step:
-    """Return rounds of a static batch: nobody leaves before all are done or the rounds are over."""
+    """Return rounds of a static batch: none leaves before all are done or the rounds are over."""
     return Step(rounds=rounds, until=0, hold=True)
 
 

@@ -22,10 +22,10 @@ class ContinuousBatching(Policy):
 
     A running request gets one token, or the rest of its prefill, within the threshold and what is
     left of the budget, and the KV blocks for its new tokens. Where none is free, requests are
-    preempted: their caches are lost and recomputed. Waiting requests follow, unless somebody was
+    preempted: their caches are lost and recomputed. Waiting requests follow, unless one was
     preempted, until the first that finds no client, token or block.
 
-    Where nobody can be admitted before somebody finishes, all rounds until then are one step.
+    Where none can be admitted before a request finishes, all rounds until then are one step.
     """
 
     name = "vllm"

@@ -30,7 +30,7 @@ class EngineStep(NamedTuple):
 def engine_steps(schedule: Schedule, worker: int = 0) -> Iterator[EngineStep]:
     """Yield the iterations of one worker in order, each round of a run on its own.
 
-    What is in no schedule is not here: an iteration that preempts and serves nobody. A request that
+    What is in no schedule is not here: an iteration that preempts and serves none. A request that
     was preempted counts as preempted in the first iteration without it.
     """
     steps = schedule.steps

@@ -1,4 +1,4 @@
-"""What the running requests get in the next step, and who is preempted for it."""
+"""What the running requests get in the next step, and which are preempted for it."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class Running:
         request: int,
         tokens: int,
     ) -> None:
-        """Let a request take part in the step, unless it is preempted itself for lack of blocks.
+        """Add a request to the step, unless it is preempted itself for lack of blocks.
 
         A request that was given tokens before and is preempted gives them back.
         """

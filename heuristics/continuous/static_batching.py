@@ -18,7 +18,7 @@ _ROUNDS = batch_rounds()
 
 
 class StaticBatching(Policy):
-    """Sequence-level batches: nobody joins, nobody leaves before the longest request is done.
+    """Sequence-level batches: none joins or leaves before the longest request is done.
 
     A worker that is free forms a batch of the next requests once ``size`` wait, or once the
     oldest has waited for ``wait_ns`` (0: at once, with what is there). The batch ends at the first

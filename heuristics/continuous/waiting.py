@@ -20,7 +20,7 @@ Key = tuple[int, int, int]
 
 
 class Queue(Protocol):
-    """Where requests wait, and who of the running ones is preempted first.
+    """Where requests wait, and which of the running ones is preempted first.
 
     Attributes:
         arrival_may_lead: whether an arriving request may become the first of several.
@@ -50,7 +50,7 @@ class Queue(Protocol):
         """Return the waiting request that arrived first."""
 
     def victim(self, running: Sequence[int]) -> int:
-        """Return the one to preempt of those running, who are in order of admission."""
+        """Return the one to preempt of those running, in order of admission."""
 
     def forget(self, request: int) -> None:
         """Take note that a request is done."""

@@ -1,4 +1,4 @@
-"""Several workers: who gets which request, and one policy a worker below that."""
+"""Several workers: a dispatcher gives each request to one, with a policy of its own."""
 
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.dispatchers import (

@@ -93,7 +93,7 @@ class FewestRequests(Dispatcher):
         self._add(view.index, -self._weight(view, request))
 
     def moved(self, view: View, request: int, source: int, target: int) -> None:
-        """Let a stolen request count for the thief."""
+        """Count a stolen request for the worker that took it."""
         weight = self._weight(view, request)
         self._add(source, -weight)
         self._add(target, weight)

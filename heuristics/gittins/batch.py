@@ -41,7 +41,7 @@ class GittinsBatch:
         return not (self.chunks or self.worker.view.running)
 
     def admit(self, request: int, left: int) -> None:
-        """Let a request be new on the worker."""
+        """Admit a new request to the worker."""
         worker, size = self.worker, self.worker.size
         self.clients -= 1
         chunk = left if left < self.tokens else self.tokens

@@ -29,7 +29,7 @@ class Lengths:
         mean: expected tokens of a new request.
         rest: expected tokens still to come at the lower end of each bin.
         done: chance to be done by the upper end of each bin.
-        spent: expected tokens by the upper end of each bin (of one who stops there at the latest).
+        spent: expected tokens by the upper end of each bin (of one that stops there at the latest).
     """
 
     def __init__(self, edges: list[int], center: int | None) -> None:
@@ -161,7 +161,7 @@ class LengthModel:
         return found
 
     def finish(self, key: tuple[int, int], tokens: int) -> bool:
-        """Take note of a request that is done; say if the tables are due."""
+        """Count a request that is done; return whether the tables are due."""
         place = bisect_left(self.edges, min(tokens, self.edges[-1]))
         self.lengths(key).finished[place] += 1
         self.all.finished[place] += 1

@@ -187,7 +187,7 @@ class Gittins(Policy):
         return Step(list(chunks), tokens, None, None if beside else ())
 
     def _first_fits(self, worker: WorkerModel, rounds: int, blocks: int) -> bool:
-        """Whether anybody may join where no prefill has begun: nobody overtakes the first.
+        """Whether a request may join where no prefill has begun: none overtakes the first.
 
         What ``_chunks`` finds as well, which takes longer; most decisions of a full worker are so.
         """
@@ -206,7 +206,7 @@ class Gittins(Policy):
     ) -> dict[int, int]:
         """Return request -> prompt tokens of the next step, in order of the keys."""
         batch = GittinsBatch(worker, self.params.max_num_batched_tokens, blocks, self.growth)
-        # Who was evicted would otherwise take the blocks again before those that stay get on.
+        # An evicted request would otherwise take the blocks again before those that stay get on.
         again = worker.evicted == worker.pace.rounds and len(worker.view.running) > 0
         may_join = self.queue.count and batch.clients and not again
         begun = []
@@ -216,7 +216,7 @@ class Gittins(Policy):
         while batch.tokens > 0:
             if routing is not None and batch.clients:
                 if not routing.join(begun[0] if begun else None, batch):
-                    routing = None  # nobody overtakes who finds no room
+                    routing = None  # none overtakes one that finds no room
                 elif not batch.tokens:
                     break
             if not begun:

@@ -40,7 +40,7 @@ class Prices:
         self.round_ns = max(one - self.client_ns, 1.0)
 
     def prefill(self, chunks: Sequence[int], active: int) -> tuple[bool, int]:
-        """Say if chunks go beside a round, and about how long their step takes then.
+        """Return whether chunks go beside a round, and about how long their step takes.
 
         They do unless a stage of its own and a round take less time than both in one step.
         """

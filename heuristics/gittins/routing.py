@@ -20,7 +20,7 @@ class RoutingDecision:
 
     Attributes:
         rivals: the other workers that have a free client and memory, at first only the one that
-            took a request last: its worker, the prompt tokens that it has room for, its ``slept``,
+            took a request last: its model, the prompt tokens that it has room for, its ``slept``,
             the stamp up to which requests wait for its step to end, for how long, its pace, how
             many run there, and its time a round over that of rounds alone.
         complete: whether all of them are among the rivals.
@@ -60,7 +60,7 @@ class RoutingDecision:
     def join(self, before: tuple[int, int] | None, batch: GittinsBatch) -> bool:
         """Let waiting requests join, of those before a key, while there is room for them.
 
-        False says that one finds no room, so nobody overtakes it. A request joins if that costs
+        False says that one finds no room, so none overtakes it. A request joins if that costs
         less than with any other worker. What serving it costs: its rounds at the worker's present
         pace; and each of the others there is delayed by its prefill and by its part of each round,
         as much more as the pace is slower than rounds alone.
@@ -121,7 +121,7 @@ class RoutingDecision:
         return True
 
     def _ask_all(self) -> list[Rival]:
-        """Let all workers be rivals, not only who is asked first."""
+        """Take all workers as rivals, not only the one asked first."""
         self.complete = True
         self.rivals = self._seen(self.worker.others)
         return self.rivals

@@ -46,7 +46,7 @@ class WaitingRequests:
             insort(self.heads, waiting)
 
     def pop(self, place: int) -> None:
-        """Remove a head; who follows it in its class stands at the same place or later."""
+        """Remove a head; the next of its class stands at the same place or later."""
         heap = self.heaps[self.heads.pop(place)[2]]
         heappop(heap)
         self.count -= 1

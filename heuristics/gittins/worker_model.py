@@ -1,4 +1,4 @@
-"""One worker as the policy keeps it: who is being prefilled, blocks, pace."""
+"""One worker as the policy keeps it: requests that decode, blocks, pace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class WorkerModel:
     Attributes:
         clients: how many clients the worker has.
         cut: requests whose prefill the next step does not complete.
-        others: the other workers' workers, in any order.
+        others: the models of the other workers, in any order.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
         evicted: rounds at the last eviction; -1 before the first.

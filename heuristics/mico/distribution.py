@@ -39,7 +39,7 @@ class Distributor:
         the last one goes to the clouds one by one.
 
         After full rounds the loads of two clouds, per share, differ by no more than before, or no
-        more than two requests of one round do: who has less gets the heavier requests of a round.
+        more than two requests of one round do: a cloud with less gets the heavier ones of a round.
         The number of operations is linear in the requests.
         """
         rest: list[Weighted] = []
@@ -93,7 +93,7 @@ class Distributor:
         self.loads[cloud] -= weight
 
     def moved(self, source: int, target: int, weight: int) -> None:
-        """Let a request count for the cloud that took it."""
+        """Count a request for the cloud that took it."""
         self.loads[source] -= weight
         self.loads[target] += weight
 

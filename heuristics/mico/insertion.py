@@ -39,14 +39,14 @@ class Insertion:
     def pays(self, view: View, prompts: Sequence[int], middles: Mapping[int, int]) -> bool:
         """Whether to insert now rather than after the next finish, which then shares the work.
 
-        Now: all who run are held up by the insertion. Later: the places rest until somebody is
+        Now: all that run are held up by the insertion. Later: the places rest until a request is
         done, which takes as many rounds as the nearest predicted end is away. The smaller loss of
         time, summed over clients, is taken.
 
         Args:
             view: the worker.
-            prompts: tokens to prefill of those who would be inserted.
-            middles: request -> predicted output tokens, of those who run.
+            prompts: tokens to prefill of the requests to insert.
+            middles: request -> predicted output tokens, of those that run.
         """
         running = len(view.running)
         nearest = min(

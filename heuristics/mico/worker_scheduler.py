@@ -39,7 +39,7 @@ class WorkerScheduler:
         self.batch = MicoBatch(view, lengths)
         self.insertion = Insertion(view, params.insertion)
         self.queue = WorkerQueue()
-        self.middles: dict[int, int] = {}  # of those who run, for the trade-off
+        self.middles: dict[int, int] = {}  # of those that run, for the trade-off
         self.partial = -1  # whose prefill is longer than a step
         self.decide = self._iterate if params.batching == "iteration" else self._serve_batch
 
@@ -66,7 +66,7 @@ class WorkerScheduler:
             self.partial = -1
 
     def put_back(self, view: View, request: int) -> None:
-        """Let a request that was evicted wait again."""
+        """Queue an evicted request again."""
         self.leaves(request)
         self.batch.evicted.add(request)
         self.put(view, [request])
@@ -80,7 +80,7 @@ class WorkerScheduler:
     # -- steps ----------------------------------------------------------------------------
 
     def _iterate(self, view: View) -> Step | None:
-        """Fill the places that are free, else decode until one is, or until somebody comes."""
+        """Fill the places that are free, else decode until one is, or until an arrival."""
         step = self._pressing(view)
         if step is not None:
             return step

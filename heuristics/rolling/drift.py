@@ -15,7 +15,7 @@ class Drift:
     """Known ends of the requests that started, and the clients that are free before or after them.
 
     Nobody has to say who ended: as many should run as have known ends ahead of them. Starts are
-    worked out in a later decision, or when somebody asks: a stage has enough to do.
+    worked out in a later decision, or when they are asked for: a stage has enough to do.
 
     Args:
         lengths: column of the view; of requests that wait or run it does not change.

@@ -24,7 +24,7 @@ class Follower:
     Attributes:
         stages: the stages that are left, the next one last.
         late: planned for an earlier stage that had no client for them.
-        pulled: of those chosen last, who has their turn later.
+        pulled: of those chosen last, the ones with a later turn.
         whole: the stage that was chosen last, where it is just that of the plan.
     """
 
@@ -96,7 +96,7 @@ class Follower:
         return stage is self._checked and self._takes == self.waiting.takes
 
     def choose(self, now: int, idle: int, likely: int) -> list[int]:
-        """Return who starts now: the late ones, those planned, others for surplus clients.
+        """Return what starts now: the late requests, those planned, others for surplus clients.
 
         Others as long as no more than a ``likely`` number of requests are chosen.
         """

@@ -37,7 +37,7 @@ class Stage(NamedTuple):
 
     Attributes:
         round: rounds from now (in the policy: of the worker) before it.
-        requests: who starts, longest first.
+        requests: those that start, longest first.
         spare: clients that are free then and stay free.
     """
 

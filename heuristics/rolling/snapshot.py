@@ -18,7 +18,7 @@ _OVERDUE_PART = 8
 
 
 class Running(NamedTuple):
-    """Who runs.
+    """The requests that run.
 
     Attributes:
         begin: of each request a list that begins with the round of its start.
@@ -34,7 +34,7 @@ class DueStage(NamedTuple):
 
     Attributes:
         round: rounds of the worker before it.
-        requests: who starts.
+        requests: those that start.
         spare: clients that are free then and stay free.
         tokens: prompt tokens of all of them.
         rounds: of them, in order.
@@ -67,7 +67,7 @@ class Snapshot(NamedTuple):
     Attributes:
         now: rounds of the worker.
         base: round from which the plan will be followed.
-        running: who runs, since when.
+        running: those that run, since when.
         idle: free clients.
         clients: most requests that can run (memory may hold fewer than there are clients).
         waiting: requests in the queue; until it is worked out, the copy that knows them.
@@ -134,7 +134,7 @@ class Snapshot(NamedTuple):
         return max(1, min(self.lengths[request], self.limit) - self.first)
 
     def remaining(self) -> Remaining | None:
-        """Return what will be left at ``base``, or None if nobody will wait."""
+        """Return what will be left at ``base``, or None if none will wait."""
         free = self._free_at()
         waiting = set(self.rows())
         kept: list[Stage] = []

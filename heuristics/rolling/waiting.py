@@ -25,7 +25,7 @@ class Changes(NamedTuple):
     Attributes:
         came: requests that have come to wait.
         went: those that wait no longer.
-        over: what nobody needs any more: the background frees it, which takes a while.
+        over: what is needed no more: the background frees it, which takes a while.
     """
 
     came: list[int]
@@ -37,7 +37,7 @@ class WaitingRequests(Offering):
     """One queue for all clients, from which named requests can be taken as well.
 
     Lists that are in order come with a plan, from the background; only what has come since is
-    put in order here, as it comes. Who is gone stays in the lists until their turn.
+    put in order here, as it comes. Those gone stay in the lists until their turn.
 
     Attributes:
         there: by request row, 0 for those that do not wait, 2 for those that had a turn of the plan
@@ -116,7 +116,7 @@ class WaitingRequests(Offering):
         self._came, self._new = self._since.copy(), self._since.copy()
 
     def unplan(self) -> None:
-        """Let nobody be planned."""
+        """Drop the plan."""
         self.retire(self._spare, self._new)
         self._nobody_is_late()
         self._spare, self._new = self._all, self._came
@@ -212,7 +212,7 @@ class Copy:
         self._changes.append(changes)
 
     def requests(self) -> list[int]:
-        """Return who waits after all changes; called in the background alone."""
+        """Return the requests that wait after all changes; called in the background alone."""
         while self._changes:
             came, went, _ = self._changes.popleft()
             self._waiting.update(dict.fromkeys(came))

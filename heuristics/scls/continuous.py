@@ -28,7 +28,7 @@ class ContinuousParams:
     Attributes:
         slice_tokens: S, most tokens that a request yields before its place is reconsidered.
         renew: when a request whose slice is over gets another one where it is, and keeps its cache:
-            fits (if memory holds the next slice), idle (if nobody waits for that worker, either) or
+            fits (if memory holds the next slice), idle (if none waits for that worker, either) or
             never.
     """
 
@@ -44,7 +44,7 @@ class ContinuousParams:
 
 
 class _WorkerQueue:
-    """One worker's part: who waits for it, what is set aside, and when slices are over."""
+    """One worker's part: its queue, what is set aside, and when slices are over."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -64,7 +64,7 @@ class ContinuousSlices(Policy):
     """Continuous batching in which a stay is estimated for a slice, not for the output limit.
 
     Each request that arrives, or whose slice is over, goes to the worker with the most free memory
-    (without a memory model the fewest requests), what is promised to those who wait there taken
+    (without a memory model the fewest requests), what is promised to those that wait there taken
     off. Memory is set aside up to the end of the slice, so that more requests fit than with the
     output limit, and never too many.
     """
@@ -115,7 +115,7 @@ class ContinuousSlices(Policy):
             line.joining.remove(request)
 
     def _assign(self, view: View, request: int) -> int:
-        """Let a request wait for the least loaded worker that can hold it; return that one."""
+        """Queue a request at the least loaded worker that can hold it; return that one."""
         loads = self.loads
         if self.alike:
             index = loads.index(min(loads))
@@ -212,7 +212,7 @@ class ContinuousSlices(Policy):
         return True
 
     def _first_fits(self, line: _WorkerQueue) -> bool:
-        """Whether there are a client and memory for the first who waits; alone, anybody fits."""
+        """Whether there are a client and memory for the first that waits; alone, any one fits."""
         if not line.needs:
             return True
         if line.memory is not None and line.used + line.queue[0][1] > line.blocks:

@@ -36,7 +36,7 @@ class IterationLevel(Policy):
     """Requests join and leave between rounds, in order of arrival (SCLS's ILS: Orca, FastGen).
 
     What joins is prefilled beside a round of those that decode. Memory is set aside for the output
-    limit of each request, under paged memory as well: nobody is ever evicted.
+    limit of each request, under paged memory as well: no request is ever evicted.
     """
 
     name = "ils"

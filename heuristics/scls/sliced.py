@@ -90,7 +90,7 @@ class SliceParams:
 
 
 class SlicedPolicy(Policy):
-    """Serve static batches for a slice each; who is unfinished goes back and is prefilled anew.
+    """Serve static batches for a slice each; those unfinished go back and are prefilled anew.
 
     The pool is fetched at the moments of the clock, also while all workers are busy: a fetch that
     lies before the present event is made up for with the requests and loads of its time.

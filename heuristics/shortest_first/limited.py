@@ -41,7 +41,7 @@ class LimitedQueue(PriorityQueue):
 class LimitedBatching(ContinuousBatching):
     """Iterations of at most ``most`` requests; early finishers are replaced from the queue (Orca).
 
-    Nobody is preempted for a shorter request; where paged memory runs out, the largest key is.
+    No request is preempted for a shorter one; where paged memory runs out, the largest key is.
     """
 
     def __init__(
