@@ -15,8 +15,6 @@ import re
 import sys
 import traceback
 
-from tests.checker.by_the_book import rule_broken_by
-
 from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
 from orsched.cli.commands import run
@@ -44,6 +42,7 @@ from orsched.study.config import read_settings
 from orsched.study.plan import key_of, read_study
 from orsched.study.store import Store, _digest
 from orsched.study.table import csv_text, rows_of
+from tests.by_the_book import rule_broken_by
 from tests.fuzz.mutate import (
     damaged,
     json_bytes,
