@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1_000, help="of each format")
     parser.add_argument("--format", action="append", choices=list(JUDGES), help="default: all")
     parser.add_argument("--only", type=int, help="the index of a single input")
-    parser.add_argument("--seconds", type=float, default=10.0, help="time of an input")
+    parser.add_argument("--seconds", type=float, default=10.0, help="CPU time of an input")
     parser.add_argument("--megabytes", type=int, default=1_000, help="memory of an input")
     parser.add_argument("--out", type=Path, default=Path("fuzz-out"))
     given = parser.parse_args()

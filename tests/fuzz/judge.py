@@ -11,10 +11,13 @@ import ast
 import contextlib
 import io
 import json
+import os
 import re
+import signal
 import sys
 import traceback
 
+from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
 from orsched.cli.commands import run
@@ -180,9 +183,9 @@ def certificate(dice, place, samples):
     sample = dice.choice(samples["certificate"])
     problem = instance_from_document(sample["instance"])
     claim = without_marks(mutated(sample["bound"], dice))
-    for _ in range(8):
+    for budget in (DEFAULT_BUDGET, *[DEFAULT_BUDGET // 20] * 7):
         (place / "input.json").write_text(json.dumps({**sample, "bound": claim}))
-        found = bound_violations(problem, claim, sample["objective"])
+        found = bound_violations(problem, claim, sample["objective"], budget)
         if not found:
             value = claim["value_ns"]
             demand(value <= sample["least"], f"{value} is proven, {sample['least']} is feasible")
@@ -340,10 +343,40 @@ JUDGES = {
 }
 
 
+def _slow(dice, place, samples):
+    while True:
+        pass
+
+
+def _large(dice, place, samples):
+    return "accepted" if bytearray(40 << 20) else ""
+
+
+def _huge(dice, place, samples):
+    return "accepted" if bytearray(1 << 40) else ""
+
+
+def _hangs(dice, place, samples):
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    _slow(dice, place, samples)
+
+
+FAILING = {
+    "crash": lambda dice, place, samples: 1 // 0,
+    "wrong verdict": lambda dice, place, samples: demand(False, "wrong"),
+    "time": _slow,
+    "memory": _large,
+    "memory at once": _huge,
+    "died": lambda dice, place, samples: os._exit(1),
+    "hangs": _hangs,
+}
+"""Judges that fail, each in its way: they show that findings are found."""
+
+
 def outcome(form, dice, place, samples):
     """Judge one input; returns (outcome, what was found or None)."""
     try:
-        return JUDGES[form](dice, place, samples), None
+        return {**FAILING, **JUDGES}[form](dice, place, samples), None
     except Finding as found:
         return "wrong verdict", str(found)
     except (InputError, InfeasibleError, TimeLimitError):
