@@ -17,7 +17,7 @@ RAY    := .venv-ray
 SETUP_FILES := pyproject.toml constraints.txt orsched/_version.py
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-light compare-light test test-full test-only test-ray test-vllm bench bench-peers lint types docs setup clean
+.PHONY: help demo demo-light compare-light test test-full test-only test-ray test-vllm fuzz bench bench-peers lint types docs setup clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -107,6 +107,9 @@ test-ray: $(RAY)/.stamp ## studies and workers on a real local Ray cluster, kill
 	ORSCHED_FULL=1 $(RAY)/bin/python -m pytest -q tests/study/test_processes.py \
 	    tests/runner/devices/test_ray_devices.py
 
+fuzz: $(STAMPS)/dev ## mutate files of every format and judge what comes of them (SEED=, INPUTS=)
+	$(BIN)/python -m tests.fuzz --seed $(or $(SEED),1) --inputs $(or $(INPUTS),1000)
+
 bench: $(STAMPS)/dev ## measure speed and memory (figures in bench-out/)
 	$(BIN)/python -m benchmarks.speed.run
 
@@ -133,6 +136,6 @@ docs: $(STAMPS)/dev ## strict documentation build into docs/_build/html
 setup: $(STAMPS)/dev ## set up .venv for development
 
 clean: ## remove .venv and everything that is built
-	rm -rf $(VENV) $(PEERS) $(VLLM) $(RAY) build dist demo-out bench-out docs/_build *.egg-info \
+	rm -rf $(VENV) $(PEERS) $(VLLM) $(RAY) build dist demo-out bench-out fuzz-out docs/_build *.egg-info \
 	    .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage coverage.xml
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

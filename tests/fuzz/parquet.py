@@ -111,7 +111,7 @@ def _metadata(table, dice):
     metadata = dict(table.schema.metadata or {})
     header = json.loads(metadata.get(b"orsched", b"{}"))
     if dice.random() < 0.15:
-        del metadata[b"orsched"]
+        metadata.pop(b"orsched", None)
     else:
         metadata[b"orsched"] = json_bytes(mutated(header, dice) if header else header, dice)
     return table.replace_schema_metadata(metadata)

@@ -139,21 +139,24 @@ def certificates():
 
 
 def shape(certificate):
-    """Return the kinds of claims that a certificate is made of: texts, and what is nested."""
+    """Return the kinds of claims that a certificate is made of: reasons, tables, what is nested."""
     parts = []
     for name, value in certificate.items():
         if isinstance(value, dict):
             parts.append(f"{name}({shape(value)})")
         elif name in ("bound", "reason", "kind"):
             parts.append(str(value))
+        elif isinstance(value, list) and name not in ("allows", "workers"):
+            parts.append(name)
     return " ".join(parts)
 
 
 def _instances():
     for name in ("two-by-two", "with-arrivals", "memory-bound"):
         yield load_named(name)
-    for seed in range(6):
-        yield _larger(random.Random(seed))
+    yield load_named("pang-100x20")
+    for seed in range(120):
+        yield _packed(random.Random(seed))
     dice = random.Random(1000020)  # its packing is proven by a tree
     outputs = [dice.randint(1, 10**4) for _ in range(75)]
     yield Instance(Requests([10] * 75, outputs), Worker(25))
@@ -163,19 +166,16 @@ def _instances():
         yield random_schedule(seed)[0]
 
 
-def _larger(dice):
+def _packed(dice):
     """Return an instance on which stages, ends and packings count."""
-    many, clients = dice.choice((8, 20, 75)), dice.choice((2, 3, 25))
-    most = dice.choice((6, 40, 10**4))
-    outputs = [dice.randint(1, most) for _ in range(many)]
-    arrivals = [0] * many if dice.random() < 0.6 else [dice.randint(0, 10**9) for _ in outputs]
-    workers = (affine_worker(clients),) * dice.choice((1, 1, 2))
-    return Instance(Requests([dice.randint(1, 30) for _ in outputs], outputs, arrivals), workers)
-
-
-def affine_worker(clients):
-    """Return a worker with a prefill cap and the affine cost model."""
-    return Worker(clients, affine_ms(), prefill_cap_tokens=100)
+    many, clients = dice.choice((3, 5, 7, 9, 12, 20)), dice.choice((2, 3, 4, 5))
+    most = dice.choice((4, 9, 30, 300))
+    least = dice.choice((1, most // 2, most // 3 + 1))
+    outputs = [dice.randint(least, most) for _ in range(many)]
+    prompts = [dice.randint(1, 9) for _ in range(many)]
+    cost = affine_ms(*dice.choice(((10, 1, 20, 1), (1, 0, 50, 0), (100, 1, 3, 0))))
+    worker = Worker(clients, cost, prefill_cap_tokens=dice.choice((None, 20, 100)))
+    return Instance(Requests(prompts, outputs), (worker,) * dice.choice((1, 1, 1, 2)))
 
 
 def _bounds(instance):
