@@ -288,7 +288,7 @@ def cell(dice, place, samples):
     }  # fmt: skip
     if dice.random() < 0.9:
         changed = without_marks(mutated(record, dice))
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, KeyError):
             changed = (
                 {**changed, "key": key_of(changed["cell"])} if dice.random() < 0.2 else changed
             )

@@ -26,7 +26,9 @@ from tests.files import malformed
 from tests.instances.test_readers import SAMPLES as TRACES
 from tests.random_instances import random_instance
 
-METHODS = ("fcfs", "offline", "online", "hybrid", "vllm", "static")
+METHODS = ("fcfs", "offline", "online", "hybrid", "static")
+"""Their schedules use none of the freedoms (chunks, mixed steps, restarts): every bound holds."""
+
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 STUDY = {
     "instances": [
