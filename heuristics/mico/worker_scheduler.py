@@ -132,7 +132,7 @@ class WorkerScheduler:
         taken: list[int] = []
         prefills: list[int] = []
         admit = batch.admit
-        while queue:
+        while queue and len(taken) < free:
             request = queue.first()
             tokens = batch.to_prefill(request)
             if not admit(request, tokens):

@@ -96,8 +96,8 @@ def test_the_checker_accepts_and_a_second_run_is_the_same(instance, params):
     assert check(instance, schedule) == []
     assert policy.waiting() == 0
     assert policy.distributor.loads == [0] * len(instance.workers)
-    assert all(not cloud.room.expected and not cloud.middles for cloud in policy.clouds)
-    assert all(cloud.room.expected_blocks == 0 for cloud in policy.clouds)
+    assert all(not cloud.batch.expected and not cloud.middles for cloud in policy.clouds)
+    assert all(cloud.batch.expected_blocks == 0 for cloud in policy.clouds)
     assert same(schedule, simulate_policy(instance, Mico(params)).schedule)
 
 

@@ -200,10 +200,10 @@ def test_gittins_gives_the_keys_of_the_policy(information, index):
             found.append((self.keys[request], order.key(known, len(view.running))))
 
         def on_finish(self, view, request, client):
-            site = self.sites[view.index]
+            worker = self.workers[view.index]
             ages = [
                 (seen[each], view.rounds - origin)
-                for each, origin in site.origin.items()
+                for each, origin in worker.origin.items()
                 if each != request
             ]
             order.on_finish(seen[request], outputs[request], ages)
