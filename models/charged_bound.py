@@ -8,21 +8,17 @@ charge; and a request that would end too late on a worker must be served by anot
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
-from itertools import accumulate
-from math import gcd, lcm
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import gcd
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.jobs import jobs_on
+from orsched.certificates.charged import Charged, Option, Workers
 from orsched.certificates.scope import PLAIN, Scope
-from orsched.models.bound_charges import OneWorker, joined, on_worker
+from orsched.models.bound_charges import choices_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -30,59 +26,6 @@ if TYPE_CHECKING:
 
 _STEPS, _SAMPLE, _WHOLE = 300, 4_000, 1 << 20
 _FEWEST_MOMENTS, _MOST_MOMENTS, _ROWS_IN_ALL = 4, 24, 100_000
-
-
-class Option(NamedTuple):
-    """A worker that can serve a request: earliest end, and what it charges on the machine."""
-
-    end_ns: int
-    time: int
-    stage: int
-
-
-@dataclass(frozen=True)
-class Workers:
-    """The workers that can serve a request at all, as parts of one machine.
-
-    Attributes:
-        numbers: their numbers in the instance.
-        parts: their charges.
-    """
-
-    numbers: list[int]
-    parts: list[OneWorker]
-    scope: Scope = PLAIN
-
-    @classmethod
-    def of(cls, instance: Instance, scope: Scope = PLAIN) -> Workers:
-        """Return the workers onto which at least one request fits."""
-        numbers, parts = [], []
-        for number, worker in enumerate(instance.workers):
-            rows, jobs = jobs_on(instance, worker, scope.chunks)
-            if rows:
-                numbers.append(number)
-                parts.append(on_worker(worker, jobs, rows, jobs.rounds, scope))
-        return cls(numbers, parts, scope)
-
-    @cached_property
-    def times(self) -> list[list[int]]:
-        """Machine times, by worker and row of its charges."""
-        return [part.charges.machine_times(part.rounds) for part in self.parts]
-
-    @cached_property
-    def scale(self) -> int:
-        """Common scale of all charges."""
-        return lcm(*(part.charges.scale for part in self.parts))
-
-    def factors(self, weights: Sequence[int]) -> list[int]:
-        """Return by what a worker's charges are multiplied on the machine."""
-        pairs = zip(weights, self.parts, strict=True)
-        return [weight * (self.scale // part.charges.scale) for weight, part in pairs]
-
-    def choices(self, weights: Sequence[int]) -> list[dict[str, Any]]:
-        """Return how the workers' steps are shared, as it stands in a certificate."""
-        rows = zip(self.numbers, weights, self.parts, strict=True)
-        return [{"worker": k, "weight": w, **part.charges.choices} for k, w, part in rows]
 
 
 def balanced_weights(workers: Workers, instance: Instance, makespan: int | None) -> list[int]:
@@ -142,7 +85,7 @@ def charged_certificates(
     instance: Instance, out_of_time: Callable[[], bool], scope: Scope = PLAIN
 ) -> Iterator[dict[str, Any]]:
     """Yield certificates of bounds by charges, at several moments and for several weights."""
-    workers = Workers.of(instance, scope)
+    workers = Workers.of(instance, choices_of(instance, scope), scope)
     weights = balanced_weights(workers, instance, None)
     bounds = ChargedBound(instance, workers, weights)
     best: dict[str, Any] | None = None
@@ -158,33 +101,8 @@ def charged_certificates(
         yield ChargedBound(instance, workers, weights).certificate(best["released_ns"])
 
 
-class ChargedBound:
+class ChargedBound(Charged):
     """Makespan bounds over the requests released at or after a moment, for given weights."""
-
-    def __init__(self, instance: Instance, workers: Workers, weights: list[int]) -> None:
-        self.workers, self.weights = workers, weights
-        arrivals = instance.requests.arrival_ns.tolist()
-        restarts = workers.scope.restarts
-        self.late_are_elsewhere = len(weights) > 1 and not restarts
-        parts, factors = workers.parts, workers.factors(weights)
-        if restarts and len(weights) > 1:
-            parts, factors = [joined(instance, parts, weights)], [1]
-        options: list[list[Option]] = [[] for _ in arrivals]
-        for part, factor in zip(parts, factors, strict=True):
-            charges, times = part.charges, part.charges.machine_times(part.rounds)
-            # Where prefills yield tokens, all of a request may be charged in stages.
-            stages = times if workers.scope.yielding else charges.stages
-            columns = zip(charges.rows, part.alone_ns, times, stages, strict=True)
-            for row, alone, time, stage in columns:
-                options[row].append(Option(arrivals[row] + alone, factor * time, factor * stage))
-        order = sorted(range(len(arrivals)), key=arrivals.__getitem__)
-        self.arrivals = [arrivals[row] for row in order]
-        self.options = [options[row] for row in order]
-        self.speed = workers.scale * sum(weights)
-        least = (min(option.time for option in each) for each in reversed(self.options))
-        ends = (min(option.end_ns for option in each) for each in reversed(self.options))
-        self.needed_from = list(accumulate(least))[::-1]
-        self.last_end_from = list(accumulate(ends, max))[::-1]
 
     def certificate(self, moment: int) -> dict[str, Any]:
         """Return the certificate of the bound by what is released at or after a moment."""
@@ -235,39 +153,6 @@ class ChargedBound:
             else:
                 high = middle - 1
         return low
-
-    def lost(self, first: int) -> int:
-        """Return what the machine loses while fewer have arrived than there are clients.
-
-        Of the requests from ``first`` on, in order of arrival.
-
-        With n there, a round of at most n takes more than it charges. Stages lose nothing, but
-        prefill no more than what has arrived; taken as early as possible, that saves most.
-        """
-        lost = saved = there = 0
-        most = max(part.charges.clients for part in self.workers.parts)
-        for number, at in enumerate(range(first, len(self.arrivals) - 1), start=1):
-            there += max(option.stage for option in self.options[at])
-            span = self.arrivals[at + 1] - self.arrivals[at]
-            if number >= most:
-                break
-            if span == 0:
-                continue
-            free = min(self.speed * span, there - saved)
-            saved += free
-            parts = [self._share_lost(part, number) for part in self.workers.parts]
-            over, under = max(parts, key=lambda part: Fraction(*part))
-            lost -= -(-free * over // under)
-            for weight, (over, under) in zip(self.weights, parts, strict=True):
-                lost += weight * self.workers.scale * span * over // under
-        return max(0, lost)
-
-    @staticmethod
-    def _share_lost(part: OneWorker, there: int) -> tuple[int, int]:
-        """Return the least share of a round's time that it does not charge, as a fraction."""
-        charges = part.charges
-        free = max(0, charges.clients - there) * charges.round_fixed
-        return free, max(1, there * charges.clients * charges.round_most + free)
 
     def likely_moments(self) -> list[int]:
         """Return the moments whose later requests need most, the first one always."""

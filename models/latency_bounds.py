@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from orsched.certificates.jobs import jobs_on
+from orsched.certificates.charged import Workers
+from orsched.certificates.charges import machine_of
 from orsched.certificates.scope import PLAIN, Scope
-from orsched.certificates.single_machine import mean_busy, queue, queue_busy, ranked
-from orsched.models.bound_charges import machine_of, on_worker
-from orsched.models.charged_bound import Workers, balanced_weights
+from orsched.certificates.single_machine import least_sum
+from orsched.models.bound_charges import choices_of
+from orsched.models.charged_bound import balanced_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,8 +61,9 @@ def _candidates(
     if not (enough and all(scope.has_floor(worker) for worker in instance.workers)):
         yield _certificate(instance, objective, "arrivals", 0, {})
         return
-    workers = Workers.of(instance, scope)
-    first = _until_first(instance, scope) if objective == "mean_ttft" else workers
+    chosen, until_first = choices_of(instance, scope), objective == "mean_ttft"
+    workers = Workers.of(instance, chosen, scope)
+    first = Workers.of(instance, chosen, scope, True) if until_first else workers
     ones = [1] * len(workers.parts)
     alone = machine_of(instance, first.parts, ones).alone_ns
     yield _certificate(instance, objective, "alone", sum(alone), scope.stated())
@@ -73,15 +73,14 @@ def _candidates(
             return
         choices = {**scope.stated(), "workers": workers.choices(weights)}
         machine = machine_of(instance, first.parts, weights)
-        for name, ends in (("ranked", ranked), ("mean_busy", mean_busy)):
-            total = ends(machine) - sum(machine.arrivals)
-            yield _certificate(instance, objective, name, total, choices)
-        if objective == "mean_ttft" and not scope.restarts and not out_of_time():
+        for kind in ("ranked", "mean_busy"):
+            total = least_sum(kind, machine)
+            yield _certificate(instance, objective, kind, total, choices)
+        if until_first and not scope.restarts and not out_of_time():
             whole = machine_of(instance, workers.parts, weights)
-            clients = sum(part.charges.clients for part in workers.parts)
-            for name, starts in (("queue", queue), ("queue_busy", queue_busy)):
-                total = starts(whole, clients) - sum(machine.arrivals) + sum(alone)
-                yield _certificate(instance, objective, name, total, choices)
+            for kind in ("queue", "queue_busy"):
+                total = least_sum(kind, machine, whole, workers.clients)
+                yield _certificate(instance, objective, kind, total, choices)
 
 
 def _certificate(
@@ -89,15 +88,3 @@ def _certificate(
 ) -> dict[str, Any]:
     value = total // len(instance)
     return {"bound": name, "objective": objective, **choices, "sum_ns": total, "value_ns": value}
-
-
-def _until_first(instance: Instance, scope: Scope) -> Workers:
-    """Return the workers with the rounds until the first token: one, or none."""
-    first = int(instance.first_token == "decode")
-    numbers, parts = [], []
-    for number, worker in enumerate(instance.workers):
-        rows, jobs = jobs_on(instance, worker, scope.chunks)
-        if rows:
-            numbers.append(number)
-            parts.append(on_worker(worker, jobs, rows, np.full(len(rows), first), scope))
-    return Workers(numbers, parts, scope)

@@ -33,6 +33,22 @@ class Machine:
         return [arrival * self.scale for arrival in self.arrivals]
 
 
+def least_sum(kind: str, machine: Machine, whole: Machine | None = None, clients: int = 0) -> int:
+    """Return what a relaxation proves of the sum of times from arrivals on.
+
+    For the queues the machine is that until first tokens, and ``whole`` that until the ends, which
+    starts wait for.
+    """
+    arrivals = sum(machine.arrivals)
+    if kind == "ranked":
+        return ranked(machine) - arrivals
+    if kind == "mean_busy":
+        return mean_busy(machine) - arrivals
+    assert whole is not None
+    starts = (queue if kind == "queue" else queue_busy)(whole, clients)
+    return starts - arrivals + sum(machine.alone_ns)
+
+
 def ranked(machine: Machine) -> int:
     """Sum of ends, the k-th no earlier than served alone and by shortest remaining time first."""
     return sum(_ranked_ends(machine))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget, BudgetError
+from orsched.certificates.charged import Charged, Workers
 from orsched.certificates.counted import stages_and_rounds
 from orsched.certificates.fields import require_bound
 from orsched.certificates.floors import own_rounds_ns
 from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
 from orsched.certificates.windows import joint_ns
-from orsched.checker.charged_certificates import charged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,8 +134,16 @@ def _joint(instance: Instance, certificate: dict[str, Any], budget: Budget) -> d
     return found | {"value_ns": released + joint_ns(floor, jobs, found, budget)}
 
 
+def _charged(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    choices, scope = certificate["workers"], Scope.read(certificate, instance)
+    workers = Workers.of(instance, choices, scope)
+    charged = Charged(instance, workers, [choice["weight"] for choice in choices])
+    value = charged.proven(certificate["released_ns"], certificate["value_ns"])
+    return certificate | {"value_ns": value}
+
+
 _KINDS: dict[str, Callable[[Instance, dict[str, Any], Budget], dict[str, Any]]] = {
-    "charged": charged,
+    "charged": _charged,
     "empty": _empty,
     "joint": _joint,
     "last_arrival": _last_arrival,

@@ -13,16 +13,18 @@ import pytest
 from hypothesis import assume, given, settings
 
 import orsched
+from orsched.certificates.charged import Workers
 from orsched.certificates.jobs import jobs_on
+from orsched.certificates.scope import PLAIN
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost, mixed_ns
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models.bound_charges import on_worker
+from orsched.models.bound_charges import choices_of
 from orsched.models.bounds import improving_bounds, makespan_bound, mixed_steps_bound
-from orsched.models.charged_bound import Workers, balanced_weights, charged_certificates
+from orsched.models.charged_bound import balanced_weights, charged_certificates
 from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests
 from orsched.workers import Worker
@@ -109,7 +111,8 @@ def test_no_step_charges_more_than_it_takes(instance):
     (worker,) = instance.workers
     rows, jobs = jobs_on(instance, worker)
     assume(rows)
-    charges, rng = on_worker(worker, jobs, rows, jobs.rounds).charges, random.Random(len(rows))
+    (part,) = Workers.of(instance, choices_of(instance, PLAIN), PLAIN).parts
+    charges, rng = part.charges, random.Random(len(rows))
     prompts, rounds = jobs.prompts.tolist(), jobs.rounds.tolist()
     for _ in range(20):
         at = rng.sample(range(len(rows)), rng.randint(1, charges.clients))
@@ -227,7 +230,9 @@ def test_weights_are_the_speeds_of_proportional_workers():
     """Twice as fast: twice the weight, and the bound is the work over the summed speed."""
     fast, slow = Worker(1, AffineCost(0, 0, 10, 0)), Worker(1, AffineCost(0, 0, 20, 0), name="slow")
     instance = Instance(Requests([1] * 9, [10] * 9), (fast, slow))
-    assert balanced_weights(Workers.of(instance), instance, None) == [2, 1]
+    assert balanced_weights(
+        Workers.of(instance, choices_of(instance, PLAIN), PLAIN), instance, None
+    ) == [2, 1]
     assert makespan_bound(instance).value_ns == 600
     assert makespan_bound(instance).value_ns == least_over_divisions(instance, optimum_ns, max)
 
