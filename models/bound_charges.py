@@ -29,7 +29,7 @@ def choices_of(instance: Instance, scope: Scope) -> list[dict[str, Any]]:
 
 
 def _choices(worker: Worker, jobs: Jobs, scope: Scope) -> dict[str, Any]:
-    """Say how to share a worker's steps: by clients, or by cap or memory where that charges more."""
+    """Share a worker's steps by clients, or by cap or memory where that charges more."""
     by_stage, by_round = _shared_by(worker, jobs)
     choices: dict[str, Any] = {"stage_share": by_stage, "round_share": by_round}
     floor = scope.require_floor(worker)

@@ -124,7 +124,7 @@ class Charged:
         self.last_end_from = list(accumulate(ends, max))[::-1]
 
     def proven(self, moment: int, claimed: int) -> int:
-        """Return the claimed makespan if no schedule is shorter; else what is charged, a lesser one.
+        """Return the claimed makespan if no schedule is shorter, else one that is charged.
 
         A schedule that is shorter ends each request before it, on a worker where that is possible.
         """
