@@ -8,12 +8,15 @@ of some are read from ``ORSCHED_DATA``.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.instances.datasets import VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +38,7 @@ class Part(NamedTuple):
         headings: the sections whose tables are compared, all of them.
         sweep: values that take the place of ``S`` in the command; a row of the page is such a value
             with the makespan of each method.
-        data: whether it needs ``ORSCHED_DATA``.
+        data: whether it reads ``ORSCHED_DATA``; the others run without, since some would.
     """
 
     page: str
@@ -189,19 +192,26 @@ def stray(table: Sequence[Sequence[str]], lines: Sequence[str]) -> list[str]:
 def printed(part: Part) -> list[str]:
     """Return the lines that the command of a part prints."""
     if not part.sweep:
-        return _run(part.command)
+        return _run(part.command, part.data)
     lines = []
     for value in part.sweep:
-        found = [numbers(line) for line in _run(part.command.replace("=S ", f"={value} "))]
+        command = part.command.replace("=S ", f"={value} ")
+        found = [numbers(line) for line in _run(command, part.data)]
         lines.append(" ".join([value, *(row[1] for row in found if len(row) > 1)]))
     return lines
 
 
-def _run(command: str) -> list[str]:
+def _run(command: str, data: bool) -> list[str]:
     program, *arguments = shlex.split(command)
     module = ["-m", "orsched"] if program == "orsched" else []
+    names = set(os.environ) if data else set(os.environ) - {VARIABLE}
     done = subprocess.run(
-        [sys.executable, *module, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, *module, *arguments],
+        cwd=ROOT,
+        env={name: os.environ[name] for name in names},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"{command} ends with {done.returncode}: {done.stderr}")

@@ -7,7 +7,7 @@ import os
 import pytest
 
 import orsched
-from benchmarks.pages import PARTS, numbers, said, stray, strays, tables
+from benchmarks.pages import PARTS, Part, numbers, printed, said, stray, strays, tables
 from orsched.costs.fit import fit
 from orsched.instances.datasets import VARIABLE
 from orsched.measured.observed import averaged, observed
@@ -84,3 +84,10 @@ def test_what_the_page_on_calibration_says_of_the_fit_is_so(repo_root):
     assert words in text
     assert fit("affine", steps.measurements()).cost == instance.workers[0].cost
     assert (cost.round_fixed_ns, cost.round_client_ns) == (29_000_000, 210_000)
+
+
+@pytest.mark.parametrize("data", [False, True])
+def test_commands_see_the_data_sets_only_where_the_page_does(data, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "a folder")
+    words = f"python -c 'import os; print(os.environ.get(\"{VARIABLE}\"))'"
+    assert printed(Part("page.md", words, (), data=data)) == ["a folder" if data else "None"]
