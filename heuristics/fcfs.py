@@ -23,10 +23,7 @@ class FirstComeFirstServed(Policy):
 
     def __init__(self) -> None:
         self.queue: deque[int] = deque()
-
-    def start(self, view: View) -> None:
-        """Know the worker."""
-        self.batch = BatchBuilder(view)
+        self.batch: BatchBuilder | None = None
 
     def on_arrival(self, view: View, request: int) -> None:
         """Append the request to the queue."""
@@ -44,7 +41,10 @@ class FirstComeFirstServed(Policy):
         """Return a prefill stage if one is possible, else decode until something happens."""
         clients = view.free_clients if self.queue else 0
         if clients:
-            stage = self.batch.take(self.queue, clients)
+            batch = self.batch
+            if batch is None or batch.view is not view:
+                batch = self.batch = BatchBuilder(view)
+            stage = batch.take(self.queue, clients)
             if stage:
                 return Step(stage, None, None, ())
         return _DECODE if view.running else None
