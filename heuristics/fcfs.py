@@ -42,7 +42,7 @@ class FirstComeFirstServed(Policy):
         clients = view.free_clients if self.queue else 0
         if clients:
             batch = self.batch
-            if batch is None or batch.view is not view:
+            if batch is None or batch.view is not view:  # not in start, which may be overridden
                 batch = self.batch = BatchBuilder(view)
             stage = batch.take(self.queue, clients)
             if stage:

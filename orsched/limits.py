@@ -1,4 +1,4 @@
-"""Limits on what small files may ask for; an environment variable raises each.
+"""Limits on what small files may ask for; an environment variable or a flag raises each.
 
 Text files cost memory in proportion to their size. Compressed tables and grids do not: a few bytes
 can stand for billions of rows or cells. So these are counted before anything is made of them.
@@ -18,6 +18,11 @@ class Limit(NamedTuple):
     what: str
     default: int
     variable: str
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line that sets the variable."""
+        return "--" + self.variable.removeprefix("ORSCHED_").lower().replace("_", "-")
 
     def value(self) -> int:
         """Return how many are allowed; raises ``InputError`` for a variable that is no number."""
@@ -39,7 +44,8 @@ class Limit(NamedTuple):
             raise InputError(
                 f"{count:,} {self.what} are more than the {most:,} that are read",
                 field=field,
-                remedy=f"if it should be so and memory suffices, set {self.variable}={count}",
+                remedy="if it should be so and memory suffices, set "
+                f"{self.variable}={count}, or say orsched {self.flag} {count} COMMAND",
             )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.costs.exact import round_half_up, round_half_up_sum
+from orsched.costs.exact import round_half_up_sum
 
 if TYPE_CHECKING:
     from orsched.certificates.jobs import Jobs
@@ -159,6 +159,4 @@ def own_rounds_ns(floor: Floor, clients: int, least: int, prompt: int, rounds: i
     slope = (parts.context + parts.longest) * pooled + mean
     first = slope * (prompt + 1) + mean * (pooled - 1) * (least + 1)
     first += (parts.fixed + parts.request) * pooled
-    if not slope:
-        return rounds * round_half_up(first, pooled * floor.unit) * floor.times
     return round_half_up_sum(rounds, pooled * floor.unit, slope, first) * floor.times

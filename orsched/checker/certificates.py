@@ -18,6 +18,7 @@ from orsched.certificates.floors import own_rounds_ns
 from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
 from orsched.certificates.windows import joint_ns
+from orsched.errors import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,8 @@ def certificate_violations(
         return _differences(instance, bound, Budget(budget))
     except BudgetError as error:
         return [str(error)]
+    except TimeLimitError:  # the command's deadline, which may ring anywhere
+        raise
     except Exception as error:  # whatever is wrong with it, it proves nothing
         return [f"the certificate is malformed: {error!r}"]
 

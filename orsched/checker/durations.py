@@ -9,6 +9,7 @@ import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.costs import mixed_ns
+from orsched.errors import TimeLimitError
 from orsched.schedule import DECODE, MIXED, PREFILL
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Durations:
             return UNKNOWN
         try:
             return _fitting(worker.cost.round_ns(active, total, most))
+        except TimeLimitError:  # the command's deadline, which may ring anywhere
+            raise
         except Exception as error:
             self.refusals.append((place, str(error)))
             return UNKNOWN
@@ -133,6 +136,8 @@ class Durations:
                 result[i] = _fitting(
                     self._mixed(worker, place, prompts, count) if count else prefill_ns(prompts)
                 )
+            except TimeLimitError:  # the command's deadline, which may ring anywhere
+                raise
             except Exception as error:
                 self.refusals.append((place, str(error)))
         return result

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget, BudgetError
 from orsched.certificates.fields import require_packing
 from orsched.certificates.packing import proven
+from orsched.errors import TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,6 +51,8 @@ def packing_violations(
         value = proven([int(job) for job in jobs], clients, result.certificate, Budget(budget))
     except BudgetError as error:
         return [*found, str(error)]
+    except TimeLimitError:  # the command's deadline, which may ring anywhere
+        raise
     except Exception as error:  # whatever is wrong with it, it proves nothing
         return [*found, f"the certificate cannot be read: {error!r}"]
     if type(result.bound) is not int or result.bound > value:

@@ -8,6 +8,7 @@ import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.checker.violations import shown
+from orsched.errors import TimeLimitError
 from orsched.metrics import PERCENTILES, figures
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def _allowed_information(method: Any) -> list[str] | None:
 
     try:
         allowed = method_information(method)
+    except TimeLimitError:  # the command's deadline, which may ring anywhere
+        raise
     except Exception:  # a plug-in that is installed but broken, or a name that is no text
         return None
     return None if allowed is None else [str(item) for item in allowed]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.errors import TimeLimitError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -92,6 +94,8 @@ def shown(value: object) -> str:
     """Return a short ``repr`` of any object, even of one whose ``repr`` fails."""
     try:
         text = repr(value)
+    except TimeLimitError:  # the command's deadline, which may ring anywhere
+        raise
     except Exception:
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 80 else text[:77] + "..."

@@ -6,9 +6,9 @@ import logging
 import os
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +28,10 @@ from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
 from orsched.cli.vllm_command import vllm_group
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError, unavailable
+from orsched.limits import CELLS, ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass
@@ -68,8 +72,26 @@ class _Group(click.Group):
     envvar="ORSCHED_DEBUG",
     help="Show Python's traceback of an error; ORSCHED_DEBUG=1 does the same.",
 )
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Most rows of a Parquet file that are read (default: {ROWS.default:,}).",
+)
+@click.option(
+    "--max-cells",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Most cells of a study (default: {CELLS.default:,}).",
+)
 @click.pass_context
-def cli(context: click.Context, verbose: int, debug: bool) -> None:
+def cli(
+    context: click.Context,
+    verbose: int,
+    debug: bool,
+    max_rows: int | None,
+    max_cells: int | None,
+) -> None:
     """Schedule LLM inference as the optimisation problem that it is.
 
     Exit codes: 0 done, 1 a schedule is not valid, 2 bad input, 3 time limit without a schedule,
@@ -80,6 +102,23 @@ def cli(context: click.Context, verbose: int, debug: bool) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_OneLine("orsched: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level)
+    for limit, most in ((ROWS, max_rows), (CELLS, max_cells)):
+        if most is not None:
+            context.with_resource(_variable(limit.variable, str(most)))
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable for a block: processes that are started in it read it, too."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 for command in (

@@ -288,3 +288,13 @@ def test_interactive_requests_come_first_where_that_is_asked_for(method, assignm
         orders[priority] = sorted(range(4), key=starts.__getitem__)
         assert result.schedule.parameters["priority"] == priority
     assert orders == {"none": [0, 1, 2, 3], "service_class": [2, 3, 0, 1]}
+
+
+def test_fcfs_needs_no_start_of_a_class_derived_from_it():
+    class Silent(FirstComeFirstServed):
+        def start(self, view):
+            pass
+
+    instance = orsched.load("pang-100x20")
+    found = orsched.simulate(instance, Silent())
+    assert found.makespan_ns == orsched.simulate(instance, FirstComeFirstServed()).makespan_ns
