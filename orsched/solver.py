@@ -143,7 +143,12 @@ def simulate(
     Raises as ``solve`` does, and ``PolicyError`` when the policy asks for an impossible step.
     """
     given: dict[str, Any] = {"information": information, "parameters": parameters, "seed": seed}
-    return solve(instance, policy, iterations=1, slo=slo, observer=observer, **given)
+    try:
+        return solve(instance, policy, iterations=1, slo=slo, observer=observer, **given)
+    except InputError as error:
+        if error.field == "method":  # of solve; here it is called a policy
+            error.field = "policy"
+        raise
 
 
 @dataclass(frozen=True)

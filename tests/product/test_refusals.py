@@ -6,7 +6,7 @@ import pytest
 
 from orsched.errors import InputError
 from orsched.registry import names
-from tests.product.cell import Size, instance_of_cell, serve
+from tests.product.cell import Size, content, instance_of_cell, serve
 from tests.product.modes import FACTORS
 from tests.product.policies import METHODS, POLICIES, SEARCHES, SHARING, is_dispatched
 from tests.product.refusals import REFUSALS, refusal_of
@@ -57,10 +57,15 @@ def test_every_registered_method_is_in_the_product_or_a_search():
 @pytest.mark.parametrize("sharing", [name for name in SHARING if name != "as_it_is"])
 @pytest.mark.parametrize("method", METHODS)
 def test_dispatchers_where_there_is_nothing_to_dispatch(method, sharing):
-    """On one worker, and by methods that serve several themselves, they are refused."""
+    """On one worker they change nothing; methods that serve several themselves refuse them."""
     policy = next(each for each in POLICIES if each.startswith(f"{method}@"))
-    workers = "one" if is_dispatched(policy) else "two_equal"
-    cell = plain(policy, workers=workers, sharing=sharing)
+    if is_dispatched(policy):
+        cell = plain(policy, workers="one", sharing=sharing)
+        instance = instance_of_cell(cell, SIZE)
+        alone = serve(instance, {**cell, "sharing": "as_it_is"})
+        assert content(serve(instance, cell)) == content(alone)
+        return
+    cell = plain(policy, workers="two_equal", sharing=sharing)
     with pytest.raises(InputError) as caught:
         serve(instance_of_cell(cell, SIZE), cell)
     assert caught.value.field in ("parameters", "workers", *SHARING[sharing])
