@@ -17,9 +17,11 @@ from orsched.certificates.scope import ALLOWANCES, PLAIN, Scope, equal_workers
 from orsched.checker.latency_certificates import bound_violations
 from orsched.errors import InputError
 from orsched.instance import require_instance
+from orsched.models.aggregation_bound import charged_certificates
 from orsched.models.bound_scope import allowances_of
-from orsched.models.charged_bound import charged_certificates
-from orsched.models.counted_bound import (
+from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
+from orsched.models.packing import packing_bound
+from orsched.models.stages_rounds_bound import (
     SEARCH_SECONDS,
     by_counts,
     by_ends,
@@ -29,8 +31,6 @@ from orsched.models.counted_bound import (
     shared,
     stages_and_rounds,
 )
-from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
-from orsched.models.packing import packing_bound
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -84,13 +84,13 @@ def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
     """Return the best lower bound on the makespan that is proven without a search.
 
     Candidates: stages and rounds over the requests released at or after each of some moments (the
-    whole instance among them), both counts together (``joint_bound``) at the best of these, and
+    whole instance among them), both counts together (``window_bound``) at the best of these, and
     the request that cannot end before its own arrival, prefill and rounds. Cost models without a
     floor (``orsched.Floor``) get the last arrival only: ``no_floor`` says so.
 
     Several equal workers: their steps, one worker after the other, are a schedule of one worker
     from a moment on, so one of them is busy for its share of the bound for one worker. Arrivals
-    that ramp up and workers that are not equal: ``charged_bound``.
+    that ramp up and workers that are not equal: ``aggregation_bound``.
 
     Args:
         instance: one or several workers, equal or not.

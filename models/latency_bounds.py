@@ -2,8 +2,8 @@
 
 Two relaxations, each exact in integers (docs/bounds.md has the proofs). A request cannot end
 before it would if served alone where it is fastest. And all workers are one machine
-(``bound_charges``): what all requests are charged is a preemptive schedule of one machine, where
-shortest remaining time first is optimal.
+(``aggregate_machine``): what all requests are charged is a preemptive schedule of one
+machine, where shortest remaining time first is optimal.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from orsched.certificates.charged import Workers
 from orsched.certificates.charges import machine_of
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.single_machine import least_sum
-from orsched.models.bound_charges import choices_of
-from orsched.models.charged_bound import balanced_weights
+from orsched.models.aggregate_machine import choices_of
+from orsched.models.aggregation_bound import balanced_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

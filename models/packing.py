@@ -15,7 +15,7 @@ import numpy as np
 
 from orsched.columns import int_column, whole_number
 from orsched.errors import InputError, MissingDependencyError
-from orsched.models.pcmax import rooms
+from orsched.models.pcmax import frequent_size_bound
 from orsched.models.pcmax.compiled import compiled_exchanges
 from orsched.models.pcmax.exchange import exchange
 from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
@@ -226,7 +226,7 @@ def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> d
     """Raise a bound as far as the room beside the most frequent size proves."""
     for capacity in range(certificate["value"], makespan):
         try:
-            duals = rooms.prove(problem, capacity)
+            duals = frequent_size_bound.prove(problem, capacity)
         except MissingDependencyError:
             break
         if duals is None:

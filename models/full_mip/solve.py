@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError, TimeLimitError
 from orsched.models.bounds import bound
-from orsched.models.child import ChildOutcome, run_in_child
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.plan import plan_of
 from orsched.models.full_mip.problem import read_problem
@@ -17,6 +16,7 @@ from orsched.models.full_mip.search import Answer, Search
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.stages import stages_that_suffice
 from orsched.models.full_mip.windows_mip import WindowsMip
+from orsched.models.killable_call import ChildOutcome, run_in_child
 from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:

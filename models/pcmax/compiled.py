@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.models.loaded_again import loaded_again
-from orsched.models.pcmax import beliefs, exchanges
+from orsched.models.module_copy import module_copy
+from orsched.models.pcmax import belief_propagation, exchanges
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +50,8 @@ class Compiled:
 
 @cache
 def compiled() -> Compiled:
-    """Return the compiled loops of ``beliefs``; the first call starts to load them."""
-    return Compiled(_beliefs)
+    """Return the compiled loops of ``belief_propagation``; the first call starts to load them."""
+    return Compiled(_belief_propagation)
 
 
 @cache
@@ -60,8 +60,8 @@ def compiled_exchanges() -> Compiled:
     return Compiled(_exchanges)
 
 
-def _beliefs() -> ModuleType:
-    module = _compile(beliefs, ("choose", "search", "pass_messages"))
+def _belief_propagation() -> ModuleType:
+    module = _compile(belief_propagation, ("choose", "search", "pass_messages"))
     none, zero = np.zeros(1, dtype=np.int64), np.zeros(1)
     module.pass_messages(np.zeros(2, np.int64), none, zero, zero, zero, 1)
     module.search(np.zeros(2, np.int64), none, none, none, none, none.copy(), 0, none, none)
@@ -83,7 +83,7 @@ def _compile(plain: ModuleType, names: tuple[str, ...]) -> ModuleType:
     """Load a source again, with these functions compiled: each after what it calls."""
     import numba
 
-    module = loaded_again(plain, _NAMES + plain.__name__.rpartition(".")[2])
+    module = module_copy(plain, _NAMES + plain.__name__.rpartition(".")[2])
     for name in names:
         function = numba.njit(getattr(module, name), nogil=True, cache=True)
         setattr(module, name, function)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.models.pcmax.beliefs import FOUND, NONE
+from orsched.models.pcmax.belief_propagation import FOUND, NONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.models.loaded_again import loaded_again
+from orsched.models.module_copy import module_copy
 from orsched.models.windows import moves as plain
 from orsched.models.windows.tables import Tables
 
@@ -74,7 +74,7 @@ def _compile() -> ModuleType:
     """Load the source of the moves again, with every function compiled."""
     import numba
 
-    module = loaded_again(plain, _NAME)
+    module = module_copy(plain, _NAME)
     module.index = np.uint64  # type: ignore[attr-defined]
     # Without nrt, which only allocation needs, no references are counted: six times faster.
     options: dict[str, Any] = {"nogil": True, "cache": True, "_nrt": False}

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.models.windows.adaptive_weights import AdaptiveWeights
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import SWAPS_A_REQUEST, assign
 from orsched.models.windows.construction import aligned_times, construct, even_times, state_of
 from orsched.models.windows.plan import plan_of
-from orsched.models.windows.promise import Promise
-from orsched.models.windows.squeezing import SQUEEZES, stretched, with_end
+from orsched.models.windows.target_reduction import SQUEEZES, stretched, with_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from orsched.methods import Run
     from orsched.models.windows.compiled import Compiled
     from orsched.models.windows.plan import PlannedStage
-    from orsched.models.windows.squeezing import Squeeze
     from orsched.models.windows.structure import Windows
+    from orsched.models.windows.target_reduction import Squeeze
     from orsched.models.windows.terms import Terms
     from orsched.schedule import Schedule
 
@@ -163,15 +163,15 @@ class Search:
         ready = fast is not None and fast.run_moves is not None
         self.rate = FAST_RATE if ready else PLAIN_RATE
         self.effort = 1.0
-        self.shifts = Promise({str(s): s for s in SHIFTS})
+        self.shifts = AdaptiveWeights({str(s): s for s in SHIFTS})
         self.best: Windows | None = None
         self.best_ns = 0
         self.last: deque[Windows] = deque(maxlen=LAST)
-        self.squeezes = Promise(SQUEEZES)
+        self.squeezes = AdaptiveWeights(SQUEEZES)
         bends = np.abs(np.diff(terms.prices.by_starts, 2))[1:]
         self.hot = max(HOT, HOT_PRICES * float(bends.mean()) if len(bends) else 0.0)
         warmths = (*WARMTHS, self.hot / 2) if self.hot > HOT else WARMTHS
-        self.warmths = Promise({str(hot): hot for hot in warmths})
+        self.warmths = AdaptiveWeights({str(hot): hot for hot in warmths})
 
     def attempts(self, schedule: Schedule) -> Iterator[Attempt]:
         """Yield attempts to get below a schedule until time is out or nothing is left to gain."""

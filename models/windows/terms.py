@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orsched.certificates.floors import level_floor
 from orsched.certificates.jobs import all_jobs
 from orsched.costs import splits
-from orsched.models.counts import round_bound, stage_bound
+from orsched.models.stage_round_counts import round_bound, stage_bound
 from orsched.models.windows.prices import Prices, prices_of
 
 if TYPE_CHECKING:

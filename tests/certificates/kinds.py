@@ -9,7 +9,7 @@ import orsched
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models import counted_bound
+from orsched.models import stages_rounds_bound
 from orsched.models.packing import PackingResult
 from orsched.requests import Requests
 from orsched.workers import Worker
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     def bound(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         """Return the bound, with the proof of its packing as the search would have found it."""
         if self.proof is not None:
-            monkeypatch.setattr(counted_bound, "pack", finding(self.proof))
+            monkeypatch.setattr(stages_rounds_bound, "pack", finding(self.proof))
         return orsched.bound(self.instance, self.objective, allows=self.allows)
 
 

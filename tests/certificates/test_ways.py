@@ -13,7 +13,7 @@ from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
 from orsched.cli.commands import run
 from orsched.files import load_schedule, save_instance, save_schedule
-from orsched.models import counted_bound
+from orsched.models import stages_rounds_bound
 from orsched.models.bounds import improving_bounds, makespan_bound
 from tests.certificates.kinds import NO_PACKING, finding, kinds
 
@@ -83,7 +83,7 @@ def test_a_proof_that_cannot_be_verified_is_left_out_and_logged(
     instance = kinds()["dual"].instance
     assert (instance.rounds_needed.tolist(), instance.worker.clients) == NO_PACKING
     without = makespan_bound(instance)
-    monkeypatch.setattr(counted_bound, "pack", finding(proof, value, **changes))
+    monkeypatch.setattr(stages_rounds_bound, "pack", finding(proof, value, **changes))
     with caplog.at_level(logging.WARNING, "orsched"):
         assert orsched.bound(instance) == without
     assert "is left out, for it is not proven" in caplog.text

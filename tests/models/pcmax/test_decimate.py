@@ -1,4 +1,4 @@
-"""Decimation and rooms: what they fix is part of a packing, and what they prove is so."""
+"""What decimation fixes is part of a packing; what the most frequent size proves is so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.speed.packing_families import FAMILIES, gsm8k_like, triplets
 from orsched.checker.packing import packing_violations
 from orsched.models.packing import pack
-from orsched.models.pcmax import decimate, rooms
+from orsched.models.pcmax import decimate, frequent_size_bound
 from orsched.models.pcmax.decimate import Decimation
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.knapsack import Pricer
@@ -81,9 +81,9 @@ def test_a_room_that_nothing_fills_proves_more_than_the_volume():
     packing = gsm8k_like(2035)
     problem = Problem.of(packing.jobs, packing.clients)
     volume = -(-problem.total // problem.clients)
-    duals = rooms.prove(problem, volume)
+    duals = frequent_size_bound.prove(problem, volume)
     assert duals is not None
-    assert rooms.prove(problem, volume + 1) is None
+    assert frequent_size_bound.prove(problem, volume + 1) is None
     result = pack(packing.jobs, packing.clients)
     assert (result.optimal, result.makespan) == (True, volume + 1)
     assert packing_violations(packing.jobs, packing.clients, result) == []
@@ -101,5 +101,5 @@ def test_rooms_never_rule_out_a_packing(size, count, others, clients, more):
     jobs = [size] * count + others
     optimum = pack(jobs, clients).makespan
     capacity = max(optimum + more, max(jobs))
-    if rooms.prove(Problem.of(jobs, clients), capacity) is not None:
+    if frequent_size_bound.prove(Problem.of(jobs, clients), capacity) is not None:
         assert capacity < optimum

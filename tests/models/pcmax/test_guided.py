@@ -15,7 +15,7 @@ from orsched.certificates.budget import Budget
 from orsched.certificates.packing import _ruled_out
 from orsched.checker.packing import packing_violations
 from orsched.models.packing import pack
-from orsched.models.pcmax import beliefs
+from orsched.models.pcmax import belief_propagation
 from orsched.models.pcmax.columns import Columns
 from orsched.models.pcmax.compiled import compiled
 from orsched.models.pcmax.guided import Guided, Pool
@@ -36,7 +36,7 @@ def packs(problem, capacity, chosen):
 
 @pytest.mark.parametrize("name", ["plain", "compiled"])
 def test_attempts_find_a_packing(name):
-    loops = beliefs if name == "plain" else compiled().get(wait=True)
+    loops = belief_propagation if name == "plain" else compiled().get(wait=True)
     if loops is None:
         pytest.skip("numba is not installed")
     packing = FAMILIES["H"](7000)
@@ -60,7 +60,7 @@ def test_compiled_loops_give_the_bits_of_the_plain_ones():
     start = np.searchsorted(size[edges], np.arange(pool.patterns.shape[1] + 1))
     left = pool.problem.counts.astype(float)
     states = []
-    for module in (beliefs, loops):
+    for module in (belief_propagation, loops):
         message, odds = np.ones(len(row)), np.full(len(pool.patterns), 0.1)
         change = module.pass_messages(start, row[edges], left, message, odds, 5)
         states.append((change, message, odds))
@@ -80,7 +80,7 @@ def test_search_and_tree_agree_with_the_optimum(jobs, clients):
         problem, pool = pool_of(jobs, clients, capacity)
         if pool is None or not pool.whole:
             continue
-        guided = Guided(pool, beliefs, np.random.default_rng(0), Clock(None))
+        guided = Guided(pool, belief_propagation, np.random.default_rng(0), Clock(None))
         chosen = guided.attempt()
         tree = Tree(pool, Clock(None))
         proof = tree.run()

@@ -26,8 +26,8 @@ from orsched.models.windows.construction import construct, even_times, state_of
 from orsched.models.windows.moves import exchange_tails, relocate, shift_stage, shift_start
 from orsched.models.windows.plan import FollowPlan, plan_of
 from orsched.models.windows.prices import prices_of
-from orsched.models.windows.squeezing import SQUEEZES, stretched, with_end
 from orsched.models.windows.structure import Windows
+from orsched.models.windows.target_reduction import SQUEEZES, stretched, with_end
 from orsched.models.windows.terms import terms_of
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy

@@ -17,9 +17,9 @@ from orsched.costs import AffineCost, LevelsCost
 from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.memory import BlockMemory
-from orsched.models import counted_bound
+from orsched.models import stages_rounds_bound
 from orsched.models.bounds import improving_bounds, makespan_bound
-from orsched.models.joint_bound import best_price, long_lengths
+from orsched.models.window_bound import best_price, long_lengths
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
@@ -51,7 +51,7 @@ def unequal(draw, most=5):
 
 def without_joint(instance, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(counted_bound, "joint_certificate", lambda *_: None)
+        patch.setattr(stages_rounds_bound, "joint_certificate", lambda *_: None)
         return makespan_bound(instance)
 
 

@@ -17,15 +17,15 @@ from orsched.certificates.budget import Budget
 from orsched.certificates.floors import decode_floor, prefill_floor
 from orsched.certificates.scope import PLAIN
 from orsched.certificates.windows import rounds_by_stages
-from orsched.models.ends_proof import Solver
-from orsched.models.ends_roles import shorts_of
+from orsched.models.alignment_lp import Solver
+from orsched.models.position_weights import shorts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from orsched.certificates.jobs import Jobs
     from orsched.costs import Floor
-    from orsched.models.ends_proof import Proof
+    from orsched.models.alignment_lp import Proof
     from orsched.workers import Worker
 
 MOST_ROUNDS = 10_000

@@ -1,4 +1,4 @@
-"""A linear program, by cutting planes, for weights that prove more rounds (``ends_bound``)."""
+"""A linear program, by cutting planes, for weights that prove more rounds (``alignment_bound``)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.certificates.ends import Contents, too_few
-from orsched.models.ends_roles import from_row, heaviest_rows, rounded_rows, whole
 from orsched.models.pcmax.master import linear_program
+from orsched.models.position_weights import from_row, heaviest_rows, rounded_rows, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

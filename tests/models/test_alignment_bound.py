@@ -18,9 +18,9 @@ from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
 from orsched.instance import Instance
 from orsched.instances import catalog
+from orsched.models.alignment_lp import Solver
 from orsched.models.bounds import bound, makespan_bound
-from orsched.models.ends_proof import Solver
-from orsched.models.ends_roles import shorts_of
+from orsched.models.position_weights import shorts_of
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns

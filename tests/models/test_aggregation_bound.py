@@ -22,9 +22,9 @@ from orsched.costs import AffineCost, BilinearCost, mixed_ns
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models.bound_charges import choices_of
+from orsched.models.aggregate_machine import choices_of
+from orsched.models.aggregation_bound import balanced_weights, charged_certificates
 from orsched.models.bounds import improving_bounds, makespan_bound, mixed_steps_bound
-from orsched.models.charged_bound import balanced_weights, charged_certificates
 from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests
 from orsched.workers import Worker

@@ -14,7 +14,7 @@ SUCCESS, FAILURE = 1.6, 0.94
 LEAST, MOST = 0.25, 4.0
 
 
-class Promise(Generic[T]):
+class AdaptiveWeights(Generic[T]):
     """Named choices with a weight each."""
 
     def __init__(self, choices: Mapping[str, T]) -> None:

@@ -1,8 +1,8 @@
 """A makespan bound by what requests are charged: arrivals that ramp up, and unequal workers.
 
-All workers are one machine (``bound_charges``). What is released at or after a moment is charged
-after it; while few requests have arrived, rounds have few active requests and take more than they
-charge; and a request that would end too late on a worker must be served by another.
+All workers are one machine (``aggregate_machine``). What is released at or after a moment is
+charged after it; while few requests have arrived, rounds have few active requests and take more
+than they charge; and a request that would end too late on a worker must be served by another.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from orsched.certificates.charged import Charged, Option, Workers
 from orsched.certificates.scope import PLAIN, Scope
-from orsched.models.bound_charges import choices_of
+from orsched.models.aggregate_machine import choices_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,10 +13,10 @@ from orsched.certificates.floors import own_rounds_ns
 from orsched.certificates.jobs import Jobs, all_jobs, released_after
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.errors import MissingDependencyError
-from orsched.models.counts import round_bound, stage_bound
-from orsched.models.ends_bound import ends_certificate
-from orsched.models.joint_bound import joint_certificate
+from orsched.models.alignment_bound import ends_certificate
 from orsched.models.packing import pack
+from orsched.models.stage_round_counts import round_bound, stage_bound
+from orsched.models.window_bound import joint_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
 """Weights as rows of a linear program, and the contents and roundings that are heaviest under them.
 
-For ``ends_bound``: what they prove is worked out in ``orsched.certificates.ends``.
+For ``alignment_bound``: what they prove is worked out in ``orsched.certificates.ends``.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-def loaded_again(plain: ModuleType, name: str) -> ModuleType:
+def module_copy(plain: ModuleType, name: str) -> ModuleType:
     """Return a second module of the same source, under a name of its own."""
     spec = util.spec_from_file_location(name, plain.__file__)
     assert spec is not None
