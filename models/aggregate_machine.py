@@ -1,6 +1,6 @@
 """How a worker's steps are shared among the requests in them, so that most is charged.
 
-What follows from the choice is worked out in ``orsched.certificates.charges``.
+What follows from the choice is worked out in ``orsched.certificates.aggregate_machine``.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.charged import Charged, Option, Workers
+from orsched.certificates.aggregation import Charged, Option, Workers
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.models.aggregate_machine import choices_of
 

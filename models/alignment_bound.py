@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.budget import Budget
-from orsched.certificates.floors import decode_floor, prefill_floor
 from orsched.certificates.scope import PLAIN
+from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 from orsched.certificates.windows import rounds_by_stages
 from orsched.models.alignment_lp import Solver
 from orsched.models.position_weights import shorts_of

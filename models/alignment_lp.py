@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.ends import Contents, too_few
+from orsched.certificates.alignment import Contents, too_few
 from orsched.models.pcmax.master import linear_program
 from orsched.models.position_weights import from_row, heaviest_rows, rounded_rows, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from orsched.certificates.ends import Floats, Shorts, Weights
+    from orsched.certificates.alignment import Floats, Shorts, Weights
 
 MOST_SOLVES = 800
 """Linear programs solved for all proofs of an instance together."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.charged import Workers
-from orsched.certificates.charges import machine_of
+from orsched.certificates.aggregate_machine import machine_of
+from orsched.certificates.aggregation import Workers
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.single_machine import least_sum
 from orsched.models.aggregate_machine import choices_of

@@ -1,6 +1,6 @@
 """Weights as rows of a linear program, and the contents and roundings that are heaviest under them.
 
-For ``alignment_bound``: what they prove is worked out in ``orsched.certificates.ends``.
+For ``alignment_bound``: what they prove is worked out in ``orsched.certificates.alignment``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.certificates.ends import Contents, Shorts, Weights, least_weight
+from orsched.certificates.alignment import Contents, Shorts, Weights, least_weight
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.certificates.ends import Floats, Numbers
+    from orsched.certificates.alignment import Floats, Numbers
     from orsched.certificates.jobs import Jobs
 
 MOST_REQUESTS = 200

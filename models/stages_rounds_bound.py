@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.budget import Budget
-from orsched.certificates.counted import stages_and_rounds as valued
-from orsched.certificates.floors import own_rounds_ns
 from orsched.certificates.jobs import Jobs, all_jobs, released_after
 from orsched.certificates.scope import PLAIN, Scope
+from orsched.certificates.stages_rounds import stages_and_rounds as valued
+from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.errors import MissingDependencyError
 from orsched.models.alignment_bound import ends_certificate
 from orsched.models.packing import pack

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.ends import short_windows
-from orsched.certificates.floors import decode_floor, prefill_floor
+from orsched.certificates.alignment import short_windows
 from orsched.certificates.scope import PLAIN
+from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 from orsched.certificates.windows import Long, Rounding, long_of, windows
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orsched.certificates.floors import level_floor
 from orsched.certificates.jobs import all_jobs
+from orsched.certificates.step_lower_bounds import level_floor
 from orsched.costs import splits
 from orsched.models.stage_round_counts import round_bound, stage_bound
 from orsched.models.windows.prices import Prices, prices_of

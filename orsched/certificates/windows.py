@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from orsched.certificates.alignment import proven_rounds, short_windows
 from orsched.certificates.budget import STEP, Budget
-from orsched.certificates.ends import proven_rounds, short_windows
-from orsched.certificates.floors import decode_floor, prefill_floor
+from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 
 if TYPE_CHECKING:
     from orsched.certificates.jobs import Jobs

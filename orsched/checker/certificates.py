@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.certificates.aggregation import Charged, Workers
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget, BudgetError
-from orsched.certificates.charged import Charged, Workers
-from orsched.certificates.counted import stages_and_rounds
 from orsched.certificates.fields import require_bound
-from orsched.certificates.floors import own_rounds_ns
 from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
+from orsched.certificates.stages_rounds import stages_and_rounds
+from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.certificates.windows import joint_ns
 from orsched.errors import TimeLimitError
 

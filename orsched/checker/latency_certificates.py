@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.aggregate_machine import machine_of
+from orsched.certificates.aggregation import Workers
 from orsched.certificates.budget import DEFAULT_BUDGET
-from orsched.certificates.charged import Workers
-from orsched.certificates.charges import machine_of
 from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import jobs_on
 from orsched.certificates.scope import Scope

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from orsched.errors import PolicyError
 from orsched.policy import SHORT_WAIT_NS, Information, Policy, View, WorkerState
 from orsched.schedule import Schedule
-from orsched.simulator.ledger import NEVER, Ledger
 from orsched.simulator.recorder import WorkRecorder, timeline
+from orsched.simulator.run_state import NEVER, RunState
 from orsched.simulator.worker import WorkerRun
 from orsched.step import Step, Wait, require_step
 from orsched.views import build_views
@@ -87,16 +87,16 @@ class Loop:
                 f"policy {policy.name} is for one worker, the instance has "
                 f"{len(instance.workers)}: give it a dispatcher"
             )
-        self.ledger = ledger = Ledger(instance, policy)
-        ledger.deadline = deadline
+        self.run_state = run_state = RunState(instance, policy)
+        run_state.deadline = deadline
         rule, limit = instance.first_token, instance.output_limit_tokens
         states = [
-            WorkerState(worker, rule, limit, index, ledger.yielded)
+            WorkerState(worker, rule, limit, index, run_state.yielded)
             for index, worker in enumerate(instance.workers)
         ]
-        self.views, ledger.hidden = build_views(instance, states, self.information)
-        self.work = WorkRecorder(ledger.prompts)
-        self.workers = [WorkerRun(instance, ledger, view, self.work) for view in self.views]
+        self.views, run_state.hidden = build_views(instance, states, self.information)
+        self.work = WorkRecorder(run_state.prompts)
+        self.workers = [WorkerRun(instance, run_state, view, self.work) for view in self.views]
         self.events: list[tuple[int, int, int]] = []  # time, worker, number of the worker's event
         self.numbers = [0] * len(self.workers)
         self.asleep: set[int] = set()
@@ -119,7 +119,7 @@ class Loop:
         """Handle all events until every request is done."""
         try:
             self.policy.start(self.views[0])
-            self.ledger.deliver_arrivals(self.views[0])
+            self.run_state.deliver_arrivals(self.views[0])
             self._concerned()
             if len(self.workers) == 1:
                 self._serve_alone()
@@ -133,7 +133,7 @@ class Loop:
 
     def _serve_alone(self) -> None:
         """Do the same for one worker, without a queue of events: about twice as fast."""
-        worker, ledger = self.workers[0], self.ledger
+        worker, run_state = self.workers[0], self.run_state
         decide, take, complete = self.policy.decide, worker.take, worker.complete
         view, state, clock, decision_ns = (
             worker.view,
@@ -142,7 +142,7 @@ class Loop:
             self.decision_ns,
         )
         observer, deadline = self.observer, self.deadline
-        while ledger.left:
+        while run_state.left:
             before = clock()
             step = self.step = decide(view)
             spent = clock() - before
@@ -157,38 +157,38 @@ class Loop:
                 if take(step):
                     while not complete():
                         pass
-                    ledger.now_ns = state.now_ns
+                    run_state.now_ns = state.now_ns
                     self.idle_decisions = 0
                 else:
                     self._count_idle()
-            if ledger.next_arrival_ns <= ledger.now_ns:
-                ledger.deliver_arrivals(view)
+            if run_state.next_arrival_ns <= run_state.now_ns:
+                run_state.deliver_arrivals(view)
 
     def _serve_several(self) -> None:
         """Go from event to event."""
-        ledger, next_event = self.ledger, self._next_event
+        run_state, next_event = self.run_state, self._next_event
         self._ask_all()
-        while ledger.left:
+        while run_state.left:
             next_event()
 
     def _wait_alone(self, wait: Wait | None) -> None:
         """Let the only worker sleep until the next arrival or the end of its wait."""
-        worker, ledger = self.workers[0], self.ledger
-        until = ledger.next_arrival_ns
+        worker, run_state = self.workers[0], self.run_state
+        until = run_state.next_arrival_ns
         if wait is not None:
             self._require_future(wait)
             until = min(until, wait.until_ns)
         if until == NEVER:
             raise self._endless_wait()
-        ledger.now_ns = worker.state.now_ns = until
+        run_state.now_ns = worker.state.now_ns = until
         worker.steps.wait_until(until)
 
     def _next_event(self) -> None:
         """Handle the next step border or end of a wait, or the next arrival if it is told first."""
-        ledger, events = self.ledger, self.events
-        arrival = ledger.next_arrival_ns if self.asleep or ledger.assigns else NEVER
+        run_state, events = self.run_state, self.events
+        arrival = run_state.next_arrival_ns if self.asleep or run_state.assigns else NEVER
         if arrival < (events[0][0] if events else NEVER):
-            ledger.now_ns = arrival
+            run_state.now_ns = arrival
             self._arrive()
             return
         if not events:
@@ -196,17 +196,17 @@ class Loop:
         now, index, number = heappop(events)
         if number != self.numbers[index]:
             return  # the wait was ended by something else
-        ledger.now_ns = now
+        run_state.now_ns = now
         worker = self.asked = self.workers[index]
         if worker.busy:
             if not worker.complete():
                 self._expect(index, worker.until_ns)
                 return
-            if not ledger.left:
+            if not run_state.left:
                 return
         else:
             worker.state.now_ns = now
-        if ledger.next_arrival_ns <= now:
+        if run_state.next_arrival_ns <= now:
             self._tell_arrivals(worker.view)
         self._ask(index)
         if self.to_ask:
@@ -216,26 +216,26 @@ class Loop:
         """Handle arrivals now, at no worker's step border."""
         herald = min(self.asleep, default=0)
         for index in (herald, *self.asleep):
-            self.workers[index].state.now_ns = self.ledger.now_ns
+            self.workers[index].state.now_ns = self.run_state.now_ns
         self._tell_arrivals(self.views[herald])
         if self.to_ask:
             self._ask_all()
 
     def _tell_arrivals(self, view: View) -> None:
         """Tell of the arrivals up to now: who sleeps is asked, whom they concern is interrupted."""
-        ledger = self.ledger
-        ledger.deliver_arrivals(view)
+        run_state = self.run_state
+        run_state.deliver_arrivals(view)
         self.to_ask |= self.asleep
-        if ledger.concerned:
+        if run_state.concerned:
             for index in sorted(self._concerned()):
                 worker = self.workers[index]
-                if worker.interrupt(ledger.now_ns):
+                if worker.interrupt(run_state.now_ns):
                     self._expect(index, worker.until_ns)
 
     def _concerned(self) -> frozenset[int]:
         """Return the workers that the policy said the last arrivals are for."""
-        said = frozenset(self.ledger.concerned)
-        self.ledger.concerned.clear()
+        said = frozenset(self.run_state.concerned)
+        self.run_state.concerned.clear()
         if said <= self.indices:
             return self.indices & said
         for worker in said - self.indices:
@@ -253,11 +253,11 @@ class Loop:
 
     def _ask_all(self) -> None:
         """Ask for those that are to be asked, the first first; an eviction may add some."""
-        to_ask, ledger = self.to_ask, self.ledger
+        to_ask, run_state = self.to_ask, self.run_state
         while to_ask:
             left = len(to_ask)
             for index in sorted(to_ask):
-                if not ledger.left:
+                if not run_state.left:
                     return
                 self._ask(index)
                 left -= 1
@@ -268,7 +268,7 @@ class Loop:
         """Ask the policy for a worker that is free, until a step takes time or it waits."""
         self.to_ask.discard(index)
         worker = self.asked = self.workers[index]
-        now = worker.state.now_ns = self.ledger.now_ns
+        now = worker.state.now_ns = self.run_state.now_ns
         if index in self.asleep:
             self.asleep.remove(index)
             worker.steps.wait_until(now)
@@ -308,11 +308,11 @@ class Loop:
         self._expect(index, wait.until_ns)
 
     def _require_future(self, wait: Wait) -> None:
-        if wait.until_ns <= self.ledger.now_ns:
+        if wait.until_ns <= self.run_state.now_ns:
             raise PolicyError(f"it waits until {wait.until_ns} ns, which is not in the future")
 
     def _endless_wait(self) -> PolicyError:
-        left = self.ledger.left
+        left = self.run_state.left
         return PolicyError(f"it waits, but {left} requests are unfinished and none will arrive")
 
     def _count_idle(self) -> None:

@@ -13,8 +13,8 @@ from orsched.costs import mixed_ns
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.simulator.caches import Caches
-from orsched.simulator.ledger import NEVER
-from orsched.simulator.residents import Residents
+from orsched.simulator.run_state import NEVER
+from orsched.simulator.running_set import RunningSet
 from orsched.step import ARRIVAL, FINISH, require_step
 from orsched.units import MAX_TIME_NS
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.policy import View
-    from orsched.simulator.ledger import Ledger
     from orsched.simulator.recorder import WorkRecorder
+    from orsched.simulator.run_state import RunState
     from orsched.step import Step
 
 
@@ -36,8 +36,10 @@ class WorkerRun:
         busy: whether a step is in progress.
     """
 
-    def __init__(self, instance: Instance, ledger: Ledger, view: View, work: WorkRecorder) -> None:
-        self.ledger = ledger
+    def __init__(
+        self, instance: Instance, run_state: RunState, view: View, work: WorkRecorder
+    ) -> None:
+        self.run_state = run_state
         self.view = view
         self.state = view._state  # the executor writes what views show
         self.worker = self.state.worker
@@ -47,13 +49,13 @@ class WorkerRun:
         self.round_times: dict[int, int] = {}  # by active requests, where contexts do not matter
         self.caches = Caches(instance, self.state)
         self.pages = self.caches.pages
-        self.residents = Residents(instance, ledger, view, self.caches, work)
-        self.steps = self.residents.steps
-        self.first_from_prefill = ledger.first_from_prefill
+        self.running_set = RunningSet(instance, run_state, view, self.caches, work)
+        self.steps = self.running_set.steps
+        self.first_from_prefill = run_state.first_from_prefill
         self.busy = False
         self.until_ns = 0
         self.completed: list[int] | None = None  # of a prefill or mixed step in progress
-        self.foreseen = 0 if ledger.assigns else ARRIVAL  # events that are known beforehand
+        self.foreseen = 0 if run_state.assigns else ARRIVAL  # events that are known beforehand
         self.count = self.target = self.until = 0
         self.hold = False
         self.arrival = NEVER
@@ -63,7 +65,7 @@ class WorkerRun:
     def take(self, step: Step) -> bool:
         """Begin a step; say if it takes time (an eviction alone takes none)."""
         if step.preempt:
-            self.residents.evict(step.preempt)
+            self.running_set.evict(step.preempt)
         if step.prefill:
             self._begin_prefill(step)
         elif step.decode is None or len(step.decode):
@@ -81,11 +83,11 @@ class WorkerRun:
             raise PolicyError("a step that holds has rounds alone")
         mixed = False
         if step.decode is None or len(step.decode):
-            self.residents.choose(step.decode)
+            self.running_set.choose(step.decode)
             mixed = bool(self.state.origin)
         if step.rounds != 1:
             raise PolicyError(f"{step.rounds} rounds of a step that prefills: it has one")
-        chunks, self.completed = self.residents.admit(step, len(self.steps.end_ns))
+        chunks, self.completed = self.running_set.admit(step, len(self.steps.end_ns))
         if self.worker.padding:
             chunks = [max(chunks)] * len(chunks)
         if self.prefill_limit is not None and sum(chunks) > self.prefill_limit:
@@ -106,15 +108,15 @@ class WorkerRun:
     def _begin_rounds(self, step: Step) -> None:
         if step.hold and step.decode is not None:
             raise PolicyError("a static batch decodes all requests of the worker: decode=None")
-        if step.decode is not None or self.residents.paused:
-            self.residents.choose(step.decode)
+        if step.decode is not None or self.running_set.paused:
+            self.running_set.choose(step.decode)
         if not self.state.origin:
             raise PolicyError("a decode stage without a running request")
         if step.rounds < 1:
             raise PolicyError(f"a decode stage of {step.rounds} rounds")
         self.target = self.state.rounds + whole(step.rounds)
         self.until, self.hold = step.until, step.hold
-        self.arrival = self.ledger.next_arrival_ns if self.until & self.foreseen else NEVER
+        self.arrival = self.run_state.next_arrival_ns if self.until & self.foreseen else NEVER
         if not self._plan_rounds():
             raise PolicyError(
                 f"the caches of the next round do not fit into {self.caches.blocks} memory blocks: "
@@ -124,7 +126,7 @@ class WorkerRun:
     def _plan_rounds(self) -> bool:
         """Begin a run until the target, the next finish or the arrival; say if memory allows it."""
         state = self.state
-        count = self.residents.next_finish()
+        count = self.running_set.next_finish()
         if count > self.target:
             count = self.target
         count -= state.rounds
@@ -219,29 +221,29 @@ class WorkerRun:
         return True
 
     def _end_prefill(self, completed: Sequence[int]) -> None:
-        residents = self.residents
+        running_set = self.running_set
         if self.count:
             self._pass_round()
-        done = residents.activate(completed)
+        done = running_set.activate(completed)
         if self.count:
-            residents.take_finishes(False, done)
+            running_set.take_finishes(False, done)
         if done:
-            residents.finish_at_once(done)
+            running_set.finish_at_once(done)
 
     def _pass_round(self) -> None:
         """Let all that decode yield a token beside a prefill, and tell the first ones."""
         self.state.rounds += 1
         if self.pages is not None:
             self.pages.advance(1)
-        self.residents.open_rows()
+        self.running_set.open_rows()
 
     def _end_rounds(self) -> bool:
-        state, residents = self.state, self.residents
+        state, running_set = self.state, self.running_set
         state.rounds = rounds = state.rounds + self.count
         if self.pages is not None:
             self.pages.advance(self.count)
-        residents.open_rows()
-        finished = residents.take_finishes(self.hold)
+        running_set.open_rows()
+        finished = running_set.take_finishes(self.hold)
         if (
             rounds >= self.target
             or (finished and self.until & FINISH)
@@ -250,7 +252,7 @@ class WorkerRun:
             or not self._plan_rounds()
         ):
             if state.held:
-                residents.release_held()
+                running_set.release_held()
             return True
         return False
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.policy import Policy
     from orsched.runner.loop.live_worker import LiveWorker
-    from orsched.simulator.ledger import Ledger
+    from orsched.simulator.run_state import RunState
 
 
 class Ends:
@@ -62,9 +62,9 @@ class Ends:
         """Return the instance with lengths that say nothing."""
         return instance.replace(requests=instance.requests.replace(output_tokens=self.outputs))
 
-    def watch(self, ledger: Ledger) -> None:
+    def watch(self, run_state: RunState) -> None:
         """Let the lengths change in the run."""
-        ledger.outputs = memoryview(self.outputs)  # type: ignore[arg-type]
+        run_state.outputs = memoryview(self.outputs)  # type: ignore[arg-type]
 
     def find(self, worker: LiveWorker) -> None:
         """Look at the last tokens of a step that is over, before its effects are told."""
@@ -77,19 +77,19 @@ class Ends:
             if token in self.tokens and count < outputs[request]:
                 outputs[request] = count
                 if request in worker.state.origin:
-                    worker.residents.end_early(request, count)
+                    worker.running_set.end_early(request, count)
 
 
 def _counts(worker: LiveWorker) -> dict[int, int]:
     """Return request -> tokens after the step, of those that yield in it."""
-    state, ledger = worker.state, worker.ledger
+    state, run_state = worker.state, worker.run_state
     after = state.rounds + worker.count
     counts = {request: after - origin for request, origin in state.origin.items()}
     if worker.completed is None:
         return counts
     counts = counts if worker.count else {}
     if worker.first_from_prefill:
-        counts |= {request: ledger.yielded.get(request, 0) + 1 for request in worker.completed}
+        counts |= {request: run_state.yielded.get(request, 0) + 1 for request in worker.completed}
     return counts
 
 

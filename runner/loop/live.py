@@ -162,7 +162,7 @@ def _executed(instance: Instance, loop: LiveLoop, schedule: Schedule) -> Execute
     if loop.events_told:
         run["events"] = loop.events_told
     if loop.stopped:
-        left = [r for r in range(len(instance)) if r in loop.ledger.yielded and tokens[r]]
+        left = [r for r in range(len(instance)) if r in loop.run_state.yielded and tokens[r]]
         run |= {"complete": False, "unfinished": {str(r): tokens[r] for r in left}}
     return Executed(
         schedule.replace(run=run),

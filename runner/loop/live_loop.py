@@ -15,8 +15,8 @@ from orsched.runner.devices.device import VirtualDevice, wait
 from orsched.runner.loop.interrupts import Interrupts
 from orsched.runner.loop.live_worker import LiveWorker, live
 from orsched.runner.loop.restoring import restoring_step
-from orsched.simulator.ledger import NEVER
 from orsched.simulator.loop import Loop, Simulated
+from orsched.simulator.run_state import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,14 +60,14 @@ class LiveLoop(Loop):
         self.policy = _Asking(policy, self)
         self.looks_ahead, self.most_losses = looks_ahead, most_losses
         if ends is not None:
-            ends.watch(self.ledger)
+            ends.watch(self.run_state)
         self.is_virtual = all(isinstance(device, VirtualDevice) for device in devices)
         policy.live = not self.is_virtual
         self.workers = [
             LiveWorker(instance, self, index, device, prompts, looks_ahead, ends)
             for index, device in enumerate(devices)
         ]
-        self.told, self.ledger.on_finish = self.ledger.on_finish, self._on_finish
+        self.told, self.run_state.on_finish = self.run_state.on_finish, self._on_finish
         self.events_told: list[dict[str, Any]] = []
         self.stopped = ""
 
@@ -102,20 +102,20 @@ class LiveLoop(Loop):
 
     def _wait_alone(self, wait: Wait | None) -> None:
         super()._wait_alone(wait)
-        worker, ledger = live(self.workers)[0], self.ledger
+        worker, run_state = live(self.workers)[0], self.run_state
         with self.interrupts.raised():
-            worker.device.sleep_until(ledger.now_ns)
-        ledger.now_ns = worker.state.now_ns = max(ledger.now_ns, worker.device.now_ns())
+            worker.device.sleep_until(run_state.now_ns)
+        run_state.now_ns = worker.state.now_ns = max(run_state.now_ns, worker.device.now_ns())
 
     # -- events ---------------------------------------------------------------------------
 
     def _next_event(self) -> None:
-        index, ledger = self._await_event(), self.ledger
+        index, run_state = self._await_event(), self.run_state
         if index < 0:
             self._arrive()
             return
         worker = live(self.workers)[index]
-        self.asked, now = worker, ledger.now_ns
+        self.asked, now = worker, run_state.now_ns
         if worker.down:
             self._bring_back(worker)
         elif (loss := worker.loss()) is not None:
@@ -125,11 +125,11 @@ class LiveLoop(Loop):
             if not worker.complete():
                 self._expect(index, now)
                 return
-            if not ledger.left:
+            if not run_state.left:
                 return
         else:
             worker.state.now_ns = now
-        if ledger.next_arrival_ns <= now:
+        if run_state.next_arrival_ns <= now:
             self._tell_arrivals(worker.view)
         if not worker.down:
             self._ask(index)
@@ -138,21 +138,21 @@ class LiveLoop(Loop):
 
     def _await_event(self) -> int:
         """Wait for what happens next; return the worker that it happens to, -1 for an arrival."""
-        ledger, events = self.ledger, self.events
+        run_state, events = self.run_state, self.events
         while True:
             self.interrupts.check()
             self._collect()
             while events and events[0][2] != self.numbers[events[0][1] % len(self.workers)]:
                 heappop(events)  # the wait was ended by something else
             moment, place, _ = events[0] if events else (NEVER, 0, 0)
-            arrival = ledger.next_arrival_ns if self.asleep or ledger.assigns else NEVER
+            arrival = run_state.next_arrival_ns if self.asleep or run_state.assigns else NEVER
             until = min(moment, arrival)
-            now = until if self.is_virtual else max(ledger.now_ns, self._now_ns())
+            now = until if self.is_virtual else max(run_state.now_ns, self._now_ns())
             awaited = [worker for worker in live(self.workers) if worker.awaited]
             if until == NEVER and not awaited:
                 raise self._endless_wait()
             if until <= now:
-                ledger.now_ns = now
+                run_state.now_ns = now
                 if arrival < moment or (arrival == moment and place >= len(self.workers)):
                     return -1
                 heappop(events)
@@ -210,7 +210,7 @@ class LiveLoop(Loop):
         A policy that hears of evictions places the worker's requests anew. For any other one they
         are where they were, and are brought back there: all that it sees is time passing.
         """
-        worker.state.now_ns = self.ledger.now_ns
+        worker.state.now_ns = self.run_state.now_ns
         if not self.hears:
             worker.restoring = worker.places()
         requests = worker.empty()
@@ -234,7 +234,7 @@ class LiveLoop(Loop):
         return [worker.state.index for worker in live(self.workers) if worker.down]
 
     def _tell(self, worker: LiveWorker, what: str, **more: Any) -> None:
-        entry = {"time_ns": self.ledger.now_ns, "worker": worker.state.index, "what": what}
+        entry = {"time_ns": self.run_state.now_ns, "worker": worker.state.index, "what": what}
         self.events_told.append({**entry, **more})
 
     # -- an early end ---------------------------------------------------------------------
@@ -244,8 +244,8 @@ class LiveLoop(Loop):
 
         A further Ctrl-C ends the waiting: a step without an end never happened.
         """
-        ledger = self.ledger
-        ledger.on_preempt = ledger.on_first_token = self.told = None
+        run_state = self.run_state
+        run_state.on_preempt = run_state.on_first_token = self.told = None
         self.interrupts.asked = 0
         for worker in live(self.workers):
             worker.stopping = True
@@ -256,12 +256,14 @@ class LiveLoop(Loop):
                 except KeyboardInterrupt:
                     worker.reply = None
             if worker.busy and worker.reply is not None and worker.loss() is None:
-                worker.until_ns = max(ledger.now_ns, worker.device.now_ns())
+                worker.until_ns = max(run_state.now_ns, worker.device.now_ns())
                 worker.complete()
             worker.empty()
-        ledger.now_ns = max([ledger.now_ns, *(worker.state.now_ns for worker in self.workers)])
+        run_state.now_ns = max(
+            [run_state.now_ns, *(worker.state.now_ns for worker in self.workers)]
+        )
         self.events_told.append(
-            {"time_ns": ledger.now_ns, "what": "stopped", "reason": self.stopped}
+            {"time_ns": run_state.now_ns, "what": "stopped", "reason": self.stopped}
         )
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.worker.chunk import Chunk
 from orsched.schedule import DECODE, PREFILL
-from orsched.simulator.ledger import NEVER
-from orsched.simulator.losses import abort_step, evict_all
 from orsched.simulator.recorder import StepRecorder
+from orsched.simulator.run_state import NEVER
 from orsched.simulator.worker import WorkerRun
+from orsched.simulator.worker_failures import abort_step, evict_all
 from orsched.step import ARRIVAL
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ class LiveWorker(WorkerRun):
         looks_ahead: bool,
         ends: Ends | None,
     ) -> None:
-        super().__init__(instance, loop.ledger, loop.views[index], loop.work)
+        super().__init__(instance, loop.run_state, loop.views[index], loop.work)
         self.device, self.prompts, self.looks_ahead = device, prompts, looks_ahead
-        self.steps = self.residents.steps = self.measured = MeasuredSteps()
+        self.steps = self.running_set.steps = self.measured = MeasuredSteps()
         self.before: dict[int, int] = {}
         self.awaited = self.down = self.stopping = self.inner_border = False
         self.reply: Times | WorkerLostError | None = None
@@ -108,11 +108,11 @@ class LiveWorker(WorkerRun):
         if self.stopping:
             return False
         target, arrival = self.target, self.arrival
-        shared = self.ledger.assigns and self.until & ARRIVAL
+        shared = self.run_state.assigns and self.until & ARRIVAL
         if arrival < NEVER or not self.looks_ahead:
             self.target = min(target, self.state.rounds + self.at_once)
         if shared and arrival == NEVER:
-            self.arrival = self.ledger.next_arrival_ns
+            self.arrival = self.run_state.next_arrival_ns
         try:
             return super()._plan_rounds()
         finally:
@@ -121,7 +121,7 @@ class LiveWorker(WorkerRun):
 
     def _rounds_left(self) -> int:
         """Return the rounds to the next event that is not an arrival."""
-        left = min(self.target, self.residents.next_finish()) - self.state.rounds
+        left = min(self.target, self.running_set.next_finish()) - self.state.rounds
         pages = self.caches.pages
         return left if pages is None else pages.most_rounds(left)
 
@@ -222,9 +222,9 @@ class LiveWorker(WorkerRun):
             self.awaited = False
             self.measured.planned.pop()
             new = abort_step(self, self.before)
-            if self.ledger.on_preempt is not None:
+            if self.run_state.on_preempt is not None:
                 for request in reversed(new):
-                    self.ledger.on_preempt(self.view, request)
+                    self.run_state.on_preempt(self.view, request)
         return [*reversed(new), *evict_all(self)]
 
     def loss(self) -> WorkerLostError | None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 import orsched
-from orsched.certificates.charged import Workers
+from orsched.certificates.aggregation import Workers
 from orsched.certificates.jobs import jobs_on
 from orsched.certificates.scope import PLAIN
 from orsched.checker.certificates import certificate_violations

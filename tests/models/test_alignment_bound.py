@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.certificates.alignment import Contents, Weights, lightest, proven_rounds
 from orsched.certificates.budget import Budget
-from orsched.certificates.ends import Contents, Weights, lightest, proven_rounds
 from orsched.certificates.jobs import Jobs
 from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.certificates.ends import short_windows
+from orsched.certificates.alignment import short_windows
 from orsched.certificates.jobs import all_jobs
 from orsched.certificates.windows import Rounding, windows
 from orsched.checker.certificates import certificate_violations

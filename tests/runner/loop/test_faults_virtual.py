@@ -12,7 +12,7 @@ import orsched
 from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy
-from orsched.simulator.ledger import overridden
+from orsched.simulator.run_state import overridden
 from tests.product.policies import IN_FULL, METHODS, SHARING, is_dispatched
 from tests.random_instances import random_batching_instance
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orsched.schedule import PREFILL
-from orsched.simulator.ledger import WAITING
+from orsched.simulator.run_state import WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ def abort_step(worker: WorkerRun, before: Mapping[int, int]) -> list[int]:
     Returns:
         The requests that were new.
     """
-    residents, steps = worker.residents, worker.steps
+    running_set, steps = worker.running_set, worker.steps
     for column in (steps.end_ns, steps.rounds, steps.phase):
         column.pop()
     new: list[int] = []
@@ -35,7 +35,7 @@ def abort_step(worker: WorkerRun, before: Mapping[int, int]) -> list[int]:
         for request, tokens in before.items():
             _take_back_prefill(worker, request, tokens)
             if not tokens:
-                residents.leave(request, WAITING)
+                running_set.leave(request, WAITING)
                 new.append(request)
     worker.completed = None
     worker.busy = False
@@ -44,8 +44,8 @@ def abort_step(worker: WorkerRun, before: Mapping[int, int]) -> list[int]:
 
 def _take_back_prefill(worker: WorkerRun, request: int, before: int) -> None:
     """Let a request have as many tokens in its cache as before its chunk."""
-    partial, pages, ledger = worker.state.partial, worker.caches.pages, worker.ledger
-    due = ledger.prompts[request] + ledger.yielded.get(request, 0)
+    partial, pages, run_state = worker.state.partial, worker.caches.pages, worker.run_state
+    due = run_state.prompts[request] + run_state.yielded.get(request, 0)
     after = partial.pop(request, due)
     if before:
         partial[request] = before
@@ -57,11 +57,11 @@ def _take_back_prefill(worker: WorkerRun, request: int, before: int) -> None:
 
 def _take_back_rows(worker: WorkerRun, requests: Mapping[int, int]) -> None:
     """Drop the rows of work that say who was prefilled in the step that is no more."""
-    index, work, stays = len(worker.steps), worker.residents.work, worker.ledger.stays
+    index, work, stays = len(worker.steps), worker.running_set.work, worker.run_state.stays
     for request in requests:
         if request not in stays and work.prefill_step[request] == index:
             work.prefill_step[request] = -1
-            work.prefill_tokens[request] = worker.ledger.prompts[request]
+            work.prefill_tokens[request] = worker.run_state.prompts[request]
             work.worker[request] = 0
             work.client[request] = -1
     work.drop(worker.state.index, PREFILL, index)
@@ -72,7 +72,7 @@ def evict_all(worker: WorkerRun) -> list[int]:
 
     Those that are done and held in a static batch finish.
     """
-    worker.residents.release_held()
+    worker.running_set.release_held()
     requests = list(reversed(worker.state.running))
-    worker.residents.evict(requests)
+    worker.running_set.evict(requests)
     return requests

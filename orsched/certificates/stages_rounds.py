@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.floors import decode_floor, prefill_floor
 from orsched.certificates.jobs import sum_of_products, whole_memory
 from orsched.certificates.packing import SEARCHED, proven
+from orsched.certificates.step_lower_bounds import decode_floor, prefill_floor
 
 if TYPE_CHECKING:
     from orsched.certificates.budget import Budget

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.charges import OneWorker, joined, on_worker
+from orsched.certificates.aggregate_machine import OneWorker, joined, on_worker
 from orsched.certificates.jobs import jobs_on
 from orsched.certificates.scope import PLAIN, Scope
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, INVALID, PREFILL
-from orsched.simulator.ledger import DONE, NEVER, SERVED, WAITING
 from orsched.simulator.recorder import StepRecorder
+from orsched.simulator.run_state import DONE, NEVER, SERVED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.policy import View
     from orsched.simulator.caches import Caches
-    from orsched.simulator.ledger import Ledger
     from orsched.simulator.recorder import WorkRecorder
+    from orsched.simulator.run_state import RunState
     from orsched.step import Step
 
 _REQUEST_BITS = 32
 _REQUEST_MASK = 2**_REQUEST_BITS - 1
 
 
-class Residents:
+class RunningSet:
     """Who is on the worker, and in which part of a request's life.
 
     A request whose prefill is not complete is in ``state.partial``, one that decodes in
@@ -35,9 +35,14 @@ class Residents:
     """
 
     def __init__(
-        self, instance: Instance, ledger: Ledger, view: View, caches: Caches, work: WorkRecorder
+        self,
+        instance: Instance,
+        run_state: RunState,
+        view: View,
+        caches: Caches,
+        work: WorkRecorder,
     ) -> None:
-        self.ledger = ledger
+        self.run_state = run_state
         self.view = view
         self.state = view._state  # the executor writes what views show
         self.caches = caches
@@ -62,7 +67,7 @@ class Residents:
         Returns the tokens of each, and the requests whose prefill this completes.
         """
         requests, partial = list(map(whole, step.prefill)), self.state.partial
-        prompts, yielded, pages = self.ledger.prompts, self.ledger.yielded, self.caches.pages
+        prompts, yielded, pages = self.run_state.prompts, self.run_state.yielded, self.caches.pages
         if step.tokens is None and not partial:  # whole prefills, all of them new
             self._seat(requests, step.clients, index)
             chunks = list(map(prompts.__getitem__, requests))
@@ -74,7 +79,7 @@ class Residents:
                     pages.put(chunk)
             return chunks, requests
         self._seat(self._new(requests) if partial else requests, step.clients)
-        asked, work, stays = step.tokens, self.work, self.ledger.stays
+        asked, work, stays = step.tokens, self.work, self.run_state.stays
         if asked is not None and len(asked) != len(requests):
             raise PolicyError(f"{len(asked)} numbers of tokens for {len(requests)} requests")
         chunks, completed = [], []
@@ -120,16 +125,16 @@ class Residents:
             raise PolicyError(f"{len(clients)} clients for {len(requests)} requests")
         else:
             clients = list(map(whole, clients))
-        state, ledger, work, blocks = self.state, self.ledger, self.work, self.blocks
-        status, taken, stays = ledger.status, state.client_request, ledger.stays
-        n, index, future = len(status), state.index, ledger.next_arrival_ns < NEVER
+        state, run_state, work, blocks = self.state, self.run_state, self.work, self.blocks
+        status, taken, stays = run_state.status, state.client_request, run_state.stays
+        n, index, future = len(status), state.index, run_state.next_arrival_ns < NEVER
         for place, request in enumerate(requests):
             client = clients[place]
             if not 0 <= request < n:
                 raise PolicyError(f"request {request} does not exist")
             if status[request]:
                 raise PolicyError(f"request {request} was prefilled before")
-            if future and ledger.arrivals[request] > state.now_ns:
+            if future and run_state.arrivals[request] > state.now_ns:
                 raise PolicyError(f"request {request} has not arrived")
             if not 0 <= client < len(taken) or taken[client] >= 0:
                 raise PolicyError(f"client {client} does not exist or is busy")
@@ -145,7 +150,7 @@ class Residents:
                 if step is not None:
                     work.prefill_step[request] = step
             elif step is not None:
-                tokens = ledger.prompts[request] + ledger.yielded.get(request, 0)
+                tokens = run_state.prompts[request] + run_state.yielded.get(request, 0)
                 work.add(index, request, client, PREFILL, step, step, tokens, stays[request])
         state.free_clients -= len(requests)
 
@@ -165,25 +170,25 @@ class Residents:
 
     def activate(self, completed: Sequence[int]) -> list[int]:
         """Let requests decode whose prefill is complete; return those that are done by it."""
-        state, ledger, caches = self.state, self.ledger, self.caches
-        first, yielded = ledger.first_from_prefill, ledger.yielded
+        state, run_state, caches = self.state, self.run_state, self.caches
+        first, yielded = run_state.first_from_prefill, run_state.yielded
         rounds, origins = state.rounds, state.origin
         done: list[int] = []
         for request in completed:
             tokens = yielded.pop(request, 0) + first if yielded else first
             origins[request] = origin = rounds - tokens
-            output = ledger.outputs[request]
+            output = run_state.outputs[request]
             if tokens < output:
                 heappush(self.finishes, (origin + output) << _REQUEST_BITS | request)
                 self.fresh.append(request)
             else:
                 done.append(request)
             if caches.tracks:
-                caches.grow(request, ledger.prompts[request] + tokens - first)
-        if first and ledger.on_first_token is not None:
+                caches.grow(request, run_state.prompts[request] + tokens - first)
+        if first and run_state.on_first_token is not None:
             for request in completed:
                 if origins[request] == rounds - 1:
-                    ledger.on_first_token(self.view, request)
+                    run_state.on_first_token(self.view, request)
         return done
 
     # -- rounds ---------------------------------------------------------------------------
@@ -216,11 +221,11 @@ class Residents:
         self.caches.put(self.view.cached(request))
 
     def _resume(self, request: int) -> None:
-        state, ledger = self.state, self.ledger
+        state, run_state = self.state, self.run_state
         cached = self.view.cached(request)
         del self.paused[request]
-        origin = state.origin[request] = state.rounds - ledger.yielded.pop(request, 0)
-        heappush(self.finishes, (origin + ledger.outputs[request]) << _REQUEST_BITS | request)
+        origin = state.origin[request] = state.rounds - run_state.yielded.pop(request, 0)
+        heappush(self.finishes, (origin + run_state.outputs[request]) << _REQUEST_BITS | request)
         self.fresh.append(request)
         if self.caches.tracks:
             self.caches.grow(request, cached)
@@ -230,7 +235,7 @@ class Residents:
         state = self.state
         tokens = state.rounds - state.origin.pop(request)
         if tokens:
-            self.ledger.yielded[request] = tokens
+            self.run_state.yielded[request] = tokens
         self.stale += 1
         if self.caches.tracks:
             self.caches.stop(request)
@@ -250,7 +255,7 @@ class Residents:
     def _is_stale(self, key: int) -> bool:
         request = key & _REQUEST_MASK
         origin = self.state.origin.get(request)
-        return origin is None or origin + self.ledger.outputs[request] != key >> _REQUEST_BITS
+        return origin is None or origin + self.run_state.outputs[request] != key >> _REQUEST_BITS
 
     def end_early(self, request: int, tokens: int) -> None:
         """Let a request that decodes be done with fewer tokens than were taken for granted."""
@@ -260,7 +265,7 @@ class Residents:
     def open_rows(self) -> None:
         """After a run of rounds: let those that are new in it have a row, and tell first tokens."""
         self.last_round_step = index = len(self.steps.end_ns) - 1
-        fresh, stays = self.fresh, self.ledger.stays
+        fresh, stays = self.fresh, self.run_state.stays
         if not fresh:
             return
         self.fresh = []
@@ -270,8 +275,8 @@ class Residents:
                 first_step[request] = index
             else:
                 self.later_rows[request] = index
-        hook = self.ledger.on_first_token
-        if hook is not None and not self.ledger.first_from_prefill:
+        hook = self.run_state.on_first_token
+        if hook is not None and not self.run_state.first_from_prefill:
             for request in fresh:
                 if request not in self.later_rows or self._never_decoded(request, index):
                     hook(self.view, request)
@@ -329,18 +334,18 @@ class Residents:
 
     def _finish(self, request: int) -> None:
         """Free the client, blocks and cache of a request that is done."""
-        ledger = self.ledger
+        run_state = self.run_state
         if self.caches.tracks:
             self.caches.stop(request)
         client = self.leave(request, DONE)
-        ledger.left -= 1
-        if ledger.on_finish is not None:
-            ledger.on_finish(self.view, request, client)
+        run_state.left -= 1
+        if run_state.on_finish is not None:
+            run_state.on_finish(self.view, request, client)
 
     def leave(self, request: int, status: int) -> int:
         """Free a request's client and the blocks that are set aside; return the client."""
         state = self.state
-        self.ledger.status[request] = status
+        self.run_state.status[request] = status
         client = state.running.pop(request)
         state.client_request[client] = -1
         state.free_clients += 1
@@ -353,7 +358,7 @@ class Residents:
 
     def evict(self, requests: Sequence[int]) -> None:
         """Let requests lose their caches and wait again."""
-        state, ledger = self.state, self.ledger
+        state, run_state = self.state, self.run_state
         for request in map(whole, requests):
             if request not in state.running:
                 raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
@@ -364,9 +369,9 @@ class Residents:
                 state.partial.pop(request, None)
                 self.paused.pop(request, None)
             self.leave(request, WAITING)
-            ledger.stays[request] = ledger.stays.get(request, 0) + 1
-            if ledger.on_preempt is not None:
-                ledger.on_preempt(self.view, request)
+            run_state.stays[request] = run_state.stays.get(request, 0) + 1
+            if run_state.on_preempt is not None:
+                run_state.on_preempt(self.view, request)
 
     # -- rows of work ---------------------------------------------------------------------
 
@@ -380,7 +385,7 @@ class Residents:
 
     def _add_row(self, request: int, phase: int, first: int, last: int, tokens: int) -> None:
         state = self.state
-        client, stay = state.running[request], self.ledger.stays.get(request, 0)
+        client, stay = state.running[request], self.run_state.stays.get(request, 0)
         self.work.add(state.index, request, client, phase, first, last, tokens, stay)
 
 

@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.floors import lost_in_round, lost_in_stage, own_rounds_ns, whole_ns
 from orsched.certificates.jobs import Jobs, whole_memory
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
 from orsched.certificates.single_machine import Machine
+from orsched.certificates.step_lower_bounds import (
+    lost_in_round,
+    lost_in_stage,
+    own_rounds_ns,
+    whole_ns,
+)
 from orsched.costs.exact import round_half_up
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ NEVER = 2**62
 _CHECK_DEADLINE_EVERY = 4095
 
 
-class Ledger:
+class RunState:
     """Requests, arrivals and hooks of one run.
 
     Attributes:
