@@ -6,6 +6,7 @@ against a run does not.
 
 from importlib import import_module
 from typing import Any
+from warnings import warn
 
 if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")
@@ -13,8 +14,8 @@ if __name__ != "orsched.runner":
 _HOME = {
     "orsched.runner.calibration.fitting": ("Calibration", "calibrate"),
     "orsched.runner.devices.device": ("TorchDevice", "VirtualDevice"),
-    "orsched.runner.execution": ("Ran", "run"),
-    "orsched.runner.fleet": ("RunSettings",),
+    "orsched.runner.execution": ("RunResult", "run"),
+    "orsched.runner.worker_pool": ("RunSettings",),
     "orsched.runner.loop.following": ("FollowSchedule",),
     "orsched.runner.loop.live": ("Executed", "execute_policy"),
     "orsched.runner.devices.lost": ("WorkerLostError",),
@@ -33,6 +34,10 @@ __all__ = sorted(_MODULE_OF)
 
 def __getattr__(name: str) -> Any:
     """Import a public name from its module at first use (PEP 562)."""
+    if name == "Ran":  # kept for one release
+        text = "orsched.runner.Ran is now orsched.runner.RunResult"
+        warn(text, DeprecationWarning, stacklevel=2)
+        name = "RunResult"
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module 'orsched.runner' has no attribute {name!r}")

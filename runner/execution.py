@@ -7,17 +7,18 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.instance import say_unused
-from orsched.runner.driving import driver, drives_rest
-from orsched.runner.fleet import RunSettings, fleet, require_fit
 from orsched.runner.loop.interrupts import finishing
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.open_lengths import require_live, require_tokens, with_open_lengths
+from orsched.runner.policy_source import policy_source, source_of_rest
 from orsched.runner.resuming import rest_of
 from orsched.runner.tracing import Clocked, measured_trace
+from orsched.runner.worker_pool import RunSettings, require_fit, worker_pool
 from orsched.schedule import Schedule
 from orsched.units import NS_PER_S
 
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.methods import Method, Progress
     from orsched.policy import Policy, View
-    from orsched.runner.driving import Driver
-    from orsched.runner.fleet import Fleet
     from orsched.runner.loop.live import Executed
+    from orsched.runner.policy_source import PolicySource
+    from orsched.runner.worker_pool import WorkerPool
     from orsched.step import Step
 
 
 @dataclass(frozen=True)
-class Ran:
+class RunResult:
     """What ``run`` returns.
 
     Attributes:
@@ -70,7 +71,7 @@ def run(
     say: Callable[[str], None] | None = None,
     resume: Schedule | None = None,
     end_of_sequence: Collection[int] = (),
-) -> Ran:
+) -> RunResult:
     """Execute a schedule, or let a policy decide live, on real workers.
 
     Every request yields as many tokens as the instance says, from a prompt drawn at random; a
@@ -112,38 +113,38 @@ def run(
     problem = instance if rest is None else rest.instance
     tell("planning")
     if rest is not None and isinstance(source, Schedule):
-        drives = drives_rest(instance, source, rest.rest)
+        resolved = source_of_rest(instance, source, rest.rest)
     else:
-        drives = driver(
+        resolved = policy_source(
             problem, source, seed, information, parameters, callback, iterations, time_limit
         )
     planned = perf_counter()
     if end_of_sequence:
-        require_live(drives)
+        require_live(resolved)
     tell("loading the workers")
-    workers = fleet(problem, drives, settings, seed)
+    workers = worker_pool(problem, resolved, settings, seed)
     loaded = perf_counter()
     prompts = None if rest is None else rest.prompts(workers.vocabulary)
     with ExitStack() as end:
-        done = _execute(problem, drives, workers, seed, prompts, end_of_sequence, tell, end)
+        done = _execute(problem, resolved, workers, seed, prompts, end_of_sequence, tell, end)
         if end_of_sequence:
             instance = done.instance
         spent = Clocked(planned - begin, loaded - planned, perf_counter() - loaded)
         tell("checking")
-        timeline = done.schedule.replace(seed=drives.plan.seed, parameters=drives.parameters)
+        timeline = done.schedule.replace(seed=resolved.plan.seed, parameters=resolved.parameters)
         if rest is not None:
             timeline = rest.merged(timeline)
-        trace = measured_trace(instance, timeline, done, drives, workers, seed, spent)
+        trace = measured_trace(instance, timeline, done, resolved, workers, seed, spent)
         whole = rest is None and not trace.is_partial and not end_of_sequence
         found = check(instance, trace, times="measured")
-        plan = drives.plan if whole else None
-        return Ran(instance, trace, plan, done.tokens, found, done.stopped)
+        plan = resolved.plan if whole else None
+        return RunResult(instance, trace, plan, done.tokens, found, done.stopped)
 
 
 def _execute(
     instance: Instance,
-    drives: Driver,
-    workers: Fleet,
+    resolved: PolicySource,
+    workers: WorkerPool,
     seed: int,
     prompts: list[list[int]] | None,
     end_of_sequence: Collection[int],
@@ -152,14 +153,14 @@ def _execute(
 ) -> Executed:
     """Let the policy drive the workers, which end with the run; ``end`` covers what comes after."""
     watching = nullcontext() if workers.watch is None else workers.watch
-    with closing(workers), watching, _undisturbed(drives.policy):
+    with closing(workers), watching, _undisturbed(resolved.policy):
         done = execute_policy(
             instance,
-            drives.policy,
+            resolved.policy,
             workers.devices,
             seed,
             workers.vocabulary,
-            _observer(tell, len(drives.plan.steps)),
+            _observer(tell, len(resolved.plan.steps)),
             prompts=prompts,
             end_of_sequence=end_of_sequence or None,
         )
@@ -199,3 +200,11 @@ def _undisturbed(policy: Policy) -> Iterator[None]:
         close = getattr(policy, "close", None)
         if close is not None:
             close()
+
+
+def __getattr__(name: str) -> Any:
+    """Return a class under its old name, kept for one release."""
+    if name != "Ran":
+        raise AttributeError(f"module 'orsched.runner.execution' has no attribute {name!r}")
+    warn("orsched.runner.Ran is now orsched.runner.RunResult", DeprecationWarning, stacklevel=2)
+    return RunResult

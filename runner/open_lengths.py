@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from orsched.instance import Instance
-    from orsched.runner.driving import Driver
-    from orsched.runner.fleet import RunSettings
+    from orsched.runner.policy_source import PolicySource
+    from orsched.runner.worker_pool import RunSettings
 
 
 def with_open_lengths(
@@ -39,7 +39,7 @@ def with_open_lengths(
 
 def require_tokens(tokens: Collection[int], settings: RunSettings) -> None:
     """Raise ``InputError`` for a token that the model never yields."""
-    from orsched.runner.room import model_config
+    from orsched.runner.capacity import model_config
     from orsched.runner.worker.language_model import shape_of
 
     vocabulary = shape_of(model_config(settings.model)).vocabulary
@@ -47,11 +47,11 @@ def require_tokens(tokens: Collection[int], settings: RunSettings) -> None:
         whole_number(token, "end_of_sequence", maximum=vocabulary - 1)
 
 
-def require_live(drives: Driver) -> None:
+def require_live(resolved: PolicySource) -> None:
     """Raise ``InputError`` unless a policy decides as it goes."""
-    if drives.follows:
+    if resolved.follows:
         raise InputError(
-            f"{drives.plan.method} plans beforehand with lengths that are not known",
+            f"{resolved.plan.method} plans beforehand with lengths that are not known",
             field="end_of_sequence",
             remedy="take a policy with information none or predicted",
         )

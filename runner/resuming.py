@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.runner.driving import digest
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual
+from orsched.runner.policy_source import digest
 from orsched.schedule import Schedule
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
-    from orsched.runner.fleet import RunSettings
     from orsched.runner.loop.resume import Rest
+    from orsched.runner.worker_pool import RunSettings
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
-    from orsched.runner.driving import Driver
-    from orsched.runner.fleet import Fleet
     from orsched.runner.loop.live import Executed
+    from orsched.runner.policy_source import PolicySource
+    from orsched.runner.worker_pool import WorkerPool
     from orsched.schedule import Schedule
 
 
@@ -38,8 +38,8 @@ def measured_trace(
     instance: Instance,
     timeline: Schedule,
     done: Executed,
-    drives: Driver,
-    workers: Fleet,
+    resolved: PolicySource,
+    workers: WorkerPool,
     seed: int,
     spent: Clocked,
 ) -> Schedule:
@@ -57,7 +57,7 @@ def measured_trace(
         "seed": seed,
         "decision_ns": None if decisions is None else {"count": len(done.decision_ns), **decisions},
         "runtime_s": spent._asdict(),
-        "plan": drives.noted(),
+        "plan": resolved.noted(),
         **{name: timeline.run[name] for name in _OF_RUNS if name in timeline.run},
         "environment": environment(),
     }
@@ -67,7 +67,7 @@ def measured_trace(
         block |= workers.watch.summary(instance, trace)
     if trace.is_partial:
         return trace
-    trace = trace.replace(bound=_bound(instance, drives.whole or drives.plan, trace))
+    trace = trace.replace(bound=_bound(instance, resolved.whole or resolved.plan, trace))
     return trace.replace(results=summarise(instance, trace))
 
 

@@ -22,10 +22,10 @@ from benchmarks.speed.section import Section, Target
 from orsched.files.atomic import write_text
 from orsched.runner.calibration.measuring import WorkerOptions, make_device
 from orsched.runner.calibration.memory_profile import Footprint, largest_steps, within_memory
+from orsched.runner.capacity import size_of
 from orsched.runner.measured.nvml import peak_bytes
 from orsched.runner.measured.peaks import Peaks, measure_peaks
 from orsched.runner.measured.utilization import model_size, utilization
-from orsched.runner.room import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,10 +17,10 @@ from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
 from orsched.measured.step_contents import step_contents
 from orsched.runner.calibration.fitting import Calibration, calibrate
 from orsched.runner.calibration.measuring import WorkerOptions, make_device, measure_worker
-from orsched.runner.driving import Driver, driver
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.measured.nvml import NvmlSampler
 from orsched.runner.measured.utilization import gaps
+from orsched.runner.policy_source import PolicySource, policy_source
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
@@ -83,27 +83,27 @@ def calibrated(
     return calibrate(found.steps), found.speed
 
 
-def planned(instance: Instance, name: str, iterations: int) -> Driver:
-    """Return a method's driver; hybrid plans with one queue where packing has no solver."""
+def planned(instance: Instance, name: str, iterations: int) -> PolicySource:
+    """Return a method's policy and plan; of hybrid with one queue where packing has no solver."""
     try:
-        return driver(instance, name, iterations=iterations)
+        return policy_source(instance, name, iterations=iterations)
     except MissingDependencyError as error:
         if name != "hybrid":
             raise
         print(f"hybrid plans without packing: {error}", flush=True)
-        return driver(instance, "hybrid+assignment=shared", iterations=iterations)
+        return policy_source(instance, "hybrid+assignment=shared", iterations=iterations)
 
 
 def run_live(device: TorchDevice, instance: Instance, name: str, iterations: int = 20) -> Run:
     """Plan with the instance's cost model, then let the policy (or its plan) drive the worker."""
-    drives = planned(instance, name, iterations)
+    resolved = planned(instance, name, iterations)
     kind = str(device.worker.device)
     gc.collect()
     gc.freeze()
     wall, cpu = perf_counter(), process_time()
     with NvmlSampler(kind) as sampler:
         done = execute_policy(
-            instance, drives.policy, device, vocabulary=device.worker.shape.vocabulary
+            instance, resolved.policy, device, vocabulary=device.worker.shape.vocabulary
         )
     share = (process_time() - cpu) / (perf_counter() - wall)
     gc.unfreeze()
@@ -114,7 +114,7 @@ def run_live(device: TorchDevice, instance: Instance, name: str, iterations: int
     faults = orsched.check(instance, trace, times="measured")
     if faults:
         raise RuntimeError(f"the trace of {name} is not valid: {faults[0]}")
-    return Run(instance, trace, drives.plan.makespan_ns, share, sampler.summary())
+    return Run(instance, trace, resolved.plan.makespan_ns, share, sampler.summary())
 
 
 def run(options: Options) -> Section:

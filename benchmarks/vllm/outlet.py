@@ -185,7 +185,7 @@ def faults(case, answer, own, same):
         yield f"{len(answer['finish'])} of {len(case['requests'])} finished"
     if answer["misplaced"]:
         yield f"{answer['misplaced']} of {answer['admitted']} admitted out of order"
-    if answer["left_in_book"]:
+    if answer["left_in_registry"]:
         yield "requests that are done are not forgotten"
     if case["scheduler_cls"] and answer["class"] != "OrderedScheduler":
         yield f"the class was {answer['class']}"

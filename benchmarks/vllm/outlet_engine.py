@@ -111,14 +111,14 @@ def run(model):
                 order.append(each.request_id)
         if step > 60 and not core.scheduler.has_requests() and not core.batch_queue:
             break
-    book, complete = core.scheduler.book, set(order) - set(last)
+    registry, complete = core.scheduler.request_registry, set(order) - set(last)
     return {
         "class": type(core.scheduler).__name__,
         "ahead": core.batch_queue_size,
         "complete": len(complete),
         "aborted": len(last),
         "right": sum(tokens[name] == rows[int(name)]["output"] for name in complete),
-        "left": len(book.known) + len(book.keys) + len(core.scheduler.waiting),
+        "left": len(registry.known) + len(registry.keys) + len(core.scheduler.waiting),
     }
 
 

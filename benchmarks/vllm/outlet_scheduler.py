@@ -110,7 +110,7 @@ def answer(case, model):
             engine.core.add_request(request(row, rows[row], place, case["step_s"]))
             place += 1
         engine.iterate()
-    book = getattr(engine.core, "book", None)
+    registry = getattr(engine.core, "request_registry", None)
     return {
         "id": case["id"],
         "class": type(engine.core).__name__,
@@ -119,7 +119,7 @@ def answer(case, model):
         "admitted": engine.admitted,
         "misplaced": engine.misplaced,
         "preemptions": engine.preemptions,
-        "left_in_book": 0 if book is None else len(book.known) + len(book.keys),
+        "left_in_registry": 0 if registry is None else len(registry.known) + len(registry.keys),
     }
 
 

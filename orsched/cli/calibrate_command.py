@@ -155,8 +155,8 @@ def _measure(options: dict[str, Any]) -> _Measured:
         measure_worker,
     )
     from orsched.runner.calibration.memory_profile import read_bytes
+    from orsched.runner.capacity import require_room, size_of
     from orsched.runner.devices.load import contention
-    from orsched.runner.room import require_room, size_of
 
     wanted = WorkerOptions(*(options[name] for name in (*_OF_WORKER, "allow_pickle")))
     most, memory = options["prefill_cap"], options["memory"]

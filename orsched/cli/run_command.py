@@ -26,8 +26,8 @@ from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
-    from orsched.runner.execution import Ran
-    from orsched.runner.fleet import RunSettings
+    from orsched.runner.execution import RunResult
+    from orsched.runner.worker_pool import RunSettings
     from orsched.schedule import Schedule
 
 WORKER_OPTIONS = (
@@ -143,8 +143,8 @@ def run_command(
     """
     from orsched.files import save_instance
     from orsched.measured.plan_errors import plan_against_run
-    from orsched.runner.fleet import RunSettings
     from orsched.runner.loop.interrupts import finishing
+    from orsched.runner.worker_pool import RunSettings
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     settings = RunSettings(**options)
@@ -188,7 +188,7 @@ def run_command(
 _ARTEFACTS = ("output", "report", "gantt", "usage", "trace", "records")
 
 
-def _exit_code(done: Ran) -> int:
+def _exit_code(done: RunResult) -> int:
     if done.violations:
         return EXIT_INVALID
     if done.stopped == "interrupted":
@@ -204,7 +204,7 @@ def _run(
     settings: RunSettings,
     options: dict[str, Any],
     progress: ProgressPrinter,
-) -> Ran:
+) -> RunResult:
     from orsched.runner.execution import run
 
     with own_code([what] if isinstance(what, str) else []):

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.measured.plan_errors import PlanAgainstRun
-    from orsched.runner.execution import Ran
+    from orsched.runner.execution import RunResult
 
 
-def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:
+def print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
     """Print the run's row, then plan against run (in JSON: within the row)."""
     row = run_row(done, against)
     if style == "json":
@@ -39,7 +39,7 @@ def print_run(done: Ran, against: PlanAgainstRun, style: str) -> None:
         say(f"{violation.kind}: {violation.message}")
 
 
-def run_row(done: Ran, against: PlanAgainstRun) -> dict[str, Any]:
+def run_row(done: RunResult, against: PlanAgainstRun) -> dict[str, Any]:
     """Return the figures of a run."""
     trace, block = done.trace, done.trace.run
     return {
@@ -135,7 +135,7 @@ def percent(value: float | None, *, sign: bool = False) -> str:
     return f"{100 * value:+.2f} %" if sign else f"{100 * value:.2f} %"
 
 
-def write_run(done: Ran, against: PlanAgainstRun, paths: dict[str, Path | None]) -> None:
+def write_run(done: RunResult, against: PlanAgainstRun, paths: dict[str, Path | None]) -> None:
     """Write what was asked for, and say on stderr where it lies."""
     own = {kind: path for kind, path in paths.items() if kind != "errors"}
     if done.plan is not None:

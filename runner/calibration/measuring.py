@@ -103,7 +103,7 @@ def largest_batches(
     found = options.settings()
     import torch
 
-    from orsched.runner.room import size_of
+    from orsched.runner.capacity import size_of
 
     size = size_of(found.model, found.dtype, found.allow_pickle)
     bytes_of = Footprint.of(size.weight_bytes, size.token_bytes)

@@ -15,7 +15,7 @@ from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError
 from orsched.runner.devices.device import AlwaysThere, start_together
 from orsched.runner.devices.lost import WorkerLostError
-from orsched.runner.loop.ends import Ends
+from orsched.runner.loop.end_of_sequence import EndOfSequence
 from orsched.runner.loop.live_loop import LiveLoop
 from orsched.runner.loop.live_worker import AT_ONCE, live
 from orsched.runner.loop.prompts import Prompts
@@ -118,7 +118,7 @@ def execute_policy(
         )
     ends = None
     if end_of_sequence is not None:
-        ends = Ends(end_of_sequence, instance, policy, listed, most_tokens)
+        ends = EndOfSequence(end_of_sequence, instance, policy, listed, most_tokens)
     problem = instance if ends is None else ends.open(instance)
     problem.require_feasible(policy.chunks)
     most_losses = whole_number(most_losses, "most_losses")

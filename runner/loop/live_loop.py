@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orsched.policy import View
     from orsched.runner.devices.device import Device
     from orsched.runner.devices.lost import WorkerLostError
-    from orsched.runner.loop.ends import Ends
+    from orsched.runner.loop.end_of_sequence import EndOfSequence
     from orsched.runner.loop.prompts import Prompts
     from orsched.step import Step, Wait
 
@@ -50,7 +50,7 @@ class LiveLoop(Loop):
         prompts: Prompts,
         looks_ahead: bool,
         most_losses: int,
-        ends: Ends | None,
+        ends: EndOfSequence | None,
         observer: Callable[[View, Step], None] | None,
         deadline: Callable[[], None] | None,
     ) -> None:

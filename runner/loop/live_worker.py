@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.runner.devices.device import Device, Times
-    from orsched.runner.loop.ends import Ends
+    from orsched.runner.loop.end_of_sequence import EndOfSequence
     from orsched.runner.loop.prompts import Prompts
     from orsched.runner.loop.restoring import Places
     from orsched.simulator.loop import Loop
@@ -75,7 +75,7 @@ class LiveWorker(WorkerRun):
         device: Device,
         prompts: Prompts,
         looks_ahead: bool,
-        ends: Ends | None,
+        ends: EndOfSequence | None,
     ) -> None:
         super().__init__(instance, loop.run_state, loop.views[index], loop.work)
         self.device, self.prompts, self.looks_ahead = device, prompts, looks_ahead

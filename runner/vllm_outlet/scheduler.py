@@ -13,8 +13,8 @@ from vllm.v1.core.sched.request_queue import RequestQueue, SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
 from orsched.errors import InputError
-from orsched.runner.vllm_outlet.book import Book
 from orsched.runner.vllm_outlet.orders import make_order
+from orsched.runner.vllm_outlet.request_registry import RequestRegistry
 from orsched.runner.vllm_outlet.waiting import OrderedRequests
 
 SETTINGS = "orsched"
@@ -56,19 +56,21 @@ class OrderedScheduler(AsyncScheduler):  # type: ignore[misc]
             )
         order = make_order(settings)
         order.start(self.max_num_running_reqs, self.max_model_len)
-        self.book = Book(order)
+        self.request_registry = RequestRegistry(order)
         self.writes_priority = self.policy == SchedulingPolicy.PRIORITY
-        self.waiting = OrderedRequestQueue(lambda each: self.book.put(each, len(self.running)))
+        self.waiting = OrderedRequestQueue(
+            lambda each: self.request_registry.put(each, len(self.running))
+        )
 
     def add_request(self, request: Any) -> None:
         """Give the request its key, then let vLLM queue it."""
         if request.request_id not in self.requests:
-            key, _ = self.book.put(request, len(self.running))
+            key, _ = self.request_registry.put(request, len(self.running))
             if self.writes_priority:
                 request.priority = key
         super().add_request(request)
 
     def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         running = (each for each in self.running if each is not request)
-        self.book.finish(request, request.status in _COMPLETED, running)
+        self.request_registry.finish(request, request.status in _COMPLETED, running)
         return super()._free_request(request, *args, **kwargs)

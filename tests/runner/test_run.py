@@ -14,7 +14,7 @@ from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.measured.gaps import gaps_ns
 from orsched.registry import names, resolve
 from orsched.runner import RunSettings, plan_against_run, run
-from orsched.runner.room import Size, require_room
+from orsched.runner.capacity import Size, require_room
 from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
 
@@ -114,13 +114,13 @@ def test_positions_and_memory_are_refused_with_what_would_fit(monkeypatch):
     size = Size(positions=4096, vocabulary=10, weight_bytes=1000, token_bytes=10)
     with pytest.raises(InputError, match="4,096 positions"):
         require_room(size, 1, 5000, "cpu")
-    monkeypatch.setattr("orsched.runner.room.free_bytes", lambda device: 11_112)
+    monkeypatch.setattr("orsched.runner.capacity.free_bytes", lambda device: 11_112)
     require_room(size, 9, 100, "cpu")
     with pytest.raises(InputError, match="9 slots fit"):
         require_room(size, 10, 100, "cpu")
     with pytest.raises(InputError, match="weights alone"):
         require_room(size, 10, 100, "cpu", workers=10)
-    monkeypatch.setattr("orsched.runner.room.free_bytes", lambda device: None)
+    monkeypatch.setattr("orsched.runner.capacity.free_bytes", lambda device: None)
     require_room(size, 10_000, 100, "cpu")
 
 

@@ -17,7 +17,7 @@ import orsched
 from orsched.cli.commands import run
 from orsched.models.pcmax.assignment import solve_assignment
 from orsched.models.packing import pack
-from orsched.runner.driving import driver
+from orsched.runner.policy_source import policy_source
 
 instance = orsched.load("pang-100x20")
 found = {{}}
@@ -25,7 +25,7 @@ for method in {METHODS!r}:
     done = orsched.solve(instance, method, iterations=1)
     found[method] = [done.schedule.makespan_ns, done.schedule.bound["value_ns"], list(done.notes)]
 found["bound"] = orsched.bound(instance).value_ns
-found["driver"] = driver(instance, "hybrid", iterations=1).plan.makespan_ns
+found["policy_source"] = policy_source(instance, "hybrid", iterations=1).plan.makespan_ns
 lengths = [17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67] * 3
 packed = pack(lengths, 7, moves=1)
 found["packed"] = [packed.makespan, packed.bound, sum(lengths), packed.assignment]
@@ -50,7 +50,7 @@ def test_what_needs_no_solver_works_without(tmp_path):
         assert 0 < bound <= makespan
         assert any("pip install pyscipopt" in note for note in notes)
     assert found["hybrid"][0] < found["fcfs"][0]
-    assert found["driver"] == found["hybrid"][0]
+    assert found["policy_source"] == found["hybrid"][0]
     assert found["bound"] > 0
     makespan, bound, total, assignment = found["packed"]
     assert max(bound, -(-total // 7)) <= makespan

@@ -14,7 +14,7 @@ from orsched.runner.devices.messages import Ended, Ready
 from orsched.runner.devices.remote import RemoteDevice
 from orsched.runner.devices.settings import WorkerSettings
 from orsched.runner.execution import run
-from orsched.runner.fleet import RunSettings
+from orsched.runner.worker_pool import RunSettings
 
 
 class Silent(RemoteDevice):

@@ -15,8 +15,8 @@ from orsched.files import save_cost
 from orsched.heuristics.gittins import Gittins, GittinsParams
 from orsched.policy import Information
 from orsched.runner.vllm_outlet import Known, Order, make_order
-from orsched.runner.vllm_outlet.book import Book
 from orsched.runner.vllm_outlet.orders import ORDERS
+from orsched.runner.vllm_outlet.request_registry import RequestRegistry
 from orsched.runner.vllm_outlet.waiting import OrderedRequests
 from orsched.simulator import simulate_policy
 
@@ -35,15 +35,15 @@ def request(name, priority=0, arrival=0.0, prompt=10, limit=64, yielded=0, **ext
 
 
 def started(settings):
-    """Return a book with an order."""
+    """Return a registry with an order."""
     order = make_order(settings)
     order.start(8, 200)
-    return Book(order)
+    return RequestRegistry(order)
 
 
-def queue_of(book):
-    """Return an empty queue in a book's order."""
-    return OrderedRequests(lambda each: book.put(each, 0))
+def queue_of(registry):
+    """Return an empty queue in a registry's order."""
+    return OrderedRequests(lambda each: registry.put(each, 0))
 
 
 def names(queue):
@@ -63,8 +63,8 @@ def names(queue):
     ],
 )
 def test_orders_by_name(settings, expected):
-    book = started(settings)
-    queue = queue_of(book)
+    registry = started(settings)
+    queue = queue_of(registry)
     rows = [(9, 60, 30), (2, 20, 5), (5, 10, 7), (1, 40, 50)]
     for name, (priority, predicted, output) in enumerate(rows):
         known = {"predicted_tokens": predicted, "output_tokens": output}
@@ -74,8 +74,8 @@ def test_orders_by_name(settings, expected):
 
 
 def test_aging_lets_a_long_request_be_overtaken_by_those_soon_after_it_only():
-    book = started({"order": "sjf", "aging_s": 0.1})
-    queue = queue_of(book)
+    registry = started({"order": "sjf", "aging_s": 0.1})
+    queue = queue_of(registry)
     for name, (arrival, length) in enumerate([(0, 50), (4.8, 1), (5.0, 1)]):
         queue.add_request(request(name, arrival=arrival, output_tokens=length))
     assert "".join(names(queue)) == "102"
@@ -88,33 +88,33 @@ def test_an_order_sees_no_length_that_its_information_class_hides():
             return 0
 
     seen: list[Known] = []
-    book = Book(Curious())
-    book.put(request("a", predicted_tokens=3, output_tokens=4), 0)
+    registry = RequestRegistry(Curious())
+    registry.put(request("a", predicted_tokens=3, output_tokens=4), 0)
     assert seen[0].length is None
     for information, expected in ((Information.PREDICTED, 3), (Information.CLAIRVOYANT, 4)):
         order = Curious()
         order.information = information
-        Book(order).put(request("a", predicted_tokens=3, output_tokens=4), 0)
+        RequestRegistry(order).put(request("a", predicted_tokens=3, output_tokens=4), 0)
         assert seen[-1].length == expected
 
 
 @pytest.mark.parametrize("wrong", [None, "ten", -3, True, 0, float("nan"), float("inf")])
 def test_a_length_that_is_missing_or_wrong_counts_as_the_limit(wrong, caplog):
-    book = started({"order": "ssjf"})
+    registry = started({"order": "ssjf"})
     extra = {} if wrong is None else {"predicted_tokens": wrong}
-    assert book.put(request("a", **extra), 0) == (64, 0)
-    assert book.put(request("b", **extra), 0) == (64, 1)
+    assert registry.put(request("a", **extra), 0) == (64, 0)
+    assert registry.put(request("b", **extra), 0) == (64, 1)
     assert len(caplog.records) == 1
 
 
 def test_keys_are_kept_until_the_end_and_then_forgotten():
-    book = started({"order": "fcfs"})
+    registry = started({"order": "fcfs"})
     first = request("a")
-    assert book.put(first, 0) == book.put(first, 5) == (0, 0)
-    assert book.put(request("b"), 0) == (1, 1)
-    book.finish(first, True, [])
-    book.finish(first, True, [])
-    assert set(book.keys) == set(book.known) == {"b"}
+    assert registry.put(first, 0) == registry.put(first, 5) == (0, 0)
+    assert registry.put(request("b"), 0) == (1, 1)
+    registry.finish(first, True, [])
+    registry.finish(first, True, [])
+    assert set(registry.keys) == set(registry.known) == {"b"}
 
 
 def test_only_completed_requests_teach_and_their_companions_are_known():
@@ -126,12 +126,12 @@ def test_only_completed_requests_teach_and_their_companions_are_known():
             lessons.append((request.name, tokens, [(each.name, age) for each, age in running]))
 
     lessons: list[tuple[str, int, list[tuple[str, int]]]] = []
-    book = Book(Pupil())
+    registry = RequestRegistry(Pupil())
     a, b, c = (request(name, yielded=n) for name, n in (("a", 7), ("b", 3), ("c", 9)))
     for each in (a, b, c):
-        book.put(each, 0)
-    book.finish(c, False, [a, b])
-    book.finish(a, True, [b, request("stranger")])
+        registry.put(each, 0)
+    registry.finish(c, False, [a, b])
+    registry.finish(a, True, [b, request("stranger")])
     assert lessons == [("a", 7, [("b", 3)])]
 
 
@@ -239,8 +239,8 @@ def test_gittins_takes_its_prices_from_a_cost_file(tmp_path):
     save_cost(AffineCost(1, 10**6, 1, 1), tmp_path / "cost.json")
     keys = {}
     for cost in (None, str(tmp_path / "cost.json")):
-        book = started({"order": "gittins", "cost": cost})
-        keys[cost] = [book.put(request(n, prompt=n), 0)[0] for n in (1, 11)]
+        registry = started({"order": "gittins", "cost": cost})
+        keys[cost] = [registry.put(request(n, prompt=n), 0)[0] for n in (1, 11)]
     dear = keys[str(tmp_path / "cost.json")]
     assert dear[1] - dear[0] == pytest.approx(30 * 10 * 10**6, rel=0.5)
     assert keys[None] != dear

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed
 transformers = pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from orsched.cli.commands import run  # noqa: E402
-from orsched.runner.room import size_of  # noqa: E402
+from orsched.runner.capacity import size_of  # noqa: E402
 from orsched.runner.worker.language_model import load_model  # noqa: E402
 from orsched.runner.worker.presets import PRESETS, preset_config  # noqa: E402
 

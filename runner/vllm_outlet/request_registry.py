@@ -20,7 +20,7 @@ _FIELDS = {Information.PREDICTED: "predicted_tokens", Information.CLAIRVOYANT: "
 logger = logging.getLogger(__name__)
 
 
-class Book:
+class RequestRegistry:
     """What is known of the requests of an engine, and their keys.
 
     Lengths and service classes come with the requests, in ``SamplingParams.extra_args`` (of HTTP

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orsched.simulator.run_state import RunState
 
 
-class Ends:
+class EndOfSequence:
     """Which tokens end a request, and how long the requests have turned out.
 
     Args:

@@ -1,4 +1,4 @@
-"""What drives a worker: a schedule that is followed, or a policy; and what is planned of it."""
+"""What decides for the workers: a schedule that is followed or a policy, and what is planned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from orsched.runner.loop.resume import Rest
 
 
-class Driver(NamedTuple):
+class PolicySource(NamedTuple):
     """What decides in a run.
 
     Attributes:
@@ -60,7 +60,7 @@ def digest(schedule: Schedule) -> str:
     return found.hexdigest()
 
 
-def drives_rest(instance: Instance, schedule: Schedule, rest: Rest) -> Driver:
+def source_of_rest(instance: Instance, schedule: Schedule, rest: Rest) -> PolicySource:
     """Return what goes on with a schedule for an instance, of which a run has a rest left.
 
     Raises as ``plan_of_rest``.
@@ -69,7 +69,7 @@ def drives_rest(instance: Instance, schedule: Schedule, rest: Rest) -> Driver:
     return _follow(rest.instance, plan)._replace(whole=schedule)
 
 
-def driver(
+def policy_source(
     instance: Instance,
     source: Schedule | str | Method | Policy | type[Policy],
     seed: int = 0,
@@ -78,8 +78,8 @@ def driver(
     callback: Callable[[Progress], None] | None = None,
     iterations: int | None = None,
     time_limit: float | None = None,
-) -> Driver:
-    """Return what drives the workers of an instance.
+) -> PolicySource:
+    """Return what decides for the workers of an instance.
 
     Args:
         instance: the problem.
@@ -119,7 +119,7 @@ def driver(
         return _follow(instance, plan)
     build = chosen.method.build
     policy, values = build(instance, chosen.information, chosen.parameters, plan.seed)
-    return Driver(policy, values, plan, False)
+    return PolicySource(policy, values, plan, False)
 
 
 def _require_valid(instance: Instance, plan: Schedule) -> None:
@@ -135,5 +135,5 @@ def _require_valid(instance: Instance, plan: Schedule) -> None:
         raise InvalidScheduleError(message, faults)
 
 
-def _follow(instance: Instance, plan: Schedule) -> Driver:
-    return Driver(FollowSchedule(instance, plan), plan.parameters, plan, True)
+def _follow(instance: Instance, plan: Schedule) -> PolicySource:
+    return PolicySource(FollowSchedule(instance, plan), plan.parameters, plan, True)

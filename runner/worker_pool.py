@@ -1,0 +1,251 @@
+"""The workers of a run: what they are, and the devices that stand for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from orsched.columns import whole_number
+from orsched.errors import InputError, OrschedError
+from orsched.runner.capacity import (
+    Size,
+    length_needed,
+    model_config,
+    require_room,
+    require_slots,
+    size_of,
+    slots_needed,
+)
+from orsched.runner.devices.choice import Chosen, built, choose
+from orsched.runner.devices.device import TorchDevice, VirtualDevice, start_together
+from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.devices.settings import MOST_THREADS, WorkerSettings, one_each
+from orsched.runner.devices.warming import warm_up
+from orsched.runner.measured.watching import Watch
+from orsched.runner.worker.language_model import DTYPES
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.runner.devices.device import Device
+    from orsched.runner.policy_source import PolicySource
+
+WORKERS = ("torch", "virtual")
+PLACES = ("here", "process", "ray")
+_LONGEST_S = 1e6
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What executes a run.
+
+    Attributes:
+        worker: ``torch``, or ``virtual``: steps take the time of the cost model.
+        model: a preset, or a folder with a model in the format of transformers.
+        device: ``auto`` (a GPU where there is one), or as torch names it.
+        dtype: of weights and caches; None: float32 on the CPU, bfloat16 on a GPU.
+        slots: requests on a worker at a time; None: the clients of the instance's workers.
+        length: tokens that a slot holds; None: those of the longest request.
+        threads: of torch on the CPU; None: torch's own choice.
+        place: where torch workers live: ``here`` (a single one, in this process), ``process`` (one
+            each) or ``ray`` (actors); None: here, or in processes if there are several.
+        worker_timeout: seconds that a step may take on a worker in a process of its own or behind
+            Ray, before the worker is taken for hung, ended and brought back; None: 120, or many
+            times what its slowest step took by token and round.
+        peaks: whether to measure the device's peaks first, and the run's use of them (of a worker
+            that is here).
+        allow_pickle: whether the weights in a model's folder may be pickled.
+
+    Raises:
+        InputError: a value is out of range.
+    """
+
+    worker: str = "torch"
+    model: str = "tiny"
+    device: str = "auto"
+    dtype: str | None = None
+    slots: int | None = None
+    length: int | None = None
+    threads: int | None = None
+    place: str | None = None
+    peaks: bool = False
+    allow_pickle: bool = False
+    worker_timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("worker", WORKERS),
+            ("dtype", (None, *DTYPES)),
+            ("place", (None, *PLACES)),
+        ):
+            if getattr(self, name) not in known:
+                raise InputError(
+                    f"unknown: {getattr(self, name)!r}",
+                    field=name,
+                    remedy=", ".join(word for word in known if word is not None),
+                )
+        for name in ("slots", "length", "threads"):
+            if getattr(self, name) is not None:
+                most = MOST_THREADS if name == "threads" else 2**62
+                whole_number(getattr(self, name), name, minimum=1, maximum=most)
+        if self.worker_timeout is not None and not _is_timeout(self.worker_timeout):
+            raise InputError(
+                f"{self.worker_timeout!r} is no time",
+                field="worker_timeout",
+                remedy=f"seconds above 0, {_LONGEST_S:,.0f} at most",
+            )
+
+
+def _is_timeout(value: object) -> bool:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and 0 < value <= _LONGEST_S  # type: ignore[operator]
+
+
+class WorkerPool(NamedTuple):
+    """The workers of a run.
+
+    Attributes:
+        devices: one for each worker of the instance, ready.
+        vocabulary: prompts are of tokens below this.
+        about: what a trace says of them.
+        watch: watches a worker in this process.
+    """
+
+    devices: list[Device]
+    vocabulary: int
+    about: dict[str, Any]
+    watch: Watch | None = None
+
+    def close(self) -> None:
+        """End the workers; none is left behind."""
+        for device in self.devices:
+            device.close()
+
+
+def require_fit(instance: Instance, settings: RunSettings) -> None:
+    """Refuse, before any planning, what cannot be run in any case.
+
+    Raises as ``worker_pool`` does.
+    """
+    here = settings.place == "here" or (settings.place is None and len(instance.workers) == 1)
+    if settings.peaks and not (here and settings.worker == "torch"):
+        raise InputError(
+            "only of a torch worker in this process", field="peaks", remedy="leave it out"
+        )
+    if settings.worker_timeout is not None and (here or settings.worker == "virtual"):
+        raise InputError(
+            "of torch workers in processes of their own or behind Ray",
+            field="worker_timeout",
+            remedy="leave it out, or --workers-as process",
+        )
+    if settings.place == "here" and len(instance.workers) > 1:
+        raise InputError(
+            f"{len(instance.workers)} workers in one process", field="place", remedy="process, ray"
+        )
+    if settings.worker == "torch":
+        requests = instance.requests
+        longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
+        _fitting(instance, settings, settings.slots or 1, settings.length or longest)
+
+
+def worker_pool(
+    instance: Instance, resolved: PolicySource, settings: RunSettings, seed: int
+) -> WorkerPool:
+    """Return workers that are ready for a run.
+
+    Raises:
+        InputError: the requests do not fit, or torch does not have the device.
+        MissingDependencyError: torch is missing, and the workers are not virtual.
+    """
+    least = slots_needed(instance, resolved.plan, resolved.follows)
+    slots = max(w.clients for w in instance.workers) if settings.slots is None else settings.slots
+    require_slots(slots, least)
+    longest = length_needed(instance, resolved.plan, resolved.follows)
+    length = longest if settings.length is None else settings.length
+    if length < longest:
+        raise InputError(
+            f"the longest request takes {longest:,} tokens, a slot holds {length:,}",
+            field="length",
+            remedy=f"at least {longest}",
+        )
+    about = {"worker": settings.worker, "slots": slots, "length": length}
+    if settings.worker == "virtual":
+        return WorkerPool([VirtualDevice() for _ in instance.workers], 2, about)
+    return _torch(instance, settings, about, seed)
+
+
+class _Fitting(NamedTuple):
+    """A device that torch has and on which the model fits."""
+
+    chosen: Chosen
+    size: Size
+
+
+def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int) -> _Fitting:
+    model_config(settings.model)  # says if there is none
+    chosen = choose(settings.device, settings.dtype)
+    size = size_of(settings.model, chosen.dtype, settings.allow_pickle)
+    require_room(size, slots, length, chosen.device, len(instance.workers))
+    return _Fitting(chosen, size)
+
+
+def _torch(
+    instance: Instance, settings: RunSettings, about: dict[str, Any], seed: int
+) -> WorkerPool:
+    """Return torch workers that have taken their first steps."""
+    slots, length, many = about["slots"], about["length"], len(instance.workers)
+    chosen, size = _fitting(instance, settings, slots, length)
+    own = WorkerSettings(
+        settings.model, slots, length, *chosen, seed, settings.threads, settings.allow_pickle
+    )
+    place = settings.place or ("here" if many == 1 else "process")
+    watch = None
+    if place == "here":
+        worker = built(own)
+        devices: list[Device] = [TorchDevice(worker)]
+        watch = Watch(worker, *chosen, settings.peaks)
+    else:
+        # Ray places each on a GPU of its own, on whatever machine there is one
+        by_ray = place == "ray" and own.device == "cuda"
+        each = [own] * many if by_ray else one_each(own, many)
+        devices = _elsewhere(place, each, settings.worker_timeout)
+    about |= {
+        "model": settings.model,
+        "dtype": chosen.dtype,
+        "threads": None if chosen.on_gpu else _threads(place, devices),
+        "place": place,
+    }
+    workers = WorkerPool(devices, size.vocabulary, about, watch)
+    prompts = instance.requests.prompt_tokens
+    try:
+        if len(prompts):
+            start_together(devices)
+            for device in devices:
+                warm_up(device, slots, length, [int(prompts.min()), int(prompts.max())])
+    except BaseException as error:
+        workers.close()
+        if isinstance(error, WorkerLostError):
+            raise OrschedError(f"a worker was lost before the run began: {error}") from None
+        raise
+    return workers
+
+
+def _elsewhere(place: str, each: list[WorkerSettings], hang_s: float | None) -> list[Device]:
+    """Return devices in processes of their own."""
+    if place == "process":
+        from orsched.runner.devices.processes import ProcessDevice
+
+        return [ProcessDevice(settings, hang_s=hang_s) for settings in each]
+    from orsched.runner.devices.ray_devices import RayDevice, connect
+
+    connect()
+    return [RayDevice(settings, hang_s=hang_s) for settings in each]
+
+
+def _threads(place: str, devices: list[Device]) -> int | None:
+    if place != "here":
+        found: int | None = devices[0].settings.threads  # type: ignore[attr-defined]
+        return found
+    import torch
+
+    count: int = torch.get_num_threads()
+    return count
