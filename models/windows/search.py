@@ -1,4 +1,4 @@
-"""The search over numbers of stages and ends: a schedule is squeezed.
+"""The search over numbers of stages and ends: a schedule is asked for less.
 
 The makespan of a state is estimated: its rounds, and prices of its stages by their starts; the
 moves keep these below a budget. Which requests fill the stages is chosen for each state with
@@ -7,9 +7,9 @@ where they help most, and is a schedule as well.
 
 The first state is that of a heuristic's schedule. Short pilot runs at a shorter makespan find how
 much of its excess should go into stages (more window lengths) and how much into rounds (slack);
-the best pilot is annealed on, with rounds added until it is a schedule. A squeeze asks for a
+the best pilot is annealed on, with rounds added until it is a schedule. A reduction asks for a
 little less: other stages, and the end so much earlier that there is a gain; the best state is
-annealed on, cooler, since only a few dozen client-rounds are missing. Squeezes and temperatures
+annealed on, cooler, since only a few dozen client-rounds are missing. Reductions and temperatures
 that succeed are tried more often; what fails gets more moves.
 
 Attempts run in threads (the compiled moves hold no lock) and end when another has done better.
@@ -36,7 +36,7 @@ from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import SWAPS_A_REQUEST, assign
 from orsched.models.windows.construction import aligned_times, construct, even_times, state_of
 from orsched.models.windows.plan import plan_of
-from orsched.models.windows.target_reduction import SQUEEZES, stretched, with_end
+from orsched.models.windows.target_reduction import REDUCTIONS, stretched, with_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from orsched.models.windows.compiled import Compiled
     from orsched.models.windows.plan import PlannedStage
     from orsched.models.windows.structure import Windows
-    from orsched.models.windows.target_reduction import Squeeze
+    from orsched.models.windows.target_reduction import Reduction
     from orsched.models.windows.terms import Terms
     from orsched.schedule import Schedule
 
@@ -87,11 +87,11 @@ state that has what is asked for, and with few requests."""
 MOST_ROUNDS, TOLERANCE = 12, 1
 """Rounds that are put in at most where a state falls short; above the best estimate by so many."""
 SHIFTS = (0, -1, -2, 1, 2)
-"""Rounds by which a squeeze moves the end, where it can make stages cheaper or dearer instead."""
+"""Rounds by which a reduction moves the end, where it can make stages cheaper or dearer instead."""
 LAST = 3
 """So many of the last states that were best are kept."""
 LEAST_GAIN = 20_000
-"""The makespan over this is the least gain that squeezes ask for."""
+"""The makespan over this is the least gain that reductions ask for."""
 
 
 class Attempt(NamedTuple):
@@ -111,7 +111,7 @@ class Task:
         moves: at most so many.
         hot: first temperature.
         budget: what stages may cost, in units of ``Prices``.
-        arms: the squeeze, the warmth and the shift of the end that were drawn to make it.
+        arms: the reduction, the warmth and the shift of the end that were drawn to make it.
         tries: how often rounds have been added.
         made: moves made.
         seconds: time taken.
@@ -167,7 +167,7 @@ class Search:
         self.best: Windows | None = None
         self.best_ns = 0
         self.last: deque[Windows] = deque(maxlen=LAST)
-        self.squeezes = AdaptiveWeights(SQUEEZES)
+        self.reductions = AdaptiveWeights(REDUCTIONS)
         bends = np.abs(np.diff(terms.prices.by_starts, 2))[1:]
         self.hot = max(HOT, HOT_PRICES * float(bends.mean()) if len(bends) else 0.0)
         warmths = (*WARMTHS, self.hot / 2) if self.hot > HOT else WARMTHS
@@ -317,7 +317,7 @@ class Search:
         Until pilots pay, or there is nothing left to gain.
         """
         while not self._pilots_pay():
-            task = self.waiting.pop(0) if self.waiting else self._next_squeeze()
+            task = self.waiting.pop(0) if self.waiting else self._next_reduction()
             if task is None:
                 task = next(self._pilots(self.best_ns - 1), None)
             if task is None:
@@ -325,26 +325,26 @@ class Search:
                 return
             yield task
 
-    def _next_squeeze(self) -> Task | None:
-        """Return a task of one of the squeezes, or None where lower bounds exclude all tried."""
+    def _next_reduction(self) -> Task | None:
+        """Return a task of one of the reductions, or None where lower bounds exclude all tried."""
         for _ in range(30):
-            name, squeeze = self.squeezes.draw(self.rng)
+            name, reduction = self.reductions.draw(self.rng)
             warmth, hot = self.warmths.draw(self.rng)
             shift, rounds = self.shifts.draw(self.rng)
-            task = self._squeeze(squeeze, hot, rounds)
+            task = self._reduction(reduction, hot, rounds)
             if task is not None:
                 task.arms = (name, warmth, shift)
                 return task
             self.gain = max(self.least_gain, self.gain // 2)
         return None
 
-    def _squeeze(self, squeeze: Squeeze | None, hot: float, rounds: int) -> Task | None:
-        """Return a squeezed state, or None where a lower bound excludes it."""
-        if squeeze is None or self.best is None:
+    def _reduction(self, reduction: Reduction | None, hot: float, rounds: int) -> Task | None:
+        """Return a state that asks for less, or None where a lower bound excludes it."""
+        if reduction is None or self.best is None:
             aim = self._aim(self.rng.uniform(*FRESH_AIMS))
             fresh = self._fresh(aim, self.rng.random(), self.rng.random() < 0.5)
             return None if fresh is None else self._longer(fresh)
-        changed, terms = squeeze(self.best, self.rng), self.terms
+        changed, terms = reduction(self.best, self.rng), self.terms
         end = self.best.end + rounds
         if changed is None or end < terms.rounds:
             return None
@@ -363,8 +363,8 @@ class Search:
         makespan = self.carry_out(state)
         success = makespan is not None and makespan < self.best_ns
         if task.arms:
-            squeeze, warmth, shift = task.arms
-            self.squeezes.learn(squeeze, success)
+            reduction, warmth, shift = task.arms
+            self.reductions.learn(reduction, success)
             self.warmths.learn(warmth, success)
             self.shifts.learn(shift, success)
         if state is not None and makespan is not None and success:

@@ -1,4 +1,4 @@
-"""Squeezes: a state that asks for a little less than one that is a schedule.
+"""Target reductions: a state that asks for a little less than one that is a schedule.
 
 Each changes the stages; how far the end then has to come forward follows from the makespan asked
 for, by ``Terms.end``.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    Squeeze = Callable[[Windows, Random], Windows | None]
+    Reduction = Callable[[Windows, Random], Windows | None]
 
 
 def same_stages(state: Windows, rng: Random) -> Windows | None:
@@ -49,7 +49,7 @@ def more_stages(state: Windows, rng: Random) -> Windows | None:
     return with_stage(state, order[int(rng.random() ** 2 * len(order))])
 
 
-SQUEEZES: dict[str, Squeeze | None] = {
+REDUCTIONS: dict[str, Reduction | None] = {
     "same_stages": same_stages,
     "fewer_stages": fewer_stages,
     "two_fewer": two_fewer,

@@ -27,7 +27,7 @@ from orsched.models.windows.moves import exchange_tails, relocate, shift_stage, 
 from orsched.models.windows.plan import FollowPlan, plan_of
 from orsched.models.windows.prices import prices_of
 from orsched.models.windows.structure import Windows
-from orsched.models.windows.target_reduction import SQUEEZES, stretched, with_end
+from orsched.models.windows.target_reduction import REDUCTIONS, stretched, with_end
 from orsched.models.windows.terms import terms_of
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
@@ -101,11 +101,11 @@ def _two_draws(move, tables, one, two, three, threshold):
     return move(tables, one, two, threshold)
 
 
-@given(states(), st.sampled_from([s for s in SQUEEZES.values() if s]), st.integers(0, 2**32))
-def test_squeezes_keep_the_windows(state, squeeze, seed):
-    """A squeeze leaves its state as it is; what it returns has all windows."""
+@given(states(), st.sampled_from([s for s in REDUCTIONS.values() if s]), st.integers(0, 2**32))
+def test_reductions_keep_the_windows(state, reduction, seed):
+    """A reduction leaves its state as it is; what it returns has all windows."""
     before = state.copy()
-    changed = squeeze(state, random.Random(seed))
+    changed = reduction(state, random.Random(seed))
     assert state.tables == before.tables
     if changed is None:
         return
