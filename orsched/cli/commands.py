@@ -167,7 +167,7 @@ def run(args: list[str] | None = None) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Say in one line what went wrong and return the exit code; what nobody expected is a bug."""
+    """Print the error in one line and return the exit code; an unexpected one is a bug."""
     if isinstance(error, TimeLimitError):
         return _say(str(error), EXIT_TIME_LIMIT)
     if isinstance(error, InvalidScheduleError):

@@ -134,9 +134,9 @@ def run_command(
 ) -> int:
     """Execute SCHEDULE, or drive a policy on INSTANCE, and hold plan against run.
 
-    Methods that are policies decide live; of the others (hybrid, windows) a schedule is made first.
-    The trace that -o writes is a schedule with measured times: check and report take it. After
-    Ctrl-C it holds what was done, and --resume goes on with it.
+    Methods that are policies decide live; for the others (hybrid, windows) a schedule is made
+    first. The trace that -o writes is a schedule with measured times: check and report read it.
+    After Ctrl-C it holds the work done, and --resume continues it.
 
     Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
     orsched run pang-100x20 --policy hybrid --worker virtual

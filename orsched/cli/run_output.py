@@ -94,7 +94,7 @@ def term_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
 
 
 def verdict(against: PlanAgainstRun) -> str:
-    """Return in a few lines what the run says of the plan."""
+    """Return in a few lines how the run compares with the plan."""
     plan, run = (ns / NS_PER_S for ns in (against.plan_makespan_ns, against.run_makespan_ns))
     parts = ", ".join(f"{k} {v / NS_PER_S:+.3f} s" for k, v in against.parts.items() if v)
     said = "planned were" if against.has_plan else "the cost model says"
@@ -136,7 +136,7 @@ def percent(value: float | None, *, sign: bool = False) -> str:
 
 
 def write_run(done: Ran, against: PlanAgainstRun, paths: dict[str, Path | None]) -> None:
-    """Write what was asked for, and say on stderr where it lies."""
+    """Write the requested files, and print their paths on stderr."""
     own = {kind: path for kind, path in paths.items() if kind != "errors"}
     if done.plan is not None:
         write_artefacts(done.instance, done.trace, {"output": own.pop("output")})

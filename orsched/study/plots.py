@@ -76,7 +76,7 @@ def save_plots(
 
 
 def require_plots(study: Study) -> None:
-    """Raise, before there are results, for plots that none can be drawn as, or without matplotlib.
+    """Raise before any cell runs for a format that plots cannot have, or without matplotlib.
 
     Raises ``InputError`` or ``MissingDependencyError``.
     """
