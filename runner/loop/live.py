@@ -1,8 +1,8 @@
 """One policy on real workers, in real time.
 
-Rules, views and hooks are those of the simulator; only how long a step takes comes from the device.
-A single device in this process goes on with a step while the policy decides what comes next: when a
-step begins, the host waits for the one before it only.
+Rules, views and hooks are those of the simulator; only durations come from the device. A single
+device in this process executes a step while the policy decides on the next one: when a step begins,
+the host waits for the one before it only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Going on with a run that was stopped: the rest as an instance of its own, and the two as one."""
+"""Resuming a stopped run: the rest as an instance of its own, and both parts as one trace."""
 
 from __future__ import annotations
 
