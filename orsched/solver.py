@@ -60,8 +60,8 @@ def solve(
 
     Args:
         instance: the problem.
-        method: a registered name (``fcfs, offline, online, hybrid``) with, if wanted, what it may
-            know and its parameters, as in ``hybrid@predicted+gate=waited_time``;
+        method: a registered name (``fcfs, offline, online, hybrid``) optionally with its
+            information class and parameters, as in ``hybrid@predicted+gate=waited_time``;
             ``module:Class`` of a policy; or a class or an object of a policy, or a method.
         objective: ``makespan``.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
