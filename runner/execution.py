@@ -188,7 +188,7 @@ def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step]
 def _undisturbed(policy: Policy) -> Iterator[None]:
     """Keep the garbage collector from walking through all of torch in the middle of a run.
 
-    A policy that works in the background is told to end.
+    The background work of a policy is ended.
     """
     gc.collect()
     gc.freeze()

@@ -150,7 +150,7 @@ def run(args: list[str] | None = None) -> int:
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
-        with suppress(KeyboardInterrupt):  # a further one, while the first is told
+        with suppress(KeyboardInterrupt):  # a further one, while the first is reported
             _say("interrupted", EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
     except click.ClickException as error:

@@ -73,7 +73,7 @@ WORKER_OPTIONS = (
         "--worker-timeout",
         type=float,
         metavar="SECONDS",
-        help="A worker whose step takes longer hangs: it is ended and brought back (default: 120, "
+        help="A worker whose step takes longer is killed and restarted (default: 120, "
         "or many times its slowest step).",
     ),
     click.option(
@@ -139,7 +139,7 @@ def run_command(
     instance_output: Path | None,
     **options: Any,
 ) -> int:
-    """Execute SCHEDULE, or drive a policy on INSTANCE, and hold plan against run.
+    """Execute SCHEDULE, or run a policy on INSTANCE, and compare plan and run.
 
     Methods that are policies decide live; for the others (hybrid, windows) a schedule is made
     first. The trace that -o writes is a schedule with measured times: check and report read it.

@@ -38,8 +38,8 @@ WORDS = (
     ),
     (
         "Invalid tokens, pad tokens",
-        "What a request yields after its last token, while its batch continues; by how much shorter "
-        "prompts are lengthened to the longest of their stage.",
+        "What a request yields after its last token, while its batch continues; the tokens that "
+        "lengthen shorter prompts to the longest of their stage.",
     ),
     (
         "KV blocks",

@@ -163,7 +163,7 @@ def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[
 def _lines(rows: Sequence[Row], x: str, by: str) -> list[str]:
     """Return the columns that make a line: policies differ by their parameters, too.
 
-    With more of them than can be told apart, parameters get panels.
+    With more of them than can be distinguished, parameters get panels.
     """
     names = [by]
     if by == "policy" != x:
