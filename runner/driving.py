@@ -1,4 +1,4 @@
-"""What drives a worker, a schedule that is followed or a policy, and its plan."""
+"""What drives a worker: a schedule that is followed, or a policy; and what is planned of it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def digest(schedule: Schedule) -> str:
 
 
 def drives_rest(instance: Instance, schedule: Schedule, rest: Rest) -> Driver:
-    """Return what continues a schedule for an instance, of which a run has a rest left.
+    """Return what goes on with a schedule for an instance, of which a run has a rest left.
 
     Raises as ``plan_of_rest``.
     """
