@@ -3,7 +3,7 @@
 Steps follow one another for three reasons: their worker does one at a time, a step follows the last
 one that served each of its requests, a client takes a request after it has finished the last one.
 The longest path through the steps' durations is the time that no idle worker can shorten. Where a
-request that was evicted goes on with another worker, the path changes workers with it.
+request that was evicted continues on another worker, the path changes workers with it.
 """
 
 from __future__ import annotations

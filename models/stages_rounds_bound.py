@@ -188,8 +188,8 @@ def release_moments(instance: Instance, jobs: Jobs) -> list[int]:
 def longest_chain(instance: Instance, floor: Floor, clients: int) -> dict[str, Any]:
     """Return the request that ends last if each were served alone at its arrival.
 
-    A request needs its own prefill stage and its rounds, each at least as long as with nobody
-    else in it, but for a mean context: see ``own_rounds_ns``.
+    A request needs its own prefill stage and its rounds, each at least as long as with nothing else
+    in it, but for a mean context: see ``own_rounds_ns``.
     """
     rounds, requests = instance.rounds_needed, instance.requests
     prompts, arrivals = requests.prompt_tokens, requests.arrival_ns

@@ -1,10 +1,10 @@
 """A lower bound on stages and rounds together: few stages end requests at few moments.
 
 A client gets its next request at a stage. So between the stage that prefills a request and the
-first stage after its end (or the end of all) its client serves nobody else: a *window*. K stages
-have at most K (K + 1) / 2 windows of different lengths, and every request's rounds are rounded
-up to one of these. The cheapest rounding is bounded from below by a price for each length used.
-Where many requests are long, some client serves as many of these as fit, one after the other:
+first stage after its end (or the end of all) its client serves no other request: a *window*. K
+stages have at most K (K + 1) / 2 windows of different lengths, and every request's rounds are
+rounded up to one of these. The cheapest rounding is bounded from below by a price for each length
+used. Where many requests are long, some client serves as many of these as fit, one after the other:
 their starts are so far apart that fewer windows are short.
 """
 

@@ -1,4 +1,4 @@
-"""Validation of columns: the door through which all array input enters."""
+"""Validation of columns: all array input passes through it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Everything that a policy, a cost model, a reader or a study of one's own needs, in one place.
 
 The guides use these names: *Write your own policy*, *Write your own reader*, *Cost models* and
-*Studies*. What else stands in the library may move; these names stay.
+*Studies*. Other parts of the library may move; these names stay.
 """
 
 from orsched.columns import whole_number

@@ -132,7 +132,7 @@ class Instance:
         """Return the only worker if it takes stages as Pang's model has them.
 
         Raises ``InputError`` for several workers, for one that pads, and, unless ``paged`` is
-        allowed, for paged memory; ``what`` is what cannot deal with them.
+        allowed, for paged memory; ``what`` names the method that does not support them.
         """
         if len(self.workers) > 1:
             raise InputError(
@@ -213,7 +213,7 @@ class Instance:
         return not np.logical_or.reduce(whole).all()
 
     def _fits(self, worker: Worker, chunks: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which requests the worker could serve if it had nothing else to do."""
+        """Which requests the worker could serve alone."""
         fits = np.ones(len(self), bool)
         if worker.prefill_limit is not None and not chunks:
             fits &= self.requests.prompt_tokens <= worker.prefill_limit

@@ -68,8 +68,8 @@ def covered_above(
 ) -> IntColumn:
     """Return how many of the intervals that hold each place have a value above its limit.
 
-    Values and limits are at least 0. They are told apart bit by bit, the highest first: where
-    the limit has a 0, the values with a 1 are above it, and the others go on together.
+    Values and limits are at least 0. They are compared bit by bit, the highest first: where the
+    limit has a 0, the values with a 1 are above it, and the others continue together.
     """
     result = np.zeros(len(limit), np.int64)
     high = max(int(value.max(initial=0)), int(limit.max(initial=0)))

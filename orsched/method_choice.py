@@ -2,7 +2,7 @@
 
 A name with its parameters, ``module:Class``, a registered policy, a method, a policy class or a
 policy object: each becomes a method. Those that are policies (``LiveMethod``) decide live on a real
-worker, too; of the others a schedule is made, which is then followed.
+worker, too; for the others a schedule is made and then followed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def choose(
 ) -> Chosen:
     """Return the method that a name, ``module:Class``, a class or an object stands for.
 
-    What a name says itself counts before ``information`` and ``parameters``.
+    What the name itself specifies takes precedence over ``information`` and ``parameters``.
 
     Raises:
         InputError: there is no such method, or it does not run with the information.

@@ -1,4 +1,4 @@
-"""Methods: what ``solve`` runs, each declaring what it may know of output lengths."""
+"""Methods: what ``solve`` runs; each declares its information on output lengths."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Method(Protocol):
 
     @property
     def information(self) -> tuple[Information, ...]:
-        """The classes that it can run with, the default first; none: its policy says it."""
+        """The classes that it can run with, the default first; none: its policy declares it."""
 
     @property
     def summary(self) -> str:

@@ -57,9 +57,8 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     round. ``kv_blocks`` has the most that a worker holds in a step, ``block_ns``, blocks
     times the durations of the steps, and the mean of that over workers with memory and makespan.
 
-    There is no gap below the bound: a run that ends there had a worker that is faster than its
-    cost model. A run that was stopped has no gap, no rate and no latencies either: most requests
-    are not done.
+    A run that ends below the bound has no gap: its worker was faster than the cost model. A run
+    that was stopped has no gap, no rate and no latencies either: most requests are not done.
     """
     line = Timeline(instance, schedule)
     bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
@@ -75,7 +74,7 @@ def figures(
     slo_ns: tuple[int, int] | None = None,
     first_round_ns: IntColumn | None = None,
 ) -> dict[str, Any]:
-    """Return what ``summarise`` does of a schedule as it was read.
+    """Return the numbers of ``summarise`` from a schedule's timeline.
 
     ``slo_ns`` are the limits on TTFT and TPOT, ``first_round_ns`` is for ``first_tokens_ns``.
     """

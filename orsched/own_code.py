@@ -1,7 +1,7 @@
 """Code of the user's own, named as ``module:Class``.
 
-Importing a module runs it, whatever it turns out to hold. A name that is given on the command line
-or by a program is consent to that; a name that stands in a file is not.
+Importing a module runs it, whatever it holds. A name that is given on the command line or by a
+program is consent to that; a name that stands in a file is not.
 """
 
 from __future__ import annotations

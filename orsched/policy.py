@@ -77,10 +77,9 @@ class WorkerState:
 class View:
     """What a policy without information on lengths sees; read-only, live, incremental.
 
-    Of another worker in the middle of its step: who is on it, which prompt tokens are prefilled and
-    which blocks caches fill, as from the step's beginning, with the whole of the chunks that it
-    processes; rounds and the tokens that they yield, as before it (or before the present one of
-    the runs that finishes part it into).
+    Of another worker in the middle of a step, the view shows its requests, prefilled tokens and
+    filled blocks with the step's prefill chunks included; rounds, and the tokens that they yield,
+    as before the step (or before the current one of the runs into which finishes divide it).
 
     Attributes:
         index: index of the worker.
@@ -193,8 +192,8 @@ class View:
     def blocks_unused(self) -> int | None:
         """Memory blocks that no cache fills now, or None without a memory model.
 
-        With ``whole`` allocation the same as ``blocks_free``. In the middle of a step (of another
-        worker) the chunks that it prefills are in, the tokens of its rounds are not yet.
+        With ``whole`` allocation the same as ``blocks_free``. During a step (of another worker) its
+        prefill chunks are counted, the tokens of its rounds are not yet.
         """
         memory = self.worker.memory
         if memory is None:
@@ -204,9 +203,9 @@ class View:
         return memory.blocks - used
 
     def blocks_left(self, rounds: int) -> int | None:
-        """Return the memory blocks that no cache fills after so many more rounds.
+        """Return the memory blocks that no cache fills after a number of further rounds.
 
-        Rounds of all requests that can decode. Negative where memory does not hold so many; None
+        All requests that can decode take part in them. Negative where memory does not suffice; None
         without a memory model. With ``whole`` allocation the same as ``blocks_free``.
         """
         memory, state = self.worker.memory, self._state
@@ -258,30 +257,30 @@ SHORT_WAIT_NS = 10**6
 
 
 class Policy(ABC):
-    """What decides. One policy object serves one run; it drives simulator and real worker alike.
+    """Decides the steps of a worker. One object serves one run, simulated or on real workers.
 
     The executor calls ``start`` once, then the event hooks, and ``decide`` whenever the worker is
-    free. Events become known at step borders: after a step come its first tokens, its finishes
+    free. Events are reported at step borders: after a step come its first tokens, its finishes
     (round by round, each before the next run of rounds), then the arrivals up to now in the order
     of time and row. Hooks that a class does not override cost nothing.
 
-    With several workers ``decide`` is asked for each worker when it is free, and the arrivals are
-    told at the first step border of any worker, or when they happen if some worker waits. A worker
-    that waits is asked again when requests arrive or are evicted anywhere.
+    With several workers ``decide`` is called for each worker when it is free. Arrivals are reported
+    at the first step border of any worker, or at once if some worker waits. For a waiting worker
+    ``decide`` is called again when requests arrive or are evicted on any worker.
 
-    A policy that ``assigns`` is told of each arrival when it happens, and ``on_arrival`` returns
-    the worker whose decisions it may change: on the other workers it ends no rounds.
+    For a policy that ``assigns``, each arrival is reported at once, and ``on_arrival`` returns the
+    worker whose decisions it may change: on the other workers the arrival ends no rounds.
 
     Attributes:
         name: the policy's name.
-        information: what it must be shown; the executor builds the view for it.
+        information: its information class; the executor builds the view accordingly.
         many_workers: whether it can run instances with several workers.
         assigns: whether arrivals to several workers end the rounds of a single one.
         chunks: whether it splits prompts that are longer than a worker's limit for a prefill step;
             read when the run begins. Instances with such prompts are refused otherwise.
         live: whether a real worker waits for each decision; set by the executor before ``start``.
         waited_ns: wall-clock time that ``decide`` has waited for work in the background so far. A
-            simulation does not count it as time of decisions. Less than a millisecond is no wait.
+            simulation does not count it as decision time. Waits below a millisecond are ignored.
     """
 
     name: str = "policy"
@@ -293,48 +292,48 @@ class Policy(ABC):
     waited_ns: int = 0
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
-        """See the view for the first time; no request has arrived yet."""
+        """Prepare for a run; no request has arrived yet."""
 
     def on_arrival(self, view: View, request: int) -> int | None:  # noqa: B027
-        """Take note of a request that has arrived.
+        """Handle the arrival of a request.
 
-        A policy that ``assigns`` returns the index of the worker that it is for, None for all.
+        A policy that ``assigns`` returns the index of the worker that it concerns, None for all.
         """
 
     def on_first_token(self, view: View, request: int) -> None:  # noqa: B027
-        """Take note of a request's first token."""
+        """Handle a request's first token."""
 
     def on_finish(self, view: View, request: int, client: int) -> None:  # noqa: B027
-        """Take note of a request's last token; its client is free."""
+        """Handle a request's last token; its client is free."""
 
     def on_preempt(self, view: View, request: int) -> None:  # noqa: B027
-        """Take note of a request that was evicted: it waits again, with what it has yielded."""
+        """Handle an eviction: the request waits again and keeps its yielded tokens."""
 
     def hears_of_evictions(self) -> bool:
-        """Return whether requests that were evicted are placed anew.
+        """Return whether the policy reschedules evicted requests.
 
-        A policy that passes evictions on to others answers for them.
+        A policy that passes evictions on to other policies returns their answer.
         """
         return type(self).on_preempt is not Policy.on_preempt
 
     def take_over(self, view: View, away: Iterable[int]) -> bool:
-        """Move requests that wait for lost workers to one that has nothing to do.
+        """Move requests that wait for lost workers to an idle worker.
 
-        Policies that serve several workers by themselves need not: they place what was evicted.
+        Policies that serve several workers themselves need not: they reschedule what was evicted.
 
         Args:
-            view: of the worker with nothing to do.
-            away: indices of workers that were lost and are not back.
+            view: the view of the idle worker.
+            away: indices of lost workers that are not yet restarted.
 
         Returns:
-            Whether any were moved; the policy is then asked again.
+            Whether any were moved; ``decide`` is then called again.
         """
         return False
 
     def counted(self) -> dict[str, int]:
-        """Return what only the policy can count, by name: ``run.counted`` of its schedules."""
+        """Return the policy's own counters by name, for ``run.counted`` of its schedules."""
         return {}
 
     @abstractmethod
     def decide(self, view: View) -> Step | Wait | None:
-        """Return the next step, or None (or ``Wait``) to wait for an arrival (or a moment)."""
+        """Return the next step, None to wait for an arrival, or ``Wait`` to wait until a time."""

@@ -1,4 +1,4 @@
-"""What the rows of a schedule must point to before anything but the checker reads them."""
+"""References in the rows of a schedule, validated before anything but the checker reads them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Result:
         runtimes: seconds spent in ``solve``, ``bound``, ``check`` and in ``total``.
         notes: remarks, such as that ordering cannot help here.
         reference: values that are no bounds (Pang's (31)-(32)), in nanoseconds.
-        label: the method as it was asked for, with its parameters; else its name.
+        label: the method as it was given, with its parameters; else its name.
     """
 
     schedule: Schedule

@@ -79,7 +79,7 @@ _NO_STAYS: IntColumn = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Who does what: one row for each unbroken run of steps that serves a request in one phase.
+    """Work done: one row for each unbroken run of steps that serves a request in one phase.
 
     A decode row gives the request ``tokens`` tokens (1) in each round of the decode and mixed steps
     of its worker from ``first_step`` to ``last_step``; prefill steps in between do not serve it. A
@@ -146,7 +146,7 @@ def _same_columns(a: Steps | Work, b: Steps | Work) -> bool:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A timeline for an instance, with who made it and what was reported of it.
+    """A timeline for an instance, with its method and its reported numbers.
 
     Attributes:
         instance_sha256: hash of the instance that the schedule is for.
@@ -209,7 +209,7 @@ class Schedule:
 
     @property
     def is_measured(self) -> bool:
-        """Whether a real worker did the steps: ``run`` names device and clock."""
+        """Whether a worker executed the steps: ``run`` names device and clock."""
         return all(name in self.run for name in MEASURED_BY)
 
     @property

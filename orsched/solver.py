@@ -60,12 +60,12 @@ def solve(
 
     Args:
         instance: the problem.
-        method: a registered name (``fcfs, offline, online, hybrid``) with, if wanted, what it may
-            know and its parameters, as in ``hybrid@predicted+gate=waited_time``;
+        method: a registered name (``fcfs, offline, online, hybrid``) optionally with its
+            information class and parameters, as in ``hybrid@predicted+gate=waited_time``;
             ``module:Class`` of a policy; or a class or an object of a policy, or a method.
         objective: ``makespan``.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
-            return) and ``iterations`` can be given, and the first of them counts.
+            return) and ``iterations`` can be given, and the first to be reached ends the search.
         seed: seed of the method's random choices.
         initial_schedule: a valid schedule; a clairvoyant method returns nothing worse.
         callback: called with ``Progress`` after each iteration.
@@ -129,13 +129,13 @@ def simulate(
 ) -> Result:
     """Run a policy on an instance from start to end, once; bound and check its schedule.
 
-    What ``orsched simulate`` does: ``solve`` with one iteration.
+    The function behind ``orsched simulate``: ``solve`` with one iteration.
 
     Args:
         instance: the problem.
-        policy: whatever ``solve`` takes as a method. On several workers a class that serves one of
-            them gets a dispatcher.
-        parameters: of the class or the method; of an object they are only noted.
+        policy: as ``method`` of ``solve``. On several workers a policy class that serves one worker
+            gets a dispatcher.
+        parameters: of the class or the method; of an object they are only recorded.
         slo: a service-level objective to report the attainment of.
         observer: called with the view and the step before each step is taken.
         information, seed: of a method, as in ``solve``.

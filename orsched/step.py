@@ -33,7 +33,7 @@ class Step(NamedTuple):
         rounds: how often the step is repeated, at least 1.
         until: events (FINISH, ARRIVAL) after whose round the step ends early.
         preempt: running requests that are evicted first: they lose their cache, and are prefilled
-            anew, prompt and yielded tokens, if they start again. A step of that alone takes no
+            anew, prompt and yielded tokens, if they start again. A step that only evicts takes no
             time.
         hold: requests that finish stay on their clients and yield invalid tokens until the step
             ends (static batching); it ends early when all are done.
@@ -50,10 +50,10 @@ class Step(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Nothing to do until a moment; arrivals and evictions end the wait as well.
+    """Wait until a time; arrivals and evictions end the wait as well.
 
     Attributes:
-        until_ns: when the worker asks again at the latest.
+        until_ns: latest time of the next decision.
     """
 
     until_ns: int
@@ -75,7 +75,7 @@ def mixed_step(requests: Sequence[int], tokens: Sequence[int]) -> Step:
 
 
 def batch_rounds(rounds: int = FOREVER) -> Step:
-    """Return rounds of a static batch: none leaves before all are done or the rounds are over."""
+    """Return rounds of a static batch: no request leaves before all are done or the rounds end."""
     return Step(rounds=rounds, until=0, hold=True)
 
 
@@ -85,9 +85,9 @@ def evict(requests: Sequence[int]) -> Step:
 
 
 def require_step(answer: object) -> None:
-    """Raise ``PolicyError`` that says what is wrong unless an answer is a step of whole numbers.
+    """Raise ``PolicyError`` with the fault unless an answer is a step of whole numbers.
 
-    Executors take well-formed steps for granted and ask only when one has failed them.
+    Executors assume well-formed steps and call this only after one has failed.
     """
     if isinstance(answer, Wait):
         if type(answer.until_ns) is not int:

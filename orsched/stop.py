@@ -12,7 +12,7 @@ from orsched.errors import InputError
 
 
 class Stop(Protocol):
-    """Says after each iteration whether a search should end."""
+    """A stopping criterion, evaluated after each iteration of a search."""
 
     def start(self) -> None:
         """Start the clock."""
@@ -77,7 +77,7 @@ class MaxRuntime:
 
 @dataclass
 class FirstOf:
-    """End when the first of several criteria says so."""
+    """End when the first of several criteria is met."""
 
     criteria: tuple[Stop, ...]
 
@@ -103,7 +103,7 @@ class OnlyTime:
     whole: Stop
 
     def start(self) -> None:
-        """The clock of the whole runs already."""
+        """The clock of the whole search is already running."""
 
     def __call__(self, iteration: int, best_ns: int | None) -> bool:
         """Whether time is up."""
@@ -111,5 +111,5 @@ class OnlyTime:
 
     @property
     def seconds_left(self) -> float:
-        """Those of the whole."""
+        """Seconds left of the whole search."""
         return self.whole.seconds_left

@@ -1,4 +1,4 @@
-"""Work in processes of their own: how they are started, spoken to, watched and ended.
+"""Work in processes of their own: their start, messages, supervision and end.
 
 A child is a fresh interpreter. It imports what this process would import, and nothing from the
 working folder that this process would not: its paths of imports are set before its first import.
@@ -178,7 +178,7 @@ class Pipe:
 
 
 class ClosedError(EOFError):
-    """There is nobody at the other end of a pipe."""
+    """The other end of a pipe is closed."""
 
 
 def serve(function: str, descriptor: int) -> None:
@@ -193,7 +193,7 @@ def serve(function: str, descriptor: int) -> None:
 
 
 def _follow(end: socket.socket) -> None:
-    """End this process when nobody is at the other end, even if it hangs."""
+    """End this process when the other end is closed, even if it hangs."""
     poller = select.poll()
     poller.register(end, select.POLLHUP)
     while not any(event & ~select.POLLIN for _, event in poller.poll()):

@@ -32,7 +32,7 @@ class Timeline:
     run of rows of one request and stay.
 
     Metrics, pictures, reports, runner and checker read schedules here, and nowhere else. The
-    checker reads whatever there is (``strict=False``): rows that point to nothing, or to steps of
+    checker also reads faulty ones (``strict=False``): rows that point to nothing, or to steps of
     another phase, are left out, the others are sorted by request, stay and place, and nothing
     raises. All others read ``strict``, the rows as they are.
 
@@ -175,7 +175,7 @@ class Timeline:
 
     @cached_property
     def runs(self) -> IntColumn:
-        """The decode and the invalid rows: what makes a request active in rounds."""
+        """The decode and the invalid rows, in which a request is active in rounds."""
         return np.flatnonzero(~self.is_prefill) if len(self.invalids) else self.decodes
 
     @property
@@ -277,12 +277,12 @@ class Timeline:
 
     @cached_property
     def complete(self) -> Mask:
-        """Whether the prefill of each stay is complete; taken for granted where it decodes."""
+        """Whether the prefill of each stay is complete; assumed where it decodes."""
         return self._yields[1]
 
     @cached_property
     def yielded(self) -> IntColumn:
-        """Tokens that each request has yielded after all."""
+        """Tokens that each request has yielded in all its stays."""
         return self._yields[2]
 
     @cached_property
@@ -335,7 +335,7 @@ def changes(values: IntColumn) -> Mask:
 
 
 def _ascending(*columns: IntColumn) -> bool:
-    """Say if rows are in order of the columns, the first one first."""
+    """Return whether rows are in order of the columns, the first one first."""
     behind = np.zeros(max(len(columns[0]) - 1, 0), bool)
     for column in reversed(columns):
         behind &= column[1:] == column[:-1]

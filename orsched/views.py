@@ -64,10 +64,10 @@ def build_views(
 def blocks_set_aside(
     instance: Instance, memory: BlockMemory, sighted: bool, must_fit: bool = True
 ) -> IntColumn:
-    """Return the blocks that a policy sets aside for each request: by the output limit if blind.
+    """Return the blocks to set aside for each request: by the output limit unless clairvoyant.
 
-    Raises ``InfeasibleError`` when one is more than the worker has and must fit: no policy that
-    sets aside could serve it. Paged memory need not fit it.
+    Raises ``InfeasibleError`` when a request that must fit needs more blocks than the worker has:
+    no policy that sets memory aside could serve it. Under paged memory it need not fit.
     """
     req, limit = instance.requests, instance.output_limit_tokens
     tokens = req.prompt_tokens + (req.output_tokens if sighted else limit)

@@ -72,7 +72,7 @@ def size_of(name: str, dtype: str, allow_pickle: bool = False) -> Size:
 
 
 def free_bytes(device: str) -> int | None:
-    """Return the free memory of a device, or None where nobody says."""
+    """Return the free memory of a device, or None where it is unknown."""
     import torch
 
     if torch.device(device).type == "cuda":

@@ -40,11 +40,11 @@ class RunResult:
     """What ``run`` returns.
 
     Attributes:
-        instance: what was run, with the lengths that turned out.
-        trace: what happened: a schedule with measured times, up to where the run was stopped.
-        plan: what was to happen, by the times of the cost model; None for runs that were stopped or
-            resumed, or in which lengths turned out.
-        tokens: what each request yielded in this run (empty on a virtual worker).
+        instance: the instance that was run, with the lengths that came out.
+        trace: a schedule with measured times, up to where the run was stopped.
+        plan: the planned schedule, with the times of the cost model; None for runs that were
+            stopped or resumed, or with lengths known in the run only.
+        tokens: tokens that each request yielded in this run (empty on a virtual worker).
         violations: what the checker found in the trace; nothing, unless there is a bug.
         stopped: why the run ended before all requests were done; empty if it did not.
     """
@@ -75,24 +75,24 @@ def run(
     """Execute a schedule, or let a policy decide live, on real workers.
 
     Every request yields as many tokens as the instance says, from a prompt drawn at random; a
-    policy sees of these lengths what its information grants. Before time 0 the workers take steps
-    that do not count. After Ctrl-C the trace holds what was done until then.
+    policy sees of these lengths what its information grants. Before time 0 the workers take warm-up
+    steps, which do not count. After Ctrl-C the trace holds the work done until then.
 
     Args:
         instance: the problem.
-        source: a schedule for it, or what ``solve`` takes as a method: a name, ``module:Class``,
-            a method or a policy object. Methods that are policies decide live; of the others a
-            schedule is made first, which is then followed.
+        source: a schedule for it, or what ``solve`` takes as a method: a name, ``module:Class``, a
+            method or a policy object. Methods that are policies decide live; for the others a
+            schedule is made first and followed.
         settings: what executes; default: the model ``tiny`` on torch.
         seed: of the method, of the prompts and of random weights.
         information, parameters, iterations, time_limit, callback: of the method, as in ``solve``.
-        say: told what is being done.
-        resume: the trace of a run of this instance that was stopped; what it has left is run, and
-            the two are one trace. With a schedule as ``source``: of a run of that schedule, whose
-            rest ``plan_of_rest`` says.
+        say: called with a description of each stage of the work.
+        resume: the trace of a stopped run of this instance; the rest of it is run, and both parts
+            form one trace. With a schedule as ``source``: of a run of that schedule, whose rest
+            follows ``plan_of_rest``.
         end_of_sequence: tokens that end a request; none: it yields as many as the instance says.
-            With them lengths turn out in the run, up to the output limit, and the trace belongs to
-            an instance of its own, which is returned.
+            With them lengths are known in the run only, up to the output limit, and the trace
+            belongs to an instance of its own, which is returned.
 
     Raises:
         InputError: an argument is wrong, the requests do not fit onto the worker, or a method that
@@ -169,7 +169,7 @@ def _execute(
 
 
 def _nobody(_: str) -> None:
-    """Tell nobody."""
+    """Ignore the message."""
 
 
 def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step], None]:
@@ -189,7 +189,7 @@ def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step]
 def _undisturbed(policy: Policy) -> Iterator[None]:
     """Keep the garbage collector from walking through all of torch in the middle of a run.
 
-    A policy that works in the background is told to end.
+    The background work of a policy is ended.
     """
     gc.collect()
     gc.freeze()

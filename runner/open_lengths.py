@@ -1,4 +1,4 @@
-"""What ``run`` asks for when lengths turn out in the run only."""
+"""What ``run`` requires when output lengths are known in the run only."""
 
 from __future__ import annotations
 

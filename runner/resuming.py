@@ -1,4 +1,4 @@
-"""What ``run`` needs to go on with a run that was stopped."""
+"""What ``run`` needs to resume a stopped run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Resumed:
         return self.rest.instance
 
     def prompts(self, vocabulary: int) -> list[list[int]] | None:
-        """Return the prompts of what is left; None where nobody reads them."""
+        """Return the prompts of what is left; None where they are not needed."""
         if not self.has_tokens:
             return None
         return prompts_of_rest(self.rest, self.trace, self.seed, vocabulary)

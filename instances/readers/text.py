@@ -1,4 +1,4 @@
-"""Opening of text files: what is no UTF-8 text is refused with what it seems to be."""
+"""Opening of text files: anything but UTF-8 is refused, with a guess at what it is."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Plans: who starts where in which prefill stage, and how many rounds follow each stage.
+"""Plans: which request starts in which prefill stage on which client, and the rounds after each.
 
-A plan is what a solution of the MIP says and all that it says: times follow from it. It becomes a
+A plan holds all that a solution of the MIP decides; times follow from it. It becomes a
 schedule through the simulator, and a schedule becomes a plan for a warm start.
 """
 
@@ -67,7 +67,7 @@ class _PlannedPolicy(Policy):
         self.bin, self.until = -1, 0
 
     def decide(self, view: View) -> Step | None:
-        """Decode until the stage's rounds are over or nobody is left, then prefill the next."""
+        """Decode until the stage's rounds are over or no request is left, then prefill the next."""
         while not (view.running and view.rounds < self.until):
             upcoming = self.bin + 1
             if upcoming == len(self.bins):

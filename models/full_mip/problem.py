@@ -64,7 +64,7 @@ class Problem:
     def horizon(self, stages: int) -> int:
         """Return a time by which some best schedule with at most ``stages`` stages has ended.
 
-        The worker waits for arrivals only, and in each round somebody is active.
+        The worker waits for arrivals only, and in each round some request is active.
         """
         return (
             max(self.arrivals, default=0)

@@ -1,7 +1,7 @@
 """The loops of the packing compiled with numba (extra ``fast``), from the plain ones' own source.
 
 Compiling takes seconds the first time on a machine; then it lies in numba's cache beside the
-source. So it happens in a thread, while the search goes on without.
+source. So it happens in a thread, while the search continues in plain Python.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Decimation: an exact cover of the jobs by patterns, where there are many covers.
 
 Belief propagation (the sum-product algorithm; Mezard and Montanari 2009, chapter 14) estimates in
-what share of all covers each pattern is. The likeliest is fixed, and the estimates go on from
-there. It needs no linear program, and keeps to the middle of what is possible where a dive goes to
-a corner.
+what share of all covers each pattern is. The likeliest is fixed, and the estimates are updated. It
+needs no linear program, and keeps to the middle of what is possible where a dive goes to a corner.
 """
 
 from __future__ import annotations

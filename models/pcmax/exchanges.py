@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 WIDTH = 8
-_STAYS = 0.5  # how often the client that found nobody is the one that rearranges its jobs
+_STAYS = 0.5  # how often the client that found no partner is the one that rearranges its jobs
 _CHOICES = 64
 
 
@@ -35,7 +35,7 @@ class Clients(NamedTuple):
     """
 
     jobs: Ints
-    count: Ints  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
+    count: Ints  # type: ignore[assignment] # shadows tuple.count, which is not called
     room: Ints
     sums: Ints
     bits: Ints

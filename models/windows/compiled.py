@@ -1,7 +1,7 @@
 """The moves compiled with numba (extra ``fast``): the same source, loaded once more.
 
 Compiling takes seconds the first time on a machine; then it lies in numba's cache beside the
-source. So it happens in a thread, while the search goes on in plain Python.
+source. So it happens in a thread, while the search continues in plain Python.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class WindowsMethod:
     def _searches(
         self, follower: _Follower, run: Run, threads: int, fast: Compiled
     ) -> Generator[tuple[Search, Schedule]]:
-        """Yield searches, each with the schedule that it goes on from; the last takes all time."""
+        """Yield searches, each with the schedule that it starts from; the last takes all time."""
         n, first, seconds = len(follower.instance), follower.best.schedule, run.stop.seconds_left
         timed, smooth = 0 < seconds < math.inf, smoothed(follower.instance)
         starts, share = (STARTS, START_SHARE) if n <= MOST_TO_RESTART else (1, SMOOTH_SHARE)

@@ -2,9 +2,9 @@
 
 At one moment several stages may follow each other, so tokens take the time of the cheapest stages
 that hold them together; under the affine cost, of as many as the cap makes necessary. While the
-moves search, nobody knows which request starts where: they see a price by the number of starts.
-Swaps will fill one stage and empty another down to a level, so the price of a number of tokens
-lies on the line between those of two numbers near it: the least such one, a lower convex hull.
+moves search, it is not known which request starts where: they use a price by the number of starts.
+Swaps will fill one stage and empty another down to a level, so the price of a number of tokens lies
+on the line between those of two numbers near it: the least such one, a lower convex hull.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What each request is charged of each worker's time, and all workers as one machine.
 
-A step's time is divided among the requests in it, so that nobody is charged more than their part
+A step's time is divided among the requests in it, so that no request is charged more than its part
 and no step charges more than it takes (docs/bounds.md has the proofs). Until its end a request has
 been charged a *machine time*; whatever a schedule does, it serves these on one machine per worker.
 """
@@ -272,7 +272,7 @@ def on_worker(
 
 
 class _Alone:
-    """Least times of requests with nobody else in their steps."""
+    """Least times of requests that are alone in their steps."""
 
     def __init__(self, worker: Worker, jobs: Jobs, scope: Scope) -> None:
         self.limit, self.floor, self.scope = (

@@ -1,7 +1,7 @@
 """Rounds by stages: few stages make few windows, and lengths are rounded up to those of windows.
 
-Between the stage that prefills a request and the first one after its end its client serves nobody
-else. What rounding costs at least is bounded by a price for each length used (docs/bounds.md).
+Between the stage that prefills a request and the first one after its end its client serves no other
+request. What rounding costs at least is bounded by a price for each length used (docs/bounds.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bounds and their certificates: each claim is worked out from the instance and the choices made.
+"""Bounds and their certificates: each claim is recomputed from the instance and the choices made.
 
-By the kernel, ``orsched.certificates``, as when the bound was made; no search of ``models`` is
-asked (docs/bounds.md).
+This is done by the kernel, ``orsched.certificates``, as when the bound was made, without any search
+of ``models`` (docs/bounds.md).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Durations:
         """Duration of the whole decode step, round by round; UNKNOWN beyond the budget."""
         line = self.line
         rounds, active = int(line.rounds[place]), int(line.caches.active[place])
-        if rounds > budget:  # reported as rounds that nobody needs
+        if rounds > budget:  # reported as rounds that no request needs
             return UNKNOWN
         total, most = int(line.caches.context_padded[place]), int(line.caches.context_max[place])
         duration = int(self.first_round[place])

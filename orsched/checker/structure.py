@@ -1,4 +1,4 @@
-"""Checks of who is served where and in which steps, without regard to durations."""
+"""Checks of where and in which steps requests are served, without regard to durations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check_steps(line: Timeline, findings: Findings) -> None:
 
 
 def check_served(line: Timeline, findings: Findings) -> None:
-    """Each step does for somebody what its phase says: prefill, a token in each round, or both."""
+    """Each step serves a request as its phase says: prefill, a token in each round, or both."""
     prefills = np.zeros(len(line.worker), bool)
     prefills[line.batches.place] = True
     decodes = line.caches.decoding > 0

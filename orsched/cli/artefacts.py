@@ -1,4 +1,4 @@
-"""Options for what can be written beside the printed result, and the writing of it."""
+"""Options for files written beside the printed result, and their writing."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _require_folder(path: Path, field: str) -> None:
 
 
 def require_packages(paths: dict[str, Path | None]) -> None:
-    """Raise ``MissingDependencyError``, before any work, where a file needs what is not there."""
+    """Raise ``MissingDependencyError``, before any work, where a file needs a missing package."""
     if paths.get("gantt") is not None or paths.get("usage") is not None:
         from orsched.plotting.gantt import require_matplotlib
 
@@ -108,7 +108,7 @@ def require_packages(paths: dict[str, Path | None]) -> None:
 
 
 def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Path | None]) -> None:
-    """Write what was asked for by ``SINGLE``, and say on stderr where it lies."""
+    """Write the files requested by ``SINGLE``, and print their paths on stderr."""
     for kind, path in paths.items():
         if path is not None:
             _WRITERS[kind](instance, schedule, path)

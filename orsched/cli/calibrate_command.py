@@ -38,8 +38,8 @@ class _Measured(NamedTuple):
 @click.option("--model", default="tiny", show_default=True, help="A preset or a model's folder.")
 @ALLOW_PICKLE
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1.")
-@click.option("--dtype", help="Of weights and caches (default: float32; bfloat16 on a GPU).")
-@click.option("--slots", type=int, default=8, show_default=True, help="J.")
+@click.option("--dtype", help="Type of weights and caches (default: float32; bfloat16 on a GPU).")
+@click.option("--slots", type=int, default=8, show_default=True, help="Slots of the worker, J.")
 @click.option(
     "--length", type=int, default=1024, show_default=True, help="Tokens that a slot holds."
 )
@@ -51,16 +51,20 @@ class _Measured(NamedTuple):
     metavar="TOKENS",
     help="Most tokens of a prefill stage.",
 )
-@click.option("--threads", type=int, help="Of torch on the CPU (default: torch's choice).")
-@click.option("--repeats", type=int, default=5, show_default=True, help="Of each point.")
-@click.option("--requests", type=int, help="Of the rehearsal (default: 6 a slot; 0: none).")
-@click.option("--like", metavar="INSTANCE", help="Whose lengths the rehearsal is to have.")
+@click.option("--threads", type=int, help="Threads of torch on the CPU (default: torch's choice).")
+@click.option(
+    "--repeats", type=int, default=5, show_default=True, help="Measurements of each point."
+)
+@click.option(
+    "--requests", type=int, help="Requests in the rehearsal (default: 6 a slot; 0: none)."
+)
+@click.option("--like", metavar="INSTANCE", help="Instance whose lengths the rehearsal uses.")
 @click.option(
     "--memory",
     metavar="BYTES|auto",
     help="Find the largest batch of each length: within so many bytes (2GiB), or what a GPU has.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of order and prompts.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of order and prompts.")
 @click.option("--from", "source", type=_FILE, help="Fit to measurements in a file (.csv).")
 @click.option(
     "--cost-model",

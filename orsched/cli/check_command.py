@@ -81,7 +81,7 @@ def _require_times(schedule: Schedule, times: str | None, path: Path) -> None:
 
 
 def _reach(problem: Instance, run: Schedule, violations: list[Violation]) -> dict[str, Any]:
-    """Return what the verdict on a run extends to; nobody can count what an invalid one did."""
+    """Return what the verdict on a run covers; the work of an invalid one cannot be counted."""
     from orsched.timeline import finished_requests
 
     return {

@@ -150,7 +150,7 @@ def run(args: list[str] | None = None) -> int:
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (click.exceptions.Abort, KeyboardInterrupt):
-        with suppress(KeyboardInterrupt):  # a further one, while the first is told
+        with suppress(KeyboardInterrupt):  # a further one, while the first is reported
             _say("interrupted", EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
     except click.ClickException as error:
@@ -167,7 +167,7 @@ def run(args: list[str] | None = None) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Say in one line what went wrong and return the exit code; what nobody expected is a bug."""
+    """Print the error in one line and return the exit code; an unexpected one is a bug."""
     if isinstance(error, TimeLimitError):
         return _say(str(error), EXIT_TIME_LIMIT)
     if isinstance(error, InvalidScheduleError):

@@ -1,4 +1,4 @@
-"""A time limit that ends a command wherever it is: loading and bounding do not look at a clock."""
+"""A time limit on a whole command: loading and bounding do not observe one themselves."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LONGEST_S = 1e7
 def ended_by(time_limit: float | None) -> Iterator[None]:
     """Raise ``TimeLimitError`` in a block that outlasts its time limit by 5 % and 0.3 s.
 
-    Methods end by themselves in time; this is for what comes before and after them. It rings
-    again and again, since a method may keep its incumbent at the first ring. Systems without
+    Methods end by themselves in time; this is for what comes before and after them. The timer
+    repeats, since a method may return its incumbent after the first signal. Systems without
     interval timers, and threads beside the main one, go without it.
     """
     timer = getattr(signal, "setitimer", None)

@@ -148,7 +148,7 @@ _WORKER_NAMES = (
 
 
 def _refuse_given(names: Iterable[str], reason: str) -> None:
-    """Raise ``InputError`` for the first of some options that the user gave and nobody reads."""
+    """Raise ``InputError`` for the first given option that has no effect."""
     context = click.get_current_context()
     for name in names:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:

@@ -1,4 +1,4 @@
-"""Ctrl-C that cannot get lost: some packages swallow it while they are imported."""
+"""Ctrl-C is not lost: some packages swallow it while they are imported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def kept_interrupts() -> Iterator[None]:
-    """Raise ``KeyboardInterrupt`` after a block in which it was raised but came to nothing."""
+    """Raise ``KeyboardInterrupt`` after a block in which it was raised but swallowed."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield  # someone else handles it

@@ -1,4 +1,4 @@
-"""Policies of users: found in the working folder; their own errors are shown as theirs."""
+"""Users' policies: found in the working folder; their errors are shown as such."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def own_code(names: Iterable[str]) -> Iterator[None]:
 
 
 def require_named(source: str, information: str | None, parameters: dict[str, Any]) -> None:
-    """Refuse, before anything is loaded, what is unknown or said twice."""
+    """Refuse, before anything is loaded, names that are unknown or given twice."""
     from orsched.method_choice import require_choice
 
     said_once(source, information, parameters)
@@ -55,7 +55,7 @@ def require_named(source: str, information: str | None, parameters: dict[str, An
 
 
 def said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
-    """Refuse what the method's specification and an option both say."""
+    """Refuse a setting that the method's specification and an option both give."""
     from orsched.method_choice import read_spec
 
     spec = read_spec(method)

@@ -16,7 +16,7 @@ INTERVAL_S = 2.0
 
 
 class ProgressPrinter:
-    """Says every two seconds what is being done and how good the incumbent is.
+    """Prints every two seconds the current step and the incumbent.
 
     A context manager; ``callback`` goes to ``solve``, ``say`` names a step of the work. What
     takes less than two seconds prints nothing.

@@ -41,7 +41,7 @@ def report_command(
     """Draw and list SCHEDULE files of INSTANCE; each is checked first.
 
     Charts, trace and records are of one schedule, the HTML report takes any number, and --gantt a
-    plan with its run (orsched run). A report with a run holds it against its plan.
+    plan with its run (orsched run). A report with a run compares both.
     """
     from orsched.checker import check
     from orsched.files import load_schedule

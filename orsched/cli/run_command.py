@@ -36,7 +36,7 @@ WORKER_OPTIONS = (
         type=click.Choice(["torch", "virtual"]),
         default="torch",
         show_default=True,
-        help="What executes; virtual: steps take the time of the cost model.",
+        help="What executes the steps; virtual: steps take the time of the cost model.",
     ),
     click.option(
         "--model",
@@ -51,13 +51,18 @@ WORKER_OPTIONS = (
     click.option(
         "--dtype",
         type=click.Choice(["float64", "float32", "bfloat16", "float16"]),
-        help="Of weights and caches (default: float32 on the CPU, bfloat16 on a GPU).",
+        help="Type of weights and caches (default: float32 on the CPU, bfloat16 on a GPU).",
     ),
     click.option("--slots", type=int, help="Slots of the worker (default: its clients)."),
     click.option(
-        "--length", type=int, metavar="TOKENS", help="Of a slot (default: the longest request)."
+        "--length",
+        type=int,
+        metavar="TOKENS",
+        help="Tokens of a slot (default: the longest request).",
     ),
-    click.option("--threads", type=int, help="Of torch on the CPU (default: torch's choice)."),
+    click.option(
+        "--threads", type=int, help="Threads of torch on the CPU (default: torch's choice)."
+    ),
     click.option(
         "--workers-as",
         "place",
@@ -68,7 +73,7 @@ WORKER_OPTIONS = (
         "--worker-timeout",
         type=float,
         metavar="SECONDS",
-        help="A worker whose step takes longer hangs: it is ended and brought back (default: 120, "
+        help="A worker whose step takes longer is killed and restarted (default: 120, "
         "or many times its slowest step).",
     ),
     click.option(
@@ -83,12 +88,14 @@ WORKER_OPTIONS = (
     "--instance",
     "instance_source",
     metavar="INSTANCE",
-    help="Of SCHEDULE (default: the shipped one that it names).",
+    help="Instance of SCHEDULE (default: the shipped one that it names).",
 )
 @click.option(
     "--policy", help="For INSTANCE: a method's name, or module:Class of your own (default: fcfs)."
 )
-@click.option("--seed", type=int, help="Of the method, of prompts and random weights (default: 0).")
+@click.option(
+    "--seed", type=int, help="Seed of the method, of prompts and random weights (default: 0)."
+)
 @click.option(
     "--errors",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -98,7 +105,7 @@ WORKER_OPTIONS = (
     "--resume",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="TRACE",
-    help="Go on with a run that was stopped, of SCHEDULE or INSTANCE (default policy: the run's).",
+    help="Resume a stopped run of SCHEDULE or INSTANCE (default policy: the run's).",
 )
 @click.option(
     "--end-of-sequence",
@@ -114,7 +121,7 @@ WORKER_OPTIONS = (
     help="Write the instance with the lengths that turned out (.json or .parquet).",
 )
 @click.option(
-    "--time-limit", type=float, metavar="SECONDS", help="Of a method that plans beforehand."
+    "--time-limit", type=float, metavar="SECONDS", help="Time limit of a method that plans."
 )
 @with_options(PARAMETERS, ITERATIONS, *WORKER_OPTIONS, FORMAT, *SINGLE)
 def run_command(
@@ -132,11 +139,11 @@ def run_command(
     instance_output: Path | None,
     **options: Any,
 ) -> int:
-    """Execute SCHEDULE, or drive a policy on INSTANCE, and hold plan against run.
+    """Execute SCHEDULE, or run a policy on INSTANCE, and compare plan and run.
 
-    Methods that are policies decide live; of the others (hybrid, windows) a schedule is made first.
-    The trace that -o writes is a schedule with measured times: check and report take it. After
-    Ctrl-C it holds what was done, and --resume goes on with it.
+    Methods that are policies decide live; for the others (hybrid, windows) a schedule is made
+    first. The trace that -o writes is a schedule with measured times: check and report read it.
+    After Ctrl-C it holds the work done, and --resume continues it.
 
     Examples: orsched run plan.json --instance case.json --model tiny -o run.json;
     orsched run pang-100x20 --policy hybrid --worker virtual

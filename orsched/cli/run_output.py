@@ -94,7 +94,7 @@ def term_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
 
 
 def verdict(against: PlanAgainstRun) -> str:
-    """Return in a few lines what the run says of the plan."""
+    """Return in a few lines how the run compares with the plan."""
     plan, run = (ns / NS_PER_S for ns in (against.plan_makespan_ns, against.run_makespan_ns))
     parts = ", ".join(f"{k} {v / NS_PER_S:+.3f} s" for k, v in against.parts.items() if v)
     said = "planned were" if against.has_plan else "the cost model says"

@@ -118,7 +118,7 @@ def given_settings(
     seed: int | None,
     parameters: tuple[str, ...],
 ) -> Settings:
-    """Return what the options say; raises ``InputError`` for what is wrong."""
+    """Return the settings given by options; raises ``InputError`` for what is wrong."""
     from orsched.columns import whole_number
     from orsched.instances.arrivals import read_arrivals
     from orsched.instances.predictions import read_predictor
@@ -140,7 +140,7 @@ def given_settings(
 def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
     """Return the settings of the options and of a configuration file together.
 
-    Raises ``InputError`` for what is wrong in the file, what both say, or code that the file names
+    Raises ``InputError`` for what is wrong in the file, what both give, or code that the file names
     and that is not allowed.
     """
     from orsched.own_code import is_own, require_consent

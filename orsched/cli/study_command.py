@@ -1,4 +1,4 @@
-"""``orsched study``: a grid of runs that survives being killed."""
+"""``orsched study``: a grid of runs that survives a kill at any time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_util
     "--cell-time-limit", type=float, metavar="SECONDS", help="End a cell after this time: it fails."
 )
 @ALLOW_CODE
-@click.option("--list", "listed", is_flag=True, help="Say how much there is to run, and end.")
+@click.option("--list", "listed", is_flag=True, help="Print what is left to run, and exit.")
 @FORMAT
 def study_command(
     file: Path,

@@ -63,7 +63,7 @@ def fit(
     ``weighting`` "relative" (the default) minimises the sum of squared *relative* errors, so that
     short rounds count as much as long stages and the fit minimises what the report shows;
     "absolute" minimises squared nanoseconds. ``nonnegative`` keeps every coefficient at 0 or
-    above (affine and profiled always do), and the report says which one wanted to fall below;
+    above (affine and profiled always do), and the report names those that would be negative;
     without it negative coefficients are returned and reported. ``holdout`` is the share of each
     phase's rows, drawn with ``seed``, that is not fitted to but predicted by the finished model;
     0 fits to all rows and reports no error.

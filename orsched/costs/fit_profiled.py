@@ -58,8 +58,8 @@ class Basis:
     def cost(self, values: Sequence[float], batch: int, context: int) -> ProfiledCost:
         """Return the cost model: values in nanoseconds, a squared token, a token of context.
 
-        ``batch`` and ``context`` are sizes up to which the table of rounds reaches; it goes on
-        beyond them on the same line.
+        ``batch`` and ``context`` are the sizes that the table of rounds covers; beyond them it is
+        extrapolated along the same line.
         """
         rest = list(values[len(self.knots) :])
         square = rest.pop(0) if len(self.chunks) > 1 else 0.0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Work:
-    """One fit in progress: data, options, the split of each phase, and what was noticed."""
+    """One fit in progress: data, options, the split of each phase, and warnings."""
 
     data: Measurements
     weighting: str

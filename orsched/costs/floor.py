@@ -1,7 +1,7 @@
 """Floors: what a cost model states of its own steps, for bounds, exact models and certificates.
 
-Nothing outside this folder asks what class a cost model is. What can be proven about schedules
-follows from the floor that the model states, and a model that states none gets no such bound.
+No code outside this folder tests the class of a cost model. What can be proven about schedules
+follows from the floor that the model states; a model that states none gets no such bound.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RoundFloor:
 
 @dataclass(frozen=True)
 class Floor:
-    """The least that steps of a cost model take, whoever is in them.
+    """The least times of a cost model's steps, whichever requests are in them.
 
     A step takes at least the sum of its parts in units of 1 / ``unit`` nanoseconds, rounded once,
     half up, to a whole nanosecond, times ``times``. (A model that rounds down states parts that
@@ -223,11 +223,11 @@ def splits(cost: CostModel) -> Floor | None:
 
 
 def stated(cost: CostModel, name: str) -> Any:
-    """Return what a cost model's method ``name`` states of its type; None where nothing does.
+    """Return what a cost model's method ``name`` states of its type, or None.
 
-    A statement is of the class that defines it. It holds for a class derived from that only if
-    nothing is added that could change a time: any other name in a class that the stating one does
-    not derive from, and any method put on the object itself, and nothing is stated.
+    A statement belongs to the class that defines it. It holds for a derived class only if nothing
+    is added that could change a time: with any other name in a class that the stating one does not
+    derive from, or any method set on the object itself, nothing is stated.
     """
     kind = type(cost)
     owner = next((each for each in kind.__mro__ if name in vars(each)), None)

@@ -1,4 +1,4 @@
-"""A stated floor held against random steps: finds slips, proves nothing."""
+"""A stated floor tested on random steps: this finds mistakes and proves nothing."""
 
 from __future__ import annotations
 

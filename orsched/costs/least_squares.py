@@ -1,4 +1,4 @@
-"""Least squares for a handful of coefficients, with a plain answer when the data do not do."""
+"""Least squares for a few coefficients; those that the data do not determine are named."""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ class LevelsCost:
     """A prefill stage takes the time of the smallest level that holds it, a round T^d (Pang).
 
     ``levels`` are the pairs (N^cap_l in tokens, T^p_l in nanoseconds) of Pang's MIP, eq. (5)-(7):
-    capacities of at least 1 grow strictly, times never fall. ``round_fixed_ns`` is T^d in
-    eq. (8), the time of one round whoever takes part. (Table III of the paper gives T^d as
-    0.21 ms a token; eq. (8) needs the time of a round.)
+    capacities of at least 1 grow strictly, times never fall. ``round_fixed_ns`` is T^d in eq. (8),
+    the time of one round, whichever requests take part. (Table III of the paper gives T^d as 0.21
+    ms a token; eq. (8) needs the time of a round.)
 
     Raises:
         InputError: no level, a level out of order, or a value that is not a whole number.

@@ -1,4 +1,4 @@
-"""Reading of named parameters, nothing unknown, nothing missing; and of levels."""
+"""Reading of named parameters, of which none may be unknown or missing; and of levels."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ class PoolingCost:
     """Prefill ``max(alpha l^2 + beta l, c)``, round ``gamma max(L) + delta mean(L)`` (Echo).
 
     Echo, eq. (6)-(8): l is the length of one prompt, L are the contexts of the active requests.
-    Echo prefills requests one by one, so a stage over several prompts takes the sum of their
-    times. A step with both takes ``lambda max(prefill, decode) + (1 - lambda) min(prefill,
-    decode)``; lambda is not clipped to [0, 1], because such a step takes more than the larger of
-    its parts, as Echo states, only for lambda > 1.
+    Echo prefills requests one by one, so a stage over several prompts takes the sum of their times.
+    A step with both takes ``lambda max(prefill, decode) + (1 - lambda) min(prefill, decode)``;
+    lambda is not clipped to [0, 1], because such a step takes more than the larger of its parts, as
+    Echo states, for lambda > 1 only.
 
     alpha is in whole femtoseconds (1e-15 s) a squared token, beta, gamma and delta a token, c
     alone; lambda in millionths. Each step is computed as an exact fraction and rounded once, half
@@ -97,7 +97,7 @@ class PoolingCost:
     def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
         """Duration of one decode round, in nanoseconds.
 
-        Raises ``InputError`` when it is negative or nobody is active.
+        Raises ``InputError`` when it is negative or no request is active.
         """
         value = self._decode_fs(active, context_sum, context_max)
         return round_half_up(value, active * FS_PER_NS) * self.time_scale
@@ -106,7 +106,7 @@ class PoolingCost:
         """Duration of a run of rounds, each rounded for itself, in nanoseconds.
 
         From round to round both pools grow by one token, so that the time is linear in the
-        position. Raises ``InputError`` when one of the rounds is negative or nobody is active.
+        position. Raises ``InputError`` when one of the rounds is negative or no request is active.
         """
         if rounds <= 0:
             return 0

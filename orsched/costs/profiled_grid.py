@@ -27,7 +27,7 @@ class Grid:
     Along each axis, the first one first: at or below the first point the time of that point;
     between two points the straight line; beyond the last one the line through it and the last
     point at or below half of it, level if that line falls. So beyond the grid no time falls, and
-    neighbouring points that differ by noise do not decide how it goes on.
+    noise in neighbouring points does not decide the extrapolation.
 
     Attributes:
         names: of the axes, as they stand in files.

@@ -77,7 +77,7 @@ def _mode(name: str) -> int | None:
 
 
 def _temporary(folder: str, mode: int | None, binary: bool) -> tuple[str, IO[Any]]:
-    """Make a file of a name that nobody has; from the start only they may read it who may later.
+    """Make a file of an unused name, from the start with the final permissions to read.
 
     Processes on one folder may have the same number (in containers), and files be left behind.
     """

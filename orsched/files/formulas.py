@@ -1,4 +1,4 @@
-"""Texts in CSV files that a spreadsheet would take for formulas: written as such, and said so."""
+"""CSV texts that a spreadsheet would take for formulas: written unchanged, with a warning."""
 
 from __future__ import annotations
 

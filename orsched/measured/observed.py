@@ -33,7 +33,7 @@ class Observed(NamedTuple):
     phase: Sequence[str]
     rounds: IntColumn
     total_ns: IntColumn
-    count: IntColumn  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
+    count: IntColumn  # type: ignore[assignment] # shadows tuple.count, which is not called
     tokens: IntColumn
     longest: IntColumn
     context_sum: IntColumn

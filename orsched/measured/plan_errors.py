@@ -68,11 +68,11 @@ class PlanAgainstRun:
             model.
         planned_start_ns: when it was to start; -1 where the plan does not have it.
         phases: errors by phase, then of all.
-        terms: what each term of the cost model has to do with it.
+        terms: the share of each term of the cost model in the errors.
         cost: the cost model of the instance's first worker.
         refit: the same model fitted to the run.
         refit_error: relative error of the sum of all steps under the refit.
-        has_plan: whether there was a plan; else the cost model alone says what was planned.
+        has_plan: whether there was a plan; else planned times are the cost model's alone.
     """
 
     plan_makespan_ns: int
@@ -141,16 +141,16 @@ class PlanAgainstRun:
 
 
 def plan_against_run(instance: Instance, plan: Schedule | None, trace: Schedule) -> PlanAgainstRun:
-    """Hold a run against its plan, stage by stage.
+    """Compare a run with its plan, stage by stage.
 
-    The k-th stage of a worker is held against its k-th in the plan if they have the same content;
-    all others against what the cost model says of them. What a stage took includes the gaps before
-    its steps, so that these errors, other decisions and other waiting add up to the error of the
+    The k-th stage of a worker is compared with its k-th in the plan if they have the same content,
+    all others with the times of the cost model. The time of a stage includes the gaps before its
+    steps, so that these errors, other decisions and other waiting add up to the error of the
     makespan, exactly: of the worker that ends last.
 
     Args:
         instance: of both.
-        plan: a schedule; None: the cost model alone says what was planned.
+        plan: a schedule; None: planned times are the cost model's alone.
         trace: the run.
 
     Raises:

@@ -112,7 +112,7 @@ def block_curves(instance: Instance, line: Timeline) -> list[Curve | None]:
 
 
 def _paged_curve(line: Timeline, blocks: IntColumn, worker: int) -> Curve:
-    """Blocks in each step of a worker; nothing from the end of a step that nobody outlasts."""
+    """Blocks in each step of a worker; none from the end of a step after which no request stays."""
     low, high = np.searchsorted(line.worker, [worker, worker + 1])
     places = np.arange(low, high)
     stays = np.flatnonzero(line.stay_worker == worker)

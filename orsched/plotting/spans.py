@@ -1,4 +1,4 @@
-"""Spans of a schedule: who holds which client when, as columns ready to draw or to export."""
+"""Spans of a schedule: which request holds which client when, as columns to draw or to export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients and memory do over time, drawn with matplotlib."""
+"""Use of clients and memory over time, drawn with matplotlib."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orsched.schedule import Schedule
     from orsched.workers import Worker
 
-# Nothing may be loaded from anywhere: the page works offline and tells nobody that it is read.
+# Nothing may be loaded from anywhere: the page works offline and reports nothing about its reader.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:"

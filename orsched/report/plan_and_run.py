@@ -35,7 +35,7 @@ def pairs_of(instance: Instance, rows: Sequence[Row]) -> list[Pair]:
     planned = [k for k, row in enumerate(rows) if not row.schedule.is_measured]
     found = []
     for k, row in enumerate(rows):
-        # of an invalid schedule nobody can say what its stages hold
+        # the contents of an invalid schedule's stages are undefined
         if not row.schedule.is_measured or row.violations or row.schedule.is_partial:
             continue
         own = [p for p in planned if rows[p].schedule.method == row.schedule.method] or planned

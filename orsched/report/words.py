@@ -11,7 +11,7 @@ WORDS = (
     ),
     (
         "Prefill stage",
-        "The worker reads the prompts of one or more requests at once; meanwhile nobody decodes.",
+        "The worker reads the prompts of one or more requests at once; no request decodes then.",
     ),
     ("Round", "One decode iteration: each active client yields one token."),
     ("Makespan", "The end of the last stage: when everything is done."),
@@ -38,8 +38,8 @@ WORDS = (
     ),
     (
         "Invalid tokens, pad tokens",
-        "What a request yields after its last token, while its batch goes on; by how much shorter "
-        "prompts are lengthened to the longest of their stage.",
+        "What a request yields after its last token, while its batch continues; the tokens that "
+        "lengthen shorter prompts to the longest of their stage.",
     ),
     (
         "KV blocks",

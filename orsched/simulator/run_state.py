@@ -1,4 +1,4 @@
-"""What all workers share in a run: the truth about requests, and who is where."""
+"""State that all workers share in a run: true lengths, and the place of each request."""
 
 from __future__ import annotations
 

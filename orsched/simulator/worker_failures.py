@@ -1,4 +1,4 @@
-"""A worker that is lost in the middle of a step: the step never happened, all caches are gone."""
+"""A worker that is lost in the middle of a step: the step is undone, all caches are lost."""
 
 from __future__ import annotations
 

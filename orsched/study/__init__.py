@@ -1,4 +1,4 @@
-"""Studies: a grid of runs in parallel that survives being killed, with a tidy table at its end.
+"""Studies: grids of runs in parallel that survive a kill at any time, with a tidy table.
 
 ``run`` does all of it; ``read_study`` reads the grid, ``over_seeds`` and ``paired`` evaluate its
 rows, ``save_plots`` draws them.

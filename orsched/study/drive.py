@@ -100,8 +100,8 @@ def run(
     """Run the cells of a study that are not finished, and write its tables.
 
     The folder gets a file for each finished cell, ``table.csv`` and ``table.parquet``. A run that
-    was ended in any way is taken up by the next call; no finished cell runs again. Failed cells
-    are recorded with their error and do not stop the others. Ctrl-C ends the processes, writes the
+    ended in any way is resumed by the next call; no finished cell runs again. Failed cells are
+    recorded with their error and do not stop the others. Ctrl-C ends the processes, writes the
     tables of what is finished and raises ``KeyboardInterrupt``.
 
     Args:
@@ -201,7 +201,7 @@ class _Queue:
         self.untouched = deque(self.waiting)
 
     def next_for(self, problem: str | None) -> Cell | None:
-        """Return a cell of the problem, else of one nobody works on, else of the fullest."""
+        """Return a cell of the problem, else of one without a process, else of the fullest."""
         if problem not in self.waiting:
             while self.untouched and self.untouched[0] not in self.waiting:
                 self.untouched.popleft()

@@ -76,7 +76,7 @@ def save_plots(
 
 
 def require_plots(study: Study) -> None:
-    """Raise, before there are results, for plots that none can be drawn as, or without matplotlib.
+    """Raise before any cell runs for a format that plots cannot have, or without matplotlib.
 
     Raises ``InputError`` or ``MissingDependencyError``.
     """
@@ -163,7 +163,7 @@ def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[
 def _lines(rows: Sequence[Row], x: str, by: str) -> list[str]:
     """Return the columns that make a line: policies differ by their parameters, too.
 
-    With more of them than can be told apart, parameters get panels.
+    With more of them than can be distinguished, parameters get panels.
     """
     names = [by]
     if by == "policy" != x:

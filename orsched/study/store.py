@@ -1,13 +1,13 @@
 """The folder of a study: one file a finished cell, there in full or not at all.
 
-Why a kill at any moment loses and doubles nothing. Only the process that holds the lock of the
-folder writes cells, and the system takes the lock from a process that is gone. A cell's record is
-written to a temporary file, flushed to the disk, and renamed, which is atomic: under its final name
-it is complete. What has that name is never run or written again. What does not have it yet is run
-by the next start; a temporary file that was left behind is not looked at and is removed.
+A kill at any moment loses no finished cell and repeats none. Only the process that holds the lock
+of the folder writes cells, and the system takes the lock from a process that has ended. A cell's
+record is written to a temporary file, flushed to the disk, and renamed, which is atomic: under its
+final name it is complete. A cell with a file of that name is never run or written again. A cell
+without one is run by the next start; a temporary file that was left behind is removed unread.
 
 A record holds a digest of itself, so that a change made later is noticed. It guards against
-mistakes: who wants to deceive can write a new digest.
+mistakes, not against deliberate changes, which can include a new digest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TOML files: read with every mistake named, and with no key that nobody reads."""
+"""TOML files: every mistake is named, and a key without use is refused."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Point(NamedTuple):
     """
 
     phase: str
-    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody calls
+    count: int  # type: ignore[assignment] # shadows tuple.count, which is not called
     length: int
     context: int
     spread: bool = False

@@ -1,4 +1,4 @@
-"""One step repeated while a worker is measured: how far the machine's speed moves meanwhile."""
+"""One step repeated while a worker is measured: how far the machine's speed drifts meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST_NS = 50_000_000
 LEAST_STEPS = 4
 
 STEADY = 0.1
-"""By how much the speed may move before somebody is told."""
+"""Relative drift of the speed beyond which a warning is given."""
 
 
 class Speed(NamedTuple):

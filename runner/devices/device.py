@@ -1,7 +1,7 @@
 """What executes steps: a real worker on its device, or one that lets modelled time pass.
 
-A device takes a step and goes on with it by itself; the host asks for its times later. So the next
-decision is made while the step runs, and several devices run at one time.
+A device executes a step by itself; the host reads the times later. So the next decision is made
+while the step runs, and several devices run at one time.
 """
 
 from __future__ import annotations

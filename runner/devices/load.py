@@ -1,4 +1,4 @@
-"""Whether a machine has cores to spare: what is measured on a busy one is true of a busy one."""
+"""Whether a machine has cores to spare: times measured on a busy machine hold for a busy one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOISE = 0.25
 
 
 def load() -> float | None:
-    """Return how many processes want a core, over the last minute; None where nobody says."""
+    """Return how many processes want a core, over the last minute; None where it is unknown."""
     try:
         return os.getloadavg()[0]
     except (AttributeError, OSError):

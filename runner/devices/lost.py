@@ -1,4 +1,4 @@
-"""The loss of a worker: what happened to it, in a word and in a sentence."""
+"""The loss of a worker: its cause, as a word and as a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker elsewhere is told and what it answers."""
+"""Messages to a worker in another process, and its answers."""
 
 from __future__ import annotations
 

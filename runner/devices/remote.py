@@ -1,7 +1,7 @@
-"""The near side of a device whose worker lives elsewhere: what is common to all ways there.
+"""The host's side of a device whose worker is in another process: common to all transports.
 
 Each answer carries the times of its step and what it yielded. So all that is known of a worker is
-known here, and nothing of it is lost with the worker.
+kept here, and none of it is lost with the worker.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RemoteDevice(ABC):
 
     @abstractmethod
     def _send(self, message: Start | Begin) -> None:
-        """Send a message (OSError: there is nobody)."""
+        """Send a message (OSError: the worker is gone)."""
 
     @abstractmethod
     def _receive(self) -> Ready | Refused | Ended | Lost | None:

@@ -1,4 +1,4 @@
-"""The far side of a device: a worker that answers messages, wherever it lives."""
+"""The worker's side of a device: it answers messages, in whatever process it runs."""
 
 from __future__ import annotations
 

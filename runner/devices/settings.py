@@ -1,4 +1,4 @@
-"""What a worker is made of, in a form that travels to another process."""
+"""Settings of a worker, in a form that can be sent to another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps before time 0: what the first steps of a process pay for is not part of a run."""
+"""Steps before time 0: start-up costs of a process's first steps are not part of a run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Policies and schedules in real time: the loop over devices, losses, stops, and going on."""
+"""Policies and schedules in real time: the loop over devices, losses, stops, and resuming."""

@@ -60,7 +60,7 @@ class InOrder:
         return given
 
     def decide(self, view: View) -> Step | None:
-        """Return the next step, None if nobody is there."""
+        """Return the next step, None if there is no request."""
         begun = [request for request in view.running if view.to_prefill(request)]
         chunks = self._chunks(view, begun)
         if chunks:

@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps: asked for at any time, raised where a run can be left."""
+"""Ctrl-C between two steps: noted at any time, raised where a run can be stopped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """One policy on real workers, in real time.
 
-Rules, views and hooks are those of the simulator; only how long a step takes comes from the device.
-A single device in this process goes on with a step while the policy decides what comes next: when a
-step begins, the host waits for the one before it only.
+Rules, views and hooks are those of the simulator; only durations come from the device. A single
+device in this process executes a step while the policy decides on the next one: when a step begins,
+the host waits for the one before it only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "MOST_LOSSES", "Executed", "execute_policy"]
 
 MOST_LOSSES = 3
-"""Losses of a worker in a row, without a step done, after which a run still goes on."""
+"""Losses of a worker in a row, without a step done, after which a run still continues."""
 
 
 class Executed(NamedTuple):
@@ -44,10 +44,10 @@ class Executed(NamedTuple):
         schedule: the timeline with the times of the devices; no results and bound yet. ``run`` has
             the ``events``; of a run that was stopped also ``complete`` (False), and ``unfinished``:
             what the requests that are not done have yielded, by row.
-        planned_ns: what the cost model says of each step.
+        planned_ns: time of each step by the cost model.
         decision_ns: wall-clock time of each call of ``decide``.
         tokens: what each request yielded (empty on a device that yields none).
-        instance: what the schedule is for: that which was given, or with the lengths that came out
+        instance: the instance of the schedule: the one given, or with the lengths that came out
             (of requests that are not done: the most that they may yield).
         events: losses and returns of workers: ``time_ns``, ``worker``, ``what``, and for a loss
             ``reason``, ``message`` and the ``requests`` that lost their caches.
@@ -79,25 +79,25 @@ def execute_policy(
 ) -> Executed:
     """Let a policy drive devices until every request is done.
 
-    Each request yields as many tokens as the instance says or, with ``end_of_sequence``, as many
-    as it has to say, up to the output limit. Its prompt is drawn at random.
+    Each request yields as many tokens as the instance says or, with ``end_of_sequence``, up to such
+    a token or the output limit. Its prompt is drawn at random.
 
-    The step in which a worker is lost never happened, and all requests on it lose their caches, but
-    not what they have yielded. The policy is told by ``on_preempt``; one that has no such hook does
-    not notice: the requests are prefilled anew where they were, as soon as the worker is back.
-    Meanwhile the other workers go on. Ctrl-C, and a worker that is lost again and again, end the
-    run with what was done so far.
+    The step in which a worker is lost is undone, and all requests on it lose their caches, but not
+    their yielded tokens. Each is reported to the policy by ``on_preempt``; without this hook the
+    requests are prefilled anew on their clients as soon as the worker is back. Meanwhile the other
+    workers continue. Ctrl-C, and a worker that is lost repeatedly, end the run with the work done
+    so far.
 
     Args:
-        instance: the problem; its cost models say what was planned.
+        instance: the problem; its cost models give the planned times.
         policy: a fresh policy object.
         devices: what executes, one device for each worker.
         seed: of the prompts.
         vocabulary: prompts are of tokens below this.
         observer: called with the view and the step before each step is taken.
-        deadline: called now and then; raises to stop the run.
+        deadline: called from time to time; raises to stop the run.
         prompts: the tokens of each prompt, where they are known.
-        most_losses: of one worker in a row, without a step done, that the run goes on after.
+        most_losses: of one worker in a row, without a step done, after which the run continues.
 
         end_of_sequence: tokens that end a request. Lengths are seen as they happen only; rounds
             are begun one by one.

@@ -1,7 +1,7 @@
 """One policy on one or several workers in real time: the simulator's loop, driven by devices.
 
-Rules, views and hooks are those of the simulator; only how long a step takes comes from the
-devices, and whether it comes to its end.
+Rules, views and hooks are those of the simulator; only durations, and whether a step completes,
+come from the devices.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ class LiveWorker(WorkerRun):
     # -- losses ---------------------------------------------------------------------------
 
     def places(self) -> Places:
-        """Return client and cached tokens (None: all) of everyone, as after the step in progress.
+        """Return client and cached tokens (None: all) by request, as after the step in progress.
 
         Those that are done and held are left out; those to be brought back come last.
         """
@@ -210,9 +210,9 @@ class LiveWorker(WorkerRun):
         return {**found, **self.restoring}
 
     def empty(self) -> list[int]:
-        """Undo the step in progress, keep what everyone has yielded, and let all go.
+        """Undo the step in progress, keep all yielded tokens, and free all clients.
 
-        Returns who has lost a cache, the last admitted first.
+        Returns the requests that lost a cache, the last admitted first.
         """
         state, new = self.state, list[int]()
         for request, client in state.running.items():

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def plan_of_rest(instance: Instance, plan: Schedule, rest: Rest) -> Schedule:
-    """Return the schedule of a rest that goes on with a plan, by the times of the cost model.
+    """Return the schedule of a rest that continues a plan, by the times of the cost model.
 
-    Each worker serves what the plan gave it in the order of the plan: first those who were on it,
+    Each worker serves what the plan gave it in the order of the plan: first the requests on it,
     then the next stage as soon as there are clients for all of it (for the next request of it where
     the plan moves requests or evicts them).
 
@@ -62,11 +62,11 @@ class _Rest(Policy):
         self.in_order = [InOrder(own, whole) for _ in instance.workers]
 
     def on_arrival(self, view: View, request: int) -> None:
-        """Let it wait."""
+        """Queue it."""
         self.in_order[self.homes[request]].put(request)
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Let it wait again."""
+        """Queue it again."""
         self.in_order[self.homes[request]].put(request)
 
     def decide(self, view: View) -> Step | None:

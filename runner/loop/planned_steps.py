@@ -80,7 +80,7 @@ class _Rows:
 
     Attributes:
         prefill: requests, tokens, and of those that are new, who come first, clients and stays.
-        enter, leave: who begins to decode with a step, and who has ended before it.
+        enter, leave: requests that begin to decode with a step, and those ended before it.
         evicted: whose stay has ended before a step with work left to do.
         held: first step of each static batch that holds requests -> its last step.
     """

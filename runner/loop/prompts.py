@@ -1,4 +1,4 @@
-"""What the requests of a run say: their prompts, and what they have yielded."""
+"""Tokens of the requests in a run: their prompts, and what they have yielded."""
 
 from __future__ import annotations
 

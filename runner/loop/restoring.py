@@ -1,4 +1,4 @@
-"""Bringing requests back to where they were, on a worker that was lost or in a run that stopped."""
+"""Restoring requests to their state, on a worker that was lost or in a run that was stopped."""
 
 from __future__ import annotations
 

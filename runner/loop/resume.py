@@ -1,4 +1,4 @@
-"""Going on with a run that was stopped: the rest as an instance of its own, and the two as one."""
+"""Resuming a stopped run: the rest as an instance of its own, and both parts as one trace."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def prompts_of_rest(rest: Rest, trace: Schedule, seed: int, vocabulary: int) -> 
 def with_lengths(instance: Instance, rest: Rest, came_out: Instance) -> Instance:
     """Return the whole instance with the lengths that came out of the rest.
 
-    For runs in which requests end when they say so: ``came_out`` is what was executed of the rest.
+    For runs in which requests end at a token: ``came_out`` is the executed instance of the rest.
     """
     outputs = instance.requests.output_tokens.copy()
     outputs[rest.rows] = rest.yielded + came_out.requests.output_tokens
@@ -121,7 +121,7 @@ def merge(
     """Return a run that was stopped and its rest as one schedule of the whole instance.
 
     The rest's stays follow those of the same requests, its steps begin ``offset_ns`` later. If the
-    rest was stopped as well, so is the whole. What else ``run`` says is the trace's.
+    rest was stopped as well, so is the whole. The other entries of ``run`` are the trace's.
 
     Args:
         instance: the whole.

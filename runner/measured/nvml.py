@@ -1,4 +1,4 @@
-"""What a GPU says of itself during a run, where ``pynvml`` is installed."""
+"""Readings of a GPU during a run, where ``pynvml`` is installed."""
 
 from __future__ import annotations
 

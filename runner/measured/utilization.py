@@ -1,4 +1,4 @@
-"""What a run made of its device: FLOPs and bytes of each step against the measured peaks.
+"""Use of the device by a run: FLOPs and bytes of each step against the measured peaks.
 
 Counted is the work that the requests need, whatever a worker does beyond it (padding, slots that
 yield nothing): every token passes through all weights of the layers, the weights are read once

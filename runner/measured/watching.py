@@ -1,4 +1,4 @@
-"""What is watched beside a run's steps: memory, what a GPU says of itself, use of its peaks."""
+"""What is recorded beside a run's steps: memory, readings of the GPU, use of its peaks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Attention over the slots' caches.
 
-All tokens of a step stand in one row: linear layers see no padding. Only here are the requests told
-apart. Keys and values go into the caches first; then either one kernel with a length for each
-request attends (``flash``), or a round and each chunk of a prompt attend by themselves (``dense``).
+All tokens of a step stand in one row: linear layers see no padding. Only here are requests
+distinguished. Keys and values go into the caches first; then either one kernel with a length for
+each request attends (``flash``), or a round and each chunk of a prompt attend by themselves
+(``dense``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``config.json`` of a model's folder, looked at before transformers sees what it says.
+"""``config.json`` of a model's folder, validated before transformers reads it.
 
 Its numbers decide how much is built and how long that takes; code that it names is never run.
 """

@@ -1,4 +1,4 @@
-"""What a layer asks of attention."""
+"""Input of attention in a layer."""
 
 from __future__ import annotations
 

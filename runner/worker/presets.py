@@ -1,7 +1,7 @@
 """Models by name: the shapes of known models, with random weights.
 
-Nothing is downloaded. A schedule says how many tokens each request yields, so what the tokens say
-does not matter for the time they take; the shapes do.
+Nothing is downloaded. A schedule says how many tokens each request yields, so the values of tokens
+do not matter for the time they take; the shapes do.
 """
 
 from __future__ import annotations

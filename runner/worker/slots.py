@@ -14,7 +14,7 @@ class Slots:
     """Caches of ``count`` slots for ``length`` tokens each, allocated once.
 
     What a slot holds beyond its length is garbage: it is written over before it is read. A round
-    may run over slots that yield nothing in it: they write into one row that nobody reads.
+    may run over slots that yield nothing in it: they write into one row that is never read.
 
     Attributes:
         keys, values: for each layer, [slots, tokens, heads, head size].

@@ -224,7 +224,7 @@ class TorchWorker:
     # -- what came of it ------------------------------------------------------------------
 
     def take(self, slot: int, prompt_tokens: int) -> torch.Tensor:
-        """Return what the request in a slot has yielded, on the device: nobody waits."""
+        """Return what the request in a slot has yielded, on the device, without waiting."""
         return self.written[slot, prompt_tokens : self.lengths[slot] + 1].clone()
 
     def release(self, slot: int) -> None:
