@@ -61,7 +61,7 @@ def digest(schedule: Schedule) -> str:
 
 
 def source_of_rest(instance: Instance, schedule: Schedule, rest: Rest) -> PolicySource:
-    """Return what goes on with a schedule for an instance, of which a run has a rest left.
+    """Return what continues a schedule for an instance, of which a run has a rest left.
 
     Raises as ``plan_of_rest``.
     """

@@ -49,7 +49,7 @@ class RunSettings:
         place: where torch workers live: ``here`` (a single one, in this process), ``process`` (one
             each) or ``ray`` (actors); None: here, or in processes if there are several.
         worker_timeout: seconds that a step may take on a worker in a process of its own or behind
-            Ray, before the worker is taken for hung, ended and brought back; None: 120, or many
+            Ray, before the worker is taken for hung, killed and restarted; None: 120, or many
             times what its slowest step took by token and round.
         peaks: whether to measure the device's peaks first, and the run's use of them (of a worker
             that is here).

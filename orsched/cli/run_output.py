@@ -136,7 +136,7 @@ def percent(value: float | None, *, sign: bool = False) -> str:
 
 
 def write_run(done: RunResult, against: PlanAgainstRun, paths: dict[str, Path | None]) -> None:
-    """Write what was asked for, and say on stderr where it lies."""
+    """Write the requested files, and print their paths on stderr."""
     own = {kind: path for kind, path in paths.items() if kind != "errors"}
     if done.plan is not None:
         write_artefacts(done.instance, done.trace, {"output": own.pop("output")})

@@ -56,7 +56,7 @@ def _take_back_prefill(worker: WorkerRun, request: int, before: int) -> None:
 
 
 def _take_back_rows(worker: WorkerRun, requests: Mapping[int, int]) -> None:
-    """Drop the rows of work that say who was prefilled in the step that is no more."""
+    """Drop the rows of work of requests that were prefilled in the step that is undone."""
     index, work, stays = len(worker.steps), worker.running_set.work, worker.run_state.stays
     for request in requests:
         if request not in stays and work.prefill_step[request] == index:
