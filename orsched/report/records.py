@@ -46,14 +46,16 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
     """Return the columns but ``request_id``, one row a request; -1 where there is no value.
 
     The ``_ms`` columns hold whole nanoseconds here. ``itl_ms`` is the mean time per token after
-    the first, rounded down, without a value for one token; ``requested_output_length`` is N^d
-    and ``output_length`` N^d for requests that the schedule serves, else 0. The workers of prefill
-    and decode, where they are one value, are those of the last stay.
+    the first, rounded down, without a value for one token; ``requested_output_length`` is N^d and
+    ``output_length`` the tokens yielded, fewer than N^d where a run was stopped: such a request has
+    no last token. The workers of prefill and decode, where they are one value, are those of the
+    last stay.
     """
     line = Timeline(instance, schedule)
     table, times = instance.requests, request_times(instance, schedule, line)
     first, finish, arrival = times["first_token_ns"], times["finish_ns"], table.arrival_ns
     served = finish >= 0
+    done = served & (line.yielded >= table.output_tokens)
     itl = (finish - first) // np.maximum(table.output_tokens - 1, 1)
     work, steps = schedule.work, schedule.steps
     prefilled = np.zeros(len(table), np.int64)
@@ -77,13 +79,13 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
         "arrival_time_ms": arrival,
         "first_admit_ms": times["prefill_start_ns"],
         "first_token_ms": first,
-        "last_token_ms": finish,
-        "ttft_ms": known(first - arrival),
-        "e2e_latency_ms": known(finish - arrival),
-        "itl_ms": known(itl, served & (table.output_tokens > 1)),
+        "last_token_ms": known(finish, done),
+        "ttft_ms": known(first - arrival, first >= 0),
+        "e2e_latency_ms": known(finish - arrival, done),
+        "itl_ms": known(itl, done & (table.output_tokens > 1)),
         "input_length": table.prompt_tokens,
         "requested_output_length": table.output_tokens,
-        "output_length": np.where(served, table.output_tokens, 0),
+        "output_length": np.minimum(line.yielded, table.output_tokens),
         "reused_input_tokens": np.where(served, np.maximum(table.prompt_tokens - prefilled, 0), 0),
         "prefill_worker_idx": workers[PREFILL],
         "decode_worker_idx": workers[DECODE],

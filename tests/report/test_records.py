@@ -12,6 +12,7 @@ import pytest
 from orsched.errors import InputError, MissingDependencyError
 from orsched.metrics import summarise
 from orsched.report.records import COLUMNS, STAYS, TIMES, WRITERS, milliseconds, write_records
+from orsched.schedule import DECODE, Steps, Work
 from orsched.timeline import request_times
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, random_instance, served
@@ -159,3 +160,33 @@ def test_a_missing_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'orsched\[parquet\]'"):
         write_records(*empty(), tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("first_token", ["decode", "prefill"])
+def test_what_a_stopped_run_did_not_finish_has_no_last_token(tmp_path, first_token):
+    instance = random_instance(30, seed=3, first_token=first_token)
+    schedule = served(instance)
+    write_records(instance, schedule, tmp_path / "full.csv")
+    whole = {row["request_id"]: row for row in read(tmp_path / "full.csv")}
+    count = len(schedule.steps) // 2
+    while schedule.steps.phase[count - 1] != DECODE:
+        count -= 1
+    kept, work = schedule.work.first_step < count, schedule.work
+    columns = {name: column[kept] for name, column in vars(work).items()}
+    columns["last_step"] = columns["last_step"].clip(max=count - 1)
+    steps = Steps(*(getattr(schedule.steps, name)[:count] for name in vars(schedule.steps)))
+    part = schedule.replace(
+        steps=steps, work=Work(**columns), results={}, bound=None, run={"complete": False}
+    )
+    write_records(instance, part, tmp_path / "part.csv")
+    unfinished = 0
+    for row in read(tmp_path / "part.csv"):
+        complete = whole[row["request_id"]]
+        if row["output_length"] == row["requested_output_length"]:
+            assert row["last_token_ms"] == complete["last_token_ms"]
+            continue
+        unfinished += 1
+        assert row["output_length"] < row["requested_output_length"]
+        assert row["last_token_ms"] is row["e2e_latency_ms"] is row["itl_ms"] is None
+        assert row["first_token_ms"] in (None, complete["first_token_ms"])
+    assert unfinished > 0
