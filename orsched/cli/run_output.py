@@ -30,7 +30,7 @@ def print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
         click.echo(f"\n{table(phase_rows(against))}")
         if against.terms:
             click.echo(f"\n{table(term_rows(against))}")
-        click.echo(f"\n{printable(verdict(against))}")
+        click.echo("\n" + "\n".join(printable(line) for line in verdict(against)))
         if "utilization" in done.trace.run:
             click.echo(_use_of_peaks(done.trace.run["utilization"]))
     if done.stopped:
@@ -93,7 +93,7 @@ def term_rows(against: PlanAgainstRun) -> list[dict[str, Any]]:
     ]
 
 
-def verdict(against: PlanAgainstRun) -> str:
+def verdict(against: PlanAgainstRun) -> list[str]:
     """Return in a few lines how the run compares with the plan."""
     plan, run = (ns / NS_PER_S for ns in (against.plan_makespan_ns, against.run_makespan_ns))
     parts = ", ".join(f"{k} {v / NS_PER_S:+.3f} s" for k, v in against.parts.items() if v)
@@ -115,7 +115,7 @@ def verdict(against: PlanAgainstRun) -> str:
     if against.refit_error is not None:
         error = percent(against.refit_error, sign=True)
         lines.append(f"With the {against.cost['model']} model fitted to this run: {error}.")
-    return "\n".join(lines)
+    return lines
 
 
 def _use_of_peaks(use: dict[str, Any]) -> str:

@@ -86,7 +86,7 @@ def test_a_schedule_is_followed_and_its_trace_is_a_schedule(execute, folder, cap
 def test_the_table_says_what_was_wrong(execute):
     code, out, _ = execute("pang-100x20", "--policy", "hybrid", "--worker", "virtual")
     assert code == 0
-    assert "The run took 69.518 s, planned were 69.518 s (+0.00 %)." in out
+    assert "The run took 69.518 s, planned were 69.518 s (+0.00 %)." in out.splitlines()
     assert "decode   active" in out
     code, out, _ = execute("with-arrivals", "--worker", "virtual", "--format", "csv")
     assert code == 0
