@@ -5,6 +5,7 @@ Every operation costs O(log n): nothing is sorted anew for a decision.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,16 +37,16 @@ class Queues(Protocol):
         """Return how many of the idle clients could get a request now."""
 
 
-class Offering:
+class Offering(ABC):
     """Base of queues: they offer requests to clients, and a batch builder takes what fits."""
 
+    @abstractmethod
     def offer(self, clients: Sequence[int], places: list[int]) -> Iterator[int]:
         """Yield the requests that these clients would get in turn.
 
         When the next one is asked for, the one before is taken: it leaves the queue, and its client
         is added to ``places``.
         """
-        raise NotImplementedError
 
     def fill(self, clients: Sequence[int], batch: BatchBuilder) -> tuple[list[int], list[int]]:
         """Remove and return requests for these clients in turn, and the clients that get one.
