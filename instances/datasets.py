@@ -153,8 +153,10 @@ def instance_of(
     """Return an instance of read requests, labelled with what is known of the file.
 
     Source and licence are those of the data set when the file is one of the table, unchanged.
+    Prefixes come in the blocks of a prefix cache whose size divides theirs.
     """
     owners = workers if isinstance(workers, tuple) else (workers,)
+    requests = _in_blocks_of(owners, requests)
     known = _known(Path(path))
     dropped = sum(report.dropped.values())
     labels = {
@@ -167,6 +169,15 @@ def instance_of(
         "licence": known.licence if known else "",
     }
     return Instance(requests, owners, **{**labels, **fields})
+
+
+def _in_blocks_of(workers: tuple[Worker, ...], requests: Requests) -> Requests:
+    """Return requests with blocks of the first prefix cache's size, if it divides theirs."""
+    for worker in workers:
+        if requests.prefixes is not None and worker.memory is not None and worker.caches_prefixes:
+            size = worker.memory.block_tokens
+            return requests if requests.prefixes.block_tokens % size else requests.refined(size)
+    return requests
 
 
 def _known(path: Path) -> DataSet | None:

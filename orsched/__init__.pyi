@@ -50,6 +50,9 @@ from orsched.errors import (
 from orsched.errors import (
     TimeLimitError as TimeLimitError,
 )
+from orsched.eviction import (
+    Eviction as Eviction,
+)
 from orsched.files import (
     load_schedule as load_schedule,
 )
@@ -67,6 +70,9 @@ from orsched.locate import (
 )
 from orsched.memory import (
     BlockMemory as BlockMemory,
+)
+from orsched.memory import (
+    PrefixCache as PrefixCache,
 )
 from orsched.metrics import (
     SLO as SLO,
@@ -106,6 +112,9 @@ from orsched.policy import (
 )
 from orsched.policy import (
     View as View,
+)
+from orsched.prefixes import (
+    Prefixes as Prefixes,
 )
 from orsched.report.html import (
     write_report as write_report,

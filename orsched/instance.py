@@ -61,6 +61,7 @@ class Instance:
         if not workers or not all(isinstance(w, Worker) for w in workers):
             raise InputError("must be one or more workers", field="workers")
         put(self, "workers", workers)
+        self._check_block_sizes()
         if self.first_token not in FIRST_TOKEN_RULES:
             raise InputError(
                 f"{self.first_token!r} is no rule", field="first_token", remedy="decode or prefill"
@@ -81,6 +82,28 @@ class Instance:
             if not isinstance(getattr(self, label), str):
                 raise InputError("must be a text", field=label)
         self._check_horizon()
+
+    def _check_block_sizes(self) -> None:
+        """Require that prefixes come in blocks of the size of each prefix cache."""
+        prefixes = self.requests.prefixes
+        if prefixes is None:
+            return
+        for index, worker in enumerate(self.workers):
+            if worker.memory is None or not worker.caches_prefixes:
+                continue
+            size = worker.memory.block_tokens
+            if size != prefixes.block_tokens:
+                raise InputError(
+                    f"the prefixes come in blocks of {prefixes.block_tokens} tokens, the prefix "
+                    f"cache of {worker.name} has blocks of {size}",
+                    field=f"workers[{index}].memory.block_tokens",
+                    remedy=f"give it blocks of {prefixes.block_tokens}"
+                    + (
+                        f", or take requests.refined({size})"
+                        if prefixes.block_tokens % size == 0
+                        else ""
+                    ),
+                )
 
     def _check_horizon(self) -> None:
         """Reject instances whose times could leave 64 bits even when served one by one."""
@@ -155,6 +178,11 @@ class Instance:
                 remedy="set the allocation to whole, or choose another method",
             )
         return worker
+
+    @cached_property
+    def caches_prefixes(self) -> bool:
+        """Whether some worker has a prefix cache."""
+        return any(worker.caches_prefixes for worker in self.workers)
 
     @cached_property
     def rounds_needed(self) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -291,15 +319,16 @@ class Instance:
 
 
 def say_unused(instance: Instance) -> None:
-    """Log a warning, once in a process, where an instance holds prefixes: nothing uses them yet."""
-    if instance.requests.prefixes is not None:
+    """Log a warning, once in a process, where an instance holds prefixes that no worker caches."""
+    if instance.requests.prefixes is not None and not instance.caches_prefixes:
         _say_prefixes()
 
 
 @cache
 def _say_prefixes() -> None:
     _LOG.warning(
-        "the prefix_ids of the requests are not used yet: every prompt is computed and stored whole"
+        "the prefix_ids of the requests are not used, for no worker's memory has a prefix_cache: "
+        "every prompt is computed and stored whole"
     )
 
 

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 from orsched.columns import whole_number
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
+from orsched.eviction import Eviction, require_rule
 from orsched.units import MAX_TOKENS
 
 ALLOCATIONS = ("whole", "paged")
+
+
+@dataclass(frozen=True)
+class PrefixCache:
+    """Keeps the contents of a worker's freed blocks for requests with the same prefix.
+
+    Attributes:
+        eviction: name of the rule by which free blocks are taken (``orsched.eviction``).
+    """
+
+    eviction: str = "lru"
+
+    def __post_init__(self) -> None:
+        require_rule(self.eviction)
+
+    @property
+    def rule(self) -> Eviction:
+        """The rule as a value."""
+        return Eviction(self.eviction)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        return {"eviction": self.eviction}
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Inverse of ``to_dict``."""
+        return cls(**read_parameters(parameters, "prefix_cache", [], ["eviction"]))
 
 
 @dataclass(frozen=True)
@@ -25,15 +54,20 @@ class BlockMemory:
     ``paged``: a request holds ``ceil(tokens in its cache / block_tokens)`` blocks, which grow with
     its prefill and its rounds (vLLM). On a padding worker each counts as long as the longest.
 
+    With a ``prefix_cache`` full blocks that requests share are held once, and freed ones keep what
+    is in them until they are taken again; see the page on prefix caches.
+
     Attributes:
         blocks: blocks of the worker, at least 1.
         block_tokens: tokens a block, at least 1.
         allocation: ``whole`` or ``paged``.
+        prefix_cache: how freed blocks are kept, or None; only where allocation is paged.
     """
 
     blocks: int
     block_tokens: int
     allocation: str = "whole"
+    prefix_cache: PrefixCache | None = None
 
     def __post_init__(self) -> None:
         for name in ("blocks", "block_tokens"):
@@ -42,6 +76,20 @@ class BlockMemory:
         if self.allocation not in ALLOCATIONS:
             raise InputError(
                 f"{self.allocation!r} is unknown", field="allocation", remedy="whole or paged"
+            )
+        if self.prefix_cache is None:
+            return
+        if not isinstance(self.prefix_cache, PrefixCache):
+            raise InputError(
+                f"{self.prefix_cache!r:.60} is no PrefixCache",
+                field="prefix_cache",
+                remedy='PrefixCache("lru"), or None for none',
+            )
+        if not self.is_paged:
+            raise InputError(
+                "a prefix cache needs blocks that are taken as caches grow",
+                field="prefix_cache",
+                remedy="set the allocation to paged",
             )
 
     @property
@@ -55,14 +103,19 @@ class BlockMemory:
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values."""
-        values = asdict(self)
-        if self.allocation == "whole":
-            del values["allocation"]
+        values: dict[str, Any] = {"blocks": self.blocks, "block_tokens": self.block_tokens}
+        if self.is_paged:
+            values["allocation"] = self.allocation
+        if self.prefix_cache is not None:
+            values["prefix_cache"] = self.prefix_cache.to_dict()
         return values
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
         """Inverse of ``to_dict``."""
-        return cls(
-            **read_parameters(parameters, "memory", ["blocks", "block_tokens"], ["allocation"])
+        values = read_parameters(
+            parameters, "memory", ["blocks", "block_tokens"], ["allocation", "prefix_cache"]
         )
+        if "prefix_cache" in values:
+            values["prefix_cache"] = PrefixCache.from_dict(values["prefix_cache"])
+        return cls(**values)

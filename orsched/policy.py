@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from orsched.eviction import Eviction
     from orsched.simulator.paging import PaddedPages, Pages
     from orsched.step import Step, Wait
     from orsched.workers import Worker
@@ -278,6 +279,8 @@ class Policy(ABC):
         assigns: whether arrivals to several workers end the rounds of a single one.
         chunks: whether it splits prompts that are longer than a worker's limit for a prefill step;
             read when the run begins. Instances with such prompts are refused otherwise.
+        eviction: the rule by which prefix caches take free blocks, in place of each worker's own
+            (``orsched.eviction``); None for that. Read when the run begins.
         live: whether a real worker waits for each decision; set by the executor before ``start``.
         waited_ns: wall-clock time that ``decide`` has waited for work in the background so far. A
             simulation does not count it as decision time. Waits below a millisecond are ignored.
@@ -288,6 +291,7 @@ class Policy(ABC):
     many_workers: ClassVar[bool] = False
     assigns: ClassVar[bool] = False
     chunks: bool = False
+    eviction: Eviction | None = None
     live: bool = False
     waited_ns: int = 0
 

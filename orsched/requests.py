@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.columns import IntColumn, int_column, shown, whole_number
+from orsched.columns import IntColumn, int_column, shown
 from orsched.errors import InputError
+from orsched.prefixes import Prefixes as Prefixes
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -18,38 +19,6 @@ if TYPE_CHECKING:
 INTERACTIVE = 0
 BATCH = 1
 SERVICE_CLASSES = ("interactive", "batch")
-
-
-@dataclass(frozen=True, eq=False)
-class Prefixes:
-    """Cache-block identifiers of each prompt: equal identifiers mean an equal prefix.
-
-    ``ids[offsets[r]:offsets[r + 1]]`` are the blocks of request r (n + 1 offsets, first 0);
-    each block stands for ``block_tokens`` tokens.
-    """
-
-    offsets: IntColumn
-    ids: IntColumn
-    block_tokens: int
-
-    def __post_init__(self) -> None:
-        ids = int_column(self.ids, "prefix_ids")
-        offsets = int_column(self.offsets, "prefix_offsets", maximum=len(ids))
-        if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(ids):
-            raise InputError(
-                f"must run from 0 to the number of ids, {len(ids)}",
-                field="prefix_offsets",
-                remedy="give one offset per request and one more",
-            )
-        if (np.diff(offsets) < 0).any():
-            row = int(np.argmax(np.diff(offsets) < 0))
-            raise InputError(
-                "offsets must not fall", row=row, field="prefix_offsets", remedy="sort them"
-            )
-        size = whole_number(self.block_tokens, "prefix_block_tokens", minimum=1, maximum=MAX_TOKENS)
-        object.__setattr__(self, "block_tokens", size)
-        object.__setattr__(self, "ids", ids)
-        object.__setattr__(self, "offsets", offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,14 +75,8 @@ class Requests:
         )
         if self.ids is not None:
             put(self, "ids", _unique_ids(self.ids, n))
-        if self.prefixes is not None and not isinstance(self.prefixes, Prefixes):
-            raise InputError("must be Prefixes", field="prefixes")
-        if self.prefixes is not None and len(self.prefixes.offsets) != n + 1:
-            raise InputError(
-                f"{len(self.prefixes.offsets)} offsets for {n} requests",
-                field="prefix_offsets",
-                remedy="give one offset per request and one more",
-            )
+        if self.prefixes is not None:
+            _require_prefixes(self.prefixes, prompts)
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -141,8 +104,14 @@ class Requests:
             None if self.predicted_tokens is None else self.predicted_tokens[kept],
             self.service_class[kept],
             None if self.ids is None else tuple(self.ids[int(r)] for r in kept),
-            _take_prefixes(self.prefixes, kept),
+            None if self.prefixes is None else self.prefixes.take(kept),
         )
+
+    def refined(self, block_tokens: int) -> Requests:
+        """Return the requests with their prefixes in smaller blocks; see ``Prefixes.refined``."""
+        if self.prefixes is None:
+            return self
+        return self.replace(prefixes=self.prefixes.refined(block_tokens, self.prompt_tokens))
 
     def replace(self, **changes: Any) -> Requests:
         """Return a copy with some columns replaced and everything validated again."""
@@ -184,22 +153,19 @@ def _unique_ids(ids: Iterable[str], n: int) -> tuple[str, ...]:
     return names
 
 
-def _take_prefixes(prefixes: Prefixes | None, rows: IntColumn) -> Prefixes | None:
-    if prefixes is None:
-        return None
-    parts = [prefixes.ids[prefixes.offsets[r] : prefixes.offsets[r + 1]] for r in rows]
-    offsets = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).astype(np.int64)
-    ids = np.concatenate(parts) if parts else np.empty(0, np.int64)
-    return Prefixes(offsets, ids, prefixes.block_tokens)
+def _require_prefixes(prefixes: object, prompts: IntColumn) -> None:
+    if not isinstance(prefixes, Prefixes):
+        raise InputError("must be Prefixes", field="prefixes")
+    if len(prefixes) != len(prompts):
+        raise InputError(
+            f"{len(prefixes.offsets)} offsets for {len(prompts)} requests",
+            field="prefix_offsets",
+            remedy="give one offset per request and one more",
+        )
+    prefixes.require_within(prompts)
 
 
 def _same(a: object, b: object) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return bool(np.array_equal(a, b))
-    if isinstance(a, Prefixes) and isinstance(b, Prefixes):
-        return (
-            a.block_tokens == b.block_tokens
-            and bool(np.array_equal(a.offsets, b.offsets))
-            and bool(np.array_equal(a.ids, b.ids))
-        )
     return bool(a is b or a == b)

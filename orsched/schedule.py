@@ -10,6 +10,7 @@ import numpy as np
 
 from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
+from orsched.eviction import Eviction
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -74,7 +75,10 @@ class Steps:
     __hash__ = None  # type: ignore[assignment]
 
 
-_NO_STAYS: IntColumn = np.zeros(0, np.int64)
+_NOT_GIVEN: IntColumn = np.zeros(0, np.int64)
+
+OPTIONAL_WORK = ("stay", "hit", "turn")
+"""Columns of ``Work`` that may be left out: 0 everywhere."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +102,10 @@ class Work:
         first_step, last_step: rows of ``Steps``, both included.
         tokens: tokens a round.
         stay: number of the request's stay, from 0; all 0 unless given.
+        hit: on the first prefill row of a stay, tokens found in the worker's prefix cache, so that
+            they are not prefilled; all 0 unless given.
+        turn: on the first prefill row of a stay, its place among the stays that begin in that step,
+            from 0; all 0 unless given. Written for workers with a prefix cache only.
     """
 
     request: IntColumn
@@ -106,12 +114,15 @@ class Work:
     first_step: IntColumn
     last_step: IntColumn
     tokens: IntColumn
-    stay: IntColumn = field(default_factory=lambda: _NO_STAYS)
+    stay: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
+    hit: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
+    turn: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
 
     def __post_init__(self) -> None:
         n = len(int_column(self.request, "work.request"))
-        if self.stay is _NO_STAYS:
-            object.__setattr__(self, "stay", np.zeros(n, np.int64))
+        for name in OPTIONAL_WORK:
+            if getattr(self, name) is _NOT_GIVEN:
+                object.__setattr__(self, name, np.zeros(n, np.int64))
         limits = {
             "request": 2**31,
             "client": 2**31,
@@ -120,6 +131,8 @@ class Work:
             "last_step": 2**40,
             "tokens": MAX_TOKENS,
             "stay": 2**31,
+            "hit": MAX_TOKENS,
+            "turn": 2**31,
         }
         for name, high in limits.items():
             column = int_column(
@@ -159,6 +172,8 @@ class Schedule:
         results: reported numbers (``orsched.metrics``); each is checked.
         bound: a bound's certificate (``orsched.models.bounds``), or None.
         run: wall-clock figures and environment; the only part that differs between two runs.
+        eviction: the eviction rule that was in force (``Eviction.to_dict``), or None: each
+            prefix cache has its own, or there is none.
     """
 
     instance_sha256: str
@@ -172,6 +187,7 @@ class Schedule:
     results: dict[str, Any] = field(default_factory=dict)
     bound: dict[str, Any] | None = None
     run: dict[str, Any] = field(default_factory=dict)
+    eviction: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.information not in ("none", "predicted", "clairvoyant"):
@@ -191,6 +207,8 @@ class Schedule:
             if not isinstance(getattr(self, name), str):
                 raise InputError("must be a text", field=name)
         object.__setattr__(self, "seed", whole_number(self.seed, "seed"))
+        if self.eviction is not None:
+            object.__setattr__(self, "eviction", Eviction.from_dict(self.eviction).to_dict())
         for name, kind in (("steps", Steps), ("work", Work)):
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"must be {kind.__name__}", field=name)

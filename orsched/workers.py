@@ -56,12 +56,23 @@ class Worker:
             raise InputError("must be a text", field="name")
         if type(self.padding) is not bool:
             raise InputError("must be true or false", field="padding")
+        if self.padding and self.caches_prefixes:
+            raise InputError(
+                "a worker that pads has no prefix cache",
+                field="prefix_cache",
+                remedy="leave padding or the prefix cache out",
+            )
 
     @cached_property
     def prefill_limit(self) -> int | None:
         """Most prompt tokens a prefill stage can hold: the cap or the cost model's, the smaller."""
         limits = [x for x in (self.prefill_cap_tokens, self.cost.prefill_limit) if x is not None]
         return min(limits) if limits else None
+
+    @property
+    def caches_prefixes(self) -> bool:
+        """Whether freed blocks keep their content for requests with the same prefix."""
+        return self.memory is not None and self.memory.prefix_cache is not None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the worker as plain JSON values."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orsched.instance import Instance
+    from orsched.memory import BlockMemory
     from orsched.workers import Worker
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -31,6 +32,12 @@ WORKER_OPTIONS = (
     ),
     click.option("--memory-blocks", type=int, help="KV-cache blocks of the worker."),
     click.option("--block-tokens", type=int, default=128, show_default=True),
+    click.option(
+        "--prefix-cache",
+        metavar="RULE",
+        help="Keep freed blocks for shared prefixes (paged memory): lru, task_aware or "
+        "least_future_use says which are taken first.",
+    ),
     click.option(
         "--first-token",
         type=click.Choice(["decode", "prefill"]),
@@ -142,8 +149,8 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
 
 
 _WORKER_NAMES = (
-    "clients", "prefill_cap", "cost", "memory_blocks", "block_tokens", "first_token",
-    "output_limit",
+    "clients", "prefill_cap", "cost", "memory_blocks", "block_tokens", "prefix_cache",
+    "first_token", "output_limit",
 )  # fmt: skip
 
 
@@ -186,7 +193,6 @@ def is_requests_csv(source: str) -> bool:
 def read_worker(options: dict[str, Any]) -> Worker:
     """Return the worker that the options describe."""
     from orsched.costs import AffineCost, CostModel
-    from orsched.memory import BlockMemory
     from orsched.workers import Worker
 
     if options["clients"] is None:
@@ -196,9 +202,24 @@ def read_worker(options: dict[str, Any]) -> Worker:
         from orsched.files import load_cost
 
         cost = load_cost(options["cost"])
-    blocks = options["memory_blocks"]
-    memory = None if blocks is None else BlockMemory(blocks, options["block_tokens"])
-    return Worker(options["clients"], cost, options["prefill_cap"], memory)
+    return Worker(options["clients"], cost, options["prefill_cap"], _memory(options))
+
+
+def _memory(options: dict[str, Any]) -> BlockMemory | None:
+    from orsched.memory import BlockMemory, PrefixCache
+
+    blocks, rule = options["memory_blocks"], options["prefix_cache"]
+    if rule is None:
+        return None if blocks is None else BlockMemory(blocks, options["block_tokens"])
+    if blocks is None:
+        raise InputError(
+            "a prefix cache needs blocks", field="--prefix-cache", remedy="give --memory-blocks N"
+        )
+    try:
+        kept = PrefixCache(rule)
+    except InputError as error:
+        raise InputError(error.problem, field="--prefix-cache", remedy=error.remedy) from None
+    return BlockMemory(blocks, options["block_tokens"], "paged", kept)
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from orsched.columns import whole_number
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
+from orsched.eviction import Eviction
 from orsched.files.document import (
     VERSION,
     at_field,
@@ -21,12 +22,12 @@ from orsched.files.document import (
     text_field,
 )
 from orsched.files.text import plain
-from orsched.schedule import MEASURED_BY, Schedule, Steps, Work
+from orsched.schedule import MEASURED_BY, OPTIONAL_WORK, Schedule, Steps, Work
 
 FORMAT = "orsched/schedule"
 TRACE_FORMAT = "orsched/trace"
 STEP_COLUMNS = tuple(item.name for item in fields(Steps))
-OPTIONAL = ("stay",)
+OPTIONAL = OPTIONAL_WORK
 """Columns of work that are written only where they say something."""
 WORK_COLUMNS = tuple(item.name for item in fields(Work) if item.name not in OPTIONAL)
 BLOCKS = ("parameters", "results", "run")
@@ -35,6 +36,7 @@ BLOCKS = ("parameters", "results", "run")
 def schedule_header(schedule: Schedule) -> dict[str, Any]:
     """Return everything of the document but the timeline."""
     measured = schedule.is_measured
+    ruled = {} if schedule.eviction is None else {"eviction": dict(schedule.eviction)}
     return {
         "format": TRACE_FORMAT if measured else FORMAT,
         "version": VERSION,
@@ -43,6 +45,7 @@ def schedule_header(schedule: Schedule) -> dict[str, Any]:
         "information": schedule.information,
         "seed": schedule.seed,
         "parameters": plain(schedule.parameters, "parameters"),
+        **ruled,
         "results": plain(schedule.results, "results"),
         "bound": _bound(schedule.bound),
         "run": _run(schedule.run, measured),
@@ -77,7 +80,7 @@ def schedule_from_document(document: object) -> Schedule:
         require_format(document, FORMAT, TRACE_FORMAT),
         "schedule",
         ["format", "version", "instance", "method", "information", "steps", "work"],
-        ["seed", "bound", *BLOCKS],
+        ["seed", "bound", "eviction", *BLOCKS],
     )
     owner = read_parameters(
         require_object(values["instance"], "instance"), "instance", ["sha256"], ["name"]
@@ -102,7 +105,21 @@ def schedule_from_document(document: object) -> Schedule:
         results=blocks["results"],
         bound=_bound(values.get("bound")),
         run=_run(blocks["run"], values["format"] == TRACE_FORMAT),
+        eviction=_eviction(values),
     )
+
+
+def _eviction(values: dict[str, Any]) -> dict[str, Any] | None:
+    if "eviction" not in values:
+        return None
+    try:
+        return Eviction.from_dict(require_object(values["eviction"], "eviction")).to_dict()
+    except InputError as error:
+        raise at_field(error, _within("eviction", error.field), "see the file formats") from None
+
+
+def _within(block: str, field: str | None) -> str:
+    return block if field in (None, block) else f"{block}.{field}"
 
 
 def _columns(

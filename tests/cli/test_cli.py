@@ -177,6 +177,31 @@ def test_convert_round_trips_between_native_forms(call, tmp_path):
     assert load_instance(back).name == load_instance(first).name
 
 
+def test_convert_gives_a_worker_a_prefix_cache(call, tmp_path):
+    trace, target = tmp_path / "m.jsonl", tmp_path / "m.parquet"
+    line = '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [7, 8]}\n'
+    trace.write_text(line * 2)
+    cached = ("--memory-blocks", "90", "--prefix-cache", "task_aware")
+    assert call("convert", trace, target, "--clients", "4", *cached)[0] == 0
+    found = load_instance(target)
+    assert found.worker.memory.to_dict() == {
+        "blocks": 90,
+        "block_tokens": 128,
+        "allocation": "paged",
+        "prefix_cache": {"eviction": "task_aware"},
+    }
+    assert found.requests.prefixes.block_tokens == 128
+    assert found.requests.prefixes.counts.tolist() == [5, 5]  # of 600 tokens
+    code, _, err = call("convert", trace, target, "--clients", "4", "--prefix-cache", "lru")
+    assert (code, "--memory-blocks" in err) == (2, True)
+    wrong = ("--memory-blocks", "90", "--prefix-cache", "mru")
+    code, _, err = call("convert", trace, target, "--clients", "4", *wrong)
+    assert (code, "'mru' is no eviction rule" in err) == (2, True)
+    uneven = (*cached, "--block-tokens", "100")
+    code, _, err = call("convert", trace, target, "--clients", "4", *uneven)
+    assert (code, "blocks of 512 tokens, the prefix cache of worker-0 has" in err) == (2, True)
+
+
 def test_convert_reads_foreign_traces(call, tmp_path):
     trace = tmp_path / "azure.csv"
     trace.write_text(

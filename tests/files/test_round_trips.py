@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from orsched.costs import AffineCost
 from orsched.errors import InputError, MissingDependencyError
+from orsched.eviction import RULES
 from orsched.files import (
     load_cost,
     load_fitted_cost,
@@ -26,9 +27,9 @@ from orsched.files.native import default_suffix
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
 from orsched.instances.catalog import load_named
-from orsched.memory import BlockMemory
+from orsched.memory import BlockMemory, PrefixCache
 from orsched.requests import Prefixes, Requests
-from orsched.schedule import Schedule, Steps, Work
+from orsched.schedule import OPTIONAL_WORK, Schedule, Steps, Work
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 
@@ -39,6 +40,10 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 
 def columns(n, low, high):
     return st.lists(st.integers(low, high), min_size=n, max_size=n)
+
+
+CHAINS = ([], [0], [7], [0, 2**62], [0, 2**62, 3], [0, 5], [7, 2**61])
+"""Paths of one tree."""
 
 
 @st.composite
@@ -52,11 +57,13 @@ def requests(draw, prefixes=True):
     }
     given_columns = {k: draw(s) for k, s in optional.items() if draw(st.booleans())}
     if prefixes and draw(st.booleans()):
-        counts = draw(columns(n, 0, 3))
-        ids = draw(columns(sum(counts), 0, 2**62))
-        offsets = np.cumsum([0, *counts])
+        chains = [draw(st.sampled_from(CHAINS)) for _ in range(n)]
+        offsets = np.cumsum([0, *map(len, chains)])
+        ids = [number for chain in chains for number in chain]
         given_columns["prefixes"] = Prefixes(offsets, ids, draw(st.integers(1, 512)))
-    return Requests(draw(columns(n, 1, 2**31 - 1)), draw(columns(n, 1, 9999)), **given_columns)
+    shortest = 1500 if "prefixes" in given_columns else 1
+    prompts = draw(columns(n, shortest, 2**31 - 1))
+    return Requests(prompts, draw(columns(n, 1, 9999)), **given_columns)
 
 
 WORKERS = st.builds(
@@ -109,6 +116,7 @@ def schedules(draw):
             draw(columns(m, 0, n - 1)),
             draw(columns(m, 0, n - 1)),
             draw(columns(m, 1, 9)),
+            **{name: draw(columns(m, 0, 9)) for name in OPTIONAL_WORK if draw(st.booleans())},
         ),
         method=draw(TEXTS),
         information=draw(st.sampled_from(["none", "predicted", "clairvoyant"])),
@@ -122,6 +130,7 @@ def schedules(draw):
                 {"name": TEXTS, "value_ns": st.integers(0, 2**62), "certificate": BLOCKS}
             )
         ),
+        eviction=draw(st.none() | st.fixed_dictionaries({"rule": st.sampled_from(RULES)})),
         run=draw(BLOCKS | st.fixed_dictionaries({"device": NAMES, "clock": NAMES, "x": VALUES})),
     )
 
@@ -145,6 +154,18 @@ def same_bytes_twice(value, save, load, path):
 @given(instance=INSTANCES)
 def test_instances_round_trip(folder, suffix, instance):
     path = folder / f"instance{suffix}"
+    back = same_bytes_twice(instance, save_instance, load_instance, path)
+    assert back == instance
+    assert back.sha256 == instance.sha256
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@given(rule=st.sampled_from(RULES), table=requests())
+def test_prefix_caches_round_trip(folder, suffix, rule, table):
+    size = 16 if table.prefixes is None else table.prefixes.block_tokens
+    memory = BlockMemory(9, size, "paged", PrefixCache(rule))
+    instance = Instance(table, Worker(2, memory=memory))
+    path = folder / f"cached{suffix}"
     back = same_bytes_twice(instance, save_instance, load_instance, path)
     assert back == instance
     assert back.sha256 == instance.sha256

@@ -144,7 +144,7 @@ def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
                 [7],
                 [0],
                 ["ü"],
-                Prefixes([0, 2], [0, 2**62], 2**31 - 1),
+                Prefixes([0, 2], [0, 2**62], 2**30),
             ),
             Worker(1, AffineCost(0, 0, 0, 0), memory=BlockMemory(2**31 - 1, 1)),
             first_token="prefill",

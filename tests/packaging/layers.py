@@ -43,7 +43,10 @@ LAYERS = (
     Layer(
         "data",
         "requests, workers and memory make an instance; steps make a schedule",
-        ("requests", "memory", "workers", "instance", "schedule"),
+        (
+            "requests", "prefixes", "prefix_trees", "eviction", "memory", "workers", "instance",
+            "schedule",
+        ),
     ),
     Layer(
         "proofs",

@@ -1,4 +1,4 @@
-"""Prefixes of an instance are not used yet; that is said once, not never and not every time."""
+"""Prefixes that no worker caches are not used; that is said once, not never and not every time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_it_is_said_once(prefixed, caplog, use):
         use(prefixed)
         use(prefixed)
     (message,) = caplog.messages
-    assert "prefix_ids of the requests are not used yet" in message
+    assert "prefix_ids of the requests are not used, for no worker" in message
 
 
 def test_the_command_line_says_it_on_stderr(prefixed, tmp_path, caplog):
