@@ -45,6 +45,7 @@ _HOME = {
     "orsched.requests": ("Requests",),
     "orsched.result": ("Result", "Status", "Termination"),
     "orsched.schedule": ("Schedule", "Steps", "Work"),
+    "orsched.service_classes": ("ServiceClass",),
     "orsched.solver": ("Comparison", "compare", "simulate", "solve"),
     "orsched.step": ("ARRIVAL", "FINISH", "Step", "decode_rounds", "prefill_stage"),
     "orsched.stop": ("FirstOf", "MaxIterations", "MaxRuntime"),

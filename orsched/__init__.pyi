@@ -140,6 +140,9 @@ from orsched.schedule import (
 from orsched.schedule import (
     Work as Work,
 )
+from orsched.service_classes import (
+    ServiceClass as ServiceClass,
+)
 from orsched.solver import (
     Comparison as Comparison,
 )

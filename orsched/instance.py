@@ -14,6 +14,12 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.errors import InfeasibleError, InputError
 from orsched.requests import Requests
+from orsched.service_classes import (
+    DEFAULT_CLASSES,
+    ServiceClass,
+    checked_classes,
+    with_specs,
+)
 from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 from orsched.workers import Worker
 
@@ -38,6 +44,8 @@ class Instance:
         output_limit_tokens: the server's limit on output tokens, known to every policy
             (default: the longest output).
         name, description, source, licence: labels, not part of the problem.
+        classes: the service classes that the column ``service_class`` counts, those served first
+            before others (default: interactive and batch, without limits).
 
     Raises:
         InputError: a field is wrong.
@@ -51,6 +59,7 @@ class Instance:
     description: str = field(default="", repr=False)
     source: str = field(default="", repr=False)
     licence: str = field(default="", repr=False)
+    classes: tuple[ServiceClass, ...] = field(default=DEFAULT_CLASSES, repr=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -81,6 +90,8 @@ class Instance:
         for label in ("name", "description", "source", "licence"):
             if not isinstance(getattr(self, label), str):
                 raise InputError("must be a text", field=label)
+        put(self, "classes", checked_classes(self.classes))
+        self._check_classes()
         self._check_horizon()
 
     def _check_block_sizes(self) -> None:
@@ -104,6 +115,15 @@ class Instance:
                         else ""
                     ),
                 )
+
+    def _check_classes(self) -> None:
+        codes, last = self.requests.service_class, len(self.classes) - 1
+        if int(codes.max(initial=0)) > last:
+            row = int(np.argmax(codes > last))
+            listed = ", ".join(f"{i} {kind.name}" for i, kind in enumerate(self.classes))
+            raise InputError(
+                f"{codes[row]} is above {last}", row=row, field="service_class", remedy=listed
+            )
 
     def _check_horizon(self) -> None:
         """Reject instances whose times could leave 64 bits even when served one by one."""
@@ -135,10 +155,52 @@ class Instance:
         return (
             all(getattr(self, label) == getattr(other, label) for label in labels)
             and self.workers == other.workers
+            and self.classes == other.classes
             and self.requests == other.requests
         )
 
     __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def names_classes(self) -> bool:
+        """Whether the classes are others than interactive and batch without limits."""
+        return self.classes != DEFAULT_CLASSES
+
+    def with_classes(self, *specs: str | ServiceClass) -> Instance:
+        """Return a copy with classes put in by their names, new ones at the end.
+
+        A text such as ``interactive:ttft=1,tpot=0.05`` stands for a class (``read_class``). Raises
+        ``InputError`` for a wrong one.
+        """
+        return replace(self, classes=with_specs(self.classes, specs))
+
+    def class_code(self, name: str) -> int:
+        """Return the place of a class; raises ``InputError`` for an unknown name."""
+        known = [kind.name for kind in self.classes]
+        if name not in known:
+            raise InputError(
+                f"{name!r} is no class of the instance",
+                field="class",
+                remedy=f"known: {', '.join(known)}",
+            )
+        return known.index(name)
+
+    @cached_property
+    def bulk(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Whether each request is of a bulk class."""
+        mask = np.array([kind.bulk for kind in self.classes])[self.requests.service_class]
+        mask.setflags(write=False)
+        return mask
+
+    @cached_property
+    def deadlines_ns(self) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+        """Time from arrival by which each request is to finish, -1 for none; None where none is."""
+        own, kinds = self.requests.deadline_ns, [kind.deadline_ns for kind in self.classes]
+        if own is None and not any(kind is not None for kind in kinds):
+            return None
+        limits = np.array([-1 if limit is None else limit for limit in kinds], np.int64)
+        of_class = limits[self.requests.service_class]
+        return of_class if own is None else np.where(own > 0, own, of_class)
 
     @property
     def worker(self) -> Worker:
@@ -201,14 +263,22 @@ class Instance:
             "output_limit_tokens": self.output_limit_tokens,
             "requests": len(self),
         }
-        digest.update(json.dumps(head, sort_keys=True).encode())
+        if self.names_classes:
+            head["classes"] = [kind.to_dict() for kind in self.classes]
         req = self.requests
+        if req.tenants is not None:
+            head["tenants"] = list(req.tenants)
+        digest.update(json.dumps(head, sort_keys=True).encode())
         columns = [req.prompt_tokens, req.output_tokens, req.arrival_ns, req.service_class]
         if req.predicted_tokens is not None:
             columns.append(req.predicted_tokens)
         if req.prefixes is not None:
             columns += [req.prefixes.offsets, req.prefixes.ids]
             digest.update(f"prefixes of {req.prefixes.block_tokens}".encode())
+        for name in ("tenant", "deadline_ns"):
+            if getattr(req, name) is not None:
+                columns.append(getattr(req, name))
+                digest.update(name.encode())
         for column in columns:
             digest.update(len(column).to_bytes(8, "little"))
             digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
@@ -282,12 +352,15 @@ class Instance:
         """Build an instance from a data frame with the columns of ``Requests``.
 
         ``arrival_s`` (seconds) is accepted in place of ``arrival_ns``; unknown columns raise
-        ``InputError``. Further keywords are fields of ``Instance``.
+        ``InputError``. Further keywords are fields of ``Instance``; the names of ``classes``, if
+        given, are those in the column ``service_class``.
         """
         from orsched.files.frames import requests_from_frame
 
         owners = (workers,) if isinstance(workers, Worker) else tuple(workers)
-        return cls(requests_from_frame(frame), owners, **fields)
+        kinds = checked_classes(fields.get("classes", DEFAULT_CLASSES))
+        names = [kind.name for kind in kinds]
+        return cls(requests_from_frame(frame, names), owners, **fields)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the requests as a data frame, one row each; times in nanoseconds."""

@@ -7,10 +7,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from orsched.service_classes import DEFAULT_CLASSES
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from orsched.eviction import Eviction
+    from orsched.service_classes import ServiceClass
     from orsched.simulator.paging import PaddedPages, Pages
     from orsched.step import Step, Wait
     from orsched.workers import Worker
@@ -93,6 +96,11 @@ class View:
         worker: clients, caps, cost and memory model.
         first_token: the first-token rule of the instance.
         output_limit_tokens: no request yields more tokens than this.
+        classes: the service classes with their limits; ``service_class`` counts them.
+        service_class: class by request row; meaningful for arrived requests only, as what follows.
+        tenant: number of the tenant by request row, or None without tenants.
+        deadline_ns: the requests' own limits from arrival to finish, 0 for that of the class; None
+            where no request has one.
     """
 
     information: ClassVar[Information] = Information.NONE
@@ -113,6 +121,10 @@ class View:
         self.worker = state.worker
         self.index = state.index
         self.workers: Sequence[View] = (self,)
+        self.classes: Sequence[ServiceClass] = DEFAULT_CLASSES
+        self.service_class: memoryview | None = None
+        self.tenant: memoryview | None = None
+        self.deadline_ns: memoryview | None = None
         self.first_token = state.first_token
         self.output_limit_tokens = state.output_limit_tokens
         if blocks is not None:  # the same as the method, without a call of a Python function

@@ -11,6 +11,8 @@ import numpy as np
 from orsched.columns import IntColumn, int_column, shown
 from orsched.errors import InputError
 from orsched.prefixes import Prefixes as Prefixes
+from orsched.service_classes import MAX_CLASSES
+from orsched.tenants import tenant_column
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -30,9 +32,15 @@ class Requests:
         output_tokens: N^d, the true output length, at least 1.
         arrival_ns: arrival times in nanoseconds (default: all 0).
         predicted_tokens: predicted output lengths, at least 1, or None.
-        service_class: 0 interactive, 1 batch (default: all batch when all arrive at 0).
+        service_class: place in the classes of the instance, by default 0 interactive, 1 batch
+            (default: all 1 when all arrive at 0, else all 0).
         ids: unique names, or None when the row numbers are the names.
         prefixes: cache-block identifiers of the prompts, or None.
+        tenant: whose requests they are: whole numbers, or names, which are stored as places in
+            ``tenants``; None where all are one tenant's.
+        tenants: the names that the numbers of ``tenant`` stand for, or None.
+        deadline_ns: limits on the time from arrival to finish, in place of that of the request's
+            class where they are above 0; None where no request has one of its own.
 
     Raises:
         InputError: a value is wrong; names row, field and remedy.
@@ -45,6 +53,9 @@ class Requests:
     service_class: IntColumn = None  # type: ignore[assignment]
     ids: tuple[str, ...] | None = field(default=None, repr=False)
     prefixes: Prefixes | None = field(default=None, repr=False)
+    tenant: IntColumn | None = field(default=None, repr=False)
+    tenants: tuple[str, ...] | None = field(default=None, repr=False)
+    deadline_ns: IntColumn | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -70,13 +81,31 @@ class Requests:
             self,
             "service_class",
             int_column(
-                classes, "service_class", maximum=1, length=n, remedy="0 interactive, 1 batch"
+                classes,
+                "service_class",
+                maximum=MAX_CLASSES - 1,
+                length=n,
+                remedy="0 interactive, 1 batch, or places in the instance's classes",
             ),
         )
+        self._read_tenants(n)
+        if self.deadline_ns is not None:
+            deadlines = int_column(self.deadline_ns, "deadline_ns", maximum=MAX_TIME_NS, length=n)
+            put(self, "deadline_ns", deadlines)
         if self.ids is not None:
             put(self, "ids", _unique_ids(self.ids, n))
         if self.prefixes is not None:
             _require_prefixes(self.prefixes, prompts)
+
+    def _read_tenants(self, n: int) -> None:
+        if self.tenant is None and self.tenants is not None:
+            raise InputError(
+                "names of tenants without the column 'tenant'", field="tenants", remedy="add it"
+            )
+        if self.tenant is not None:
+            column, names = tenant_column(self.tenant, self.tenants, n)
+            object.__setattr__(self, "tenant", column)
+            object.__setattr__(self, "tenants", names)
 
     def __len__(self) -> int:
         return len(self.prompt_tokens)
@@ -92,6 +121,10 @@ class Requests:
         """Return the name of a row."""
         return str(request) if self.ids is None else self.ids[request]
 
+    def tenant_name(self, tenant: int) -> str:
+        """Return the name of a tenant by its number."""
+        return str(tenant) if self.tenants is None else self.tenants[tenant]
+
     def take(self, rows: ArrayLike) -> Requests:
         """Return the given rows, in the given order, as new requests."""
         index = np.asarray(rows)
@@ -105,6 +138,9 @@ class Requests:
             self.service_class[kept],
             None if self.ids is None else tuple(self.ids[int(r)] for r in kept),
             None if self.prefixes is None else self.prefixes.take(kept),
+            None if self.tenant is None else self.tenant[kept],
+            self.tenants,
+            None if self.deadline_ns is None else self.deadline_ns[kept],
         )
 
     def refined(self, block_tokens: int) -> Requests:

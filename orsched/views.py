@@ -17,14 +17,18 @@ if TYPE_CHECKING:
     from orsched.memory import BlockMemory
 
 
+LABELS = ("service_class", "tenant", "deadline_ns")
+"""Columns of requests that every view holds, whatever its information class, if they are there."""
+
+
 def build_views(
     instance: Instance, states: Sequence[WorkerState], information: Information
 ) -> tuple[list[View], list[tuple[memoryview, memoryview]]]:
     """Return the workers' views that an information class grants, and what is hidden from them.
 
-    Prompts, arrivals, predictions and memory needs of requests that have not arrived read as 0
-    unless the policy is clairvoyant. The second value pairs each shown column with its truth: at a
-    request's arrival the executor copies that row.
+    Prompts, arrivals, predictions, classes, tenants, deadlines and memory needs of requests that
+    have not arrived read as 0 unless the policy is clairvoyant. The second value pairs each shown
+    column with its truth: at a request's arrival the executor copies that row.
     """
     req = instance.requests
     sighted = information is Information.CLAIRVOYANT
@@ -37,6 +41,8 @@ def build_views(
                 remedy="add the column, or choose a policy with other information",
             )
         columns.append(req.predicted_tokens)
+    labels = {name: getattr(req, name) for name in LABELS if getattr(req, name) is not None}
+    columns += labels.values()
     models = dict.fromkeys(w.memory for w in instance.workers if w.memory is not None)
     alone = len(instance.workers) == 1
     columns += [blocks_set_aside(instance, model, sighted, must_fit=alone) for model in models]
@@ -44,6 +50,7 @@ def build_views(
     live = [np.zeros(len(req), np.int64) if hide else c for c in columns]
     shown = [read_only(c) for c in live]
     blocks = dict(zip(models, shown[len(shown) - len(models) :], strict=True))
+    labelled = dict(zip(labels, shown[len(shown) - len(models) - len(labels) :], strict=False))
     views: list[View] = []
     for state in states:
         own = blocks[state.worker.memory] if state.worker.memory is not None else None
@@ -54,6 +61,9 @@ def build_views(
             views.append(ClairvoyantView(state, *shown[:2], own, output_tokens=truth))
         else:
             views.append(View(state, shown[0], shown[1], own))
+        views[-1].classes = instance.classes
+        for name, column in labelled.items():
+            setattr(views[-1], name, column)
     everyone = tuple(views)
     for view in views:
         view.workers = everyone  # one tuple: a copy each would take the square of the workers

@@ -16,7 +16,7 @@ from orsched.errors import InputError
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from orsched.instance import Instance
     from orsched.memory import BlockMemory
@@ -47,7 +47,15 @@ WORKER_OPTIONS = (
     ),
     click.option("--output-limit", type=int, help="The server's limit on output tokens."),
 )
+CLASSES = click.option(
+    "--class",
+    "classes",
+    multiple=True,
+    metavar="NAME:LIMITS",
+    help="A service class, e.g. interactive:ttft=1,tpot=0.05; may be given several times.",
+)
 READ_OPTIONS = (
+    CLASSES,
     click.option("--from", "source_format", help="Format of a foreign trace (default: detected)."),
     click.option("--drop-empty", is_flag=True, help="Leave requests without tokens out."),
     click.option("--spread", is_flag=True, help="Spread arrivals that share one clock tick."),
@@ -65,11 +73,16 @@ READ_OPTIONS = (
     metavar="NAME=VALUE",
     help="An argument of the generator; may be given several times.",
 )
+@CLASSES
 @click.option(
     "-o", "--output", type=_FILE, help="Instance file (.json or .parquet); default: stdout (JSON)."
 )
 def generate_command(
-    generator: str, seed: int, settings: tuple[str, ...], output: Path | None
+    generator: str,
+    seed: int,
+    settings: tuple[str, ...],
+    classes: tuple[str, ...],
+    output: Path | None,
 ) -> None:
     """Make an instance with GENERATOR: gsm8k, pang-case, peers, sources or uniform.
 
@@ -80,7 +93,12 @@ def generate_command(
     check_paths({"output": output})
     with ProgressPrinter(generator):
         instance = generate(generator, seed=seed, **read_settings(settings, "--seed"))
-        _write(instance, output)
+        _write(_classed(instance, classes), output)
+
+
+def _classed(instance: Instance, specs: Sequence[str]) -> Instance:
+    """Return the instance with the classes that the options name."""
+    return instance.with_classes(*specs) if specs else instance
 
 
 def read_settings(settings: Iterable[str], seed_option: str) -> dict[str, Any]:
@@ -127,22 +145,25 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
     check_paths({"TARGET": target}, [source] if cost is None else [source, cost])
     if options["source_format"] is None and is_native(source):
         _refuse_given(("drop_empty", "spread", *_WORKER_NAMES), "a native instance has its own")
-        instance = load(source)
+        instance = _classed(load(source), options["classes"])
     elif is_requests_csv(source):
         from orsched.files import read_requests_csv
         from orsched.instance import Instance
+        from orsched.service_classes import DEFAULT_CLASSES, with_specs
 
         _refuse_given(("drop_empty", "spread"), "a CSV of requests is taken as it is")
-        requests, path = read_requests_csv(source), Path(source)
+        classes = with_specs(DEFAULT_CLASSES, options["classes"])
+        names, path = [kind.name for kind in classes], Path(source)
+        requests = read_requests_csv(source, names)
         fields = {"name": path.stem, "source": f"file {path.name}", **_fields(options)}
-        instance = Instance(requests, (read_worker(options),), **fields)
+        instance = Instance(requests, (read_worker(options),), classes=classes, **fields)
     else:
         _convert_trace(source, target, options)
         return
     if target.suffix == ".csv":
         from orsched.files import write_requests_csv
 
-        write_requests_csv(instance.requests, target)
+        write_requests_csv(instance.requests, target, [kind.name for kind in instance.classes])
         say(f"{len(instance)} requests written to {target}")
     else:
         _write(instance, target)
@@ -174,6 +195,7 @@ def _convert_trace(source: str, target: Path, options: dict[str, Any]) -> None:
         drop_empty=options["drop_empty"],
         spread=options["spread"],
         **_fields(options),
+        **_class_field(options["classes"]),
     )
     say(str(done.report))
     say(f"{len(done.instance)} requests written to {target}")
@@ -220,6 +242,12 @@ def _memory(options: dict[str, Any]) -> BlockMemory | None:
     except InputError as error:
         raise InputError(error.problem, field="--prefix-cache", remedy=error.remedy) from None
     return BlockMemory(blocks, options["block_tokens"], "paged", kept)
+
+
+def _class_field(specs: Sequence[str]) -> dict[str, Any]:
+    from orsched.service_classes import DEFAULT_CLASSES, with_specs
+
+    return {"classes": with_specs(DEFAULT_CLASSES, specs)} if specs else {}
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:

@@ -96,10 +96,12 @@ def number_ns(value: Any, row: int, field: str) -> int:
     return ns + (2 * rest > denominator or (2 * rest == denominator and ns % 2))
 
 
-def class_codes(cells: Sequence[Any], field: str = "service_class") -> list[Any]:
+def class_codes(
+    cells: Sequence[Any], field: str = "service_class", classes: Sequence[str] = SERVICE_CLASSES
+) -> list[Any]:
     """Return cells with the names of service classes replaced by their codes."""
-    codes: dict[Any, Any] = {name: code for code, name in enumerate(SERVICE_CLASSES)}
-    codes |= {str(code): code for code in range(len(SERVICE_CLASSES))}
+    codes: dict[Any, Any] = {str(code): code for code in range(len(classes))}
+    codes |= {name: code for code, name in enumerate(classes)}
     if set(map(type, cells)) == {str} and codes.keys() >= set(cells):
         return [codes[cell] for cell in cells]
     for row, cell in enumerate(cells):
@@ -108,6 +110,6 @@ def class_codes(cells: Sequence[Any], field: str = "service_class") -> list[Any]
                 f"{cell!r:.60} is no service class",
                 row=row,
                 field=field,
-                remedy="interactive or batch",
+                remedy=" or ".join(classes),
             )
     return [codes[cell] if isinstance(cell, str) else cell for cell in cells]

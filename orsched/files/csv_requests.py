@@ -31,17 +31,31 @@ COLUMNS = (
     "arrival_s",
     "predicted_tokens",
     "service_class",
+    "class",
+    "tenant",
+    "deadline_ns",
+    "deadline_s",
 )
+SAME = {
+    "id": "ids",
+    "arrival_s": "arrival_ns",
+    "class": "service_class",
+    "deadline_s": "deadline_ns",
+}
+"""Columns here that stand for a column of ``Requests`` under another name or unit."""
+
 REQUIRED = ("prompt_tokens", "output_tokens")
 _CHUNK = 1_024
 
 
-def read_requests_csv(path: Path) -> Requests:
+def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
     """Read requests from a CSV file in UTF-8 with commas.
 
     Columns, in any order: ``prompt_tokens``, ``output_tokens``, and optionally ``id`` (unique
     texts), ``arrival_ns`` or ``arrival_s`` (decimal seconds, converted exactly),
-    ``predicted_tokens``, ``service_class`` (interactive or batch). Empty lines are skipped.
+    ``predicted_tokens``, ``service_class`` or ``class`` (one of ``classes``), ``tenant`` (names, or
+    whole numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own). Empty
+    lines are skipped.
 
     Raises:
         InputError: the file cannot be read or is wrong; the row is the line number from 1.
@@ -51,7 +65,7 @@ def read_requests_csv(path: Path) -> Requests:
         reader = csv.reader(StringIO(text, newline=""), strict=True)
         try:
             names = require_columns(next(_filled(reader)))
-            return _requests(_columns(names, reader))
+            return _requests(_columns(names, reader, classes))
         except csv.Error as error:
             raise InputError(
                 f"not valid CSV: {error}", row=reader.line_num, remedy="check the quotes"
@@ -61,8 +75,12 @@ def read_requests_csv(path: Path) -> Requests:
             raise error.problem.located(row=line) from None
 
 
-def write_requests_csv(requests: Requests, path: Path) -> None:
+def write_requests_csv(
+    requests: Requests, path: Path, classes: Sequence[str] = SERVICE_CLASSES
+) -> None:
     """Write requests as CSV, times in nanoseconds; ``read_requests_csv`` gives them back equal.
+
+    ``classes`` are the names of the service classes; a class without a name is written as a number.
 
     Raises:
         InputError: the requests have prefixes, which CSV does not hold, or the file cannot be
@@ -73,16 +91,22 @@ def write_requests_csv(requests: Requests, path: Path) -> None:
             raise InputError(
                 "CSV holds no prefixes", field="prefixes", remedy="save an instance as JSON"
             )
-        classes = [SERVICE_CLASSES[code] for code in requests.service_class.tolist()]
         columns: dict[str, Sequence[Any]] = {} if requests.ids is None else {"id": requests.ids}
         for name in ("prompt_tokens", "output_tokens", "arrival_ns"):
             columns[name] = getattr(requests, name).tolist()
         if requests.predicted_tokens is not None:
             columns["predicted_tokens"] = requests.predicted_tokens.tolist()
-        columns["service_class"] = classes
-        warn_of_formulas(requests.ids or (), os.fspath(path))
+        named = dict(enumerate(classes))
+        columns["service_class"] = [named.get(c, c) for c in requests.service_class.tolist()]
+        if requests.tenant is not None:
+            column = requests.tenant.tolist()
+            texts = requests.tenants
+            columns["tenant"] = column if texts is None else [texts[each] for each in column]
+        if requests.deadline_ns is not None:
+            columns["deadline_ns"] = requests.deadline_ns.tolist()
+        warn_of_formulas((*(requests.ids or ()), *(requests.tenants or ())), os.fspath(path))
         # Before Python 3.13 the writer leaves a carriage return bare, which then ends the line.
-        bare = any("\r" in name for name in requests.ids or ())
+        bare = any("\r" in name for name in (*(requests.ids or ()), *(requests.tenants or ())))
         with opened(path) as stream:
             writer = csv.writer(
                 stream,
@@ -110,17 +134,19 @@ def require_columns(names: Sequence[Any]) -> list[str]:
             raise InputError(f"the column '{name}' is missing", field=name, remedy="add it")
     if "arrival_ns" in checked and "arrival_s" in checked:
         raise InputError("arrivals are given twice", field="arrival_s", remedy="keep one of them")
+    for name, same in SAME.items():
+        if name in checked and same in checked:
+            raise InputError(f"{same} is given, too", field=name, remedy="keep one of them")
     return checked
 
 
 def requests_of(columns: dict[str, Any], prefixes: Prefixes | None = None) -> Requests:
     """Return requests from columns under their names here; errors name those."""
-    fields = {"id": "ids", "arrival_s": "arrival_ns"}
-    values = {fields.get(name, name): column for name, column in columns.items()}
+    values = {SAME.get(name, name): column for name, column in columns.items()}
     try:
         return Requests(**values, prefixes=prefixes)
     except InputError as error:
-        shown = {fields[name]: name for name in columns if name in fields}
+        shown = {SAME[name]: name for name in columns if name in SAME}
         field = shown.get(str(error.field), error.field)
         raise at_field(error, field, "see the file formats") from None
 
@@ -137,7 +163,9 @@ def _filled(reader: Iterator[list[str]]) -> Iterator[list[str]]:
     return filter(None, reader)
 
 
-def _columns(names: list[str], reader: Iterator[list[str]]) -> dict[str, Any]:
+def _columns(
+    names: list[str], reader: Iterator[list[str]], classes: Sequence[str]
+) -> dict[str, Any]:
     """Read all records, a chunk at a time, into one array or list of ids for each column."""
     parts: dict[str, list[Any]] = {name: [] for name in names}
     rows, first = _filled(reader), 0
@@ -145,7 +173,7 @@ def _columns(names: list[str], reader: Iterator[list[str]]) -> dict[str, Any]:
         _require_width(chunk, names, first)
         for name, cells in zip(names, zip(*chunk, strict=True), strict=True):
             try:
-                parts[name].append(_convert(name, cells))
+                parts[name].append(_convert(name, cells, classes))
             except InputError as error:
                 raise _RowError(_without_row(error), first + (error.row or 0)) from None
         first += len(chunk)
@@ -164,12 +192,13 @@ def _require_width(chunk: list[list[str]], names: list[str], first: int) -> None
             raise _RowError(problem, first + i)
 
 
-def _convert(name: str, cells: tuple[str, ...]) -> Any:
-    if name == "id":
+def _convert(name: str, cells: tuple[str, ...], classes: Sequence[str]) -> Any:
+    if name in ("id", "tenant"):
         return cells
-    if name == "service_class":
-        return np.array(class_codes(cells), dtype=np.int64)
-    numbers = nanoseconds(cells, name) if name == "arrival_s" else whole_numbers(cells, name)
+    if name in ("service_class", "class"):
+        return np.array(class_codes(cells, name, classes), dtype=np.int64)
+    seconds = name in ("arrival_s", "deadline_s")
+    numbers = nanoseconds(cells, name) if seconds else whole_numbers(cells, name)
     try:
         return np.array(numbers, dtype=np.int64)
     except OverflowError:
@@ -180,9 +209,17 @@ def _convert(name: str, cells: tuple[str, ...]) -> Any:
 
 
 def _joined(name: str, parts: list[Any]) -> Any:
-    if name == "id":
-        return tuple(cell for part in parts for cell in part)
+    if name in ("id", "tenant"):
+        cells = tuple(cell for part in parts for cell in part)
+        return cells if name == "id" else _tenants(cells)
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _tenants(cells: tuple[str, ...]) -> Any:
+    """Return tenants as numbers where all are, else as names."""
+    if cells and all(cell.isascii() and cell.isdigit() for cell in cells):
+        return np.array(whole_numbers(cells, "tenant"), dtype=np.int64)
+    return cells
 
 
 def _requests(columns: dict[str, Any]) -> Requests:

@@ -9,9 +9,11 @@ import numpy as np
 from orsched.errors import InputError, unavailable
 from orsched.files.cells import class_codes, number_ns
 from orsched.files.csv_requests import COLUMNS, requests_of, require_columns
-from orsched.requests import Prefixes, Requests
+from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
 
     from orsched.columns import IntColumn
@@ -19,11 +21,11 @@ if TYPE_CHECKING:
 PREFIX_COLUMNS = ("prefix_ids", "prefix_block_tokens")
 
 
-def requests_from_frame(frame: pd.DataFrame) -> Requests:
+def requests_from_frame(frame: pd.DataFrame, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
     """Return the requests of a data frame, one row each; the index plays no part.
 
-    Columns as in ``read_requests_csv``, and ``prefix_ids`` (a list of whole numbers in each row)
-    with ``prefix_block_tokens`` (the same number in each row).
+    Columns and ``classes`` as in ``read_requests_csv``, and ``prefix_ids`` (a list of whole numbers
+    in each row) with ``prefix_block_tokens`` (the same number in each row).
 
     Raises:
         InputError: a column is unknown or missing, or a value is wrong; rows count from 0.
@@ -37,11 +39,13 @@ def requests_from_frame(frame: pd.DataFrame) -> Requests:
             raise InputError("the column stands twice", field=name, remedy="keep one of them")
     columns = {str(name): _values(frame[name], str(name)) for name in frame.columns}
     prefixes = _prefixes(columns)
-    if isinstance(columns.get("service_class"), list):
-        columns["service_class"] = class_codes(columns["service_class"])
-    if "arrival_s" in columns:
-        seconds = frame["arrival_s"].tolist()
-        columns["arrival_s"] = [number_ns(s, row, "arrival_s") for row, s in enumerate(seconds)]
+    for name in ("service_class", "class"):
+        if isinstance(columns.get(name), list):
+            columns[name] = class_codes(columns[name], name, classes)
+    for name in ("arrival_s", "deadline_s"):
+        if name in columns:
+            seconds = frame[name].tolist()
+            columns[name] = [number_ns(s, row, name) for row, s in enumerate(seconds)]
     return requests_of(columns, prefixes)
 
 
@@ -56,6 +60,8 @@ def requests_to_frame(requests: Requests) -> pd.DataFrame:
         column: IntColumn | None = getattr(requests, name, None)
         if column is not None:
             columns[name] = column.copy()
+    if requests.tenants is not None:
+        columns["tenant"] = [requests.tenants[each] for each in columns["tenant"].tolist()]
     if requests.prefixes is not None:
         cuts = requests.prefixes.offsets[1:-1]
         parts = np.split(requests.prefixes.ids, cuts) if len(requests) else []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from orsched.columns import int_column
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.files.cost_document import cost_class
@@ -18,11 +19,18 @@ from orsched.files.document import (
 )
 from orsched.instance import Instance
 from orsched.requests import Prefixes, Requests
+from orsched.service_classes import ServiceClass
 from orsched.workers import Worker
+
+if TYPE_CHECKING:
+    from orsched.columns import IntColumn
 
 FORMAT = "orsched/instance"
 LABELS = ("name", "description", "source", "licence")
-COLUMNS = ("prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class")
+COLUMNS = (
+    "prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class", "tenant",
+    "deadline_ns",
+)  # fmt: skip
 PREFIX_FIELDS = ("prefix_offsets", "prefix_ids", "prefix_block_tokens")
 
 
@@ -35,6 +43,11 @@ def instance_header(instance: Instance) -> dict[str, Any]:
         "first_token": instance.first_token,
         "output_limit_tokens": instance.output_limit_tokens,
         "workers": [worker.to_dict() for worker in instance.workers],
+        **(
+            {"classes": [kind.to_dict() for kind in instance.classes]}
+            if instance.names_classes
+            else {}
+        ),
     }
 
 
@@ -45,6 +58,8 @@ def instance_document(instance: Instance) -> dict[str, Any]:
     columns = column_lists(requests, present)
     if requests.ids is not None:
         columns["ids"] = list(requests.ids)
+    if requests.tenants is not None:
+        columns["tenants"] = list(requests.tenants)
     if requests.prefixes is not None:
         columns["prefix_offsets"] = requests.prefixes.offsets.tolist()
         columns["prefix_ids"] = requests.prefixes.ids.tolist()
@@ -61,7 +76,7 @@ def instance_from_document(document: object) -> Instance:
         require_format(document, FORMAT),
         "instance",
         ["format", "version", "first_token", "workers", "requests"],
-        [*LABELS, "output_limit_tokens"],
+        [*LABELS, "output_limit_tokens", "classes"],
     )
     if values.get("output_limit_tokens", 0) is None:
         raise InputError(
@@ -78,6 +93,7 @@ def instance_from_document(document: object) -> Instance:
         description=text_field(values, "description"),
         source=text_field(values, "source"),
         licence=text_field(values, "licence"),
+        **({"classes": _classes(values["classes"])} if "classes" in values else {}),
     )
 
 
@@ -87,11 +103,11 @@ def requests_from_columns(values: object) -> Requests:
         require_object(values, "requests"),
         "requests",
         COLUMNS[:2],
-        [*COLUMNS[2:], "ids", *PREFIX_FIELDS],
+        [*COLUMNS[2:], "ids", "tenants", *PREFIX_FIELDS],
     )
     given = {
         name: column_field(columns, name)
-        for name in (*COLUMNS, "ids", "prefix_offsets", "prefix_ids")
+        for name in (*COLUMNS, "ids", "tenants", "prefix_offsets", "prefix_ids")
         if name in columns
     }
     return Requests(
@@ -102,7 +118,17 @@ def requests_from_columns(values: object) -> Requests:
         service_class=given.get("service_class"),  # type: ignore[arg-type]
         ids=given.get("ids"),
         prefixes=_prefixes(columns),
+        tenant=_tenant(given),
+        tenants=given.get("tenants"),
+        deadline_ns=given.get("deadline_ns"),
     )
+
+
+def _tenant(given: dict[str, Any]) -> IntColumn | None:
+    """Return the tenants' numbers: files hold names once, in ``tenants``."""
+    if "tenant" not in given:
+        return None
+    return int_column(given["tenant"], "tenant", remedy="whole numbers; names stand in tenants")
 
 
 def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
@@ -116,6 +142,21 @@ def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
             remedy=f"give all of {', '.join(PREFIX_FIELDS)} or none",
         )
     return Prefixes(*(columns[name] for name in PREFIX_FIELDS))
+
+
+def _classes(values: object) -> tuple[ServiceClass, ...]:
+    if not isinstance(values, list) or not values:
+        raise InputError(
+            "must be a list of at least one class", field="classes", remedy="or leave it out"
+        )
+    classes = []
+    for i, item in enumerate(values):
+        try:
+            classes.append(ServiceClass.from_dict(item))
+        except InputError as error:
+            place = f"classes[{i}]" + ("" if error.field is None else f".{error.field}")
+            raise at_field(error, place, "see the file formats") from None
+    return tuple(classes)
 
 
 def _workers(values: object) -> tuple[Worker, ...]:

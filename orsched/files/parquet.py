@@ -48,6 +48,8 @@ def instance_to_parquet(instance: Instance) -> bytes:
     }
     if requests.ids is not None:
         columns["id"] = pa.array(requests.ids, pa.string())
+    if requests.tenants is not None:
+        header["tenants"] = list(requests.tenants)
     if requests.prefixes is not None:
         offsets = pa.array(requests.prefixes.offsets, pa.int64())
         ids = pa.array(requests.prefixes.ids, pa.int64())
@@ -72,6 +74,8 @@ def instance_from_parquet(raw: bytes) -> Instance:
         columns["prefix_offsets"], columns["prefix_ids"] = _lists(table, "prefix_ids")
     if "prefix_block_tokens" in header:
         columns["prefix_block_tokens"] = header.pop("prefix_block_tokens")
+    if "tenants" in header:
+        columns["tenants"] = header.pop("tenants")
     return instance_from_document({**header, "requests": columns})
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orsched.errors import InputError
 from orsched.files import csv_requests, read_requests_csv, write_requests_csv
 from orsched.files.cells import nanoseconds, number_ns
 from orsched.requests import Requests
@@ -81,3 +82,39 @@ def test_chunks_change_neither_values_nor_lines(tmp_path, monkeypatch, chunk):
             read(tmp_path, text.replace("e,5,", broken))
     with pytest.raises(ValueError, match="row 3"):
         read(tmp_path, text.replace('b",2,', 'b",x,'))
+
+
+def test_classes_tenants_and_deadlines_are_read_by_name(tmp_path):
+    text = "prompt_tokens,output_tokens,class,tenant,deadline_s\n1,1,bulk,b,0\n1,1,chat,a,0.5\n"
+    (tmp_path / "r.csv").write_text(text)
+    table = read_requests_csv(tmp_path / "r.csv", ["chat", "code", "bulk"])
+    assert table.service_class.tolist() == [2, 0]
+    assert (table.tenant.tolist(), table.tenants) == ([0, 1], ("b", "a"))
+    assert table.deadline_ns.tolist() == [0, 5 * 10**8]
+    write_requests_csv(table, tmp_path / "again.csv", ["chat", "code", "bulk"])
+    assert read_requests_csv(tmp_path / "again.csv", ["chat", "code", "bulk"]) == table
+    numbers = read(tmp_path, "prompt_tokens,output_tokens,tenant\n1,1,700\n1,1,3\n")
+    assert (numbers.tenant.tolist(), numbers.tenants) == ([700, 3], None)
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "row", "field", "says"),
+    [
+        ("class", ["chat", "fast"], 3, "class", "'fast' is no service class"),
+        ("class,service_class", ["0,0", "0,0"], None, "class", "service_class is given, too"),
+        ("deadline_s,deadline_ns", ["0,0", "0,0"], None, "deadline_s", "deadline_ns is given, too"),
+        ("deadline_s", ["1", "-1"], 3, "deadline_s", "-1000000000 is below 0"),
+        ("tenant", ["a", "7"], 3, "tenant", "'7' is no name of a tenant"),
+        ("tenant", ["a", ""], 3, "tenant", "'' is no name of a tenant"),
+    ],
+)
+def test_wrong_classes_tenants_and_deadlines_name_their_line(
+    tmp_path, head, cells, row, field, says
+):
+    lines = [f"prompt_tokens,output_tokens,{head}", *(f"1,1,{cell}" for cell in cells)]
+    (tmp_path / "r.csv").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError) as caught:
+        read_requests_csv(tmp_path / "r.csv", ["chat", "bulk"])
+    assert (caught.value.row, caught.value.field) == (row, field)
+    assert says in caught.value.problem
+    assert caught.value.remedy

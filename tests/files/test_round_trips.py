@@ -30,12 +30,14 @@ from orsched.instances.catalog import load_named
 from orsched.memory import BlockMemory, PrefixCache
 from orsched.requests import Prefixes, Requests
 from orsched.schedule import OPTIONAL_WORK, Schedule, Steps, Work
+from orsched.service_classes import DEFAULT_CLASSES, ServiceClass
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 
 SUFFIXES = (".json", ".parquet")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+TENANTS = NAMES.map(str.strip).filter(lambda name: name and not name.isdecimal())
 
 
 def columns(n, low, high):
@@ -54,6 +56,8 @@ def requests(draw, prefixes=True):
         "predicted_tokens": columns(n, 1, 999),
         "service_class": columns(n, 0, 1),
         "ids": st.lists(NAMES, min_size=n, max_size=n, unique=True),
+        "tenant": columns(n, 0, 2**31 - 1) | st.lists(TENANTS, min_size=n, max_size=n),
+        "deadline_ns": columns(n, 0, 2**62),
     }
     given_columns = {k: draw(s) for k, s in optional.items() if draw(st.booleans())}
     if prefixes and draw(st.booleans()):
@@ -74,6 +78,20 @@ WORKERS = st.builds(
     memory=st.none() | st.builds(BlockMemory, st.integers(1, 9999), st.integers(1, 128)),
     name=NAMES,
 )
+LIMITS = st.none() | st.integers(0, 2**62)
+CLASSES = st.lists(
+    st.builds(
+        ServiceClass,
+        NAMES.filter(lambda name: name.isprintable() and name.strip()),
+        ttft_ns=LIMITS,
+        tpot_ns=LIMITS,
+        deadline_ns=LIMITS,
+        bulk=st.none() | st.booleans(),
+    ),
+    min_size=2,
+    max_size=4,
+    unique_by=lambda kind: kind.name,
+)
 INSTANCES = st.builds(
     Instance,
     requests(),
@@ -84,6 +102,7 @@ INSTANCES = st.builds(
     description=TEXTS,
     source=TEXTS,
     licence=TEXTS,
+    classes=st.just(DEFAULT_CLASSES) | CLASSES,
 )
 VALUES = st.recursive(
     st.none()

@@ -45,7 +45,7 @@ LAYERS = (
         "requests, workers and memory make an instance; steps make a schedule",
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "workers", "instance",
-            "schedule",
+            "schedule", "service_classes", "tenants",
         ),
     ),
     Layer(
