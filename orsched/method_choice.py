@@ -45,38 +45,43 @@ class Chosen(NamedTuple):
     label: str = ""
 
 
-def read_spec(text: str) -> Spec:
+def read_spec(text: str, field: str = "method") -> Spec:
     """Return the parts of a method's specification; values are JSON where they can be, else text.
 
-    Raises ``InputError`` for a parameter without a value or given twice.
+    Raises ``InputError`` at the field for a parameter without a value or given twice.
     """
     head, *pairs = text.split("+")
     name, at, information = head.partition("@")
     if at and not information:
         raise InputError(
-            f"{text!r} names no information", field="method", remedy="none, predicted, clairvoyant"
+            f"{text!r} names no information", field=field, remedy="none, predicted, clairvoyant"
         )
-    parameters = read_pairs(pairs, "method")
+    parameters = read_pairs(pairs, field)
     return Spec(name, information or None, parameters, "+".join([name, *pairs]))
 
 
 def choose(
-    source: str | Method | Policy | type[Policy],
+    source: str | Method | Policy | type[Policy] | Chosen,
     information: str | None = None,
     parameters: Mapping[str, Any] | None = None,
+    field: str = "method",
 ) -> Chosen:
     """Return the method that a name, ``module:Class``, a class or an object stands for.
 
-    What the name itself specifies takes precedence over ``information`` and ``parameters``.
+    What the name itself specifies takes precedence over ``information`` and ``parameters``. What
+    has been chosen already is returned as it is.
 
     Raises:
-        InputError: there is no such method, or it does not run with the information.
+        InputError: there is no such method, which is named at ``field``, or it does not run with
+            the information.
     """
+    if isinstance(source, Chosen):
+        return source
     given, label = dict(parameters or {}), ""
     method: Method
     if isinstance(source, str):
-        spec = read_spec(source)
-        method, information = method_named(spec.name), spec.information or information
+        spec = read_spec(source, field)
+        method, information = method_named(spec.name, field), spec.information or information
         given |= spec.parameters
         label = "" if is_own(spec.name) else spec.label
     elif isinstance(source, Policy):
@@ -91,7 +96,7 @@ def choose(
         method = source
     else:
         raise InputError(
-            f"{source!r} is no method", field="method", remedy="give a name, e.g. hybrid"
+            f"{source!r} is no method", field=field, remedy="give a name, e.g. hybrid"
         )
     return Chosen(method, _information(method, information), given, label)
 
@@ -117,7 +122,7 @@ def method_names() -> list[str]:
     return known + [name for name in names("policies") if name not in known]
 
 
-def method_named(name: str) -> Method:
+def method_named(name: str, field: str = "method") -> Method:
     """Return the method of a name, or of ``module:Class``, whose module is then imported.
 
     Raises:
@@ -145,7 +150,7 @@ def method_named(name: str) -> Method:
     hint = f"did you mean {near[0]}? " if near else ""
     raise InputError(
         f"unknown method {name!r}",
-        field="method",
+        field=field,
         remedy=f"{hint}known: {', '.join(known)}; or module:Class of your own",
     )
 

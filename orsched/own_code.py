@@ -34,10 +34,7 @@ def class_of(target: str, base: type, what: str = "policy") -> Any:
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        problem = f"cannot make a policy of {target!r}: {error}"
-        if what != "policy":
-            problem = f"{target}: {error}"
-        raise InputError(problem, field=what, remedy=remedy) from None
+        raise InputError(f"cannot load {target!r}: {error}", field=what, remedy=remedy) from None
     require_class(found, base, target, what)
     return found
 

@@ -18,7 +18,7 @@ from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError, InvalidScheduleError, TimeLimitError
 from orsched.instance import require_instance, say_unused
-from orsched.method_choice import Spec, choose, read_spec
+from orsched.method_choice import Chosen, Spec, choose, read_spec
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
 from orsched.policy import Information
@@ -42,7 +42,7 @@ DEFAULT_ITERATIONS = 18
 
 def solve(
     instance: Instance,
-    method: str | Method | Policy | type[Policy] = "hybrid",
+    method: str | Method | Policy | type[Policy] | Chosen = "hybrid",
     objective: str = "makespan",
     stop: Stop | None = None,
     seed: int = 0,
@@ -62,7 +62,8 @@ def solve(
         instance: the problem.
         method: a registered name (``fcfs, offline, online, hybrid``) optionally with its
             information class and parameters, as in ``hybrid@predicted+gate=waited_time``;
-            ``module:Class`` of a policy; or a class or an object of a policy, or a method.
+            ``module:Class`` of a policy; or a class or an object of a policy, or a method, or what
+            ``orsched.method_choice.choose`` has made of one of these.
         objective: ``makespan``.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
             return) and ``iterations`` can be given, and the first to be reached ends the search.
@@ -142,13 +143,9 @@ def simulate(
 
     Raises as ``solve`` does, and ``PolicyError`` when the policy asks for an impossible step.
     """
-    given: dict[str, Any] = {"information": information, "parameters": parameters, "seed": seed}
-    try:
-        return solve(instance, policy, iterations=1, slo=slo, observer=observer, **given)
-    except InputError as error:
-        if error.field == "method":  # of solve; here it is called a policy
-            error.field = "policy"
-        raise
+    require_instance(instance)
+    chosen = choose(policy, information, parameters, "policy")
+    return solve(instance, chosen, seed=seed, iterations=1, slo=slo, observer=observer)
 
 
 @dataclass(frozen=True)

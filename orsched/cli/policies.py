@@ -42,7 +42,7 @@ def own_code(names: Iterable[str]) -> Iterator[None]:
         yield
         return
     working_folder_last(own)
-    with blamed_on(", ".join(own)), redirect_stdout(sys.stderr):
+    with blamed_on(*own), redirect_stdout(sys.stderr):
         yield
 
 
@@ -66,8 +66,8 @@ def said_once(method: str, information: str | None, parameters: dict[str, Any]) 
 
 
 @contextmanager
-def blamed_on(target: str) -> Iterator[None]:
-    """Show an error that a policy's code raised with the user's part of its traceback.
+def blamed_on(*targets: str) -> Iterator[None]:
+    """Show an error that the code of one of some policies raised, with that part of its traceback.
 
     What comes from elsewhere passes through: it is a bug in orsched. A policy that asks Python to
     exit has failed, too: an exit code of its choice would say something else.
@@ -77,6 +77,7 @@ def blamed_on(target: str) -> Iterator[None]:
     except (OrschedError, KeyboardInterrupt):
         raise
     except BaseException as error:
+        target = targets[0] if len(targets) == 1 else _solving(error) or ", ".join(targets)
         origin = _origin(target)
         start = _first_own(error.__traceback__, origin)
         # A source that is no text has no file name.
@@ -90,6 +91,17 @@ def blamed_on(target: str) -> Iterator[None]:
             field="policy",
             remedy="see the lines above",
         ) from None
+
+
+def _solving(error: BaseException) -> str | None:
+    """Return the name of the method that ``solve`` was running, if it had one."""
+    from orsched.solver import solve
+
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code is solve.__code__:
+            method = frame.f_locals["method"]
+            return method if isinstance(method, str) else None
+    return None
 
 
 def _origin(target: str) -> str | None:

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from orsched.errors import InputError, MissingDependencyError
+from orsched.files.atomic import opened
 from orsched.study.plan import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TABLES = ("table.csv", "table.parquet")
-_TEMPORARY = ".tmp"
 
 
 class Store:
@@ -46,7 +46,7 @@ class Store:
             self.cells.mkdir(parents=True, exist_ok=True)
             self._lock = (self.folder / "lock").open("ab")
             _take(self._lock, self.folder)
-            for path in self.cells.glob(f"*{_TEMPORARY}"):
+            for path in self.cells.glob("*.tmp"):
                 path.unlink()
         except BaseException as error:
             self.__exit__()
@@ -109,12 +109,10 @@ class Store:
             raise RuntimeError(f"cell {record['key']} was run twice")
         plain = json.loads(json.dumps(record, allow_nan=False))
         text = json.dumps({**plain, "digest": _digest(plain)}, ensure_ascii=False)
-        temporary = path.with_suffix(_TEMPORARY)
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        with opened(path) as stream:
             stream.write(text + "\n")
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, path)
         _sync_folder(self.cells)
 
     def forget(self, key: str) -> None:

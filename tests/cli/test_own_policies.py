@@ -107,7 +107,7 @@ def test_its_errors_are_shown_as_its_own(folder, capsys, kind):
         ("no_syntax:Mine", "raised SyntaxError"),
         ("fails:Mine", "raised ZeroDivisionError"),
         ("nowhere_at_all:Mine", "No module named"),
-        (":", "cannot make a policy"),
+        (":", "cannot load"),
         ("my_own_policy:Leaves", "raised SystemExit: 0"),
         ("my_own_policy:Deaf", "def on_finish(self, view, request, client)"),
         ("my_own_policy:Undecided", "def decide(self, view)"),
@@ -115,13 +115,21 @@ def test_its_errors_are_shown_as_its_own(folder, capsys, kind):
         ("leaves:Mine", "raised SystemExit: 0"),
         ("no_text:Mine", "raised SyntaxError"),
         ("failing_package.inner:Mine", "raised ZeroDivisionError"),
-        ("./my_own_policy.py:Mine", "cannot make a policy"),
+        ("./my_own_policy.py:Mine", "cannot load"),
     ],
 )
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_every_failure_ends_in_a_message(folder, capsys, target, named, workers):
     assert run(["simulate", "two-by-two", "--workers", workers, "--policy", target]) == 2
     assert named in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_compare_names_the_one_policy_that_failed(folder, capsys):
+    methods = "my_own_policy:Mine,my_own_policy:Broken,no_syntax:Mine"
+    assert run(["compare", "two-by-two", "--methods", methods]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "'my_own_policy:Broken' raised RuntimeError: not today" in last
+    assert "Mine" not in last
 
 
 def test_what_a_policy_prints_is_no_result(folder, capsys):
