@@ -11,6 +11,7 @@ from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.gates import Gate, ListeningGate, Waiting, make_gate
 from orsched.heuristics.queues import ClientQueues, Queues, SharedQueue
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
+from orsched.scalars import is_number, require_bool, require_one_of
 from orsched.step import Step, decode_rounds, prefill_stage
 
 if TYPE_CHECKING:
@@ -50,15 +51,11 @@ class GatedParams:
     priority: str = "none"
 
     def __post_init__(self) -> None:
-        choices = ("assignment", ASSIGNMENTS), ("order", ORDERS), ("priority", PRIORITIES)
-        for name, allowed in choices:
-            if getattr(self, name) not in allowed:
-                raise InputError(
-                    f"{getattr(self, name)!r} is unknown", field=name, remedy=", ".join(allowed)
-                )
-        if not isinstance(self.steal, bool):
-            raise InputError(f"{self.steal!r} is not true or false", field="steal")
-        if isinstance(self.gate_factor, bool) or not isinstance(self.gate_factor, (int, float)):
+        require_one_of(self.assignment, "assignment", ASSIGNMENTS)
+        require_one_of(self.order, "order", ORDERS)
+        require_one_of(self.priority, "priority", PRIORITIES)
+        require_bool(self.steal, "steal")
+        if not is_number(self.gate_factor):
             raise InputError(f"{self.gate_factor!r} is not a number", field="gate_factor")
         make_gate(self.gate, self.gate_factor)
 

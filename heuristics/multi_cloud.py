@@ -1,16 +1,5 @@
 """Deprecated name of ``orsched.heuristics.mico``."""
 
-from __future__ import annotations
+from orsched.lazy_names import renamed_module
 
-from importlib import import_module
-from typing import Any
-from warnings import warn
-
-
-def __getattr__(name: str) -> Any:
-    """Return what the package has under its new name."""
-    if name.startswith("__"):
-        raise AttributeError(name)
-    text = "orsched.heuristics.multi_cloud is now orsched.heuristics.mico"
-    warn(text, DeprecationWarning, stacklevel=2)
-    return getattr(import_module("orsched.heuristics.mico"), name)
+__getattr__ = renamed_module("orsched.heuristics.multi_cloud", "orsched.heuristics.mico")

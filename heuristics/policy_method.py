@@ -13,6 +13,7 @@ from orsched.heuristics.dispatching.dispatchers import DISPATCHERS
 from orsched.heuristics.planning import in_time
 from orsched.methods import Outcome, Progress, Run
 from orsched.result import Termination
+from orsched.scalars import require_bool, require_one_of
 from orsched.simulator import simulate_policy
 
 if TYPE_CHECKING:
@@ -40,12 +41,8 @@ class Dispatching:
     steal: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.dispatch, str) or self.dispatch not in DISPATCHERS:
-            raise InputError(
-                f"{self.dispatch!r} is unknown", field="dispatch", remedy=", ".join(DISPATCHERS)
-            )
-        if type(self.steal) is not bool:
-            raise InputError("must be true or false", field="steal")
+        require_one_of(self.dispatch, "dispatch", DISPATCHERS)
+        require_bool(self.steal, "steal")
 
 
 def read_params(kind: Any, parameters: dict[str, Any], known: Any = ()) -> Any:

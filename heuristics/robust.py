@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import GATES
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.heuristics.queues import Offering
 from orsched.policy import Information
+from orsched.scalars import require_number, require_one_of, set_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -53,12 +52,9 @@ class RobustParams:
     least_skill: float = 0.65
 
     def __post_init__(self) -> None:
-        if self.gate not in GATES:
-            raise InputError(f"unknown gate {self.gate!r}", field="gate", remedy=", ".join(GATES))
-        object.__setattr__(self, "sample", whole_number(self.sample, "sample", minimum=2))
-        skill = self.least_skill
-        if isinstance(skill, bool) or not isinstance(skill, (int, float)) or not -1 <= skill <= 1:
-            raise InputError(f"{skill!r} is no skill", field="least_skill", remedy="-1 to 1")
+        require_one_of(self.gate, "gate", GATES)
+        set_whole(self, "sample", minimum=2)
+        require_number(self.least_skill, "least_skill", -1, 1)
 
 
 class Skill:

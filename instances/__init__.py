@@ -7,23 +7,13 @@
 if __name__ != "orsched.instances":
     raise ImportError("use 'import orsched.instances', not 'import instances'")
 
-from importlib import import_module
-from typing import Any
+from orsched.lazy_names import lazy_names
 
 _HOME = {
-    "draw_sources": "orsched.instances.sources",
-    "load_mix": "orsched.instances.sources",
-    "predict": "orsched.instances.predictions",
-    "read_arrivals": "orsched.instances.arrivals",
-    "sampled": "orsched.instances.arrivals",
-    "with_arrivals": "orsched.instances.arrivals",
+    "orsched.instances.sources": ("draw_sources", "load_mix"),
+    "orsched.instances.predictions": ("predict",),
+    "orsched.instances.arrivals": ("read_arrivals", "sampled", "with_arrivals"),
 }
 
 __all__ = ["draw_sources", "load_mix", "predict", "read_arrivals", "sampled", "with_arrivals"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public function from its module at first use (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'orsched.instances' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__ = lazy_names("orsched.instances", _HOME)

@@ -15,6 +15,7 @@ from orsched.errors import InputError
 from orsched.instance import require_instance
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
+from orsched.scalars import require_number
 from orsched.units import MAX_TIME_NS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -296,13 +297,9 @@ def _rate(value: object, name: str) -> None:
 
 def _within(value: object, name: str, low: float, high: float, *, above: bool = False) -> None:
     """Raise ``InputError`` unless a parameter is a number in [low, high], or (low, high]."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not low <= value <= high or (above and value == low):  # type: ignore[operator]
-        span = (
-            f"a number {'above' if above else 'from'} {low:g} {'up ' if above else ''}to {high:g}"
-        )
-        unit = "requests a second" if "rate" in name else "seconds" if name.endswith("_s") else span
-        raise _wrong(f"{value!r} is not {span}", name, f"give {unit}")
+    unit = "requests a second" if "rate" in name else "seconds" if name.endswith("_s") else None
+    remedy = unit and f"give {unit}"
+    require_number(value, f"arrivals.{name}", low, high, above=above, remedy=remedy)
 
 
 def _rounded(times: NDArray[np.float64], law: Arrivals) -> IntColumn:

@@ -19,6 +19,7 @@ from orsched.instance import require_instance
 from orsched.instances.confusion import load_confusion
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
+from orsched.scalars import is_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,14 +63,11 @@ class Noise(Predictor):
     sigma: float
 
     def __post_init__(self) -> None:
-        sigma = self.sigma
-        if isinstance(sigma, bool) or not isinstance(sigma, (int, float)):
-            raise InputError(f"{sigma!r} is not a finite number", field="sigma")
-        if not math.isfinite(sigma):
-            raise InputError(f"{sigma!r} is not a finite number", field="sigma")
-        if sigma < 0:
+        if not is_number(self.sigma) or not math.isfinite(self.sigma):
+            raise InputError(f"{self.sigma!r} is not a finite number", field="sigma")
+        if self.sigma < 0:
             raise InputError(
-                f"{sigma} is negative", field="sigma", remedy="0 means exact predictions"
+                f"{self.sigma} is negative", field="sigma", remedy="0 means exact predictions"
             )
 
     def tokens(self, output_tokens: IntColumn, seed: int) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.instances.streams import stream
+from orsched.scalars import require_number
 from orsched.units import MAX_TOKENS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -159,8 +160,8 @@ def draw_sources(
         InputError: an argument is wrong, or more than 20 million requests are expected.
     """
     chosen = load_mix(mix) if isinstance(mix, str) else mix
-    begin = _number(start_s, "start_s", 0, MAX_SPAN_S)
-    length = _number(duration_s, "duration_s", 1e-9, MAX_SPAN_S)
+    begin = require_number(start_s, "start_s", 0, MAX_SPAN_S)
+    length = require_number(duration_s, "duration_s", 1e-9, MAX_SPAN_S)
     number = whole_number(seed, "seed", remedy="seeds start at 0")
     expected = chosen.expected(begin, length)
     scale = 1.0
@@ -171,7 +172,7 @@ def draw_sources(
                 field="start_s",
                 remedy=f"it spans {chosen.span_s} s",
             )
-        scale = _number(rate, "rate", 1e-9, 1e9) * length / expected
+        scale = require_number(rate, "rate", 1e-9, 1e9) * length / expected
     if expected * scale > MAX_REQUESTS:
         raise InputError(
             f"about {expected * scale:.3g} requests are expected",
@@ -363,10 +364,3 @@ def sources(
         seed=seed,
         first_token=first_token,
     )
-
-
-def _number(value: object, field: str, low: float, high: float) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not low <= value <= high:  # type: ignore[operator]
-        raise InputError(f"{value!r} is not a number from {low:g} to {high:g}", field=field)
-    return float(value)  # type: ignore[arg-type]

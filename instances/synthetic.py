@@ -13,6 +13,7 @@ from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.instances.streams import stream
 from orsched.requests import Requests
+from orsched.scalars import is_number
 from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 from orsched.workers import Worker
 
@@ -41,7 +42,7 @@ def poisson_arrivals_ns(name: str, seed: int, requests: int, rate: float) -> NDA
 
     Raises ``InputError`` unless the rate is positive and finite.
     """
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
+    if not is_number(rate) or not 0 < rate < math.inf:
         raise InputError(f"{rate!r} is not a rate", field="rate", remedy="give requests a second")
     gaps = stream(name, seed).standard_exponential(requests)
     times = np.cumsum(gaps) * (NS_PER_S / rate)

@@ -7,20 +7,13 @@
 if __name__ != "orsched.models":
     raise ImportError("use 'import orsched.models', not 'import models'")
 
-from importlib import import_module
-from typing import Any
+from orsched.lazy_names import lazy_names
 
 _HOME = {
-    "bound": "orsched.models.bounds",
-    "pack": "orsched.models.packing",
-    "solve_full_mip": "orsched.models.full_mip",
+    "orsched.models.bounds": ("bound",),
+    "orsched.models.packing": ("pack",),
+    "orsched.models.full_mip": ("solve_full_mip",),
 }
 
 __all__ = ["bound", "pack", "solve_full_mip"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public function from its module at first use (PEP 562)."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'orsched.models' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__getattr__ = lazy_names("orsched.models", _HOME)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.jobs import all_jobs, released_after
@@ -31,6 +30,7 @@ from orsched.models.stages_rounds_bound import (
     shared,
     stages_and_rounds,
 )
+from orsched.stop import Clock
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def bound(
     require_instance(instance)
     clock = Clock(time_limit)
     scope = Scope.allowing(allows, instance)
-    limits = _Limits(clock.out_of_time, clock.seconds_left, True, scope)
+    limits = _Limits(clock.out, clock.left, True, scope)
     if objective == "makespan":
         found = _improving(instance, limits)
     elif objective in OBJECTIVES:
@@ -317,7 +317,7 @@ def bound_for(
         other = _by_known_rounds(instance, lower, Scope.allowing(needed, instance))
         if other is not None and other.value_ns > found.value_ns:
             found = _largest_proven(instance, [found, other])
-        known = (seconds if clock.out_of_time() else float("inf"), found)
+        known = (seconds if clock.out() else float("inf"), found)
         _KEPT[key] = known
         if len(_KEPT) > _MOST_KEPT:
             del _KEPT[next(iter(_KEPT))]
@@ -343,28 +343,6 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
     counted = stages_and_rounds(one.worker, released, moment, rounds, scope)
     found = shared(counted, len(instance.workers))
     return Bound(found["bound"], found["value_ns"], found, {})
-
-
-class Clock:
-    """A time limit in seconds, counted from now, or none: None or infinity, as in ``solve``."""
-
-    def __init__(self, time_limit: float | None) -> None:
-        """Start; ``InputError`` for a limit that is no number above 0."""
-        begin = perf_counter()
-        number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
-        if time_limit is not None and not (number and time_limit > 0):
-            raise InputError(
-                f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds above 0"
-            )
-        self._end = float("inf") if time_limit is None else begin + time_limit
-
-    def out_of_time(self) -> bool:
-        """Whether the limit has passed."""
-        return perf_counter() >= self._end
-
-    def seconds_left(self) -> float:
-        """Seconds until the limit; infinite without one."""
-        return max(0.0, self._end - perf_counter())
 
 
 def _improving_latency_bounds(

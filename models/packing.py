@@ -20,8 +20,9 @@ from orsched.models.pcmax.compiled import compiled_exchanges
 from orsched.models.pcmax.exchange import exchange
 from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
 from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
-from orsched.models.pcmax.problem import Clock, Problem
+from orsched.models.pcmax.problem import Problem
 from orsched.models.pcmax.search import Effort, Search
+from orsched.stop import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +93,7 @@ def pack(
         InputError: a time is negative or not whole, the sum leaves 62 bits, there is no client,
             seed or moves is no whole number from 0, or the time limit is not a positive number.
     """
-    begin = perf_counter()
+    begin, clock = perf_counter(), Clock(time_limit)
     jobs = int_column(processing_times, "processing_times", maximum=2**53).tolist()
     clients = whole_number(clients, "clients", minimum=1)
     seed, moves = whole_number(seed, "seed"), whole_number(moves, "moves")
@@ -103,7 +104,6 @@ def pack(
             field="processing_times",
             remedy="use a coarser unit",
         )
-    clock = Clock(_deadline(begin, time_limit))
     certificate = packing_bound(jobs, clients)
     groups = longest_first([job for job in jobs if job], min(clients, max(1, len(jobs))))
     best, interrupted = _Best(groups, certificate), False
@@ -145,17 +145,6 @@ def packing_bound(jobs: Sequence[int], clients: int) -> dict[str, Any]:
         at = int(np.argmax(lifted))
         best = {"bound": "lifted", "value": int(lifted[at]), "k": int(k[at]), "l": int(fullest[at])}
     return best
-
-
-def _deadline(begin: float, time_limit: float | None) -> float | None:
-    if time_limit is None:
-        return None
-    number = isinstance(time_limit, (int, float)) and not isinstance(time_limit, bool)
-    if not number or not time_limit > 0:
-        raise InputError(
-            f"{time_limit!r} is not a time limit", field="time_limit", remedy="seconds, above 0"
-        )
-    return None if time_limit == float("inf") else begin + time_limit
 
 
 @dataclass
@@ -207,16 +196,16 @@ def _search(best: _Best, clients: int, clock: Clock, rng: random.Random, moves: 
     if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:
         if large:
             _exchange(best, bound, clock, rng)
-        more = 4 * moves if clock.deadline is None else 10**12
+        more = 4 * moves if not clock.limited else 10**12
         repartition(best.groups, bound, rng, more, clock)
         return
     best.search = Search(problem, best.groups, best.certificate, clock, rng)
-    best.search.run(Effort() if clock.deadline is None else Effort(dives=10**9))
+    best.search.run(Effort() if not clock.limited else Effort(dives=10**9))
 
 
 def _exchange(best: _Best, bound: int, clock: Clock, rng: random.Random) -> None:
     """Exchange jobs between clients, if the loops for that are compiled."""
-    loops = compiled_exchanges().get(clock.deadline is None)
+    loops = compiled_exchanges().get(not clock.limited)
     if loops is not None:
         numbers = np.random.default_rng(rng.randrange(2**32))
         best.groups = exchange(best.groups, bound, numbers, clock, loops)

@@ -5,9 +5,8 @@ the two and a picture. ``import orsched`` loads nothing heavier than numpy: publ
 imported from their modules at first use (type checkers read ``__init__.pyi``).
 """
 
-from importlib import import_module
-
 from orsched._version import __version__
+from orsched.lazy_names import lazy_names
 
 _HOME = {
     "orsched.checker": ("Violation", "check"),
@@ -52,19 +51,9 @@ _HOME = {
     "orsched.versions": ("show_versions",),
     "orsched.workers": ("Worker",),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = ["__version__", *sorted(_MODULE_OF)]
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name from its module at first use (PEP 562)."""
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module 'orsched' has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+__all__ = ["__version__", *sorted(name for names in _HOME.values() for name in names)]
+__getattr__ = lazy_names("orsched", _HOME)
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Protocol
 
 from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.scalars import require_seconds
 
 
 class Stop(Protocol):
@@ -23,6 +23,26 @@ class Stop(Protocol):
     @property
     def seconds_left(self) -> float:
         """Seconds until a time limit; infinity without one."""
+
+
+class Clock:
+    """A time limit in seconds, counted from now, or none: None or infinity.
+
+    Raises ``InputError`` for a limit that is no number above 0.
+    """
+
+    def __init__(self, time_limit: float | None) -> None:
+        seconds = math.inf if time_limit is None else time_limit
+        self.limited = seconds != math.inf
+        self._end = perf_counter() + require_seconds(seconds, "time_limit")
+
+    def out(self) -> bool:
+        """Whether time is up."""
+        return self.limited and perf_counter() >= self._end
+
+    def left(self) -> float:
+        """Seconds until the end, at least 0; infinity without one."""
+        return max(0.0, self._end - perf_counter())
 
 
 @dataclass
@@ -54,11 +74,7 @@ class MaxRuntime:
     seconds: float
 
     def __post_init__(self) -> None:
-        number = self.seconds
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not number > 0:
-            raise InputError(
-                f"{number!r} is no time limit", field="time_limit", remedy="seconds above 0"
-            )
+        require_seconds(self.seconds, "time_limit")
         self._end = math.inf
 
     def start(self) -> None:

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from orsched.errors import InputError
+from orsched.scalars import is_number
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -22,7 +23,7 @@ def seconds_to_ns(seconds: float, field: str = "time") -> int:
 
     Raises ``InputError`` for NaN, infinity, negative values and times above ``MAX_TIME_NS``.
     """
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+    if not is_number(seconds):
         raise InputError(f"{seconds!r} is not a number of seconds", field=field)
     if not math.isfinite(seconds):
         raise InputError(f"{seconds} is not a finite time", field=field, remedy="give seconds")

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
 from orsched.costs import AffineCost, CostModel
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.memory import BlockMemory
+from orsched.scalars import require_bool, set_whole
 from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -41,21 +41,15 @@ class Worker:
     padding: bool = False
 
     def __post_init__(self) -> None:
-        clients = whole_number(self.clients, "clients", minimum=1, maximum=MAX_CLIENTS)
-        object.__setattr__(self, "clients", clients)
-        if self.prefill_cap_tokens is not None:
-            cap = whole_number(
-                self.prefill_cap_tokens, "prefill_cap_tokens", minimum=1, maximum=MAX_TOKENS
-            )
-            object.__setattr__(self, "prefill_cap_tokens", cap)
+        set_whole(self, "clients", minimum=1, maximum=MAX_CLIENTS)
+        set_whole(self, "prefill_cap_tokens", minimum=1, maximum=MAX_TOKENS, optional=True)
         if isinstance(self.cost, type) or not isinstance(self.cost, CostModel):
             raise InputError(f"{self.cost!r} is not a cost model", field="cost")
         if self.memory is not None and not isinstance(self.memory, BlockMemory):
             raise InputError(f"{self.memory!r} is not a memory model", field="memory")
         if not isinstance(self.name, str) or not self.name:
             raise InputError("must be a text", field="name")
-        if type(self.padding) is not bool:
-            raise InputError("must be true or false", field="padding")
+        require_bool(self.padding, "padding")
         if self.padding and self.caches_prefixes:
             raise InputError(
                 "a worker that pads has no prefix cache",

@@ -4,12 +4,10 @@ Public names are imported from their modules at first use: a worker needs torch,
 against a run does not.
 """
 
-from importlib import import_module
-from typing import Any
-from warnings import warn
-
 if __name__ != "orsched.runner":
     raise ImportError("use 'import orsched.runner', not 'import runner'")
+
+from orsched.lazy_names import lazy_names
 
 _HOME = {
     "orsched.runner.calibration.fitting": ("Calibration", "calibrate"),
@@ -27,23 +25,9 @@ _HOME = {
     "orsched.runner.devices.settings": ("WorkerSettings",),
     "orsched.runner.worker.torch_worker": ("TorchWorker",),
 }
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = sorted(_MODULE_OF)
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name from its module at first use (PEP 562)."""
-    if name == "Ran":  # kept for one release
-        text = "orsched.runner.Ran is now orsched.runner.RunResult"
-        warn(text, DeprecationWarning, stacklevel=2)
-        name = "RunResult"
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module 'orsched.runner' has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
+__all__ = sorted(name for names in _HOME.values() for name in names)
+__getattr__ = lazy_names("orsched.runner", _HOME, {"Ran": "RunResult"})
 
 
 def __dir__() -> list[str]:

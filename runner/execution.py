@@ -7,11 +7,11 @@ from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
 from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.instance import say_unused
+from orsched.lazy_names import lazy_names
 from orsched.runner.loop.interrupts import finishing
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.open_lengths import require_live, require_tokens, with_open_lengths
@@ -202,9 +202,4 @@ def _undisturbed(policy: Policy) -> Iterator[None]:
             close()
 
 
-def __getattr__(name: str) -> Any:
-    """Return a class under its old name, kept for one release."""
-    if name != "Ran":
-        raise AttributeError(f"module 'orsched.runner.execution' has no attribute {name!r}")
-    warn("orsched.runner.Ran is now orsched.runner.RunResult", DeprecationWarning, stacklevel=2)
-    return RunResult
+__getattr__ = lazy_names("orsched.runner.execution", {}, {"Ran": "RunResult"})

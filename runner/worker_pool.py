@@ -23,6 +23,7 @@ from orsched.runner.devices.settings import MOST_THREADS, WorkerSettings, one_ea
 from orsched.runner.devices.warming import warm_up
 from orsched.runner.measured.watching import Watch
 from orsched.runner.worker.language_model import DTYPES
+from orsched.scalars import require_one_of, require_seconds
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -77,27 +78,13 @@ class RunSettings:
             ("dtype", (None, *DTYPES)),
             ("place", (None, *PLACES)),
         ):
-            if getattr(self, name) not in known:
-                raise InputError(
-                    f"unknown: {getattr(self, name)!r}",
-                    field=name,
-                    remedy=", ".join(word for word in known if word is not None),
-                )
+            require_one_of(getattr(self, name), name, known)
         for name in ("slots", "length", "threads"):
             if getattr(self, name) is not None:
                 most = MOST_THREADS if name == "threads" else 2**62
                 whole_number(getattr(self, name), name, minimum=1, maximum=most)
-        if self.worker_timeout is not None and not _is_timeout(self.worker_timeout):
-            raise InputError(
-                f"{self.worker_timeout!r} is no time",
-                field="worker_timeout",
-                remedy=f"seconds above 0, {_LONGEST_S:,.0f} at most",
-            )
-
-
-def _is_timeout(value: object) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and 0 < value <= _LONGEST_S  # type: ignore[operator]
+        if self.worker_timeout is not None:
+            require_seconds(self.worker_timeout, "worker_timeout", _LONGEST_S)
 
 
 class WorkerPool(NamedTuple):

@@ -32,7 +32,7 @@ def test_an_old_name_can_be_imported_from_its_module():
 @pytest.mark.parametrize("module", ["orsched.runner", "orsched.runner.execution"])
 def test_the_result_of_a_run_has_its_old_name_as_well(module):
     found = import_module(module)
-    with pytest.warns(DeprecationWarning, match=r"orsched\.runner\.RunResult") as said:
+    with pytest.warns(DeprecationWarning, match=rf"is now {module}\.RunResult") as said:
         assert found.Ran is found.RunResult
     assert said[0].filename == __file__
     assert "Ran" not in getattr(found, "__all__", ())

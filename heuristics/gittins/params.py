@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from orsched.columns import whole_number
-from orsched.errors import InputError
-from orsched.heuristics.continuous.params import require_choice
+from orsched.scalars import require_number, require_one_of
 from orsched.units import MAX_TOKENS
 
 INDICES = ("gittins", "serpt")
@@ -54,12 +52,9 @@ class GittinsParams:
     batch_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        require_choice(self.index, "index", INDICES)
+        require_one_of(self.index, "index", INDICES)
         whole_number(
             self.max_num_batched_tokens, "max_num_batched_tokens", minimum=1, maximum=MAX_TOKENS
         )
         for name, (least, most) in _RANGES.items():
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or math.isnan(value) or not least <= value <= most:
-                raise InputError(f"{value!r} is not in {least:g}..{most:g}", field=name)
+            require_number(getattr(self, name), name, least, most)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.scalars import require_bool, require_one_of, set_whole
 from orsched.units import MAX_TOKENS
 
 _CHOICES = {
-    "distribution": ("workload", "quantity"),
+    "distribution": (None, "workload", "quantity"),
     "batching": ("iteration", "batch"),
     "shares": ("power", "equal"),
     "order": ("arrival", "random", "short_prompt", "long_answer"),
@@ -58,17 +57,12 @@ class MicoParams:
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in choices and (name, value) != ("distribution", None):
-                raise InputError(f"{value!r} is unknown", field=name, remedy=", ".join(choices))
+            require_one_of(getattr(self, name), name, choices)
         for name in ("backoff", "trade_off"):
-            if type(getattr(self, name)) is not bool:
-                raise InputError("must be true or false", field=name)
-        for name in ("buckets", "longest_tokens", "batch_size"):
-            value = getattr(self, name)
-            if value is not None or name == "buckets":
-                value = whole_number(value, name, minimum=1, maximum=MAX_TOKENS)
-                object.__setattr__(self, name, value)
+            require_bool(getattr(self, name), name)
+        set_whole(self, "buckets", minimum=1, maximum=MAX_TOKENS)
+        limits = ("longest_tokens", "batch_size")
+        set_whole(self, *limits, minimum=1, maximum=MAX_TOKENS, optional=True)
 
 
 ABLATION: dict[str, dict[str, str]] = {

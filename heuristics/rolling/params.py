@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
+from orsched.scalars import require_bool, require_number, require_one_of, set_whole
 
 BACKGROUNDS = ("process", "thread")
 
@@ -37,25 +35,10 @@ class RollingParams:
     wait: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "iterations"):
-            object.__setattr__(self, name, whole_number(getattr(self, name), name, minimum=1))
-        tolerance = self.tolerance
-        if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or tolerance < 0:
-            raise InputError(f"{tolerance!r} is no share", field="tolerance", remedy="at least 0")
+        set_whole(self, "horizon", "iterations", minimum=1)
+        require_number(self.tolerance, "tolerance", 0)
         for name in ("interval", "planning_time"):
-            _require_seconds(name, getattr(self, name))
-        if self.background not in BACKGROUNDS:
-            raise InputError(
-                f"{self.background!r} is unknown",
-                field="background",
-                remedy=", ".join(BACKGROUNDS),
-            )
-        if self.wait is not None and type(self.wait) is not bool:
-            raise InputError(f"{self.wait!r} is not true or false", field="wait")
-
-
-def _require_seconds(name: str, value: object) -> None:
-    """Raise ``InputError`` unless a value is a finite number of seconds above 0."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value < 1e6:  # type: ignore[arg-type,operator]
-        raise InputError(f"{value!r} is no time", field=name, remedy="seconds above 0, below 1e6")
+            require_number(getattr(self, name), name, 0, 1e6, above=True)
+        require_one_of(self.background, "background", BACKGROUNDS)
+        if self.wait is not None:
+            require_bool(self.wait, "wait")

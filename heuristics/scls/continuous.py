@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from orsched.columns import whole_number
-from orsched.errors import InputError
 from orsched.heuristics.scls.iteration import require_no_padding
 from orsched.heuristics.scls.offloading import able
 from orsched.policy import Information, Policy
+from orsched.scalars import require_one_of, set_whole
 from orsched.step import FINISH, FOREVER, UNTIL_EVENT, Step
 
 if TYPE_CHECKING:
@@ -36,11 +35,8 @@ class ContinuousParams:
     renew: str = "fits"
 
     def __post_init__(self) -> None:
-        value = whole_number(self.slice_tokens, "slice_tokens", minimum=1)
-        object.__setattr__(self, "slice_tokens", value)
-        if self.renew not in RENEWALS:
-            text = f"{self.renew!r} is unknown"
-            raise InputError(text, field="renew", remedy=", ".join(RENEWALS))
+        set_whole(self, "slice_tokens", minimum=1)
+        require_one_of(self.renew, "renew", RENEWALS)
 
 
 class _WorkerQueue:

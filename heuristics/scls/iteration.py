@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.policy import Information, Policy
+from orsched.scalars import set_whole
 from orsched.step import FINISH, UNTIL_EVENT, Step, decode_rounds, prefill_stage
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ class IterationParams:
     parallel: int | None = None
 
     def __post_init__(self) -> None:
-        if self.parallel is not None:
-            value = whole_number(self.parallel, "parallel", minimum=1)
-            object.__setattr__(self, "parallel", value)
+        set_whole(self, "parallel", minimum=1, optional=True)
 
 
 class IterationLevel(Policy):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.heuristics.scls.batching import Batcher
 from orsched.heuristics.scls.clock import Clock
@@ -17,6 +15,7 @@ from orsched.heuristics.scls.estimate import bilinear_of
 from orsched.heuristics.scls.memory import RULES, SliceMemory
 from orsched.heuristics.scls.offloading import Offloader
 from orsched.policy import Information, Policy
+from orsched.scalars import require_number, require_one_of, set_whole
 from orsched.step import Step, Wait, batch_rounds, evict, prefill_stage
 from orsched.units import NS_PER_S
 
@@ -65,19 +64,11 @@ class SliceParams:
     memory_share: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("slice_tokens", "batch_size"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, whole_number(value, name, minimum=1))
+        set_whole(self, "slice_tokens", "batch_size", minimum=1, optional=True)
         for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                text = f"{getattr(self, name)!r} is unknown"
-                raise InputError(text, field=name, remedy=", ".join(choices))
+            require_one_of(getattr(self, name), name, choices)
         for name, most in (("interval_s", 1e9), ("interval_share", 1), ("memory_share", 1)):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not 1e-6 <= value <= most or math.isnan(value):
-                raise InputError(f"{value!r} is not in 1e-6..{most:g}", field=name)
+            require_number(getattr(self, name), name, 1e-6, most)
         if self.interval == "none" and (self.batching, self.offloading) != (
             "arrival",
             "round_robin",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orsched.columns import whole_number
-from orsched.heuristics.continuous.params import require_choice
+from orsched.scalars import require_one_of
 from orsched.units import MAX_TOKENS, seconds_to_ns
 
 BATCHING = ("none", "dynamic", "continuous")
@@ -29,7 +29,7 @@ class BatchingParams:
     batch_wait_timeout_s: float = 0.01
 
     def __post_init__(self) -> None:
-        require_choice(self.batching, "batching", BATCHING)
+        require_one_of(self.batching, "batching", BATCHING)
         if self.max_batch_size is not None:
             whole_number(self.max_batch_size, "max_batch_size", minimum=1, maximum=MAX_TOKENS)
         seconds_to_ns(self.batch_wait_timeout_s, "batch_wait_timeout_s")

@@ -32,37 +32,37 @@ _HERE = "orsched.instances.readers"
 
 FORMATS = {
     "azure": Format(
-        f"{_HERE}.azure:read_azure",
+        f"{_HERE}.csv_lengths:read_azure",
         "csv",
         ("TIMESTAMP", "ContextTokens", "GeneratedTokens"),
         "Azure LLM inference trace, 2023 and 2024",
     ),
     "burstgpt": Format(
-        f"{_HERE}.burstgpt:read_burstgpt",
+        f"{_HERE}.csv_lengths:read_burstgpt",
         "csv",
         ("Timestamp", "Request tokens", "Response tokens"),
         "BurstGPT",
     ),
     "splitwise": Format(
-        f"{_HERE}.splitwise:read_splitwise",
+        f"{_HERE}.csv_lengths:read_splitwise",
         "csv",
         ("request_id", "arrival_timestamp", "prompt_size", "token_size"),
         "Splitwise-sim trace",
     ),
     "vidur": Format(
-        f"{_HERE}.vidur:read_vidur",
+        f"{_HERE}.csv_lengths:read_vidur",
         "csv",
         ("num_prefill_tokens", "num_decode_tokens"),
         "Vidur trace",
     ),
     "measured": Format(
-        f"{_HERE}.measured:read_measured",
+        f"{_HERE}.csv_lengths:read_measured",
         "csv",
         ("id", "arrival_s", "prompt_tokens", "output_tokens"),
         "measured vLLM run",
     ),
     "pairs": Format(
-        f"{_HERE}.pairs:read_pairs",
+        f"{_HERE}.csv_lengths:read_pairs",
         "csv",
         ("id", "prompt_tokens", "answer_tokens"),
         "length pairs without arrival times (GSM8K, ShareGPT, arXiv)",

@@ -9,6 +9,7 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.scalars import set_whole
 from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ class PaddedMemory:
             "zeta_ppm": (1, MILLION),
         }
         for name, (least, most) in limits.items():
-            value = whole_number(getattr(self, name), name, minimum=least, maximum=most)
-            object.__setattr__(self, name, value)
+            set_whole(self, name, minimum=least, maximum=most)
         if self.available_bytes <= 0:
             raise InputError(
                 f"model and engine leave {self.available_bytes} bytes for the cache",

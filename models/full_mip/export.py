@@ -13,6 +13,7 @@ from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.scip_backend import load
 from orsched.models.full_mip.size import full_mip_size
+from orsched.scalars import require_one_of
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -42,10 +43,7 @@ def write_full_mip(
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"unknown suffix {suffix!r}", file=str(target), remedy=".mps or .lp")
-    if formulation not in FORMULATIONS:
-        raise InputError(
-            f"{formulation!r} is unknown", field="formulation", remedy="compact or printed"
-        )
+    require_one_of(formulation, "formulation", FORMULATIONS)
     problem = read_problem(instance)
     count = max(1, len(problem)) if stages is None else stages
     size = full_mip_size(problem, count, formulation, symmetry_breaking)

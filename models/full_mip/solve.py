@@ -6,7 +6,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
-from orsched.errors import InputError, OrschedError, TimeLimitError
+from orsched.errors import OrschedError, TimeLimitError
 from orsched.models.bounds import bound
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.plan import plan_of
@@ -17,6 +17,7 @@ from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.stages import stages_that_suffice
 from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.models.killable_call import ChildOutcome, run_in_child
+from orsched.scalars import require_one_of
 from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:
@@ -122,12 +123,8 @@ class _ModelSpec(NamedTuple):
 
 
 def _check_arguments(backend: str, formulation: str, time_limit: float | None) -> None:
-    for value, known, name in (
-        (backend, BACKENDS, "backend"),
-        (formulation, MODELS, "formulation"),
-    ):
-        if value not in known:
-            raise InputError(f"{value!r} is unknown", field=name, remedy=" or ".join(known))
+    require_one_of(backend, "backend", BACKENDS)
+    require_one_of(formulation, "formulation", MODELS)
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates
 

@@ -13,7 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from orsched.models.pcmax.knapsack import Ints
-    from orsched.models.pcmax.problem import Clock
+    from orsched.stop import Clock
 
 NODES = 20_000
 PATTERNS = 3_000

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from orsched.models.pcmax.entropy import Patterns
     from orsched.models.pcmax.knapsack import Ints, Pricer
-    from orsched.models.pcmax.problem import Clock, Problem
+    from orsched.models.pcmax.problem import Problem
+    from orsched.stop import Clock
 
 PATTERNS = 10_000
 _FIRST_ROUNDS = 40

@@ -15,7 +15,7 @@ from orsched.models.pcmax.local import longest_first
 
 if TYPE_CHECKING:
     from orsched.models.pcmax.local import Groups
-    from orsched.models.pcmax.problem import Clock
+    from orsched.stop import Clock
 
 MOVES = 80_000
 """Moves of a walk, before the next one begins anew."""
@@ -45,7 +45,7 @@ def exchange(
         )
         best = min(best, found, key=lambda each: max(map(sum, each)))
         walks += 1
-        if clock.deadline is None and walks == WALKS:
+        if not clock.limited and walks == WALKS:
             break
     return best
 

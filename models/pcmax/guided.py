@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from orsched.models.pcmax.columns import Columns, Gap
     from orsched.models.pcmax.entropy import Patterns
     from orsched.models.pcmax.knapsack import Ints
-    from orsched.models.pcmax.problem import Clock, Problem
+    from orsched.models.pcmax.problem import Problem
+    from orsched.stop import Clock
 
     Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from orsched.models.pcmax.problem import Clock
+    from orsched.stop import Clock
 
 Groups = list[list[int]]
 

@@ -5,6 +5,7 @@ Least number of patterns that cover every job; artificial columns keep it feasib
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,8 +13,6 @@ import numpy as np
 from orsched.errors import unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from orsched.models.pcmax.knapsack import Ints
@@ -97,20 +96,12 @@ class Master:
             self._lp.chgBound(self._rows + column, 0.0, upper)
         self._closed = closed
 
-    def solve(self, seconds: float | None = None) -> Solution:
+    def solve(self, seconds: float = math.inf) -> Solution:
         """Solve, from the last basis; what a limit cuts short is no solution, but does no harm."""
-        if seconds is not None:
+        if seconds < math.inf:
             self._lp.setRealParam(_TIME_LIMIT, max(seconds, 1e-3))
         value = float(self._lp.solve(dual=False))
         primal = np.array(self._lp.getPrimal())
         duals = np.maximum(np.array(self._lp.getDual()), 0.0)
         artificial = float(primal[: self._rows].sum())
         return Solution(value, duals, np.maximum(primal[self._rows :], 0.0), artificial)
-
-
-def patterns_of(groups: Sequence[Sequence[int]], kinds: int) -> Ints:
-    """Return the counts of each size in each group of size indices."""
-    patterns = np.zeros((len(groups), kinds), dtype=np.int64)
-    for row, group in enumerate(groups):
-        np.add.at(patterns[row], np.asarray(group, dtype=np.int64), 1)
-    return patterns

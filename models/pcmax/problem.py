@@ -1,10 +1,9 @@
-"""The packing problem by distinct sizes, and the time and work that may be spent on it."""
+"""The packing problem by distinct sizes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,18 +56,3 @@ class Problem:
         return Problem(
             self.sizes, np.maximum(self.counts - times * pattern, 0), self.clients - times
         )
-
-
-class Clock:
-    """A deadline on the wall clock, or none."""
-
-    def __init__(self, deadline: float | None) -> None:
-        self.deadline = deadline
-
-    def out(self) -> bool:
-        """Whether the time is up."""
-        return self.deadline is not None and perf_counter() > self.deadline
-
-    def left(self) -> float | None:
-        """Return the seconds left, None without a deadline."""
-        return None if self.deadline is None else max(0.0, self.deadline - perf_counter())

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import random
 
     from orsched.models.pcmax.knapsack import Ints
-    from orsched.models.pcmax.problem import Clock, Problem
+    from orsched.models.pcmax.problem import Problem
+    from orsched.stop import Clock
 
 _EXHAUST_BEFORE = (3, 12, 40)
 _ROUNDS_AGAIN = 60
@@ -117,7 +118,7 @@ class Search:
         At the bound; the first time also above it, as long as no packing turns up, for nearly as
         good is better than not so good. Then it is decided by branching, if that is within reach.
         """
-        loops = compiled().get(self.clock.deadline is None) if self._few_alike else None
+        loops = compiled().get(not self.clock.limited) if self._few_alike else None
         while loops is not None and not self.finished():
             capacity = self.bound
             for above in _ABOVE if capacity not in self._begun else ():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from orsched.models.pcmax.guided import Pool
     from orsched.models.pcmax.knapsack import Ints
-    from orsched.models.pcmax.problem import Clock
+    from orsched.stop import Clock
 
     Flags = NDArray[np.bool_]
     Floats = NDArray[np.float64]

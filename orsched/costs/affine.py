@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from orsched.columns import whole_number
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
+from orsched.scalars import set_whole
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ class AffineCost:
     context_matters: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = whole_number(getattr(self, item.name), item.name, maximum=MAX_TIME_NS)
-            object.__setattr__(self, item.name, value)
+        set_whole(self, *(item.name for item in fields(self)), maximum=MAX_TIME_NS)
 
     @property
     def prefill_limit(self) -> int | None:

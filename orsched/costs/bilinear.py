@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from orsched.columns import whole_number
 from orsched.costs.exact import (
     FS_PER_MS,
     FS_PER_NS,
@@ -17,6 +16,7 @@ from orsched.costs.exact import (
 from orsched.costs.floor import Floor, RoundFloor, StageFloor, stated
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
+from orsched.scalars import set_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,14 +60,8 @@ class BilinearCost:
     context_matters: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            least, most = (
-                (1, 2**62)
-                if item.name == "time_scale"
-                else (-MAX_COEFFICIENT_FS, MAX_COEFFICIENT_FS)
-            )
-            value = whole_number(getattr(self, item.name), item.name, minimum=least, maximum=most)
-            object.__setattr__(self, item.name, value)
+        set_whole(self, *COEFFICIENTS, minimum=-MAX_COEFFICIENT_FS, maximum=MAX_COEFFICIENT_FS)
+        set_whole(self, "time_scale", minimum=1)
 
     @classmethod
     def from_ms(

@@ -20,6 +20,7 @@ from orsched.costs.fit_work import Work
 from orsched.costs.levels import LevelsCost
 from orsched.costs.measurements import DECODE, PREFILL, Measurements, refuse_mixed
 from orsched.errors import InputError
+from orsched.scalars import is_number, require_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,12 +105,9 @@ def fit(
 def _check_options(
     model: str, weighting: str, holdout: float, level_caps: object, quantile: float
 ) -> None:
-    if weighting not in ("relative", "absolute"):
-        raise InputError(
-            f"unknown weighting {weighting!r}", field="weighting", remedy="relative or absolute"
-        )
+    require_one_of(weighting, "weighting", ("relative", "absolute"))
     for name, value in (("holdout", holdout), ("quantile", quantile)):
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if not is_number(value):
             raise InputError(f"{value!r} is not a number", field=name)
     if not 0 <= holdout < 1:
         raise InputError(f"{holdout} is no share of the rows in [0, 1)", field="holdout")

@@ -10,10 +10,10 @@ from bisect import bisect_left
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import whole_number
 from orsched.costs.exact import round_half_up
 from orsched.costs.parameters import read_levels
 from orsched.errors import InputError
+from orsched.scalars import set_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,11 +47,9 @@ class StageFloor:
     def __post_init__(self) -> None:
         falls = self.least is not None
         for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name != "levels" and value is not None:
+            if item.name != "levels":
                 low = -_MOST if falls and item.name in ("square", "token") else 0
-                value = whole_number(value, item.name, minimum=low, maximum=_MOST)
-                object.__setattr__(self, item.name, value)
+                set_whole(self, item.name, minimum=low, maximum=_MOST, optional=True)
         if self.levels is not None:
             object.__setattr__(self, "levels", read_levels(self.levels))
             if replace(self, levels=None) != StageFloor():
@@ -88,11 +86,7 @@ class RoundFloor:
     mean: int | None = None
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None:
-                value = whole_number(value, item.name, maximum=_MOST)
-                object.__setattr__(self, item.name, value)
+        set_whole(self, *(item.name for item in fields(self)), maximum=_MOST, optional=True)
 
 
 @dataclass(frozen=True)
@@ -124,9 +118,7 @@ class Floor:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("unit", "times"):
-            value = whole_number(getattr(self, name), name, minimum=1, maximum=2**62)
-            object.__setattr__(self, name, value)
+        set_whole(self, "unit", "times", minimum=1)
         if self.mixed not in (None, *MIXED):
             raise InputError(
                 f"{self.mixed!r} is nothing that is known of a mixed step",

@@ -6,10 +6,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from orsched.columns import whole_number
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_levels, read_parameters
 from orsched.errors import InputError
+from orsched.scalars import set_whole
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
@@ -37,8 +37,7 @@ class LevelsCost:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", read_levels(self.levels))
-        time = whole_number(self.round_fixed_ns, "round_fixed_ns", maximum=MAX_TIME_NS)
-        object.__setattr__(self, "round_fixed_ns", time)
+        set_whole(self, "round_fixed_ns", maximum=MAX_TIME_NS)
 
     @property
     def prefill_limit(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from orsched.columns import whole_number
 from orsched.costs.exact import (
     FS_PER_MS,
     FS_PER_NS,
@@ -17,6 +16,7 @@ from orsched.costs.exact import (
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
+from orsched.scalars import set_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,9 +61,7 @@ class PoolingCost:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            least = _LEAST.get(item.name, -MAX_COEFFICIENT_FS)
-            value = whole_number(getattr(self, item.name), item.name, minimum=least)
-            object.__setattr__(self, item.name, value)
+            set_whole(self, item.name, minimum=_LEAST.get(item.name, -MAX_COEFFICIENT_FS))
 
     @classmethod
     def from_ms(

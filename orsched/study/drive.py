@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.scalars import require_seconds
 from orsched.study.local import LocalPool
 from orsched.study.plan import RECORD, Cell, Study, read_study
 from orsched.study.store import Store
@@ -130,12 +131,8 @@ def run(
         raise InputError(
             "a Ray cluster is not asked for", field="ray_address", remedy="--cluster ray"
         )
-    if cell_time_limit is not None and not _is_time(cell_time_limit):
-        raise InputError(
-            f"{cell_time_limit!r} is no time limit",
-            field="cell_time_limit",
-            remedy="seconds above 0",
-        )
+    if cell_time_limit is not None:
+        require_seconds(cell_time_limit, "cell_time_limit")
     cells = plan.cells()
     with Store(folder) as store:
         cells = _with_files(cells, store.folder)
@@ -153,11 +150,6 @@ def run(
             rows = rows_of(cells, records)
             write_tables(rows, store.folder)
     return StudyResult(plan, store.folder, rows, len(cells), len(missing))
-
-
-def _is_time(value: object) -> bool:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return number and value > 0  # type: ignore[operator]
 
 
 def _pool(cluster: str, slots: int, address: str | None) -> Pool:

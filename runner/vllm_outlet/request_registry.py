@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.policy import Information
 from orsched.runner.vllm_outlet.orders import Known
+from orsched.scalars import is_number
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -90,6 +91,4 @@ class RequestRegistry:
 
 def _whole(value: Any) -> int | None:
     """Return a number that a client sent, at least 0, as a whole number, else None."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return int(value) if 0 <= value < 2**62 else None
+    return int(value) if is_number(value) and 0 <= value < 2**62 else None

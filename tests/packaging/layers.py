@@ -35,8 +35,8 @@ LAYERS = (
         "words",
         "errors, units, columns of whole numbers, names of what is registered",
         (
-            "errors", "units", "limits", "columns", "pairs", "registry", "own_code",
-            "subprocess_call", "_version", "versions",
+            "errors", "units", "limits", "columns", "scalars", "pairs", "registry", "own_code",
+            "lazy_names", "subprocess_call", "_version", "versions",
         ),
     ),
     Layer("costs", "the time of a step, and the fit of such times", ("costs",)),

@@ -15,7 +15,7 @@ from orsched.errors import InputError
 from orsched.models import packing as packing_module
 from orsched.models.packing import pack
 from orsched.models.pcmax.assignment import solve_assignment
-from orsched.models.pcmax.problem import Clock
+from orsched.stop import Clock
 
 
 def brute_force(jobs, clients):

@@ -14,7 +14,8 @@ from orsched.models.pcmax import decimate, frequent_size_bound
 from orsched.models.pcmax.decimate import Decimation
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.knapsack import Pricer
-from orsched.models.pcmax.problem import Clock, Problem
+from orsched.models.pcmax.problem import Problem
+from orsched.stop import Clock
 
 
 def decimated(problem, capacity, seed=0):

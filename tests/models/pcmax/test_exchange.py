@@ -15,7 +15,7 @@ from orsched.models.pcmax import exchanges
 from orsched.models.pcmax.compiled import compiled_exchanges
 from orsched.models.pcmax.exchange import _clients, exchange
 from orsched.models.pcmax.local import longest_first, repartition
-from orsched.models.pcmax.problem import Clock
+from orsched.stop import Clock
 
 
 def walked(loops, groups, target, moves, seed=0):

@@ -19,8 +19,9 @@ from orsched.models.pcmax import belief_propagation
 from orsched.models.pcmax.columns import Columns
 from orsched.models.pcmax.compiled import compiled
 from orsched.models.pcmax.guided import Guided, Pool
-from orsched.models.pcmax.problem import Clock, Problem
+from orsched.models.pcmax.problem import Problem
 from orsched.models.pcmax.tree import Tree
+from orsched.stop import Clock
 
 
 def pool_of(jobs, clients, capacity):

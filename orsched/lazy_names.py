@@ -1,0 +1,50 @@
+"""Names of a package that are imported at first use (PEP 562), and those that were renamed."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from warnings import warn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def lazy_names(
+    package: str, home: Mapping[str, Sequence[str]], renamed: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package.
+
+    Args:
+        package: its name.
+        home: module -> the public names that the package has from it.
+        renamed: old name -> new one; kept for one release, with a warning.
+    """
+    module_of = {name: module for module, names in home.items() for name in names}
+    now = renamed or {}
+
+    def get(name: str) -> Any:
+        if name in now:
+            text = f"{package}.{name} is now {package}.{now[name]}"
+            warn(text, DeprecationWarning, stacklevel=2)
+            return getattr(import_module(package), now[name])
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
+
+
+def renamed_module(old: str, new: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module that has another name now; it warns."""
+
+    def get(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        warn(f"{old} is now {new}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(new), name)
+
+    return get
