@@ -99,13 +99,14 @@ class Caches:
 
         Every request on a client counts, in the steps that do not serve it as well. Where
         allocation is whole a stay holds its blocks throughout; where it is paged, those of its
-        cache, and on a padding worker as many as the longest present one.
+        cache, and on a padding worker as many as the longest present one. In a prefix cache blocks
+        that several share count once.
         """
         line = self.line
         workers = line.instance.workers
         alike: dict[tuple[BlockMemory, bool], list[int]] = {}
         for index, worker in enumerate(workers):
-            if worker.memory is not None:
+            if worker.memory is not None and not worker.caches_prefixes:
                 alike.setdefault((worker.memory, worker.padding), []).append(index)
         result = np.zeros(len(line.worker), np.int64)
         for (memory, padding), indices in alike.items():
@@ -114,6 +115,8 @@ class Caches:
             held = self._held(memory, padding, kind)
             here = line.known & kind[np.minimum(line.worker, len(kind) - 1)]
             result[here] = held[here]
+        if line.instance.caches_prefixes:
+            result += line.prefix_replay.used
         return result
 
     def _held(self, memory: BlockMemory, padding: bool, kind: Mask) -> IntColumn:

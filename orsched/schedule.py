@@ -77,7 +77,7 @@ class Steps:
 
 _NOT_GIVEN: IntColumn = np.zeros(0, np.int64)
 
-OPTIONAL_WORK = ("stay", "hit", "turn", "kept")
+OPTIONAL_WORK = ("stay", "hit", "turn", "rested", "exit")
 """Columns of ``Work`` that may be left out: 0 everywhere."""
 
 
@@ -105,11 +105,12 @@ class Work:
         hit: on the first prefill row of a stay, tokens found in the worker's prefix cache, so that
             they are not prefilled; all 0 unless given.
         turn: on the first prefill row of a stay, its place among the stays that begin in that step,
-            from 0; all 0 unless given.
-        kept: on the last row of a stay that an eviction ends, how many further steps of the worker
-            had passed by then, in which its blocks were held; all 0 unless given.
-
-    ``hit``, ``turn`` and ``kept`` are written for workers with a prefix cache only.
+            from 0; all 0 unless given. Written for workers with a prefix cache only, as are the
+            next two.
+        rested: on the last row of a stay that is evicted, how many steps of its worker begin after
+            that row and before the eviction: those in which its prefill, or the request, rests.
+        exit: on the last row of a stay that is evicted, its place, from 0, among those evicted
+            before the same step; 0 on all of them where the last admitted goes first.
     """
 
     request: IntColumn
@@ -121,7 +122,8 @@ class Work:
     stay: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
     hit: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
     turn: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
-    kept: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
+    rested: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
+    exit: IntColumn = field(default_factory=lambda: _NOT_GIVEN)
 
     def __post_init__(self) -> None:
         n = len(int_column(self.request, "work.request"))
@@ -138,7 +140,8 @@ class Work:
             "stay": 2**31,
             "hit": MAX_TOKENS,
             "turn": 2**31,
-            "kept": 2**40,
+            "rested": 2**40,
+            "exit": 2**31,
         }
         for name, high in limits.items():
             column = int_column(

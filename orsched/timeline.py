@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.caches import Caches
+from orsched.eviction import Eviction
 from orsched.intervals import before
 from orsched.prefill_batches import PrefillBatches
+from orsched.prefix_replay import PrefixReplay
 from orsched.references import require_references
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.workers import Worker
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -188,9 +191,12 @@ class Timeline:
 
     @cached_property
     def cached_after(self) -> IntColumn:
-        """Tokens in the request's cache after each row."""
+        """Tokens in the request's cache after each row, hits in a prefix cache included."""
         sums = before(np.where(self.is_prefill, self.tokens, self.row_rounds))
-        return sums[1:] - np.repeat(sums[self.stay_row], self.stay_end - self.stay_row + 1)
+        start = sums[self.stay_row]
+        if self.has_hits:
+            start -= self.stay_hit
+        return sums[1:] - np.repeat(start, self.stay_end - self.stay_row + 1)
 
     @property
     def cached(self) -> IntColumn:
@@ -265,8 +271,58 @@ class Timeline:
         return index - np.repeat(heads, np.diff(heads, append=len(index)))
 
     @cached_property
+    def has_hits(self) -> bool:
+        """Whether any row says that a prefix cache was hit."""
+        return bool(self.work.hit.any())
+
+    @cached_property
+    def stay_hit(self) -> IntColumn:
+        """Tokens that each stay says it found in a prefix cache."""
+        return self.work.hit[self.row[self.stay_row]]
+
+    @cached_property
+    def stay_turn(self) -> IntColumn:
+        """Place of each stay among those that begin in its first step, as it says."""
+        return self.work.turn[self.row[self.stay_row]]
+
+    @cached_property
+    def stay_finishes(self) -> Mask:
+        """Whether each stay yields its request's last token; the others were evicted."""
+        by_prefill = self.instance.first_token == "prefill"
+        outputs = self.instance.requests.output_tokens[self.stay_request]
+        yielded = self.yielded_before + self.decode_rounds + (self.complete & by_prefill)
+        finishes: Mask = yielded >= outputs
+        return finishes
+
+    @cached_property
+    def stay_freed(self) -> IntColumn:
+        """Place of the step before which each evicted stay was freed, as it says."""
+        return self.stay_last + 1 + self.work.rested[self.row[self.stay_end]]
+
+    @cached_property
+    def stay_exit(self) -> IntColumn:
+        """Place of each evicted stay among those evicted before one step, as it says."""
+        return self.work.exit[self.row[self.stay_end]]
+
+    @cached_property
+    def prefix_replay(self) -> PrefixReplay:
+        """What the prefix caches of the workers found and held."""
+        return PrefixReplay(self)
+
+    def rule_of(self, worker: Worker) -> Eviction:
+        """Return the eviction rule that was in force on a worker with a prefix cache."""
+        if self.schedule.eviction is not None:
+            return Eviction.from_dict(self.schedule.eviction)
+        assert worker.memory is not None
+        assert worker.memory.prefix_cache is not None
+        return worker.memory.prefix_cache.rule
+
+    @cached_property
     def due(self) -> IntColumn:
-        """Tokens that each stay has to prefill: the prompt and what was yielded before."""
+        """Tokens that each stay has to have: the prompt and what was yielded before.
+
+        It prefills those that it does not find in a prefix cache.
+        """
         prompts = self.instance.requests.prompt_tokens
         return prompts[self.stay_request] + self.yielded_before
 
@@ -296,13 +352,14 @@ class Timeline:
         total = np.zeros(len(self.instance), np.int64)
         earlier, complete = np.zeros(many, np.int64), np.zeros(many, bool)
         decodes = self.prefill_rows <= self.stay_end - self.stay_row
+        had = self.prefilled + self.stay_hit if self.has_hits else self.prefilled
         order = np.argsort(self.ordinal, kind="stable")
         borders = np.searchsorted(self.ordinal[order], np.arange(self.ordinal.max(initial=-1) + 2))
         for begin, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
             stays = order[begin:end]
             of = self.stay_request[stays]
             earlier[stays] = total[of]
-            complete[stays] = decodes[stays] | (self.prefilled[stays] == prompts[of] + total[of])
+            complete[stays] = decodes[stays] | (had[stays] == prompts[of] + total[of])
             total[of] += self.decode_rounds[stays]
             if self.instance.first_token == "prefill":
                 total[of] += complete[stays]

@@ -59,6 +59,16 @@ class Book:
         for number in range(len(self.steps)):
             self.check_step(number)
         self.check_clients()
+        self.check_said_of_caches(schedule)
+
+    def check_said_of_caches(self, schedule):
+        """Nothing is said of prefix caches where there are none."""
+        cached = [worker.caches_prefixes for worker in self.instance.workers]
+        require(schedule.eviction is None or any(cached), "no rule without a cache")
+        for row in self.work:
+            if not cached[self.steps[row.first_step].worker]:
+                said = (row.hit, row.turn, row.rested, row.exit)
+                require(said == (0, 0, 0, 0), "nothing is said where there is no cache")
 
     # -- steps and rows -------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.checker.durations import Durations, check_durations
 from orsched.checker.limits import check_limits
+from orsched.checker.prefix_caches import check_prefix_caches
 from orsched.checker.results import check_bound, check_labels, check_no_results, check_results
 from orsched.checker.structure import check_structure
 from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
@@ -60,6 +61,7 @@ def check(
     durations = Durations(line)
     check_labels(line, findings)
     check_structure(line, findings, stopped)
+    check_prefix_caches(line, findings)
     check_limits(line, findings)
     if not measured:
         check_durations(line, durations, findings)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.checker.violations import STRUCTURE
 from orsched.checker.violations import ViolationKind as Kind
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ def check_memory(line: Timeline, findings: Findings) -> None:
 
     ``whole``: a stay holds ``ceil((N^p + N^d) / block_tokens)`` blocks from its first step to its
     last (Pang, section V-A). ``paged``: what its cache fills after each step, on a padding worker
-    as many as the longest cache.
+    as many as the longest cache. Blocks that several share in a prefix cache count once; that is
+    not looked at in a schedule that is wrong in its structure.
     """
     workers = line.instance.workers
+    if line.instance.caches_prefixes and findings.any_of(*STRUCTURE):
+        return
     if all(worker.memory is None for worker in workers):
         return
     limits = [None if w.memory is None else w.memory.blocks for w in workers]

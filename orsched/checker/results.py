@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.checker.violations import STRUCTURE, shown
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.checker.violations import shown
 from orsched.errors import TimeLimitError
 from orsched.metrics import PERCENTILES, figures
 
@@ -43,12 +43,6 @@ _ORDER = (
     "ttft_ns", "jct_ns", "tpot_ns", "bound_ns", "gap", "slo",
 )  # fmt: skip
 """The order in which numbers are compared."""
-
-_SOUND = (
-    Kind.COMPLETENESS, Kind.CLIENT_OVERLAP, Kind.CLIENT_RANGE, Kind.WORKER_RANGE,
-    Kind.STAGE_EXCLUSIVITY, Kind.EMPTY_STAGE, Kind.PHASE, Kind.CONTIGUITY, Kind.ORDER,
-)  # fmt: skip
-"""Without any of these, every reported number is defined."""
 
 
 def check_labels(line: Timeline, findings: Findings) -> None:
@@ -123,7 +117,7 @@ def check_bound(
             expected=makespan,
             found=value,
         )
-    if not findings.any_of(*_SOUND):
+    if not findings.any_of(*STRUCTURE):
         _check_certificate(line, findings, bound, budget)
     return value
 
@@ -166,7 +160,7 @@ def check_results(
     for name, parts in _TABLES.items():
         if isinstance(results.get(name), dict):
             _check_names(findings, Kind.RESULT, f"results.{name}", results[name], parts)
-    if findings.any_of(*_SOUND):
+    if findings.any_of(*STRUCTURE):
         return
     slo = _slo(findings, results.get("slo"))
     expected = figures(line, bound_ns, slo, _first_rounds(line, durations))

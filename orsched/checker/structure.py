@@ -242,13 +242,14 @@ def check_completeness(line: Timeline, findings: Findings, stopped: bool) -> Non
     outputs = line.instance.requests.output_tokens
     expected = np.minimum(outputs, line.yielded) if stopped else outputs
     _amounts(findings, "output tokens", every, expected[every], line.yielded[every])
-    wrong = (line.prefilled > line.due) | (line.complete & (line.prefilled != line.due))
+    due = line.due - line.stay_hit if line.has_hits else line.due
+    wrong = (line.prefilled > due) | (line.complete & (line.prefilled != due))
     stays = np.flatnonzero(wrong & sound[line.stay_request])
     _amounts(
         findings,
         "tokens prefilled in a stay",
         line.stay_request[stays],
-        line.due[stays],
+        due[stays],
         line.prefilled[stays],
     )
     later = np.zeros(len(line.row), bool)

@@ -30,6 +30,7 @@ class ViolationKind(StrEnum):
     CONTIGUITY = "contiguity"
     PREFILL_CAP = "prefill_cap"
     MEMORY = "memory"
+    PREFIX_CACHE = "prefix_cache"
     ARRIVAL = "arrival"
     TIME = "time"
     ORDER = "order"
@@ -37,6 +38,14 @@ class ViolationKind(StrEnum):
     INFORMATION = "information"
     RESULT = "result"
     BOUND = "bound"
+
+
+STRUCTURE = (
+    ViolationKind.COMPLETENESS, ViolationKind.CLIENT_OVERLAP, ViolationKind.CLIENT_RANGE,
+    ViolationKind.WORKER_RANGE, ViolationKind.STAGE_EXCLUSIVITY, ViolationKind.EMPTY_STAGE,
+    ViolationKind.PHASE, ViolationKind.CONTIGUITY, ViolationKind.ORDER,
+)  # fmt: skip
+"""Without any of these, what caches hold and every reported number is defined."""
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,7 @@ def scalar_mutations(schedule):
         "seed": [1, -1, None],
         "results": [{}, None, [], 3, "text", {1: 2}],
         "bound": [{}, [], 3, "text", {1: 2}],
+        "eviction": [{"rule": "lru"}, {"rule": "task_aware"}, {}, "lru", {"rule": "mru"}],
     }
     for name, values in changes.items():
         for value in values:

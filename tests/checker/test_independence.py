@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 SHARED = {
-    "caches", "client_time", "columns", "intervals", "metrics", "prefill_batches", "references",
-    "timeline",
+    "caches", "client_time", "columns", "intervals", "metrics", "prefill_batches", "prefix_blocks",
+    "prefix_replay", "prefix_waits", "references", "timeline",
 }  # fmt: skip
 """The one reading of a schedule, which ``tests/by_the_book.py`` is held against."""
 

@@ -59,6 +59,7 @@ LAYERS = (
         (
             "step", "views", "policy", "methods", "stop", "result", "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
+            "prefix_replay", "prefix_blocks", "prefix_waits",
         ),
     ),
     Layer(
