@@ -1,18 +1,23 @@
 """Bounds of many instances as lines of JSON, and two such files held against each other.
 
-    python -m benchmarks.same_bounds write bounds.jsonl [SEEDS]     # in each of two checkouts
-    python -m benchmarks.same_bounds compare before.jsonl after.jsonl
+    PYTHONPATH=CHECKOUT python benchmarks/same_bounds.py write bounds.jsonl [SEEDS]    # of each
+    python benchmarks/same_bounds.py compare before.jsonl after.jsonl
 
 Shipped instances and generated ones of every cost model, with arrivals, memory, caps, several
-workers, all objectives and allowances. Only ``orsched`` itself is used, so that the script runs on
-any version (``PYTHONPATH`` says on which). Exit code 1 if a bound became smaller.
+workers, all objectives and allowances; where ``ORSCHED_DATA`` names the folder of the public
+traces, the four workloads as well: at every load each of the windows that are compared there, and
+each data set whole. Besides ``orsched`` itself only the setting of the four workloads is used,
+where a checkout has it, so that the script runs on any version. Exit code 1 if a bound became
+smaller.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
+from importlib import import_module
 from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +37,10 @@ if TYPE_CHECKING:
 SEEDS = 240
 SHIPPED = ("two-by-two", "all-fit", "pang-100x20", "gsm8k-llama65b")
 ALLOWANCES = ("chunks", "mixed", "restarts")
+WINDOWS = 10
+"""Seeds of each of the four workloads: of a trace as many windows that do not overlap."""
+SETTINGS = ("benchmarks.reproductions", "tests.reproductions")
+"""Where a checkout has the setting of the four workloads: now, and before."""
 
 
 def main(args: list[str]) -> int:
@@ -46,6 +55,8 @@ def main(args: list[str]) -> int:
     worse = [key for key, row in before.items() if key not in after or after[key][0] < row[0]]
     better = [key for key, row in before.items() if key in after and after[key][0] > row[0]]
     unproven = [key for key, row in after.items() if row[2]]
+    equal = [key for key, row in before.items() if key in after and after[key][0] == row[0]]
+    sys.stdout.write(f"equal: {len(equal)} of {len(before)}\n")
     for what, keys in (("worse", worse), ("better", better), ("not proven", unproven)):
         sys.stdout.write(f"{what}: {len(keys)} of {len(before)}\n")
         for key in keys[:20]:
@@ -63,7 +74,7 @@ def lines(seeds: int) -> Iterator[list[Any]]:
     shipped = ((name, orsched.load(name)) for name in SHIPPED)
     made = ((f"seed {seed}", generated(seed)) for seed in range(seeds))
     subsets = list(chain(*(combinations(ALLOWANCES, k) for k in range(4))))
-    for name, instance in chain(shipped, made):
+    for name, instance in chain(shipped, made, traces() if "ORSCHED_DATA" in os.environ else ()):
         for objective in ("makespan", "mean_jct", "mean_ttft"):
             for allows in subsets if len(instance) < 50 else [(), ALLOWANCES]:
                 try:
@@ -72,6 +83,29 @@ def lines(seeds: int) -> Iterator[list[Any]]:
                     continue
                 wrong = bound_violations(instance, found.to_dict(), objective)
                 yield [name, objective, ",".join(allows), found.value_ns, found.name, wrong]
+
+
+def traces() -> Iterator[tuple[str, Instance]]:
+    """Yield the instances of the four workloads: below saturation, all at 0, and whole."""
+    setting = _setting()
+    for name, kind in setting.WORKLOADS.items():
+        for load in (*setting.LOADS, None):
+            for seed in range(WINDOWS):
+                yield f"{name}, load {load}, seed {seed}", setting.workload(name, load, seed)
+        workers = (kind.worker(),) * setting.WORKERS
+        whole = setting.requests_of(name)
+        limit = {"output_limit_tokens": setting.LIMIT}
+        yield f"{name}, whole", orsched.Instance(whole, workers, "prefill", **limit)
+
+
+def _setting() -> Any:
+    for package in SETTINGS:
+        try:
+            return import_module(f"{package}.four_workloads_setting")
+        except ModuleNotFoundError as error:
+            if not package.startswith(str(error.name)):
+                raise
+    raise SystemExit("this version has no four workloads: run without ORSCHED_DATA")
 
 
 def generated(seed: int) -> Instance:

@@ -1,6 +1,7 @@
 """Which attacks on packing are needed: each taken away in turn, on seeded instances of each family.
 
     python -m benchmarks.speed.packing_ablation 12 H W --without branching "best fit"
+    python -m benchmarks.speed.packing_ablation 12 H --plain --without dives
 
 The limit is in seconds of CPU, so that other work on the machine changes little. An attack that is
 not called on an instance is not taken away there: the run would be the same.
@@ -37,7 +38,6 @@ ATTACKS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "decimation": (search.Decimation, "run", lambda self, whole: ([], whole)),
     "guided attempts": (search.Guided, "attempt", lambda self: None),
     "branching": (search.Search, "_decide", lambda *args: None),
-    "exhaustive search": (search.Search, "exhaust", lambda *args: None),
 }
 """By name: where it is called, and what stands for it when it is taken away."""
 
@@ -119,7 +119,10 @@ def main() -> int:
     parser.add_argument("families", nargs="*", default=list(FAMILIES))
     parser.add_argument("--without", nargs="*", default=list(ATTACKS), help="attacks to take away")
     parser.add_argument("--first", type=int, default=FIRST_SEED, help="the first seed")
+    parser.add_argument("--plain", action="store_true", help="as where numba is not installed")
     options = parser.parse_args()
+    if options.plain:
+        sys.modules["numba"] = None  # type: ignore[assignment]
     for loops in (compiled(), compiled_exchanges()):
         loops.get(True)
     solved(gsm8k_like(0))

@@ -231,14 +231,3 @@ class Columns:
         items = items_of(problem.sizes, problem.counts, capacity)
         kinds = len(problem.sizes)
         return patterns_worth(self.pricer, items, priced.duals, window, kinds, least, limit)
-
-    def all_patterns(self, capacity: int, limit: int) -> tuple[Ints, Ints, int] | None:
-        """Return every pattern that a packing within a capacity can use, if there are few.
-
-        With them the integer duals that rule out all others, and the most that a pattern is worth.
-        """
-        priced = self.least_gap(capacity)
-        if priced is None:
-            return None
-        patterns = self.patterns_worth(capacity, priced, priced.most - priced.gap, limit)
-        return None if patterns is None else (patterns, priced.duals, priced.most)

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from orsched.models.pcmax.knapsack import Ints
     from orsched.stop import Clock
 
-NODES = 20_000
-PATTERNS = 3_000
-
 
 class Cover:
     """Depth first over the exact covers of the jobs by patterns.
@@ -37,7 +34,7 @@ class Cover:
         self.found: list[Ints] | None = None
         self._seen: set[bytes] = set()
 
-    def run(self, counts: Ints, clients: int, nodes: int = NODES) -> bool:
+    def run(self, counts: Ints, clients: int, nodes: int) -> bool:
         """Search; return whether every possibility was tried (or a packing found)."""
         every = np.flatnonzero((self.patterns <= counts).all(axis=1))
         stack: list[tuple[Ints, int, list[int], Ints]] = [(counts, clients, [], every)]

@@ -9,14 +9,12 @@ import numpy as np
 
 from orsched.models.pcmax.columns import Columns
 from orsched.models.pcmax.compiled import compiled
-from orsched.models.pcmax.cover import PATTERNS, Cover
 from orsched.models.pcmax.decimate import Decimation
 from orsched.models.pcmax.dive import Dive
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.guided import Guided, Pool
 from orsched.models.pcmax.local import Groups, longest_first, repartition
-from orsched.models.pcmax.tree import PATTERNS as PATTERNS_OF_A_TREE
-from orsched.models.pcmax.tree import Tree
+from orsched.models.pcmax.tree import PATTERNS, Tree
 
 if TYPE_CHECKING:
     import random
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from orsched.models.pcmax.problem import Problem
     from orsched.stop import Clock
 
-_EXHAUST_BEFORE = (3, 12, 40)
 _ROUNDS_AGAIN = 60
 _GUIDED = 8
 """Guided attempts before a dive, once the first dives have led nowhere; more each time."""
@@ -105,8 +102,6 @@ class Search:
         for number in range(effort.dives):
             if self.finished():
                 return
-            if number in _EXHAUST_BEFORE:
-                self.exhaust()
             if number:  # the first dive is quick, and often enough
                 self.guide(_GUIDED * max(0, number - _FIRST_DIVES), effort)
             if not self.finished():
@@ -154,7 +149,7 @@ class Search:
     def _decide(self, guided: Guided | None) -> None:
         """Decide the capacity at the bound by branching, once, if few patterns are left."""
         pool = guided.pool if guided else None
-        if pool is None or not pool.whole or len(pool.patterns) > PATTERNS_OF_A_TREE:
+        if pool is None or not pool.whole or len(pool.patterns) > PATTERNS:
             return
         if pool.capacity in self._tried or self.finished():
             return
@@ -172,21 +167,6 @@ class Search:
         groups = [self._lengths(pattern) for pattern in found]
         groups += [[] for _ in range(self.problem.clients - len(groups))]
         self.groups, self.makespan = groups, max(map(sum, groups))
-
-    def exhaust(self) -> None:
-        """Decide the capacity at the bound by exhaustive search, if few patterns are left."""
-        capacity = self.bound
-        few = self.columns.all_patterns(capacity, PATTERNS)
-        if few is None:
-            return
-        patterns, duals, most = few
-        cover = Cover(patterns, duals, most, self.clock)
-        complete = cover.run(self.problem.counts, self.problem.clients)
-        if cover.found is not None:
-            self._keep(cover.found)
-        elif complete:
-            self._prove(capacity, duals, "cover")
-            self.raise_bound(_ROUNDS_AGAIN)
 
     def _capacity(self, number: int) -> int:
         """Return where to dive: mostly at the bound, at times halfway to the packing."""
