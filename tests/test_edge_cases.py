@@ -94,7 +94,10 @@ def test_a_worker_has_clients(clients):
 
 
 CHUNKING = frozenset(
-    ["fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf", "sls", "ssjf", "vllm"]
+    [
+        "conserve", "echo", "fcfs_batched", "gittins", "hygen", "mico", "scls", "scls_continuous",
+        "sjf", "slack", "sls", "ssjf", "vllm",
+    ]  # fmt: skip
 )
 """Methods that split a prompt that is longer than a stage may be."""
 

@@ -11,7 +11,8 @@ SEVERAL = tuple(name for name in FACTORS["workers"] if name != "one")
 PANG = ("offline", "online", "hybrid")
 PLANNED = ("rolling", "robust")
 STEALING = ("stealing", "least_work_stealing")
-ITERATION_LEVEL = ("vllm", "ils", "scls_continuous", "gittins")
+COLOCATED = ("echo", "hygen", "conserve", "slack")
+ITERATION_LEVEL = ("vllm", "ils", "scls_continuous", "gittins", *COLOCATED)
 BATCHED = ("ssjf", "sjf", "fcfs_batched")
 
 

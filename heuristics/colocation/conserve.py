@@ -1,0 +1,66 @@
+"""ConServe-like: interactive work bounds the steps, preempted bulk work keeps what it computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from orsched.heuristics.colocation.deadlines import require_seconds
+from orsched.heuristics.colocation.draft import UNLIMITED
+from orsched.heuristics.colocation.hygen import budget_ns
+from orsched.heuristics.colocation.params import ColocationParams
+from orsched.heuristics.colocation.policy import Colocation
+from orsched.heuristics.colocation.pools import ArrivalPool
+from orsched.units import seconds_to_ns
+
+if TYPE_CHECKING:
+    from orsched.heuristics.colocation.draft import Draft
+    from orsched.heuristics.colocation.room import Room
+    from orsched.instance import Instance
+    from orsched.policy import View
+
+
+@dataclass(frozen=True)
+class ConserveParams(ColocationParams):
+    """Parameters of ``conserve``.
+
+    Attributes:
+        latency_budget_s: what a step with interactive requests in it may last; None: the least TPOT
+            of their classes.
+        safepoint_s: what a step without them may last. ConServe interrupts such a step between two
+            layers when a request arrives; a step of the simulator ends before anything else begins.
+    """
+
+    latency_budget_s: float | None = None
+    safepoint_s: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_seconds(self.latency_budget_s, "latency_budget_s")
+        require_seconds(self.safepoint_s, "safepoint_s")
+
+
+class Conserve(Colocation):
+    """ConServe (Qiao et al., arXiv 2410.01228) as far as the model goes.
+
+    As there: bulk requests first come first served, in large steps while no interactive request is
+    there and within a latency budget beside one; when one needs memory, bulk requests give it up at
+    once, and go on from what was kept. There every token's cache is copied to the host beside the
+    computation and copied back; here what was computed stays in the worker's prefix cache until its
+    blocks are taken, so resuming costs nothing as long as they are not, and their computation
+    after. Without a prefix cache it is recomputed."""
+
+    def __init__(self, instance: Instance, params: ConserveParams) -> None:
+        super().__init__("conserve", instance, params, ArrivalPool())
+        self.budget_ns = budget_ns(self, params.latency_budget_s)
+        self.safepoint_ns = seconds_to_ns(params.safepoint_s, "safepoint_s")
+
+    def bulk_limit_ns(self, view: View, draft: Draft) -> int:
+        """Return the budget of the step."""
+        return self.safepoint_ns if draft.due_ns >= UNLIMITED else self.budget_ns
+
+    def next_bulk(self, view: View, draft: Draft, room: Room, limit_ns: int) -> int | None:
+        """Return the first that waits."""
+        pool = self.pool
+        assert isinstance(pool, ArrivalPool)
+        return pool.first()

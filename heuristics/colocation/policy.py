@@ -1,0 +1,372 @@
+"""Interactive requests first, bulk work in what they leave: the steps that all such policies
+take."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.errors import InputError, PolicyError
+from orsched.heuristics.colocation.deadlines import Deadlines
+from orsched.heuristics.colocation.draft import UNLIMITED, Draft
+from orsched.heuristics.colocation.room import Room
+from orsched.heuristics.colocation.step_time import MachineTime, StepTime
+from orsched.policy import Information, Policy, View
+from orsched.views import read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from orsched.heuristics.colocation.params import ColocationParams
+    from orsched.heuristics.colocation.pools import Pool
+    from orsched.instance import Instance
+    from orsched.step import Step
+
+
+class Colocation(Policy):
+    """Plans each step anew: interactive requests first come first served, then bulk work.
+
+    In a step stand, in this order: interactive requests that decode; the begun prefills of
+    interactive ones, then those that wait, as long as clients, memory and the token budget allow;
+    bulk requests that decode; their begun prefills; and, if no interactive request waits, bulk
+    requests from the pool. Bulk requests that decode and find no place in a step pause: they keep
+    client and cache. Where an interactive request finds no client or no memory, bulk requests are
+    preempted for it. A policy of this family says how long a step may last for bulk work
+    (``bulk_limit_ns``), which bulk request is next, which is preempted, and how much memory bulk
+    work may take.
+    """
+
+    chunks = True
+
+    def __init__(self, name: str, instance: Instance, params: ColocationParams, pool: Pool) -> None:
+        self.name = name
+        self.information = Information.NONE
+        self.params = params
+        self.pool = pool
+        self.deadlines = Deadlines(instance, params.ttft_s, params.tpot_s)
+        self.bulk = self.deadlines.bulk
+        self.queue: deque[int] = deque()
+        self.decoding: Mapping[int, int] = {}  # requests that decode in the step -> context
+        prefixes = instance.requests.prefixes
+        self.ids = memoryview(b"") if prefixes is None else read_only(prefixes.ids)
+        self.offsets = None if prefixes is None else read_only(prefixes.offsets)
+        self.block_tokens = 1 if prefixes is None else prefixes.block_tokens
+        self.limited = False  # whether an interactive prefill keeps to the others' deadlines
+
+    # -- what policies differ in ------------------------------------------------------------
+
+    def step_time(self, view: View) -> StepTime:
+        """Return what gives the times of steps."""
+        return MachineTime(view.worker.cost)
+
+    @abstractmethod
+    def bulk_limit_ns(self, view: View, draft: Draft) -> int:
+        """Return how long the step may last if bulk work is in it."""
+
+    @abstractmethod
+    def next_bulk(self, view: View, draft: Draft, room: Room, limit_ns: int) -> int | None:
+        """Return the waiting bulk request that is tried next, or None."""
+
+    def victim(self, view: View, draft: Draft, running: Sequence[int]) -> int:
+        """Return which of the running bulk requests, in order of admission, is preempted."""
+        return running[-1]
+
+    def bulk_room(self, view: View, draft: Draft, room: Room) -> int:
+        """Return the free blocks that bulk requests may take at their admission."""
+        begun = [each for each in view.prefilling if each not in draft.victims]
+        return room.free - room.promised(begun, draft.chunks)
+
+    def observe(self, view: View, room: Room) -> None:
+        """See the worker before a step is planned."""
+
+    # -- events -------------------------------------------------------------------------------
+
+    def start(self, view: View) -> None:
+        """Know the worker; raises ``InputError`` for one that pads."""
+        if view.worker.padding:
+            raise InputError(
+                "steps with prompts beside a round do not pad",
+                field="padding",
+                remedy="leave padding out",
+            )
+        self.time = self.step_time(view)
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Queue the request."""
+        if self.bulk[request]:
+            self.pool.add(request)
+        else:
+            self.queue.append(request)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Queue the request again, before the others."""
+        if self.bulk[request]:
+            self.pool.put_back(request)
+        else:
+            self.queue.appendleft(request)
+
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.queue) + len(self.pool)
+
+    def surrender(self) -> int:
+        """Give up the request that would be served last."""
+        if len(self.pool):
+            request = self.pool.last()
+            self.pool.take(request)
+            return request
+        return self.queue.pop()
+
+    # -- a step -------------------------------------------------------------------------------
+
+    def decide(self, view: View) -> Step | None:
+        """Return the next step."""
+        draft = self.plan(view)
+        self.decoding = draft.decode
+        may_last = not self.queue and not len(self.pool)
+        if may_last and draft.decode:
+            kinds = {self.bulk[request] for request in draft.decode}
+            may_last = len(kinds) == 1
+        step = draft.step(may_last)
+        if step is None and (self.queue or len(self.pool)) and not view.running:
+            request = self.queue[0] if self.queue else self.pool.last()
+            raise PolicyError(f"request {request} can never be admitted: it does not fit")
+        return step
+
+    def plan(self, view: View) -> Draft:
+        """Plan a step; anew, without the request, whenever one has to be preempted."""
+        victims: list[int] = []
+        while True:
+            room = Room(view)
+            try:
+                return self._plan(view, room, victims)
+            except _Preempt as preempt:
+                victims.append(preempt.victim)
+            finally:
+                room.close()
+
+    def _plan(self, view: View, room: Room, victims: list[int]) -> Draft:
+        """Plan a step, in the order in which its effects take place on the memory."""
+        draft = Draft(view, self.time, self.params.max_num_batched_tokens, victims)
+        order = list(view.running)
+        for request in sorted(victims, key=order.index, reverse=True):
+            room.release(request)
+        now = Present.of(view, self.bulk, victims)
+        self.observe(view, room)
+        self._decode_interactive(view, draft, room, now)
+        self._prefill_interactive(view, draft, room, now)
+        reserved = self._foresee_interactive(view, draft, room, now)
+        limit_ns = self.bulk_limit_ns(view, draft)
+        self._decode_bulk(view, draft, room, now, limit_ns, reserved)
+        self._prefill_bulk(view, draft, room, now, limit_ns, reserved)
+        self._admit_interactive(view, draft, room)
+        if not self.waits_interactive(draft) and not victims:
+            self._admit_bulk(view, draft, room, limit_ns)
+        if not draft.chunks and not draft.decode:
+            if now.bulk:
+                self._force(view, draft, room, now)
+            elif not view.running:  # no step is short enough: one has to be taken all the same
+                self._admit_bulk(view, draft, room, UNLIMITED)
+        while self.queue and self.queue[0] in draft.chunks:
+            self.queue.popleft()
+        return draft
+
+    def waits_interactive(self, draft: Draft) -> bool:
+        """Whether an interactive request waits that is not in the step."""
+        return bool(self.queue) and self.queue[-1] not in draft.chunks
+
+    def due_ns(self, view: View, request: int) -> int:
+        """Return when the next token of a request is due."""
+        return self.deadlines.due_ns(view, request)
+
+    def _note_due(self, view: View, draft: Draft, request: int) -> None:
+        draft.due_ns = min(draft.due_ns, self.due_ns(view, request))
+
+    def _preempt_bulk(self, view: View, draft: Draft, now: Present) -> None:
+        """Plan anew without a bulk request, if there is one that runs."""
+        if now.bulk:
+            raise _Preempt(self.victim(view, draft, now.bulk))
+
+    # -- interactive requests ---------------------------------------------------------------
+
+    def _decode_interactive(self, view: View, draft: Draft, room: Room, now: Present) -> None:
+        for request in now.interactive:
+            if request in view.prefilling:
+                continue
+            if not room.extend(request, 1):
+                self._preempt_bulk(view, draft, now)
+                if len(now.interactive) == 1:
+                    raise PolicyError(f"request {request} does not fit into the memory, even alone")
+                raise _Preempt(now.interactive[-1])
+            draft.add_decode(request, view.cached(request) + 1)
+            self._note_due(view, draft, request)
+
+    def _interactive_chunk(self, view: View, draft: Draft, left: int) -> int:
+        """Return the tokens of an interactive prefill in this step."""
+        limit_ns = UNLIMITED
+        if self.limited and draft.due_ns < UNLIMITED:
+            limit_ns = draft.due_ns - view.now_ns
+        fit = draft.largest_chunk(left, limit_ns)
+        least = min(left, self.params.least_chunk, draft.tokens, draft.prompt_tokens)
+        return max(fit, least, 0)
+
+    def _prefill_interactive(self, view: View, draft: Draft, room: Room, now: Present) -> None:
+        for request in now.interactive:
+            if request not in view.prefilling:
+                continue
+            chunk = self._interactive_chunk(view, draft, view.to_prefill(request))
+            if chunk and not room.extend(request, chunk):
+                self._preempt_bulk(view, draft, now)
+                continue
+            if chunk:
+                draft.add_chunk(request, chunk)
+                self._note_due(view, draft, request)
+
+    def _foresee_interactive(self, view: View, draft: Draft, room: Room, now: Present) -> int:
+        """Give waiting interactive requests their chunks; return the blocks to keep for them."""
+        begun = [each for each in now.interactive if each in view.prefilling]
+        reserved = room.promised(begun, draft.chunks)
+        for request in self.queue:
+            hit, leaving = room.peek(request)
+            left = view.to_prefill(request) - hit
+            chunk = self._interactive_chunk(view, draft, left)
+            if not chunk:
+                break
+            new = room.needed(request, hit, left) + leaving
+            if draft.clients < 1 or new > room.free - reserved:
+                self._preempt_bulk(view, draft, now)
+                break
+            reserved += new
+            draft.add_chunk(request, chunk)
+            draft.clients -= 1
+            self._note_due(view, draft, request)
+        return reserved
+
+    def _admit_interactive(self, view: View, draft: Draft, room: Room) -> None:
+        """Take the blocks of the waiting interactive requests in the step.
+
+        They may find more than was foreseen, or less.
+        """
+        for request in self.queue:
+            if request not in draft.chunks:
+                return
+            left = view.to_prefill(request) - room.peek(request)[0]
+            if left < draft.chunks[request]:
+                draft.shorten(request, left)
+            room.admit(request, draft.chunks[request])
+
+    # -- bulk requests --------------------------------------------------------------------------
+
+    def _decode_bulk(
+        self, view: View, draft: Draft, room: Room, now: Present, limit_ns: int, reserved: int
+    ) -> None:
+        for request in now.bulk:
+            if request in view.prefilling or draft.tokens <= 0:
+                continue
+            context = view.cached(request) + 1
+            if limit_ns < UNLIMITED and draft.ns_with_decode(context) > limit_ns:
+                continue
+            if self._extend_bulk(room, now, request, 1, reserved):
+                draft.add_decode(request, context)
+
+    def _extend_bulk(
+        self, room: Room, now: Present, request: int, tokens: int, reserved: int
+    ) -> bool:
+        """Take blocks for a running bulk request; plan anew without the last one if need be."""
+        if room.more(request, tokens) <= room.free - reserved and room.extend(request, tokens):
+            return True
+        if now.bulk[-1] != request:
+            raise _Preempt(now.bulk[-1])
+        return False
+
+    def _prefill_bulk(
+        self, view: View, draft: Draft, room: Room, now: Present, limit_ns: int, reserved: int
+    ) -> None:
+        for request in now.bulk:
+            if request not in view.prefilling:
+                continue
+            chunk = draft.largest_chunk(view.to_prefill(request), limit_ns)
+            if chunk > 0 and self._extend_bulk(room, now, request, chunk, reserved):
+                draft.add_chunk(request, chunk)
+
+    def _admit_bulk(self, view: View, draft: Draft, room: Room, limit_ns: int) -> None:
+        while len(self.pool) and draft.clients > 0 and draft.tokens > 0:
+            request = self.next_bulk(view, draft, room, limit_ns)
+            if request is None or not self._try_bulk(view, draft, room, request, limit_ns):
+                break
+
+    def _try_bulk(self, view: View, draft: Draft, room: Room, request: int, limit_ns: int) -> bool:
+        """Admit a bulk request if its whole prefill has memory and a chunk of it has time."""
+        hit, leaving = room.peek(request)
+        left = view.to_prefill(request) - hit
+        alone = not view.running and not draft.chunks
+        allowed = room.free if alone else self.bulk_room(view, draft, room)
+        if room.needed(request, hit, left) + leaving > allowed:
+            return False
+        chunk = draft.largest_chunk(left, limit_ns)
+        if chunk <= 0 or self.is_being_prefilled(view, draft, request, hit):
+            return False
+        room.admit(request, chunk)
+        self.pool.take(request)
+        draft.add_chunk(request, chunk)
+        draft.clients -= 1
+        return True
+
+    def is_being_prefilled(self, view: View, draft: Draft, request: int, hit: int) -> bool:
+        """Whether another prefill is about to compute the block that a request misses first.
+
+        It then waits: it would compute the same.
+        """
+        if self.offsets is None:
+            return False
+        place = hit // self.block_tokens
+        key = self._key(request, place)
+        if key is None:
+            return False
+        prefills = [*view.prefilling, *draft.chunks]
+        return any(self._key(each, place) == key for each in prefills if each != request)
+
+    def _key(self, request: int, place: int) -> int | None:
+        """Return the identifier of a block of a prompt, None where it has none."""
+        assert self.offsets is not None
+        at = self.offsets[request] + place
+        return self.ids[at] if at < self.offsets[request + 1] else None
+
+    def _force(self, view: View, draft: Draft, room: Room, now: Present) -> None:
+        """Let the oldest bulk request go on where none found a place: preempt the others."""
+        oldest, tokens = now.bulk[0], 1
+        if oldest in view.prefilling:
+            tokens = min(view.to_prefill(oldest), draft.tokens, draft.prompt_tokens)
+        if not room.extend(oldest, tokens):
+            if len(now.bulk) == 1:
+                raise PolicyError(f"request {oldest} does not fit into the memory, even alone")
+            raise _Preempt(now.bulk[-1])
+        if oldest in view.prefilling:
+            draft.add_chunk(oldest, tokens)
+        else:
+            draft.add_decode(oldest, view.cached(oldest) + 1)
+
+
+class _Preempt(Exception):
+    """A request has to be preempted."""
+
+    def __init__(self, victim: int) -> None:
+        super().__init__(victim)
+        self.victim = victim
+
+
+class Present(NamedTuple):
+    """The requests on the worker that stay there, in order of admission."""
+
+    interactive: list[int]
+    bulk: list[int]
+
+    @classmethod
+    def of(cls, view: View, bulk: Sequence[bool], victims: Sequence[int]) -> Present:
+        """Tell the running requests apart."""
+        now = cls([], [])
+        for request in view.running:
+            if request not in victims:
+                now[bulk[request]].append(request)
+        return now

@@ -1,0 +1,131 @@
+"""Echo: bulk requests chosen by benefit per time, memory kept free for interactive ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.errors import InputError
+from orsched.eviction import TASK_AWARE
+from orsched.heuristics.colocation.draft import UNLIMITED
+from orsched.heuristics.colocation.policy import Colocation
+from orsched.heuristics.colocation.pools import ArrivalPool
+from orsched.heuristics.echo.buckets import Buckets
+from orsched.heuristics.echo.estimators import MemoryForecast, PoolingTime, fitted_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.heuristics.colocation.draft import Draft
+    from orsched.heuristics.colocation.room import Room
+    from orsched.heuristics.colocation.step_time import StepTime
+    from orsched.heuristics.echo.params import EchoParams
+    from orsched.instance import Instance
+    from orsched.policy import View
+
+
+LEAST_LONGEST = 1024
+"""Micro-benchmarks go up to the longest prompt, but at least so far."""
+
+
+class Echo(Colocation):
+    """Echo (Wang et al., arXiv 2504.03651) in one of its four configurations.
+
+    The iteration's SLO is the least time to the due token of any interactive request in it
+    (5.1). Without the scheduler (S) bulk requests are first come first served; with it the best of
+    the candidates of all buckets is taken by (benefit - punishment) / time, eq. (4), and the one of
+    the running bulk requests without which that is largest is preempted. With the KV manager (M)
+    the worker evicts blocks by Echo's priorities, and bulk requests are admitted only as long as
+    the blocks that interactive ones are expected to need beyond those they have stay free.
+
+    The punishment, eq. (2), of an admission are the tokens of cached blocks that waiting candidates
+    would find and that have to go, if whatever else is in the free blocks goes first.
+    """
+
+    def __init__(self, instance: Instance, params: EchoParams) -> None:
+        self.own = params
+        parts = params.configuration.split("+")
+        self.estimates = params.configuration != "bs"
+        self.chooses = "s" in parts or params.configuration == "echo"
+        self.manages = params.configuration == "echo"
+        pool = Buckets(instance, params.buckets) if self.chooses else ArrivalPool()
+        super().__init__(f"echo-{params.configuration}", instance, params, pool)
+        self.limited = self.estimates
+        self.longest = int(instance.requests.prompt_tokens.max(initial=1))
+        self.forecast = MemoryForecast(params.window_s, params.sigmas)
+        self.held_back = 0
+        if self.manages:
+            self.eviction = TASK_AWARE
+
+    def step_time(self, view: View) -> StepTime:
+        """Return the time estimator; the cost model itself where nothing can be fitted."""
+        worker = view.worker
+        if not self.estimates or self.own.estimator == "machine":
+            return super().step_time(view)
+        longest = min(worker.prefill_limit or UNLIMITED, max(self.longest, LEAST_LONGEST))
+        try:
+            return PoolingTime(fitted_time(worker.cost, worker.clients, longest))
+        except InputError:  # too few lengths fit into a step, or none takes time
+            return super().step_time(view)
+
+    def bulk_limit_ns(self, view: View, draft: Draft) -> int:
+        """Return the SLO of the iteration less the margin."""
+        if not self.estimates or draft.due_ns >= UNLIMITED:
+            return UNLIMITED
+        slack = draft.due_ns - view.now_ns
+        return slack - int(self.own.margin * slack) if slack > 0 else 0
+
+    def observe(self, view: View, room: Room) -> None:
+        """Let the memory forecast see what interactive requests hold."""
+        if not self.manages or not room.size:
+            return
+        bulk, size = self.bulk, room.size
+        held = sum(-(-view.cached(each) // size) for each in view.running if not bulk[each])
+        self.forecast.see(view.now_ns, held)
+        self.held_back = max(0, self.forecast.blocks(view.now_ns) - held)
+
+    def bulk_room(self, view: View, draft: Draft, room: Room) -> int:
+        """Return what the threshold leaves to bulk requests."""
+        return super().bulk_room(view, draft, room) - self.held_back
+
+    def next_bulk(self, view: View, draft: Draft, room: Room, limit_ns: int) -> int | None:
+        """Return the first that waits, or the best of the candidates."""
+        pool = self.pool
+        if isinstance(pool, ArrivalPool):
+            return pool.first()
+        assert isinstance(pool, Buckets)
+        found = {each: room.peek(each) for each in pool.candidates(self.own.candidates)}
+        needed_free = sum(leaving for _, leaving in found.values())
+        best, best_score = None, -1.0
+        allowed = self.bulk_room(view, draft, room)
+        alone = not view.running and not draft.chunks
+        for request, (hit, leaving) in found.items():
+            left = view.to_prefill(request) - hit
+            new = room.needed(request, hit, left)
+            chunk = draft.largest_chunk(left, limit_ns)
+            if chunk <= 0 or (new + leaving > allowed and not alone):
+                continue
+            others = needed_free - leaving
+            lost = max(0, new - (room.free - leaving - others)) * room.size
+            benefit = chunk + self.own.hit_benefit * hit - lost
+            score = benefit / max(1, draft.ns_with_chunk(chunk))
+            if best is None or score > best_score:
+                best, best_score = request, score
+        return best
+
+    def victim(self, view: View, draft: Draft, running: Sequence[int]) -> int:
+        """Return the request that was admitted last, or the one that costs least per time saved."""
+        if not self.chooses:
+            return running[-1]
+        return max(reversed(running), key=lambda request: self.score_without(view, draft, request))
+
+    def score_without(self, view: View, draft: Draft, request: int) -> float:
+        """Return (benefit - punishment) / time of the step without a running bulk request.
+
+        Its tokens are all still needed, by itself; those that others share stay in the cache, but
+        are not told apart here.
+        """
+        chunks = [tokens for each, tokens in draft.chunks.items() if each != request]
+        active, context = len(draft.decode), draft.decode.get(request, 0)
+        active -= request in draft.decode
+        time = self.time.step_ns(chunks, active, draft.context_sum - context, draft.context_max)
+        return (sum(chunks) + active - view.cached(request)) / max(1, time)

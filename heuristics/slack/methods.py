@@ -1,0 +1,27 @@
+"""``slack`` as a registered method."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.heuristics.policy_method import PolicyMethod
+from orsched.heuristics.slack.params import SlackParams
+from orsched.heuristics.slack.policy import Slack
+from orsched.policy import Information
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.policy import Policy
+
+
+def _slack(instance: Instance, params: SlackParams, information: Information, seed: int) -> Policy:
+    return Slack(instance, params)
+
+
+SLACK = PolicyMethod(
+    "slack",
+    (Information.NONE,),
+    "bulk work in the slack of interactive requests, by tokens per second of shared prefixes",
+    _slack,
+    SlackParams,
+)

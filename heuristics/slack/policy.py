@@ -1,0 +1,108 @@
+"""Steps as long as the slack of the interactive requests allows, filled with bulk work by rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.heuristics.colocation.draft import UNLIMITED
+from orsched.heuristics.colocation.policy import Colocation
+from orsched.heuristics.colocation.pools import PrefixGroups
+from orsched.heuristics.echo.estimators import MemoryForecast
+from orsched.heuristics.slack.groups import GroupRates
+from orsched.heuristics.slack.lengths import AnswerLengths
+from orsched.units import seconds_to_ns
+
+if TYPE_CHECKING:
+    from orsched.heuristics.colocation.draft import Draft
+    from orsched.heuristics.colocation.room import Room
+    from orsched.heuristics.slack.params import SlackParams
+    from orsched.instance import Instance
+    from orsched.policy import View
+    from orsched.step import Step
+
+
+class Slack(Colocation):
+    """Bulk work in the slack of interactive requests, by rate and shared prefix.
+
+    Rounds cost their fixed time each, so bulk work gains from long steps. A request whose tokens
+    are due at TTFT + i TPOT has slack from the moment its first token is early; it is spread
+    evenly over the tokens that it still yields (at a quantile of the answers seen): a step lasts
+    at most TPOT + slack / rest for each request in it, by the worker's cost model, exactly.
+    Requests with a late token have lost their limit and are served at a pace of their own.
+
+    Bulk requests come in groups of one shared prefix, each group in a row, the group first that
+    yields most tokens per second. They leave free what interactive requests may need.
+    """
+
+    def __init__(self, instance: Instance, params: SlackParams) -> None:
+        self.own = params
+        self.rates = GroupRates(instance, instance.workers[0])
+        super().__init__("slack", instance, params, self.rates.pool)
+        self.limited = True
+        limit = instance.output_limit_tokens
+        self.answers, self.bulk_answers = AnswerLengths(limit), AnswerLengths(limit)
+        self.forecast = MemoryForecast(params.window_s, params.sigmas)
+        self.origin: dict[int, int] = {}  # round from which the tokens of a decoding request count
+        self.held_back = 0
+        self.pace_ns = UNLIMITED
+        self.idle_ns = seconds_to_ns(params.idle_step_s, "idle_step_s")
+        self.margin_ns = seconds_to_ns(params.margin_s, "margin_s")
+        self.tree_chain = b""
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Learn the length of an answer."""
+        lengths = self.bulk_answers if self.bulk[request] else self.answers
+        origin = self.origin.pop(request, None)
+        lengths.add(1 if origin is None else max(1, view.rounds - origin))
+
+    def decide(self, view: View) -> Step | None:
+        """Return the next step."""
+        step = super().decide(view)
+        rounds, generated = view.rounds, view.generated
+        self.origin |= {each: rounds - generated(each) for each in self.decoding}
+        return step
+
+    def observe(self, view: View, room: Room) -> None:
+        """Forget the pace, and let the memory forecast see what interactive requests hold."""
+        self.pace_ns = UNLIMITED
+        if room.size:
+            bulk, size = self.bulk, room.size
+            held = sum(-(-view.cached(each) // size) for each in view.running if not bulk[each])
+            self.forecast.see(view.now_ns, held)
+            self.held_back = max(0, self.forecast.blocks(view.now_ns) - held)
+
+    def _note_due(self, view: View, draft: Draft, request: int) -> None:
+        """Take note of how long a request lets the step last."""
+        due, now = self.due_ns(view, request), view.now_ns
+        if due >= UNLIMITED:
+            return
+        yielded = view.generated(request)
+        _, tpot = self.deadlines.limits[self.deadlines.kind[request]]
+        if due < now:
+            self.pace_ns = min(self.pace_ns, int((tpot or 0) * self.own.late_pace))
+            return
+        draft.due_ns = min(draft.due_ns, due - self.margin_ns)
+        if yielded and tpot:
+            spare = due - now - tpot
+            if spare > 0:
+                rest = self.answers.rest(yielded, self.own.quantile)
+                self.pace_ns = min(self.pace_ns, tpot + spare // rest)
+
+    def bulk_limit_ns(self, view: View, draft: Draft) -> int:
+        """Return the least that a request in the step allows."""
+        limit = min(self.pace_ns, draft.due_ns - view.now_ns)
+        return self.idle_ns if limit >= UNLIMITED // 2 else max(0, limit)
+
+    def bulk_room(self, view: View, draft: Draft, room: Room) -> int:
+        """Return what is left beside the blocks that interactive requests may need."""
+        return super().bulk_room(view, draft, room) - self.held_back
+
+    def next_bulk(self, view: View, draft: Draft, room: Room, limit_ns: int) -> int | None:
+        """Return the next request of the group at work."""
+        if self.own.order == "rate":
+            return self.rates.next(view, room, self.bulk_answers.mean, self.own.groups)
+        pool = self.pool
+        assert isinstance(pool, PrefixGroups)
+        request = pool.next_after(self.tree_chain)
+        self.tree_chain = pool.chain(request)
+        return request
