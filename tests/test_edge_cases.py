@@ -94,10 +94,8 @@ def test_a_worker_has_clients(clients):
 
 
 CHUNKING = frozenset(
-    [
-        "conserve", "echo", "fcfs_batched", "gittins", "hygen", "mico", "scls", "scls_continuous",
-        "sjf", "slack", "sls", "ssjf", "vllm",
-    ]  # fmt: skip
+    ["conserve", "echo", "fcfs_batched", "gittins", "hygen", "mico", "scls", "scls_continuous"]
+    + ["sjf", "slack", "sls", "ssjf", "vllm"]
 )
 """Methods that split a prompt that is longer than a stage may be."""
 
