@@ -93,10 +93,9 @@ def test_a_worker_has_clients(clients):
     named(caught.value, "clients")
 
 
-CHUNKING = frozenset(
-    ["conserve", "echo", "fcfs_batched", "gittins", "hygen", "mico", "scls", "scls_continuous"]
-    + ["sjf", "slack", "sls", "ssjf", "vllm"]
-)
+COLOCATED = ("conserve", "echo", "hygen", "slack")
+CHUNKING = {"fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf", "sls", "ssjf"}
+CHUNKING |= {"vllm", *COLOCATED}
 """Methods that split a prompt that is longer than a stage may be."""
 
 
