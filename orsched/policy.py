@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orsched.eviction import Eviction
     from orsched.service_classes import ServiceClass
     from orsched.simulator.paging import PaddedPages, Pages
+    from orsched.simulator.prefix_view import PrefixView
     from orsched.step import Step, Wait
     from orsched.workers import Worker
 
@@ -44,12 +45,13 @@ class WorkerState:
         paused: requests that could decode and are left out of the rounds.
         blocks_set_aside: memory blocks that are set aside at admission.
         pages: counts the blocks that caches fill (``used``) under paged memory, else None.
+        prefixes: what the view shows of the prefix cache, None without one.
     """
 
     __slots__ = (
         "blocks_set_aside", "client_request", "first_token", "free_clients", "held", "index",
-        "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused", "rounds",
-        "running", "worker", "yielded",
+        "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused", "prefixes",
+        "rounds", "running", "worker", "yielded",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +78,7 @@ class WorkerState:
         self.free_clients = worker.clients
         self.blocks_set_aside = 0
         self.pages: Pages | PaddedPages | None = None
+        self.prefixes: PrefixView | None = None
 
 
 class View:
@@ -214,6 +217,16 @@ class View:
         state = self._state
         used = state.blocks_set_aside if state.pages is None else state.pages.used
         return memory.blocks - used
+
+    @property
+    def prefixes(self) -> PrefixView | None:
+        """The worker's prefix cache, or None without one.
+
+        ``hit_tokens(request)`` are the tokens that a waiting request would find in it, which it
+        does not prefill: ``to_prefill`` of a request that waits counts them all the same.
+        ``trial()`` tries a step on it.
+        """
+        return self._state.prefixes
 
     def blocks_left(self, rounds: int) -> int | None:
         """Return the memory blocks that no cache fills after a number of further rounds.

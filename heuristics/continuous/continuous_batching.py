@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.continuous.running import UNLIMITED, Plan, Running
+from orsched.heuristics.continuous.shared_prefixes import admit_sharing
 from orsched.policy import Information, Policy, View
 from orsched.step import FINISH, Step, decode_rounds, evict
 
@@ -90,6 +91,9 @@ class ContinuousBatching(Policy):
 
     def _admit(self, view: View, plan: Plan) -> None:
         """Let waiting requests join, in order, until the first that does not fit."""
+        if (prefixes := view.prefixes) is not None:
+            admit_sharing(view, prefixes, plan, self.own, self.chunked, self.watermark)
+            return
         queue, chunks = self.queue, plan.chunks
         params, size = self.params, self.own.block_tokens
         threshold = self.own.threshold(view)
@@ -139,4 +143,6 @@ class ContinuousBatching(Policy):
             return Step(decode=plan.decode, preempt=plan.victims)
         if not self.queue or (self.queue.arrival_may_lead and view.free_clients):
             return _UNTIL_EVENT
+        if view.prefixes is not None and not self.params.reserve_full_prompt:
+            return decode_rounds(1)  # where rounds take what it would find, its chunk may fit
         return _UNTIL_FINISH

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from orsched.heuristics.continuous.params import ContinuousParams
     from orsched.heuristics.continuous.waiting import Queue
     from orsched.policy import View
+    from orsched.simulator.prefix_view import Trial
 
 UNLIMITED = 2**62
 
@@ -26,10 +27,12 @@ class Plan:
         prompt_tokens: what is left of the worker's prefill cap.
         blocks: blocks that stay free.
         whole: whether each chunk is the whole prefill of a request that is new.
+        trial: the evictions, tried on the worker's prefix cache, or None.
     """
 
     __slots__ = (
-        "blocks", "chunks", "decode", "decoding", "prompt_tokens", "tokens", "victims", "whole",
+        "blocks", "chunks", "decode", "decoding", "prompt_tokens", "tokens", "trial",
+        "victims", "whole",
     )  # fmt: skip
 
     def __init__(self, decoding: int, tokens: int, prompt_tokens: int, blocks: int) -> None:
@@ -41,6 +44,7 @@ class Plan:
         self.prompt_tokens = prompt_tokens
         self.blocks = blocks
         self.whole = True
+        self.trial: Trial | None = None
 
 
 class Running:
@@ -144,8 +148,18 @@ class Running:
         alive.remove(victim)
         plan.victims.append(victim)
         plan.chunks.pop(victim, None)
-        plan.blocks -= -view.cached(victim) // self.block_tokens
+        plan.blocks += self._freed(view, plan, victim)
         return victim
+
+    def _freed(self, view: View, plan: Plan, victim: int) -> int:
+        """Return the blocks that a victim frees: with a prefix cache those that it alone holds."""
+        if view.prefixes is None:
+            return -(-view.cached(victim) // self.block_tokens)
+        if plan.trial is None:
+            plan.trial = view.prefixes.trial()
+        before = plan.trial.free_blocks
+        plan.trial.release(victim)
+        return plan.trial.free_blocks - before
 
     def _one_by_one(self, view: View) -> Plan:
         """Go through the running requests in order, preempting where blocks are missing."""

@@ -6,7 +6,16 @@ from orsched.heuristics.dispatching.dispatchers import (
     Dispatcher,
     FewestRequests,
     LeastWork,
+    MostHits,
     RoundRobin,
 )
 
-__all__ = ["DISPATCHERS", "Dispatched", "Dispatcher", "FewestRequests", "LeastWork", "RoundRobin"]
+__all__ = [
+    "DISPATCHERS",
+    "Dispatched",
+    "Dispatcher",
+    "FewestRequests",
+    "LeastWork",
+    "MostHits",
+    "RoundRobin",
+]

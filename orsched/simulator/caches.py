@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
 from orsched.simulator.paging import PaddedPages, Pages
+from orsched.simulator.shared_pages import SharedPages
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
     from orsched.policy import WorkerState
+    from orsched.simulator.block_cache import BlockCache
 
 
 class Caches:
@@ -22,18 +23,22 @@ class Caches:
     Attributes:
         context_matters: whether the cost model asks for contexts.
         pages: the filled blocks under paged memory, else None.
+        shared: the same where the worker has a prefix cache, else None.
         blocks: blocks of the worker, 0 without a memory model.
         tracks: whether anything is kept.
     """
 
-    def __init__(self, instance: Instance, state: WorkerState) -> None:
+    def __init__(self, state: WorkerState, block_cache: BlockCache | None = None) -> None:
         worker, memory = state.worker, state.worker.memory
         self.state = state
         self.padding = worker.padding
         self.context_matters = worker.cost.context_matters
         self.blocks = 0 if memory is None else memory.blocks
         self.pages: Pages | PaddedPages | None = None
-        if memory is not None and memory.is_paged:
+        self.shared: SharedPages | None = None
+        if block_cache is not None:
+            self.pages = self.shared = state.pages = SharedPages(block_cache)
+        elif memory is not None and memory.is_paged:
             kind = PaddedPages if worker.padding else Pages
             self.pages = state.pages = kind(memory.blocks, memory.block_tokens)
         self.tracks = self.context_matters or self.pages is not None

@@ -346,6 +346,7 @@ class Loop:
             method=self.policy.name,
             information=self.information.value,
             instance_name=self.instance.name,
+            eviction=self.run_state.eviction(),
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.schedule import DECODE, PREFILL, Steps, Work
+from orsched.simulator.stay_recorder import StayRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +37,19 @@ class WorkRecorder:
         self.first_step = array("i", [-1]) * count
         self.last_step = array("i", [-1]) * count
         self.others = bytearray()
+        self.stays = StayRecorder()
 
     def add(self, *row: int) -> None:
         """Add a row that is not plain: the values of ``_FIELDS``, with steps numbered by worker."""
         self.others += _ROW.pack(*row)
+
+    def begin_stay(self, request: int, stay: int, hit: int, turn: int) -> None:
+        """Note what a stay on a worker with a prefix cache finds, and its turn in the step."""
+        self.stays.begun.extend((request, stay, hit, turn))
+
+    def end_stay(self, worker: int, request: int, stay: int, step: int, place: int) -> None:
+        """Note that such a stay is evicted before a step of its worker, and when it began."""
+        self.stays.ended.extend((worker, request, stay, step, place))
 
     def drop(self, worker: int, phase: int, first_step: int) -> None:
         """Drop the rows that are not plain of a worker's step that never happened."""
@@ -119,6 +129,8 @@ def timeline(steps: list[StepRecorder], work: WorkRecorder) -> tuple[Steps, Work
     rows = work.columns()
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])[:-1]
     worker = rows.pop("worker")
+    if work.stays.begun:
+        rows |= work.stays.columns(rows)
     if len(steps) > 1:
         order = np.lexsort((columns["worker"], columns["start_ns"]))
         place = np.empty_like(order)

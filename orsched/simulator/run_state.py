@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.simulator.prefix_caches import PrefixCaches
 from orsched.views import read_only
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class RunState:
         concerned: what it said of the arrivals that were told last, if so.
         next_arrival_ns: time of the next arrival that has not been told, NEVER without one.
         now_ns: the time of the event that is being handled.
+        prefix_caches: makes those of the workers that have one, else None.
     """
 
     def __init__(self, instance: Instance, policy: Policy) -> None:
@@ -54,11 +56,17 @@ class RunState:
         self.next_arrival = 0
         self.next_arrival_ns = self.arrival_times[0] if n else NEVER
         self.deadline: Callable[[], None] | None = None
+        self.prefix_caches = PrefixCaches(instance, policy) if instance.caches_prefixes else None
         hooks = overridden(policy)
         self.on_arrival = policy.on_arrival if "on_arrival" in hooks else None
         self.on_first_token = policy.on_first_token if "on_first_token" in hooks else None
         self.on_finish = policy.on_finish if "on_finish" in hooks else None
         self.on_preempt = policy.on_preempt if "on_preempt" in hooks else None
+
+    def eviction(self) -> dict[str, Any] | None:
+        """Return the eviction rule that a policy put in place of the workers' own, or None."""
+        made = self.prefix_caches
+        return None if made is None or made.eviction is None else made.eviction.to_dict()
 
     def deliver_arrivals(self, view: View) -> bool:
         """Tell the policy of the arrivals up to now; say if there were any."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, INVALID, PREFILL
+from orsched.simulator.prefix_stays import PrefixStays, chunk_of
 from orsched.simulator.recorder import StepRecorder
 from orsched.simulator.run_state import DONE, NEVER, SERVED, WAITING
 
@@ -58,6 +59,7 @@ class RunningSet:
         self.fresh: list[int] = []  # decode from the next round on, without a row of work yet
         self.later_rows: dict[int, int] = {}  # first step of open decode rows that are not plain
         self.last_round_step = -1
+        self.prefix_stays = None if caches.shared is None else PrefixStays(self, caches.shared)
 
     # -- admission and prefill ------------------------------------------------------------
 
@@ -68,6 +70,10 @@ class RunningSet:
         """
         requests, partial = list(map(whole, step.prefill)), self.state.partial
         prompts, yielded, pages = self.run_state.prompts, self.run_state.yielded, self.caches.pages
+        if self.prefix_stays is not None:
+            new = self._new(requests)
+            self._seat(new, step.clients)
+            return self.prefix_stays.admit(step, new, index)
         if step.tokens is None and not partial:  # whole prefills, all of them new
             self._seat(requests, step.clients, index)
             chunks = list(map(prompts.__getitem__, requests))
@@ -86,7 +92,7 @@ class RunningSet:
         for place, request in enumerate(requests):
             done = partial.get(request, 0)
             left = prompts[request] + yielded.get(request, 0) - done
-            chunk = left if asked is None else _chunk(request, asked[place], left)
+            chunk = left if asked is None else chunk_of(request, asked[place], left)
             chunks.append(chunk)
             if chunk == left:
                 completed.append(request)
@@ -315,6 +321,23 @@ class RunningSet:
 
     # -- leaving --------------------------------------------------------------------------
 
+    def free_blocks(self, done: Sequence[int], decoding: bool) -> None:
+        """Free the shared blocks of all that are done now, before they go one by one.
+
+        Those that a prefill has just completed are ``done``; ``decoding``: rounds have passed.
+        """
+        assert self.prefix_stays is not None
+        border, some = (self.state.rounds + 1) << _REQUEST_BITS, list(done)
+        popped = []
+        while decoding and self.finishes and self.finishes[0] < border:
+            popped.append(heappop(self.finishes))
+            request = popped[-1] & _REQUEST_MASK
+            if request not in some and not self._is_stale(popped[-1]):
+                some.append(request)
+        for key in popped:
+            heappush(self.finishes, key)
+        self.prefix_stays.free(some)
+
     def finish_at_once(self, requests: Sequence[int]) -> None:
         """Let requests go that are done by their prefill."""
         for request in requests:
@@ -324,6 +347,8 @@ class RunningSet:
     def release_held(self) -> None:
         """Let the requests go that were held in a static batch, with their invalid tokens."""
         state = self.state
+        if self.prefix_stays is not None:
+            self.prefix_stays.free(state.held)
         for request in list(state.held):
             if self.later_rows[request] < len(self.steps):
                 self._close_row(request, INVALID)
@@ -362,6 +387,8 @@ class RunningSet:
         for request in map(whole, requests):
             if request not in state.running:
                 raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
+            if self.prefix_stays is not None:
+                self.prefix_stays.evict(request, self.view.cached(request))
             if request in state.origin:
                 self._stop_decoding(request)
             else:
@@ -387,11 +414,3 @@ class RunningSet:
         state = self.state
         client, stay = state.running[request], self.run_state.stays.get(request, 0)
         self.work.add(state.index, request, client, phase, first, last, tokens, stay)
-
-
-def _chunk(request: int, tokens: int, left: int) -> int:
-    """Return the tokens that a step asks for if they are within what is left of the prefill."""
-    chunk = whole(tokens)
-    if not 1 <= chunk <= left:
-        raise PolicyError(f"{chunk} tokens of request {request}, which has {left} left to prefill")
-    return chunk

@@ -13,6 +13,7 @@ from orsched.costs import mixed_ns
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.simulator.caches import Caches
+from orsched.simulator.prefix_view import PrefixView
 from orsched.simulator.run_state import NEVER
 from orsched.simulator.running_set import RunningSet
 from orsched.step import ARRIVAL, FINISH, require_step
@@ -47,7 +48,11 @@ class WorkerRun:
         self.prefill_limit = self.worker.prefill_limit
         self.context_matters = self.cost.context_matters
         self.round_times: dict[int, int] = {}  # by active requests, where contexts do not matter
-        self.caches = Caches(instance, self.state)
+        made = run_state.prefix_caches
+        self.caches = Caches(self.state, None if made is None else made.of(self.state))
+        self.shared = self.caches.shared
+        if self.shared is not None:
+            self.state.prefixes = PrefixView(view, self.shared)
         self.pages = self.caches.pages
         self.running_set = RunningSet(instance, run_state, view, self.caches, work)
         self.steps = self.running_set.steps
@@ -64,6 +69,8 @@ class WorkerRun:
 
     def take(self, step: Step) -> bool:
         """Begin a step; say if it takes time (an eviction alone takes none)."""
+        if self.shared is not None:
+            self.shared.cache.undo()  # what the policy tried
         if step.preempt:
             self.running_set.evict(step.preempt)
         if step.prefill:
@@ -87,6 +94,8 @@ class WorkerRun:
             mixed = bool(self.state.origin)
         if step.rounds != 1:
             raise PolicyError(f"{step.rounds} rounds of a step that prefills: it has one")
+        if mixed and self.shared is not None:
+            self.shared.begin_round()
         chunks, self.completed = self.running_set.admit(step, len(self.steps.end_ns))
         if self.worker.padding:
             chunks = [max(chunks)] * len(chunks)
@@ -94,7 +103,7 @@ class WorkerRun:
             raise PolicyError(
                 f"a prefill stage of {sum(chunks)} tokens exceeds the cap {self.prefill_limit}"
             )
-        if self.caches.blocks:
+        if self.caches.blocks and self.shared is None:  # shared blocks are taken one by one
             self.caches.require_room(1 if mixed else 0)
         if mixed:
             active = len(self.state.origin)
@@ -211,6 +220,8 @@ class WorkerRun:
     def complete(self) -> bool:
         """Let the step in progress end; say if the worker is free, or in the step's next run."""
         self.state.now_ns = self.until_ns
+        if self.shared is not None:
+            self.shared.cache.undo()
         if self.completed is None:
             is_free = self._end_rounds()
             self.busy = not is_free
@@ -225,6 +236,8 @@ class WorkerRun:
         if self.count:
             self._pass_round()
         done = running_set.activate(completed)
+        if self.shared is not None:
+            running_set.free_blocks(done, decoding=bool(self.count))
         if self.count:
             running_set.take_finishes(False, done)
         if done:
@@ -243,6 +256,8 @@ class WorkerRun:
         if self.pages is not None:
             self.pages.advance(self.count)
         running_set.open_rows()
+        if self.shared is not None and not self.hold:
+            running_set.free_blocks((), decoding=True)
         finished = running_set.take_finishes(self.hold)
         if (
             rounds >= self.target

@@ -1,0 +1,275 @@
+"""The blocks of a worker with a prefix cache: who holds them, what is in them, what is taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import PolicyError
+from orsched.simulator.prefix_chains import private_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Log = list[tuple[Callable[..., None], tuple[Any, ...]]]
+
+    from orsched.simulator.free_blocks import FreeBlocks
+    from orsched.simulator.prefix_chains import PrefixChains
+
+LOST_KEY = -(2**127)
+"""Key of a full block that nobody will ask for again: it has content all the same."""
+
+Eviction = tuple[int, int, int]
+"""A block, the key that it had, and its place among the further blocks of that key, or -1."""
+
+
+class BlockCache:
+    """Reference counts, contents and the free blocks of one worker.
+
+    A block is held by some requests, or free. A free block without content is taken first, then
+    those with content in the order of the eviction rule. Several blocks may have one key: a hit
+    takes the one that got it first.
+
+    While ``log`` is a list, each operation adds what undoes it: so a plan is tried on the cache
+    itself.
+
+    Attributes:
+        free: how many blocks no request holds.
+        tables: request -> its blocks, first to last.
+        evictions: how often content was lost so far.
+    """
+
+    def __init__(
+        self, blocks: int, block_tokens: int, chains: PrefixChains, order: FreeBlocks
+    ) -> None:
+        self.blocks = self.free = blocks
+        self.size = block_tokens
+        self.chains = chains
+        self.order = order
+        self.counts = [0] * blocks
+        self.key_of: list[int | None] = [None] * blocks
+        self.empty = list(range(blocks - 1, -1, -1))
+        self.first: dict[int, int] = {}  # key -> the block that got it first
+        self.others: dict[int, list[int]] = {}  # key -> further blocks, in order
+        self.tables: dict[int, list[int]] = {}
+        self.returning: set[int] = set()  # requests that may have private keys here
+        self.evictions = 0
+        self.log: Log | None = None
+
+    # -- questions ------------------------------------------------------------------------
+
+    def lookup(self, request: int, due: int) -> list[int]:
+        """Return the blocks that a request with so many tokens to prefill would hit.
+
+        The longest run from the start that leaves at least one token to compute.
+        """
+        most = (due - 1) // self.size
+        first = self.first
+        found: list[int] = []
+        for key in self.chains.keys(request, most):
+            block = first.get(key)
+            if block is None:
+                return found
+            found.append(block)
+        if request in self.returning:
+            for place in range(len(found), most):
+                block = first.get(private_key(request, place))
+                if block is None:
+                    break
+                found.append(block)
+        return found
+
+    def leaving(self, blocks: Sequence[int]) -> int:
+        """Return how many of some blocks are free now."""
+        counts = self.counts
+        return sum(not counts[block] for block in blocks)
+
+    # -- requests -------------------------------------------------------------------------
+
+    def admit(self, request: int, due: int) -> int:
+        """Let a request start with the blocks that it hits; return their tokens."""
+        blocks = self.lookup(request, due)
+        counts, remove, removed = self.counts, self.order.remove, []
+        for block in blocks:
+            if not counts[block]:
+                removed.append((block, remove(block)))
+            counts[block] += 1
+        self.free -= len(removed)
+        hit = len(blocks) * self.size
+        self.tables[request] = blocks
+        if self.log is not None:
+            self.log.append((self._unadmit, (request, blocks[:], removed)))
+        return hit
+
+    def extend(self, request: int, cached: int, tokens: int) -> None:
+        """Let a request prefill some tokens behind those cached.
+
+        Takes the blocks for them; those that they fill get their keys at once, if others may ask.
+        """
+        table, size = self.tables[request], self.size
+        last = cached + tokens
+        more = -(-last // size) - len(table)
+        if more > 0:
+            self.grow(request, more)
+        full, shared = last // size, self.chains.shared[request]
+        if full > shared:
+            full = shared
+        begin = cached // size
+        if begin < full:
+            self._give_keys(self.chains.keys(request, full)[begin:], table[begin:full])
+
+    def grow(self, request: int, count: int) -> None:
+        """Let a request take some blocks."""
+        if count > self.free:
+            raise PolicyError(
+                f"request {request} takes {count} more memory blocks, where {self.free} of "
+                f"{self.blocks} are free: evict requests first"
+            )
+        empty, counts = self.empty, self.counts
+        begin = max(len(empty) - count, 0)
+        taken = empty[begin:]
+        del empty[begin:]
+        evicted = [self._evict() for _ in range(count - len(taken))]
+        table = self.tables[request]
+        table += taken
+        for block in taken:
+            counts[block] = 1
+        for block, _, _ in evicted:
+            table.append(block)
+            counts[block] = 1
+        self.free -= count
+        if self.log is not None:
+            self.log.append((self._ungrow, (table, taken, evicted)))
+        elif evicted:
+            self.order.settle()
+
+    def release(self, request: int, cached: int, returns: bool) -> None:
+        """Free the blocks of a request with so many tokens in its cache, the last one first.
+
+        ``returns``: it will ask again for what only itself can hit.
+        """
+        table, key_of = self.tables.pop(request), self.key_of
+        places = range(self.chains.shared[request], cached // self.size)
+        own = [place for place in places if key_of[table[place]] is None]
+        if returns:
+            self.returning.add(request)
+            keys = [private_key(request, place) for place in own]
+            self._give_keys(keys, [table[place] for place in own])
+        else:
+            self.returning.discard(request)
+            for place in own:
+                key_of[table[place]] = LOST_KEY
+        counts, empty, put = self.counts, self.empty, self.order.put
+        freed = 0
+        for block in reversed(table):
+            counts[block] = count = counts[block] - 1
+            if not count:
+                freed += 1
+                if key_of[block] is None:
+                    empty.append(block)
+                else:
+                    put(block)
+        self.free += freed
+        if self.log is not None:
+            self.log.append((self._unrelease, (request, table, freed)))
+
+    # -- contents -------------------------------------------------------------------------
+
+    def _evict(self) -> Eviction:
+        """Take the free block that is first in order; its content is lost."""
+        block = self.order.take()
+        key = self.key_of[block]
+        assert key is not None  # a block without content is in no order
+        self.key_of[block] = None
+        self.evictions += 1
+        if key == LOST_KEY:
+            return block, key, -1
+        others = self.others.get(key)
+        if others is None:
+            del self.first[key]
+            return block, key, -1
+        if self.first[key] == block:
+            place, self.first[key] = -1, others.pop(0)
+        else:
+            place = others.index(block)
+            del others[place]
+        if not others:
+            del self.others[key]
+        return block, key, place
+
+    def _give_keys(self, keys: list[int], blocks: list[int]) -> None:
+        key_of, first = self.key_of, self.first
+        for key, block in zip(keys, blocks, strict=True):
+            key_of[block] = key
+            if key in first:
+                self.others.setdefault(key, []).append(block)
+            else:
+                first[key] = block
+        if self.log is not None:
+            self.log.append((self._take_keys, (keys, blocks)))
+
+    # -- undoing --------------------------------------------------------------------------
+
+    def undo(self, kept: int = 0) -> None:
+        """Undo what the log has behind its first entries; nothing is logged afterwards."""
+        log, self.log = self.log or [], None
+        for function, values in reversed(log[kept:]):
+            function(*values)
+        self.order.settle()
+
+    def _unadmit(self, request: int, blocks: list[int], removed: list[tuple[int, int]]) -> None:
+        del self.tables[request]
+        for block in blocks:
+            self.counts[block] -= 1
+        for block, entry in reversed(removed):
+            self.order.restore(block, entry)
+        self.free += len(removed)
+
+    def _ungrow(self, table: list[int], taken: list[int], evicted: list[Eviction]) -> None:
+        count = len(taken) + len(evicted)
+        del table[len(table) - count :]
+        for block, key, place in reversed(evicted):
+            self.counts[block] = 0
+            self._regain(block, key, place)
+            self.order.untake(block)
+        for block in taken:
+            self.counts[block] = 0
+        self.empty += taken
+        self.free += count
+        self.evictions -= len(evicted)
+
+    def _regain(self, block: int, key: int, place: int) -> None:
+        """Let a block have the key that it lost."""
+        self.key_of[block] = key
+        if key == LOST_KEY:
+            return
+        if place >= 0:
+            self.others.setdefault(key, []).insert(place, block)
+            return
+        if key in self.first:
+            self.others.setdefault(key, []).insert(0, self.first[key])
+        self.first[key] = block
+
+    def _take_keys(self, keys: list[int], blocks: list[int]) -> None:
+        for key, block in zip(reversed(keys), reversed(blocks), strict=True):
+            self.key_of[block] = None
+            others = self.others.get(key)
+            if others is None:
+                del self.first[key]
+                continue
+            others.pop()
+            if not others:
+                del self.others[key]
+
+    def _unrelease(self, request: int, table: list[int], freed: int) -> None:
+        counts, key_of = self.counts, self.key_of
+        for block in table:
+            if not counts[block]:
+                if key_of[block] is None:
+                    self.empty.pop()
+                else:
+                    self.order.unput(block)
+            counts[block] += 1
+            if key_of[block] == LOST_KEY:
+                key_of[block] = None
+        self.tables[request] = table
+        self.free -= freed

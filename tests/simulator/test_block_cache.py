@@ -1,0 +1,117 @@
+"""The block cache beside one that is written as the rules say it, and what it undoes."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched.errors import PolicyError
+from orsched.simulator.block_cache import BlockCache
+from orsched.simulator.free_blocks import LeastRecent
+from orsched.simulator.prefix_chains import PrefixChains
+from tests.simulator.naive_block_cache import NaiveBlockCache
+
+SIZE = 4
+CHAINS = [[0, 1, 2], [0, 1, 3], [0, 4], [], [0, 1, 2]]
+PROMPTS = [12, 14, 8, 9, 13]
+DRAWN = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 11)), max_size=60)
+
+
+class Both:
+    """Does the same to both caches, if there is room for it."""
+
+    def __init__(self, blocks):
+        chains = PrefixChains.__new__(PrefixChains)
+        chains.shared = [len(chain) for chain in CHAINS]
+        chains.keys = lambda request, most: CHAINS[request][:most]
+        self.cache = BlockCache(blocks, SIZE, chains, LeastRecent(blocks))
+        self.naive = NaiveBlockCache(blocks, SIZE, CHAINS)
+        self.cached = {}
+        self.due = dict(enumerate(PROMPTS))
+
+    def act(self, request, choice, naive=True):
+        """Let a request start, grow, be evicted or be done."""
+        cache, done = self.cache, self.cached.get(request)
+        if done is None:
+            if -(-self.due[request] // SIZE) > cache.free:
+                return
+            self.cached[request] = cache.admit(request, self.due[request])
+            if naive:
+                assert self.naive.admit(request, self.due[request]) == self.cached[request]
+            self.grow(request, 1 + choice % (self.due[request] - self.cached[request]), naive)
+        elif choice < 7:
+            self.grow(request, 1 + choice, naive)
+        else:
+            # What was yielded is due again; once it is done a request does not come back.
+            returns = choice < 11
+            self.due[request] = max(done, PROMPTS[request]) if returns else 10**6
+            del self.cached[request]
+            cache.release(request, done, returns)
+            if naive:
+                self.naive.release(request)
+
+    def grow(self, request, tokens, naive):
+        """Let a cache grow."""
+        done = self.cached[request]
+        if -(-(done + tokens) // SIZE) - -(-done // SIZE) > self.cache.free:
+            return
+        self.cache.extend(request, done, tokens)
+        self.cached[request] = done + tokens
+        if naive:
+            self.naive.extend(request, done, tokens)
+
+    def state(self):
+        """Return all of the cache that can matter."""
+        cache, order = self.cache, self.cache.order
+        entries = [e for e in order.queue if order.entry[e & (2**32 - 1)] == e]
+        held = SimpleNamespace(**{name: deepcopy(getattr(cache, name)) for name in (
+            "counts", "key_of", "empty", "first", "others", "tables", "free", "evictions"
+        )})  # fmt: skip
+        return held, [entry & (2**32 - 1) for entry in entries]
+
+
+@given(st.integers(6, 14), DRAWN)
+@settings(max_examples=150)
+def test_the_cache_does_what_the_rules_say(blocks, drawn):
+    """Hits are equal throughout, and so is each content that is lost (INV-20 to INV-22)."""
+    both = Both(blocks)
+    for request, choice in drawn:
+        both.act(request, choice)
+        cache = both.cache
+        assert {r: len(t) for r, t in cache.tables.items()} == {
+            r: len(t) for r, t in both.naive.tables.items()
+        }
+        assert cache.free == len(both.naive.queue)
+        for other, due in both.due.items():
+            if other not in both.cached and due < 10**6:
+                assert len(cache.lookup(other, due)) == len(both.naive.lookup(other, due))
+
+
+@given(st.integers(6, 14), DRAWN, st.integers(0, 59))
+@settings(max_examples=150)
+def test_what_is_tried_is_undone(blocks, drawn, split):
+    """After a trial everything is as before: blocks, keys, counts and the order of the free."""
+    both = Both(blocks)
+    for request, choice in drawn[:split]:
+        both.act(request, choice, naive=False)
+    before, cached, due = both.state(), dict(both.cached), dict(both.due)
+    both.cache.log = []
+    for request, choice in drawn[split:]:
+        both.act(request, choice, naive=False)
+    both.cache.undo()
+    assert both.state() == before
+    both.cached, both.due = cached, due
+    for request, choice in drawn[split:]:
+        both.act(request, choice, naive=False)
+
+
+def test_blocks_that_are_missing_are_named():
+    """More blocks than are free are refused."""
+    both = Both(3)
+    both.cache.admit(0, 16)
+    with pytest.raises(PolicyError, match=r"request 0 takes 4 more .* 3 of 3 are free"):
+        both.cache.extend(0, 0, 16)
