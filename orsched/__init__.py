@@ -36,6 +36,7 @@ _HOME = {
     "orsched.memory": ("BlockMemory", "PrefixCache"),
     "orsched.metrics": ("SLO", "summarise"),
     "orsched.models.bounds": ("Bound", "bound"),
+    "orsched.models.bulk_bound": ("BulkBound", "attainment_bound", "bulk_bound"),
     "orsched.plotting.gantt": ("gantt", "save_gantt"),
     "orsched.plotting.usage": ("save_usage", "usage"),
     "orsched.policy": ("ClairvoyantView", "Information", "Policy", "PredictedView", "View"),

@@ -86,6 +86,15 @@ from orsched.models.bounds import (
 from orsched.models.bounds import (
     bound as bound,
 )
+from orsched.models.bulk_bound import (
+    BulkBound as BulkBound,
+)
+from orsched.models.bulk_bound import (
+    attainment_bound as attainment_bound,
+)
+from orsched.models.bulk_bound import (
+    bulk_bound as bulk_bound,
+)
 from orsched.plotting.gantt import (
     gantt as gantt,
 )

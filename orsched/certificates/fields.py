@@ -14,6 +14,7 @@ Field = Callable[[object, str], None]
 _LARGEST = 2**256
 """Sums and products over requests are below it, and short enough to be printed."""
 TIME, LENGTH, DUAL, PRICE, WEIGHT, SLOPE = 2**63, 2**62, 2**62, 2**61, 2**40, 2**128
+PRICED = 2**160
 """Numbers that a certificate chooses are below these."""
 
 
@@ -216,7 +217,30 @@ LATENCY: dict[str, Field] = {
 }
 """Certificates of bounds on mean JCT and mean TTFT, by kind."""
 
+_PROGRAM: dict[str, Field] = {
+    "measure": one_of("attained", "in_time"),
+    "windows": listed(whole(0, TIME), 2),
+    "prices": listed(listed(whole(0, PRICED), 2, 2)),
+    "value": _ANY,
+}
+BULK: dict[str, Field] = {
+    "bulk": _kind(
+        "bulk",
+        {
+            "needed": whole(0, LENGTH),
+            "weights": listed(whole(0, WEIGHT), 2, 2),
+            "credit": one_of("output", "prefill"),
+            "pieces": whole(1, 1_000),
+            **_PROGRAM,
+        },
+        {"allows": _ALLOWS, "restarts": whole(0, LENGTH)},
+    ),
+    "attained": _kind("attained", _PROGRAM, {"allows": _ALLOWS, "restarts": whole(0, LENGTH)}),
+}
+"""Certificates of bounds on bulk work, and on how many requests meet their limits, by kind."""
+
 _makespan, _latency = by_kind("bound", MAKESPAN), by_kind("bound", LATENCY)
+_bulk = by_kind("bound", BULK)
 _packing = by_kind(
     "bound", {name: _kind(name, {"value": _ANY, **more}) for name, more in PACKING.items()}
 )
@@ -233,6 +257,18 @@ def require_bound(document: object, objective: str = "makespan") -> None:
     kinds(document["certificate"], "certificate")
     one_of(document["certificate"]["bound"])(document["name"], "the bound's name")
     _ANY(document["value_ns"], "value_ns")
+
+
+def require_bulk(document: object) -> None:
+    """Raise ``ValueError`` unless this is a bound on bulk work or on attainment."""
+    if type(document) is not dict:
+        raise ValueError(f"the bound is {_shown(document)}, not a table")
+    for name in ("name", "value", "certificate"):
+        if name not in document:
+            raise ValueError(f"the bound lacks {name}")
+    _bulk(document["certificate"], "certificate")
+    one_of(document["certificate"]["bound"])(document["name"], "the bound's name")
+    _ANY(document["value"], "value")
 
 
 def require_packing(certificate: object) -> None:

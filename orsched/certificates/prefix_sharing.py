@@ -1,0 +1,149 @@
+"""What requests can have of each other in a prefix cache at the very most.
+
+A block of a prompt that is full, and whose key stands in another request too, may be found in the
+cache; everything else a request computes itself (docs/bounds.md, under prefix caches).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+
+
+def has_prefix_cache(instance: Instance) -> bool:
+    """Whether some worker keeps blocks that are freed, and finds them again."""
+    memories = (worker.memory for worker in instance.workers)
+    return any(memory is not None and memory.prefix_cache is not None for memory in memories)
+
+
+def cut_tokens(instance: Instance) -> IntColumn:
+    """Return the most tokens of each prompt that a cache can hold before the request computes them.
+
+    Full blocks whose key also is that of a full block of another request; at least one token is
+    left. All 0 where no worker has a prefix cache, or no request has prefixes.
+    """
+    found: IntColumn = Sharing.of(instance).hits
+    return found
+
+
+def relaxed(instance: Instance) -> Instance:
+    """Return the instance that bounds are proven for: prompts without what a cache may hold.
+
+    The instance itself where nothing can be cut. The workers stay as they are.
+    """
+    cut = cut_tokens(instance)
+    if not cut.any():
+        return instance
+    requests = instance.requests
+    return instance.replace(
+        requests=requests.replace(prompt_tokens=requests.prompt_tokens - cut, prefixes=None)
+    )
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A run of blocks that the same requests share.
+
+    Attributes:
+        parent: the segment before it, or -1.
+        tokens: of its blocks.
+        sharers: requests whose prompts have it, two at least.
+        once: tokens of it that one of the requests computes before all others find them: all,
+            less those that some request always computes itself.
+    """
+
+    parent: int
+    tokens: int
+    sharers: int
+    once: int
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """The tree of the segments that requests share, and what each request has of it.
+
+    Attributes:
+        segments: parents before children.
+        last: segment in which the blocks end that a request may find in the cache, or -1.
+        shared: segment in which its shared blocks end, or -1; a prompt that is shared whole
+            computes the last of them all the same.
+        hits: tokens that a request may find in the cache, by row.
+    """
+
+    segments: list[Segment]
+    last: list[int]
+    shared: list[int]
+    hits: IntColumn
+
+    @classmethod
+    def of(cls, instance: Instance) -> Sharing:
+        """Return what the requests of an instance share on workers with a prefix cache."""
+        prefixes, n = instance.requests.prefixes, len(instance)
+        if prefixes is None or n == 0 or not has_prefix_cache(instance):
+            return cls([], [-1] * n, [-1] * n, np.zeros(n, np.int64))
+        size, prompts = prefixes.block_tokens, instance.requests.prompt_tokens
+        full = np.minimum(np.diff(prefixes.offsets), prompts // size)
+        places = np.arange(len(prefixes.ids)) - np.repeat(
+            prefixes.offsets[:-1], np.diff(prefixes.offsets)
+        )
+        kept = places < np.repeat(full, np.diff(prefixes.offsets))
+        keys, block = np.unique(prefixes.ids[kept], return_inverse=True)
+        owner = np.repeat(np.arange(n), full)
+        sharers = np.bincount(block, minlength=len(keys))
+        most = (prompts - 1) // size
+        found = (sharers[block] > 1) & (places[kept] < most[owner])
+        finders = np.bincount(block[found], minlength=len(keys))
+        once = finders == sharers  # otherwise one of them computes the block for itself
+        hits: IntColumn = np.bincount(owner[found], minlength=n) * size
+        begins = np.concatenate([[0], np.cumsum(full)])
+        tree = _Tree(sharers, once, finders, size)
+        rows = zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True)
+        ends = [tree.follow(block[begin:end].tolist()) for begin, end in rows]
+        blocks = (hits // size).tolist()
+        last = [
+            chain[count - 1] if count else -1 for chain, count in zip(ends, blocks, strict=True)
+        ]
+        return cls(tree.finished(), last, [chain[-1] if chain else -1 for chain in ends], hits)
+
+
+class _Tree:
+    """Segments, as the chains of blocks are followed one after the other."""
+
+    def __init__(self, sharers: IntColumn, once: IntColumn, finders: IntColumn, size: int) -> None:
+        self._kinds = list(zip(sharers.tolist(), finders.tolist(), once.tolist(), strict=True))
+        self._size = size
+        self._segment_of: dict[int, int] = {}
+        self._segments: list[list[int]] = []  # parent, blocks, sharers, blocks computed once
+
+    def follow(self, chain: list[int]) -> list[int]:
+        """Return the segments of the shared blocks of a request's chain."""
+        found: list[int] = []
+        before, kind = -1, None
+        for block in chain:
+            this = self._kinds[block]
+            if this[0] < 2:
+                break
+            if block not in self._segment_of:
+                if this != kind or before < 0:
+                    self._segments.append([before, 0, this[0], 0])
+                    before = len(self._segments) - 1
+                self._segments[before][1] += 1
+                self._segments[before][3] += this[2]
+                self._segment_of[block] = before
+            before, kind = self._segment_of[block], this
+            found.append(before)
+        return found
+
+    def finished(self) -> list[Segment]:
+        """Return the segments."""
+        size = self._size
+        return [
+            Segment(parent, blocks * size, sharers, once * size)
+            for parent, blocks, sharers, once in self._segments
+        ]

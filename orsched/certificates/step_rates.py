@@ -1,0 +1,196 @@
+"""What every step of every worker takes at least, in parts that add up over steps.
+
+From the floors that the cost models state; coefficients are exact fractions of nanoseconds. Each
+step of each worker takes at least what these say, so that sums over steps do (docs/bulk-bound.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.certificates.prefix_sharing import has_prefix_cache
+
+if TYPE_CHECKING:
+    from orsched.certificates.scope import Scope
+    from orsched.costs import Floor, StageFloor
+    from orsched.instance import Instance
+    from orsched.workers import Worker
+
+_NOTHING = Fraction(0)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Least nanoseconds of steps.
+
+    Attributes:
+        round_fixed: of a step with a round.
+        request: for each request in the round.
+        context, longest: for each token of the contexts, and of the longest of them.
+        again_fixed: of a step without a round in which requests that were evicted are prefilled
+            again, which yields a token of each; None where no step yields tokens so.
+        again_cached: whether a request that is prefilled again may find its own blocks.
+        prefills: of a prompt, by the tokens of it that are computed.
+        added: whether rounds and prefills of a step add up; else it takes the larger of both.
+    """
+
+    round_fixed: Fraction
+    request: Fraction
+    context: Fraction
+    longest: Fraction
+    again_fixed: Fraction | None
+    again_cached: bool
+    prefills: Prefills
+    added: bool
+
+    def again_of(self, prompt: int) -> Fraction:
+        """Return the time of a repeated prefill of such a prompt, or a longer one."""
+        return self.prefills.of(1 if self.again_cached else prompt + 1)
+
+    def least_of(self, other: Rates) -> Rates:
+        """Return the smaller of each part: what steps of both workers take at least."""
+        again = None
+        if self.again_fixed is not None and other.again_fixed is not None:
+            again = min(self.again_fixed, other.again_fixed)
+        return Rates(
+            min(self.round_fixed, other.round_fixed),
+            min(self.request, other.request),
+            min(self.context, other.context),
+            min(self.longest, other.longest),
+            again,
+            self.again_cached or other.again_cached,
+            Prefills((*self.prefills.kinds, *other.prefills.kinds)),
+            self.added and other.added,
+        )
+
+
+@dataclass(frozen=True)
+class Prefills:
+    """Least nanoseconds of a prompt's prefill, by its tokens; the least over the workers' kinds.
+
+    Each kind: ``factor * (request + max(square p^2 + token p, least)) + rate * p``.
+    """
+
+    kinds: tuple[tuple[Fraction, int, int, int, int, Fraction], ...]
+
+    def of(self, tokens: int) -> Fraction:
+        """Return the time of a prompt that computes so many tokens."""
+        return min(self._of(kind, tokens) for kind in self.kinds)
+
+    def slope(self, tokens: int) -> Fraction:
+        """Return by what the time grows at least with each token above these."""
+        return min(self._of(kind, tokens + 1) - self._of(kind, tokens) for kind in self.kinds)
+
+    @staticmethod
+    def _of(kind: tuple[Fraction, int, int, int, int, Fraction], tokens: int) -> Fraction:
+        factor, request, square, token, least, rate = kind
+        own = request + max((square * tokens + token) * tokens, least)
+        return factor * own + rate * tokens
+
+
+def rates_of(instance: Instance, scope: Scope, active: int) -> Rates:
+    """Return what each step of each worker takes at least; ``ValueError`` where none is known.
+
+    ``active``: the most requests that a round has.
+    """
+    found = [_rates(instance, worker, scope, active) for worker in instance.workers]
+    rates = found[0]
+    for other in found[1:]:
+        rates = rates.least_of(other)
+    return rates
+
+
+def _rates(instance: Instance, worker: Worker, scope: Scope, active: int) -> Rates:
+    floor = scope.require_floor(worker)
+    if not floor.stage.grows:
+        raise ValueError("prompts of the cost model take less for being longer")
+    clients = min(worker.clients, max(1, len(instance)))
+    prompts = instance.requests.prompt_tokens
+    shortest, longest = int(prompts.min(initial=1)), int(prompts.max(initial=1))
+    longest += int(instance.requests.output_tokens.max(initial=1))
+    parts, unit = floor.round, floor.unit
+    mean = parts.mean or 0
+    all_contexts = parts.context + parts.longest + mean
+    least = parts.fixed + parts.request + all_contexts * (shortest + 1)
+    exact = unit == 1 and not mean
+    times = Fraction(floor.times, unit) * _kept(least, unit, exact)
+    again_fixed, prefills = _stage(floor, worker, clients, longest, scope)
+    return Rates(
+        times * parts.fixed,
+        times * parts.request,
+        times * (parts.context + Fraction(mean, min(clients, active))),
+        times * parts.longest,
+        again_fixed if scope.yielding else None,
+        has_prefix_cache(instance),
+        prefills,
+        not scope.mixed or floor.mixed in ("sum", "one_fixed"),
+    )
+
+
+def _kept(least: int, unit: int, exact: bool) -> Fraction:
+    """Return the share of a step's time that rounding leaves, of at least ``least`` units.
+
+    Half a nanosecond is lost at most, of a time of at least that many whole ones.
+    """
+    if exact:
+        return Fraction(1)
+    whole = least // unit
+    return Fraction(2 * whole - 1, 2 * whole) if whole else _NOTHING
+
+
+def _stage(
+    floor: Floor, worker: Worker, clients: int, longest: int, scope: Scope
+) -> tuple[Fraction, Prefills]:
+    """Return the fixed part of a stage, and the parts of prompts."""
+    stage, limit = floor.stage, worker.prefill_limit
+    if stage.levels is not None:
+        # The larger of the smallest level and of the tokens' time: at least half of both.
+        rate = min(Fraction(time, cap) for cap, time in stage.levels)
+        if not scope.yielding:
+            return _NOTHING, Prefills(((_NOTHING, 0, 0, 0, 0, rate),))
+        half = Fraction(stage.levels[0][1], 2)
+        return half, Prefills(((_NOTHING, 0, 0, 0, 0, rate / 2),))
+    least = stage.fixed + stage.longest + stage.own(1)
+    times = Fraction(floor.times, floor.unit) * _kept(least, floor.unit, floor.unit == 1)
+    rate = Fraction(stage.longest, clients)
+    both_fixed = not scope.mixed or floor.mixed != "one_fixed"
+    if both_fixed and limit is not None and not scope.yielding:
+        rate += Fraction(stage.fixed, limit)
+    if scope.chunks:
+        rate += _chunk_rate(stage, longest)
+        return times * stage.fixed, Prefills(((times, 0, 0, 0, 0, times * rate),))
+    kind = (times, stage.request, stage.square, stage.token, stage.least or 0, times * rate)
+    return times * stage.fixed, Prefills((kind,))
+
+
+def _chunk_rate(stage: StageFloor, longest: int) -> Fraction:
+    """Return what a token of a prefill takes at least, in whatever chunks: units a token."""
+    own = Fraction(stage.request, longest)
+    if stage.least is None or stage.least <= 0:
+        return own + stage.square + stage.token
+    low, high = 0, longest  # the most tokens that take the least time
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (
+            (middle, high)
+            if (stage.square * middle + stage.token) * middle <= stage.least
+            else (low, middle - 1)
+        )
+    beyond = Fraction(stage.square * (low + 1) + stage.token)
+    within = Fraction(stage.least, low) if low else beyond
+    return own + (within if low == longest else min(within, beyond))
+
+
+def active_at_most(instance: Instance, held: np.ndarray, room: int | None) -> int:
+    """Return the most requests that any worker serves at one time: its clients, or its memory.
+
+    ``held`` is what each request holds at least while it is served, ``room`` what a worker has.
+    """
+    clients = min(max(worker.clients for worker in instance.workers), max(1, len(instance)))
+    if room is None:
+        return clients
+    return max(1, min(clients, int((np.cumsum(np.sort(held)) <= room).sum())))
