@@ -281,11 +281,14 @@ class _Alone:
             scope,
         )
         self.least, self.clients = int(jobs.prompts.min()), jobs.clients
+        self._steps: dict[int, tuple[int, int]] = {}
 
     def times(self, prompt: int, rounds: int) -> tuple[int, int, int]:
         """Return a request's stage, the least of its rounds, and all of both."""
-        stage = self.prefill(prompt, self.scope.chunks)
-        a_round, decode = self.rounds(prompt, 1), self.rounds(prompt, rounds)
+        if prompt not in self._steps:  # the same for all requests with this prompt
+            self._steps[prompt] = self.prefill(prompt, self.scope.chunks), self.rounds(prompt, 1)
+        stage, a_round = self._steps[prompt]
+        decode = self.rounds(prompt, rounds)
         if self.scope.yielding:
             # Levels may be too small for a repeated prefill, but a line below them is not.
             levels = self.floor.stage.levels is not None
