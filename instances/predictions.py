@@ -186,11 +186,3 @@ def noisy_tokens(output_tokens: IntColumn, sigma: float, seed: int, limit: int) 
     Sigma 0 returns the truth (cut at the limit). Raises ``InputError`` as ``Noise``.
     """
     return as_tokens(Noise(sigma).tokens(output_tokens, seed), limit)
-
-
-def with_predictions(instance: Instance, sigma: float, seed: int = 0) -> Instance:
-    """Return the instance with predicted output lengths of relative error ``sigma``.
-
-    Predictions are cut at the instance's output limit. Raises ``InputError`` as ``predict``.
-    """
-    return predict(instance, Noise(sigma), seed)

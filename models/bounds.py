@@ -125,15 +125,6 @@ def improving_bounds(
     return (b for b in _improving(instance, limits) if _is_proven(instance, b, "makespan"))
 
 
-def mixed_steps_bound(instance: Instance) -> Bound:
-    """Return a makespan bound that holds for mixed steps and prefills in chunks as well.
-
-    Raises:
-        InfeasibleError: no schedule exists.
-    """
-    return bound(instance, allows=("chunks", "mixed"))
-
-
 class _Limits(NamedTuple):
     """What there is time for."""
 

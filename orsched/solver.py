@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from orsched._version import __version__
 from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.errors import InputError, InvalidScheduleError, TimeLimitError
@@ -24,6 +19,7 @@ from orsched.metrics import SLO, distribution, summarise
 from orsched.policy import Information
 from orsched.result import Result, Status, Termination
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop
+from orsched.versions import environment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -341,11 +337,5 @@ def _run_block(outcome: Outcome, runtimes: dict[str, float]) -> dict[str, Any]:
         "decision_ns": None if decisions is None else {"count": count, **decisions},
         **({"counted": counted} if counted else {}),
         "runtime_s": runtimes,
-        "environment": {
-            "orsched": __version__,
-            "python": ".".join(map(str, sys.version_info[:3])),
-            "numpy": np.__version__,
-            "platform": sys.platform,
-            "cpus": os.cpu_count(),
-        },
+        "environment": environment(),
     }

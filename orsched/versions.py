@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from orsched._version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PACKAGES = (
     "numpy",
@@ -34,12 +41,26 @@ def versions() -> dict[str, str | None]:
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+    return found | {name: _version(name) for name in PACKAGES}
+
+
+def environment(packages: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a ``run`` block says of versions and machine; packages that it names, too."""
+    return {
+        "orsched": __version__,
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "numpy": np.__version__,
+        **{name: _version(name) for name in packages},
+        "platform": sys.platform,
+        "cpus": os.cpu_count(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def show_versions() -> None:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from orsched._version import __version__
 from orsched.measured.gaps import gaps_ns
 from orsched.metrics import distribution, ratio, summarise
 from orsched.models.bounds import Bound, bound_for
 from orsched.timeline import Timeline
+from orsched.versions import environment
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -59,7 +54,7 @@ def measured_trace(
         "runtime_s": spent._asdict(),
         "plan": resolved.noted(),
         **{name: timeline.run[name] for name in _OF_RUNS if name in timeline.run},
-        "environment": environment(),
+        "environment": environment(("torch", "transformers")),
     }
     trace = timeline.replace(run=block)
     block |= use_of_devices(instance, trace)
@@ -86,24 +81,6 @@ def use_of_devices(instance: Instance, trace: Schedule) -> dict[str, Any]:
         "busy_share": ratio(busy, whole),
         "gap_share": ratio(total, whole),
         "gap_ns": None if spread is None else {"count": len(gaps), "total": total, **spread},
-    }
-
-
-def environment() -> dict[str, Any]:
-    """Return versions and machine."""
-    versions: dict[str, str | None] = {}
-    for name in ("torch", "transformers"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = None
-    return {
-        "orsched": __version__,
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "numpy": np.__version__,
-        **versions,
-        "platform": sys.platform,
-        "cpus": os.cpu_count(),
     }
 
 

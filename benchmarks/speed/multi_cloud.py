@@ -13,7 +13,7 @@ from benchmarks.speed.section import Options, Section, Target
 from orsched.costs import AffineCost
 from orsched.heuristics.mico import ABLATION, Mico, MicoParams
 from orsched.instance import Instance
-from orsched.instances.predictions import with_predictions
+from orsched.instances.predictions import Noise, predict
 from orsched.instances.synthetic import lognormal_tokens
 from orsched.memory import BlockMemory
 from orsched.metrics import distribution
@@ -71,7 +71,7 @@ def problem(requests: int, clouds: int, clients: int) -> Instance:
         first_token="prefill",
         output_limit_tokens=LIMIT_TOKENS,
     )
-    return with_predictions(instance, 0.3)
+    return predict(instance, Noise(0.3))
 
 
 def run(options: Options) -> Section:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
 from orsched.heuristics.batch_builder import BatchBuilder
-from orsched.policy import Information, Policy
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.policy import Information
 from orsched.scalars import set_whole
 from orsched.step import FINISH, UNTIL_EVENT, Step, decode_rounds, prefill_stage
 
@@ -30,7 +30,7 @@ class IterationParams:
         set_whole(self, "parallel", minimum=1, optional=True)
 
 
-class IterationLevel(Policy):
+class IterationLevel(FirstComeFirstServed):
     """Requests join and leave between rounds, in order of arrival (SCLS's ILS: Orca, FastGen).
 
     What joins is prefilled beside a round of those that decode. Memory is set aside for the output
@@ -41,25 +41,13 @@ class IterationLevel(Policy):
     information = Information.NONE
 
     def __init__(self, params: IterationParams | None = None) -> None:
+        super().__init__()
         self.parallel = (IterationParams() if params is None else params).parallel
-        self.queue: deque[int] = deque()
 
     def start(self, view: View) -> None:
         """Refuse a worker that pads."""
         require_no_padding(view)
-        self.batch = BatchBuilder(view)
-
-    def on_arrival(self, view: View, request: int) -> None:
-        """Append the request to the queue."""
-        self.queue.append(request)
-
-    def waiting(self) -> int:
-        """Return how many requests wait."""
-        return len(self.queue)
-
-    def surrender(self) -> int:
-        """Give up the request that came last."""
-        return self.queue.pop()
+        self.batch: BatchBuilder = BatchBuilder(view)
 
     def decide(self, view: View) -> Step | None:
         """Let requests join if there is room, else decode until there may be."""

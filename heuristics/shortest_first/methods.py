@@ -14,8 +14,7 @@ from orsched.policy import ClairvoyantView, Information, PredictedView
 from orsched.units import MAX_TOKENS, seconds_to_ns
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
-    from orsched.policy import Policy, View
+    from orsched.policy import View
 
 
 def known_tokens(view: View, request: int) -> int:
@@ -55,29 +54,11 @@ def _shortest_first(
     return AfterPrediction(policy, latency) if latency else policy
 
 
-def _ssjf(
-    instance: Instance, params: ShortestFirstParams, information: Information, seed: int
-) -> Policy:
-    return _shortest_first("ssjf", params, information)
-
-
-def _sjf(
-    instance: Instance, params: ShortestFirstParams, information: Information, seed: int
-) -> Policy:
-    return _shortest_first("sjf", params, information)
-
-
-def _fcfs_batched(
-    instance: Instance, params: BatchingParams, information: Information, seed: int
-) -> Policy:
-    return batching("fcfs_batched", params, information, LimitedQueue(_alike, None))
-
-
 SSJF = PolicyMethod(
     "ssjf",
     (Information.PREDICTED, Information.CLAIRVOYANT),
     "shortest predicted job first in no, dynamic or continuous batching (SSJF)",
-    _ssjf,
+    lambda instance, params, information, seed: _shortest_first("ssjf", params, information),
     ShortestFirstParams,
 )
 
@@ -85,7 +66,7 @@ SJF = PolicyMethod(
     "sjf",
     (Information.CLAIRVOYANT,),
     "shortest job first by the true lengths: ssjf with an oracle",
-    _sjf,
+    lambda instance, params, information, seed: _shortest_first("sjf", params, information),
     ShortestFirstParams,
 )
 
@@ -93,6 +74,8 @@ FCFS_BATCHED = PolicyMethod(
     "fcfs_batched",
     (Information.NONE,),
     "first come first served in the batching modes of ssjf",
-    _fcfs_batched,
+    lambda instance, params, information, seed: batching(
+        "fcfs_batched", params, information, LimitedQueue(_alike, None)
+    ),
     BatchingParams,
 )

@@ -24,11 +24,10 @@ CHUNK_ROWS = 65_536
 
 
 class Table(NamedTuple):
-    """Columns of a CSV file by name, the line number of each row, and the unused columns."""
+    """Columns of a CSV file by name, and the line number of each row."""
 
     columns: dict[str, Any]
     lines: NDArray[np.int64]
-    unused: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -71,7 +70,7 @@ def read_table(
             ) from None
     columns = {name: _joined(column) for name, column in parts.items()}
     at = np.concatenate(lines) if lines else np.empty(0, np.int64)
-    return Table(columns, at, tuple(name for name in header if name not in parts))
+    return Table(columns, at)
 
 
 def parse_header(cells: Sequence[str], file: str) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -111,8 +112,7 @@ def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Pat
     """Write the files requested by ``SINGLE``, and print their paths on stderr."""
     for kind, path in paths.items():
         if path is not None:
-            _WRITERS[kind](instance, schedule, path)
-            say(f"{kind} written to {path}")
+            _written(kind, instance, schedule, path)
 
 
 def write_plan_and_run(
@@ -140,9 +140,7 @@ def write_comparison(
     if gantt is not None:
         gantt.mkdir(parents=True, exist_ok=True)
         for name, schedule in zip(_file_names(names), schedules, strict=True):
-            path = gantt / f"{name}.png"
-            _gantt(instance, schedule, path)
-            say(f"gantt written to {path}")
+            _written("gantt", instance, schedule, gantt / f"{name}.png")
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
@@ -157,12 +155,6 @@ def _file_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _output(instance: Instance, schedule: Schedule, path: Path) -> None:
-    from orsched.files import save_schedule
-
-    save_schedule(schedule, path)
-
-
 def _report(instance: Instance, schedules: Schedule | Sequence[Schedule], path: Path) -> None:
     from orsched.models.bounds import ordering_cannot_help
     from orsched.report.html import write_report
@@ -174,35 +166,24 @@ def _report(instance: Instance, schedules: Schedule | Sequence[Schedule], path: 
     write_report(instance, several, path, notes=[] if note is None else [note])
 
 
-def _gantt(instance: Instance, schedule: Schedule, path: Path) -> None:
-    from orsched.plotting.gantt import save_gantt
-
-    save_gantt(instance, schedule, path)
-
-
-def _usage(instance: Instance, schedule: Schedule, path: Path) -> None:
-    from orsched.plotting.usage import save_usage
-
-    save_usage(instance, schedule, path)
-
-
-def _trace(instance: Instance, schedule: Schedule, path: Path) -> None:
-    from orsched.report.perfetto import write_chrome_trace
-
-    write_chrome_trace(instance, schedule, path)
-
-
-def _records(instance: Instance, schedule: Schedule, path: Path) -> None:
-    from orsched.report.records import write_records
-
-    write_records(instance, schedule, path)
-
-
-_WRITERS: dict[str, Any] = {
-    "output": _output,
-    "report": _report,
-    "gantt": _gantt,
-    "usage": _usage,
-    "trace": _trace,
-    "records": _records,
+_WRITERS = {
+    "gantt": "orsched.plotting.gantt:save_gantt",
+    "usage": "orsched.plotting.usage:save_usage",
+    "trace": "orsched.report.perfetto:write_chrome_trace",
+    "records": "orsched.report.records:write_records",
 }
+"""What writes a file of one schedule: called with the instance, the schedule and the path."""
+
+
+def _written(kind: str, instance: Instance, schedule: Schedule, path: Path) -> None:
+    """Write a file, and print its path on stderr."""
+    if kind == "output":
+        from orsched.files import save_schedule
+
+        save_schedule(schedule, path)
+    elif kind == "report":
+        _report(instance, schedule, path)
+    else:
+        module, _, name = _WRITERS[kind].partition(":")
+        getattr(import_module(module), name)(instance, schedule, path)
+    say(f"{kind} written to {path}")

@@ -10,7 +10,6 @@ from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
-    from orsched.costs.measurements import Measurements
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
@@ -71,10 +70,3 @@ def _summed(n: int, at: IntColumn, values: IntColumn) -> IntColumn:
     sums = np.zeros(n, np.int64)
     np.add.at(sums, at, values)
     return sums
-
-
-def measurements_of(instance: Instance, trace: Schedule, gaps: bool = False) -> Measurements:
-    """Return the steps of a trace as measurements, one row each."""
-    from orsched.measured.observed import observed
-
-    return observed(instance, trace, gaps).measurements()

@@ -18,9 +18,7 @@ from orsched.study.ray_pool import _connected
 from orsched.subprocess_call import import_paths
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from orsched.runner.devices.messages import Fault, Start
+    from orsched.runner.devices.messages import Start
     from orsched.runner.devices.settings import WorkerSettings
 
 _ROUND_TRIPS = 20
@@ -34,19 +32,11 @@ class RayDevice(RemoteDevice):
     of that clock. Ray must be connected (``connect``). The paths of imports are passed on.
     """
 
-    def __init__(
-        self,
-        settings: WorkerSettings,
-        name: str | None = None,
-        hang_s: float | None = None,
-        boot_s: float = 900.0,
-        faults: Mapping[int, Fault] | None = None,
-    ) -> None:
-        self.ray = _ray()
-        self.actor: Any = None
-        super().__init__(settings, name, hang_s, boot_s, faults)
+    ray: Any = None
+    actor: Any = None
 
     def _launch(self) -> None:
+        self.ray = _ray()
         on_gpu = self.settings.device.startswith("cuda")
         self.answers: deque[Any] = deque()
         self.here, self.there = socket.socketpair()  # a byte for each answer

@@ -23,92 +23,54 @@ def _llama3_angles(factor: float) -> dict[str, Any]:
     }
 
 
+def _shape(
+    hidden: int, mlp: int, layers: int, heads: int, kv_heads: int, vocabulary: int, **more: Any
+) -> dict[str, Any]:
+    """Return the configuration of a LLaMA or Qwen model."""
+    return {
+        "hidden_size": hidden,
+        "intermediate_size": mlp,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocabulary,
+        **more,
+    }
+
+
+_TINY = _shape(64, 128, 2, 4, 2, 512)
+_GPT = {
+    "vocab_size": 512,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "tie_word_embeddings": False,  # else random weights repeat one token for ever
+}
+
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
-    "tiny": (
-        "llama",
-        {
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 512,
-        },
-    ),
-    "tiny-qwen2": (
-        "qwen2",
-        {
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 512,
-        },
-    ),
-    "tiny-qwen3": (
-        "qwen3",
-        {
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 32,
-            "vocab_size": 512,
-        },
-    ),
-    "tiny-gpt2": (
-        "gpt2",
-        {
-            "n_embd": 64,
-            "n_layer": 2,
-            "n_head": 4,
-            "n_positions": 4096,
-            "vocab_size": 512,
-            "bos_token_id": None,
-            "eos_token_id": None,
-            "tie_word_embeddings": False,  # else random weights repeat one token for ever
-        },
-    ),
+    "tiny": ("llama", _TINY),
+    "tiny-qwen2": ("qwen2", _TINY),
+    "tiny-qwen3": ("qwen3", {**_TINY, "head_dim": 32}),
+    "tiny-gpt2": ("gpt2", {**_GPT, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 4096}),
     "tiny-gpt-neo": (
         "gpt_neo",
         {
+            **_GPT,
             "hidden_size": 64,
             "num_layers": 2,
             "num_heads": 4,
             "attention_types": [[["global", "local"], 1]],
             "window_size": 16,
-            "vocab_size": 512,
             "max_position_embeddings": 4096,
-            "bos_token_id": None,
-            "eos_token_id": None,
-            "tie_word_embeddings": False,
         },
     ),
-    "small": (  # 34 million parameters: between the tests' models and real ones
-        "llama",
-        {
-            "hidden_size": 512,
-            "intermediate_size": 1536,
-            "num_hidden_layers": 8,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "vocab_size": 8192,
-        },
-    ),
+    # 34 million parameters: between the tests' models and real ones
+    "small": ("llama", _shape(512, 1536, 8, 8, 4, 8192)),
     # LLaMA 3.2 1B, LLaMA 3.1 8B and LLaMA 2 13B, as their published configurations say
     "1b": (
         "llama",
         {
-            "hidden_size": 2048,
-            "intermediate_size": 8192,
-            "num_hidden_layers": 16,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
+            **_shape(2048, 8192, 16, 32, 8, 128_256, rms_norm_eps=1e-5),
             "head_dim": 64,
-            "vocab_size": 128_256,
-            "rms_norm_eps": 1e-5,
             "rope_parameters": _llama3_angles(32.0),
             "tie_word_embeddings": True,
         },
@@ -116,28 +78,11 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "8b": (
         "llama",
         {
-            "hidden_size": 4096,
-            "intermediate_size": 14_336,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "vocab_size": 128_256,
-            "rms_norm_eps": 1e-5,
+            **_shape(4096, 14_336, 32, 32, 8, 128_256, rms_norm_eps=1e-5),
             "rope_parameters": _llama3_angles(8.0),
         },
     ),
-    "13b": (
-        "llama",
-        {
-            "hidden_size": 5120,
-            "intermediate_size": 13_824,
-            "num_hidden_layers": 40,
-            "num_attention_heads": 40,
-            "num_key_value_heads": 40,
-            "vocab_size": 32_000,
-            "rms_norm_eps": 1e-5,
-        },
-    ),
+    "13b": ("llama", _shape(5120, 13_824, 40, 40, 40, 32_000, rms_norm_eps=1e-5)),
 }
 """Name -> (model type of transformers, arguments of its configuration)."""
 

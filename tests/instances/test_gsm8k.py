@@ -12,7 +12,7 @@ from orsched.costs import AffineCost
 from orsched.errors import InputError
 from orsched.instances.catalog import load_named
 from orsched.instances.gsm8k import gsm8k, output_tokens, pang_case, prompt_tokens
-from orsched.instances.predictions import with_predictions
+from orsched.instances.predictions import Noise, predict
 from orsched.memory import BlockMemory
 
 
@@ -93,13 +93,11 @@ def test_case_prompts_are_resampled_from_the_real_ones():
 def test_predictions_are_exact_at_sigma_zero_and_bounded_otherwise():
     instance = gsm8k(0, prediction_sigma=None)
     truth = instance.requests.output_tokens
-    np.testing.assert_array_equal(
-        with_predictions(instance, 0.0, 9).requests.predicted_tokens, truth
-    )
-    wild = with_predictions(instance, 50.0, 9).requests.predicted_tokens
+    np.testing.assert_array_equal(predict(instance, Noise(0.0), 9).requests.predicted_tokens, truth)
+    wild = predict(instance, Noise(50.0), 9).requests.predicted_tokens
     assert wild.min() == 1
     assert wild.max() == 512
-    noisy = with_predictions(instance, 0.3, 9).requests.predicted_tokens
+    noisy = predict(instance, Noise(0.3), 9).requests.predicted_tokens
     free = (noisy < 512) & (noisy > 1) & (truth < 512) & (truth > 50)
     error = np.log(noisy[free] / truth[free])
     assert abs(error.std() - 0.3) < 0.05
@@ -108,7 +106,7 @@ def test_predictions_are_exact_at_sigma_zero_and_bounded_otherwise():
 
 def test_the_instance_carries_the_predictions_of_its_seed():
     instance = gsm8k(2, prediction_sigma=0.5)
-    again = with_predictions(gsm8k(2, prediction_sigma=None), 0.5, 2)
+    again = predict(gsm8k(2, prediction_sigma=None), Noise(0.5), 2)
     assert instance.requests == again.requests
 
 

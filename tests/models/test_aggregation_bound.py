@@ -24,7 +24,7 @@ from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.models.aggregate_machine import choices_of
 from orsched.models.aggregation_bound import balanced_weights, charged_certificates
-from orsched.models.bounds import improving_bounds, makespan_bound, mixed_steps_bound
+from orsched.models.bounds import improving_bounds, makespan_bound
 from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests
 from orsched.workers import Worker
@@ -184,7 +184,7 @@ def test_a_bound_that_holds_for_mixed_steps(instance):
     worker = replace(instance.worker, memory=None)
     instance = instance.replace(workers=worker)
     assume(jobs_on(instance, worker)[0] == list(range(len(instance))))
-    bound = mixed_steps_bound(instance)
+    bound = orsched.bound(instance, allows=("chunks", "mixed"))
     assert bound.value_ns <= least_with_mixed_steps(instance)
     assert certificate_violations(instance, bound.to_dict()) == []
 
@@ -193,7 +193,8 @@ def test_mixed_steps_can_beat_the_other_bounds():
     """One fixed part for a stage and a round together: below what separate steps can reach."""
     worker = Worker(3, AffineCost(50, 0, 50, 0), prefill_cap_tokens=1)
     instance = Instance(Requests([1] * 6, [8, 1, 1, 1, 1, 1]), worker)
-    assert mixed_steps_bound(instance).value_ns <= least_with_mixed_steps(instance)
+    mixed = orsched.bound(instance, allows=("chunks", "mixed"))
+    assert mixed.value_ns <= least_with_mixed_steps(instance)
     assert least_with_mixed_steps(instance) < makespan_bound(instance).value_ns
 
 
