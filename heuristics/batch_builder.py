@@ -52,7 +52,7 @@ class BatchBuilder:
         self.one_by_one = self.padding  # what is left is no plain sum: each request is asked for
 
     def open(self, clients: int | None = None) -> Self:
-        """Begin a batch of at most so many requests (None: as many as clients are free)."""
+        """Begin a batch of at most this many requests (None: as many as clients are free)."""
         view = self.view
         self.clients = view.free_clients if clients is None else clients
         self.count = self.tokens = self.longest = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orsched.policy import View
 
 _SILENCE = 8
-"""After so many usual gaps without an arrival none is expected (chance e^-8 under Poisson)."""
+"""After this many usual gaps without an arrival none is expected (chance e^-8 under Poisson)."""
 _MEMORY = 1 / 32
 """Weight of the last gap between arrivals, and of the last prediction error, in their means."""
 _DOUBT = 20
@@ -32,7 +32,7 @@ class ArrivalRate:
         self.last_ns = 0
 
     def note(self, arrival_ns: int) -> None:
-        """Take note of an arrival."""
+        """Record an arrival."""
         if self.count:
             gap = arrival_ns - self.last_ns
             self.gap_ns += (gap - self.gap_ns) * max(_MEMORY, 1 / self.count)
@@ -79,7 +79,7 @@ class Tally:
         return self.order[-1] if self.order else 0
 
     def smallest(self, most: int) -> tuple[int, int]:
-        """Return how many the smallest so many are, which may be fewer, and their sum."""
+        """Return the number of the smallest ones, at most that many, and their sum."""
         if self._up_to >= 0 and self._found[0] == most:
             return self._found[1:]
         left, total, counts, number = most, 0, self.counts, -1
@@ -113,13 +113,13 @@ class KnownEnds:
         return max(0, min(self.lengths[request], self.limit) - self.first)
 
     def queue(self, request: int) -> None:
-        """Take note of a request that waits."""
+        """Record a request that waits."""
         rounds = self._rounds(request)
         self.waiting.add(rounds)
         self.work += rounds
 
     def start(self, now: int, stage: Sequence[int]) -> None:
-        """Take note of requests that start."""
+        """Record requests that start."""
         lengths, first, most = self.lengths, self.first, self.limit - self.first
         rounds = [lengths[request] - first for request in stage]
         if not 0 <= min(rounds, default=0) <= max(rounds, default=0) <= most:
@@ -135,7 +135,7 @@ class KnownEnds:
         self.sum_ends += sum(ends)
 
     def finish(self, now: int, request: int) -> None:
-        """Take note of an end, and of how wrong the length was."""
+        """Record an end, and how wrong the length was."""
         end = self.end_of.pop(request, None)
         if end is None:
             return
@@ -196,7 +196,7 @@ class LearnedEnds:
         self.sum_lengths = self.sum_starts = self.count = 0
 
     def start(self, now: int, stage: Sequence[int]) -> None:
-        """Take note of requests that start."""
+        """Record requests that start."""
         self.stages = [entry for entry in self.stages if entry[1]]
         entry = [now, len(stage)]
         self.stages.append(entry)
@@ -204,7 +204,7 @@ class LearnedEnds:
         self.sum_starts += now * len(stage)
 
     def finish(self, now: int, request: int) -> int:
-        """Take note of an end; return the rounds that the request took."""
+        """Record an end; return the rounds that the request took."""
         entry = self.stage_of.pop(request)
         begin = entry[0]
         entry[1] -= 1

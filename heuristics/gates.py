@@ -46,7 +46,7 @@ class Gate(Protocol):
         """Return 0 to prefill now, else the rounds to decode before asking again."""
 
     def stage_taken(self, view: View) -> None:
-        """Take note that a prefill stage was started."""
+        """Record that a prefill stage was started."""
 
 
 @runtime_checkable
@@ -54,13 +54,13 @@ class ListeningGate(Gate, Protocol):
     """A gate that is told of every request."""
 
     def arrived(self, view: View, request: int) -> None:
-        """Take note of a request in the queue."""
+        """Record a request in the queue."""
 
     def started(self, view: View, stage: Sequence[int]) -> None:
-        """Take note of requests that get their clients now."""
+        """Record requests that get their clients now."""
 
     def finished(self, view: View, request: int) -> None:
-        """Take note of a request's end."""
+        """Record a request's end."""
 
 
 class PrefillFirst:
@@ -125,7 +125,9 @@ class IdleCost:
 
     def __init__(self, factor: float = 1.0) -> None:
         if not 0 <= factor < 1e6:
-            raise InputError(f"{factor} is no factor", field="gate_factor", remedy="0 to 1e6")
+            raise InputError(
+                f"{factor} is not a valid factor", field="gate_factor", remedy="0 to 1e6"
+            )
         self.factor = factor
 
     def start(self, view: View) -> None:

@@ -65,7 +65,7 @@ class OwnMethod(LiveMethod):
                 f"cannot make a policy of {self.name!r}: {error}", field="policy"
             ) from None
         if not isinstance(policy, Policy):
-            raise InputError(f"{self.name!r} is no Policy", field="policy")
+            raise InputError(f"{self.name!r} is not a Policy", field="policy")
         kinds = [str(kind) for kind in Information]
         if policy.information not in kinds:
             raise InputError(

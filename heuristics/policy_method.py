@@ -153,7 +153,7 @@ class PolicyMethod(LiveMethod):
         for name in SHARED:
             if name in parameters and name not in known:
                 raise InputError(
-                    f"{self.name} chooses the workers itself", field=name, remedy="leave it out"
+                    f"{self.name} chooses workers itself", field=name, remedy="leave it out"
                 )
         return read_params(self.params, parameters), Dispatching()
 

@@ -1,6 +1,6 @@
 """Queues of waiting requests: one for all clients, or one a client with stealing.
 
-Every operation costs O(log n): nothing is sorted anew for a decision.
+Every operation costs O(log n): nothing is sorted again for a decision.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class RecentLengths(Protocol):
         """Counts by length, from 0 to the longest that can be."""
 
     def add(self, length: int) -> None:
-        """Take note of a length, and forget the oldest if there are too many."""
+        """Record a length, and forget the oldest if there are too many."""
 
 
 class AtMost(Protocol):
@@ -53,7 +53,7 @@ class SortedLengths:
         return bisect_right(self.lengths, length)
 
     def add(self, length: int) -> None:
-        """Take note of a length, and forget the oldest if there are too many."""
+        """Record a length, and forget the oldest if there are too many."""
         insort(self.lengths, length)
         if self.size < self.kept:
             self.order.append(length)
@@ -76,7 +76,7 @@ class LengthTable:
         self.size = 0
 
     def add(self, length: int) -> None:
-        """Take note of a length, and forget the oldest if there are too many."""
+        """Record a length, and forget the oldest if there are too many."""
         if self.size < self.kept:
             self._order.append(length)
             self.size += 1

@@ -42,7 +42,7 @@ class RobustParams:
 
     Attributes:
         gate: as of ``online``.
-        sample: every so many-th request that starts is the first that has arrived.
+        sample: one in this many requests that start is the first that has arrived.
         least_skill: predictions are trusted while 1 - (their mean absolute error) / (that of the
             best constant) is at least this: 1 is perfect, 0 says nothing.
     """
@@ -79,7 +79,7 @@ class Skill:
         self._predicted[request] = predicted
 
     def finished(self, request: int, tokens: int) -> None:
-        """Take note of how long a request was, and judge anew if it is in the sample."""
+        """Record how long a request was, and judge again if it is in the sample."""
         if request not in self._predicted:
             return
         self._true[request] = tokens
@@ -92,7 +92,7 @@ class Skill:
             self.trusted = self.value >= self.least
 
     def _add(self, guess: int, true: int) -> None:
-        """Let a pair count, and the oldest no more if there are too many."""
+        """Count a pair, and drop the oldest if there are too many."""
         self._pairs.append((guess, true))
         self._error += abs(true - guess)
         insort(self._lengths, true)

@@ -29,7 +29,7 @@ _PROVEN = 16
 """Ends after which predictions have proved right, or not."""
 _ALL = 2**62
 _PART = 16
-"""A part of the starts to take note of is a stage, or so many requests of one twice as large."""
+"""A part of the starts to record is a stage, or so many requests of one twice as large."""
 
 
 class ShadowPrice:
@@ -39,7 +39,7 @@ class ShadowPrice:
     it learns how long requests take, and that none outlives the output limit. While arrivals are
     expected it prices the waiting requests' time (mean JCT), afterwards the makespan.
 
-    It takes note of starts when it is asked or an end comes: a decision that forms a stage has
+    It records starts when it is asked or an end comes: a decision that forms a stage has
     enough to do.
     """
 
@@ -61,7 +61,7 @@ class ShadowPrice:
         self._later: deque[tuple[int, Sequence[int]]] = deque()  # only known ends are to be noted
 
     def arrived(self, view: View, request: int) -> None:
-        """Take note of a request in the queue."""
+        """Record a request in the queue."""
         self.arrivals.note(view.arrival_ns[request])
         if self.known is not None:
             self.known.queue(request)
@@ -76,7 +76,7 @@ class ShadowPrice:
         return bool(self._started or self._later)
 
     def settle(self, parts: int = _ALL) -> None:
-        """Take note of so many of the starts so far, and of so many parts of their known ends."""
+        """Record a number of the starts so far, and a number of parts of their known ends."""
         self._note(parts)
         later, known = self._later, self.known
         while later and parts > 0 and known is not None:
@@ -88,7 +88,7 @@ class ShadowPrice:
             parts -= 1
 
     def _note(self, count: int = _ALL) -> None:
-        """Take note of so many of the starts so far, but not of known ends."""
+        """Record a number of the starts so far, but no known ends."""
         noted = self._started[:count]
         for entry in noted:
             self.learned.start(*entry)
@@ -101,7 +101,7 @@ class ShadowPrice:
         return self.learned.stage_of.copy(), self._started.copy()
 
     def finished(self, view: View, request: int) -> None:
-        """Take note of a request's end."""
+        """Record a request's end."""
         now = view.rounds
         if self._started:
             self._note()

@@ -129,7 +129,7 @@ class Replay(Arrivals):
         else:
             if last == first:
                 raise _wrong(
-                    "the requests all arrive at one moment: there is no rate to scale",
+                    "all requests arrive at the same time: there is no rate to scale",
                     "rate",
                     "use poisson or gamma, or an instance with arrivals",
                 )
@@ -269,7 +269,7 @@ def with_arrivals(
 
 
 def sampled(instance: Instance, requests: int, seed: int = 0) -> Instance:
-    """Return an instance with so many requests drawn from those given, with replacement.
+    """Return an instance with a number of requests drawn from those given, with replacement.
 
     All arrive at 0 (their own times mean nothing any more): ``with_arrivals`` gives them others.
     Prefixes go with their prompts; names are dropped.

@@ -71,7 +71,7 @@ def data_directory(directory: str | PathLike[str] | None = None) -> Path:
 
 
 def found(directory: str | PathLike[str] | None = None) -> dict[str, Path]:
-    """Return name -> path of the known data sets that lie in the directory."""
+    """Return name -> path of the known data sets that are in the directory."""
     base = data_directory(directory)
     paths = {name: base / entry.file for name, entry in DATA_SETS.items()}
     return {name: path for name, path in paths.items() if path.is_file()}

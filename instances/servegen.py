@@ -100,7 +100,7 @@ def _laws(path: Path) -> dict[str, list[LengthWindow]]:
             window = LengthWindow(start, both["input_tokens"], both["output_tokens"])
             laws.setdefault(client, []).append(window)
     if not laws:
-        raise InputError("no client has both lengths", file=str(path), field="field")
+        raise InputError("no source has both lengths", file=str(path), field="field")
     return laws
 
 
@@ -132,7 +132,7 @@ def _floats(cells: Sequence[str]) -> Floats:
 def _families(cells: Sequence[str]) -> list[str]:
     for index, cell in enumerate(cells):
         if cell not in _LEAST_SHAPE:
-            raise CellError(index, f"{cell!r:.40} is no family of gaps", "Gamma or Weibull")
+            raise CellError(index, f"{cell!r:.40} is not a family of gaps", "Gamma or Weibull")
     return list(cells)
 
 

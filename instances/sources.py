@@ -168,7 +168,7 @@ def draw_sources(
     if rate is not None:
         if expected == 0:
             raise InputError(
-                f"the mix {chosen.name} is silent from {begin:g} s on for {length:g} s",
+                f"the mix {chosen.name} has no requests from {begin:g} s on, for {length:g} s",
                 field="start_s",
                 remedy=f"it spans {chosen.span_s} s",
             )
@@ -274,7 +274,7 @@ def _gaps(
 def load_mix(name: str, directory: str | PathLike[str] | None = None) -> SourceMix:
     """Return the mix ``synthetic``, or one of ServeGen: ``m_small`` or ``deepseek_r1``.
 
-    ServeGen's tables lie in ``directory``, by default the one that ``ORSCHED_DATA`` names.
+    ServeGen's tables are in ``directory``, by default the one that ``ORSCHED_DATA`` names.
     Sources without a table of lengths get the mean of those of the others, weighted by traffic.
 
     Raises:

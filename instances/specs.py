@@ -30,7 +30,7 @@ def read_spec(
         parameters = {key: value for key, value in spec.items() if key != "law"}
         name = spec.get("law", "")
     else:
-        raise InputError(f"{spec!r} is no specification", field=field, remedy=f"e.g. {example}")
+        raise InputError(f"{spec!r} is not a specification", field=field, remedy=f"e.g. {example}")
     if not isinstance(name, str) or name not in kinds:
         raise InputError(
             f"there is no {what} {name!r}", field=field, remedy=f"known: {', '.join(kinds)}"

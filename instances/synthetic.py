@@ -91,7 +91,7 @@ def peers_workload(
 
 def _ends(span: object, field: str) -> tuple[int, int]:
     if not isinstance(span, (list, tuple)) or len(span) != 2:
-        raise InputError(f"{span!r} is no range", field=field, remedy="give [low, high]")
+        raise InputError(f"{span!r} is not a range", field=field, remedy="give [low, high]")
     low, high = (whole_number(end, field, minimum=1, maximum=MAX_TOKENS) for end in span)
     return low, high
 

@@ -46,7 +46,7 @@ class Solver:
         self._inner = self._sizes
 
     def prove(self, stages: int, rounds: int) -> Proof | None:
-        """Return a proof that so many stages need more rounds than these, or None."""
+        """Return a proof that this many stages need more rounds than these, or None."""
         known = self.shorts.places(stages, rounds)
         if known is None or known[0] >= len(self.shorts.lengths):
             return None

@@ -76,7 +76,7 @@ class Bound:
         return self.value_ns / NS_PER_S
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name, value and certificate, as they stand in a schedule file."""
+        """Return name, value and certificate, as they are in a schedule file."""
         return {"name": self.name, "value_ns": self.value_ns, "certificate": self.certificate}
 
 
@@ -251,7 +251,7 @@ def _largest_proven(
 
 
 def _is_proven(instance: Instance, lower: Bound, objective: str) -> bool:
-    """Say if the checker finds a bound proven; a warning is logged where it does not."""
+    """Return whether the checker finds a bound proven; a warning is logged where it does not."""
     faults = bound_violations(instance, lower.to_dict(), objective)
     if faults:
         _LOG.warning(

@@ -121,7 +121,7 @@ class AutoMethod:
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Run the chosen method; the schedule says which it was."""
         if run.parameters:
-            raise InputError("auto has no parameters", field="parameters")
+            raise InputError("auto takes no parameters", field="parameters")
         name, why = choose(instance)
         _LOG.info("auto picks %s: %s", name, why)
         outcome: Outcome = resolve("methods", name)(instance, run)

@@ -162,7 +162,7 @@ class _Best:
     search: Search | None = None
 
     def found(self, jobs: Sequence[int]) -> tuple[Groups, dict[str, Any]]:
-        """Return groups and certificate; groups amid a change are dealt out anew."""
+        """Return groups and certificate; groups in the middle of a change are dealt out again."""
         best = self.search or self
         groups = best.groups
         if sorted(job for group in groups for job in group) != sorted(job for job in jobs if job):

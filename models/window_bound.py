@@ -111,7 +111,7 @@ class _Trade:
         return kept | {"bound": "joint", **long, "prices": prices, "value_ns": value}
 
     def _needed(self, stages: int, known: list[int] | None) -> tuple[list[int], int]:
-        """Return the prices for so many stages, and how many rounds they need at least."""
+        """Return the prices for a number of stages, and how many rounds they need at least."""
         least: int = self.plain["decode_rounds"]["value"]
         price, lost = best_price(self.rounding, windows(stages), known[0] if known else None)
         rounds = max(least, self._rounds(lost))
@@ -131,7 +131,7 @@ class _Trade:
 
 
 def best_price(rounding: Rounding, values: int, at_most: int | None = None) -> tuple[int, int]:
-    """Return a price, and the least cost of rounding to so many values or fewer.
+    """Return a price, and the least cost of rounding to this many values or fewer.
 
     ``at_most``: a price that is known to be enough, such as that for fewer values.
     """

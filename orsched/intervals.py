@@ -98,7 +98,7 @@ def covered_above(
 def _among(
     kept: Mask, first: IntColumn, last: IntColumn, value: IntColumn
 ) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Intervals over the kept places only, which are numbered anew; those with none go."""
+    """Intervals over the kept places only, which are numbered again; those with none go."""
     number = before(kept.astype(np.int64))
     begin, end = number[first], number[last + 1] - 1
     some = begin <= end

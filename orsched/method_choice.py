@@ -95,7 +95,9 @@ def choose(
     elif callable(source) and hasattr(source, "information") and not isinstance(source, type):
         method = source
     else:
-        raise InputError(f"{source!r} is no method", field=field, remedy="give a name, e.g. hybrid")
+        raise InputError(
+            f"{source!r} is not a method", field=field, remedy="give a name, e.g. hybrid"
+        )
     return Chosen(method, _information(method, information), given, label)
 
 

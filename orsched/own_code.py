@@ -43,7 +43,7 @@ def require_class(found: object, base: type, target: str, what: str = "policy") 
     """Raise ``InputError`` unless what a name stands for is a class derived from ``base``."""
     if not (isinstance(found, type) and issubclass(found, base)):
         raise InputError(
-            f"{target!r} is no {base.__name__}",
+            f"{target!r} is not a subclass of {base.__name__}",
             field=what,
             remedy=f"give module:Class of a class derived from {base.__name__}",
         )

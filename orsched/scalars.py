@@ -54,7 +54,7 @@ def require_seconds(value: object, field: str, most: float = math.inf) -> float:
     if not is_number(value) or not 0 < value <= most:
         limit = "" if most == math.inf else f", {most:,.0f} at most"
         remedy = f"seconds above 0{limit}"
-        raise InputError(f"{value!r} is no time limit", field=field, remedy=remedy)
+        raise InputError(f"{value!r} is not a time limit", field=field, remedy=remedy)
     return value
 
 

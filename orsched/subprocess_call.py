@@ -143,7 +143,7 @@ class Pipe:
                 poller = select.poll()
                 poller.register(self.socket, select.POLLOUT)
                 if not poller.poll(None if seconds == inf else max(0.0, seconds * 1000)):
-                    raise TimeoutError("nobody reads") from None
+                    raise TimeoutError("the messages are not read") from None
 
     def receive(self) -> Any:
         """Return the next message, or None where it is not there yet.

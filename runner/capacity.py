@@ -149,8 +149,8 @@ def require_room(size: Size, slots: int, length: int, device: str, workers: int 
         f"a worker with {slots} slots of {length:,} tokens needs {_gib(needed)} GiB, "
         f"{_gib(usable)} GiB are free on {device}",
         field="slots",
-        remedy=f"{fit} slots fit: give the instance's worker so many clients, or leave the longest "
-        "requests out"
+        remedy=f"{fit} slots fit: give the instance's worker that many clients, or leave the "
+        "longest requests out"
         if fit > 0
         else "the weights alone do not fit: take a smaller model, or a shorter dtype",
     )

@@ -232,7 +232,7 @@ def test_compare_names_wrong_time_limits(limit):
 
 @pytest.mark.parametrize("method", [None, 3, [], object()])
 def test_what_is_no_method_is_named(method):
-    with pytest.raises(InputError, match="is no method"):
+    with pytest.raises(InputError, match="is not a method"):
         orsched.solve(orsched.load("two-by-two"), method)
 
 

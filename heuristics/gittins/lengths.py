@@ -12,7 +12,7 @@ _STEPS = 6
 """Bins for each doubling of the length."""
 
 _GROWTH = 1.25
-"""The tables are made anew whenever so many times as many requests are done."""
+"""The tables are made again whenever this many times as many requests are done."""
 
 _PRIOR = 2.0
 """Requests that the prior counts as."""
@@ -169,7 +169,7 @@ class LengthModel:
         return self.count >= self.next
 
     def learn(self, running: Iterable[tuple[tuple[int, int], int]]) -> None:
-        """Make the tables anew; ``running`` has the group and the tokens of those that run."""
+        """Make the tables again; ``running`` has the group and the tokens of those that run."""
         self.next = int(self.count * _GROWTH) + 4
         ages: dict[tuple[int, int], dict[int, int]] = {}
         together: dict[int, int] = {}

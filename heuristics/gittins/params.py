@@ -28,9 +28,9 @@ class GittinsParams:
         index: what a waiting request is ranked by: ``gittins`` (the least ratio of expected work
             to the chance of being done by it) or ``serpt`` (expected remaining work).
         aging: seconds of waiting that make up for one second of work more: 0 is first come first
-            served, infinity would be the index alone, under which a request may wait for ever.
+            served, infinity would be the index alone, under which a request may wait forever.
         max_num_batched_tokens: most prompt tokens of a step.
-        gate: a prefill waits while it would delay expected finishes by more than so many times
+        gate: a prefill waits while it would delay expected finishes by more than this many times
             what its own request loses by a round of delay.
         gate_aging: how much the gate opens while a request waits, for each time it takes to be
             served at the present speed.

@@ -34,7 +34,7 @@ _LONGEST_GROWTH = 512
 class Gittins(Policy):
     """Serve the request of the best index, where it costs least (the page *Gittins* has the terms).
 
-    Waiting requests stand in one queue for all workers, by arrival and Gittins index. A worker that
+    Waiting requests are in one queue for all workers, by arrival and Gittins index. A worker that
     is free takes a request if no other worker would serve it at less cost to all, and if its
     prefill delays those that decode by less than it gains: else they go on decoding. Where memory
     runs out the request with most expected work to come is evicted.
@@ -134,7 +134,7 @@ class Gittins(Policy):
             self._reserve()
 
     def _wait(self, view: View, request: int, left: int, lengths: Lengths) -> None:
-        """Queue a request with so many tokens to prefill."""
+        """Queue a request with this many tokens to prefill."""
         self.stamp = stamp = self.stamp + 1
         for worker in self.memories:
             if not worker.fits(request, left + 1):
@@ -235,7 +235,7 @@ class Gittins(Policy):
         return worker.holds(request) and (barred is None or worker.view.index not in barred)
 
     def _evict(self, view: View, worker: WorkerModel, missing: int) -> Step:
-        """Evict those with most expected work to come until so many blocks are free."""
+        """Evict those with most expected work to come until enough blocks are free."""
         worker.evicted = view.rounds
         size = worker.size
         work = {request: self._work_ns(view, worker, request) for request in view.running}

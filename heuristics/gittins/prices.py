@@ -71,7 +71,7 @@ class Pace:
         self.ns = least_ns
 
     def update(self, now_ns: int, rounds: int, busy: bool) -> None:
-        """Take note of the worker's rounds up to now; the past counts less and less."""
+        """Record the worker's rounds up to now; the past counts less and less."""
         passed = now_ns - self.now_ns
         if self.busy and passed:
             kept = exp(-passed / self.window_ns)

@@ -16,7 +16,7 @@ came to wait, tokens that it has yielded, and the lengths of its group. Key and 
 class WaitingRequests:
     """Waiting requests by key, in one heap for each doubling of the prompt.
 
-    Keys never change while a request waits, so nothing is ever sorted anew.
+    Keys never change while a request waits, so nothing is ever sorted again.
 
     Attributes:
         heads: the first of each class, in order; only ``put`` and ``pop`` change it.
@@ -46,7 +46,7 @@ class WaitingRequests:
             insort(self.heads, waiting)
 
     def pop(self, place: int) -> None:
-        """Remove a head; the next of its class stands at the same place or later."""
+        """Remove a head; the next of its class is at the same place or later."""
         heap = self.heaps[self.heads.pop(place)[2]]
         heappop(heap)
         self.count -= 1

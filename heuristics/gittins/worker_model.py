@@ -58,7 +58,7 @@ class WorkerModel:
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
 
     def blocks(self, request: int, tokens: int) -> int:
-        """Return the blocks that the prefill of a request of so many tokens takes."""
+        """Return the blocks that the prefill of a request of this many tokens takes."""
         if self.size:
             return -(-tokens // self.size)
         return self.view.blocks_of(request)
@@ -70,7 +70,7 @@ class WorkerModel:
         )
 
     def fits(self, request: int, tokens: int) -> bool:
-        """Whether the worker can hold a request with so many tokens."""
+        """Whether the worker can hold a request with this many tokens."""
         return tokens <= self.most if self.size else self.view.blocks_of(request) <= self.room
 
     def promised(self) -> int:
@@ -91,7 +91,7 @@ class WorkerModel:
         return (self.spare - self.promised()) * self.size
 
     def growth(self, tokens: float) -> int:
-        """Return the blocks that the running caches take if each grows by so many tokens."""
+        """Return the blocks that the running caches take if each grows by this many tokens."""
         if not self.size:
             return 0
         return int(tokens * len(self.view.running) / self.size)

@@ -89,7 +89,7 @@ class Mico(Policy):
         self.distributor.done(view.index, self.weights.pop(request))
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Let the request wait at its cloud again."""
+        """Queue the request at its cloud again."""
         self.clouds[view.index].put_back(view, request)
 
     def waiting(self) -> int:
@@ -97,7 +97,7 @@ class Mico(Policy):
         return len(self.pool) + sum(len(cloud.queue) for cloud in self.clouds)
 
     def decide(self, view: View) -> Step | None:
-        """Deal what has come, and let the cloud go on."""
+        """Deal out what has arrived, then decide for the cloud."""
         if self.pool:
             self._distribute(view)
         cloud = self.clouds[view.index]
@@ -154,7 +154,7 @@ class Mico(Policy):
     # -- back-off -------------------------------------------------------------------------
 
     def _take_over(self, view: View) -> None:
-        """Let a cloud without waiting requests fill its places with those of others."""
+        """Fill the places of a cloud without waiting requests with those of others."""
         cloud, target = self.clouds[view.index], view.index
         for _ in range(cloud.open_places(view)):
             source = self._busiest(view)

@@ -14,7 +14,7 @@ Key = tuple[int, int, int]
 
 
 class WorkerQueue:
-    """Smallest key first: a sorted queue, and a heap of those that would have to be put amid it.
+    """Smallest key first: a sorted queue, and a heap of those that belong in its middle.
 
     Requests that come in order, wave by wave, cost no more than the sorting of each wave.
     """

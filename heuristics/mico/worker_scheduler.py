@@ -59,7 +59,7 @@ class WorkerScheduler:
         return -self.lengths.bucket(request)
 
     def leaves(self, request: int) -> None:
-        """Take note that a request has left the worker."""
+        """Record that a request has left the worker."""
         self.batch.release(request)
         self.middles.pop(request, None)
         if request == self.partial:
@@ -94,7 +94,7 @@ class WorkerScheduler:
         return _UNTIL_EVENT if free and not self.queue else _UNTIL_FINISH
 
     def _serve_batch(self, view: View) -> Step | None:
-        """Let the batch run to its end, then take the next."""
+        """Run the batch to its end, then take the next one."""
         step = self._pressing(view)
         if step is not None:
             return step

@@ -54,7 +54,7 @@ class Planner:
     def submit(
         self, snapshot: Snapshot, iterations: int, seed: int, seconds: float = inf
     ) -> Future[Plan]:
-        """Start to make a plan, in so many attempts and seconds at most."""
+        """Start to make a plan, within a number of attempts and seconds."""
         future: Future[Plan] = self._ready.pop() if self._ready else Future()
         self._jobs.put((future, snapshot, iterations, seed, seconds))
         return future
@@ -93,7 +93,7 @@ def _work(
 
 
 def plan_snapshot(snapshot: Snapshot, iterations: int, seed: int, seconds: float = inf) -> Plan:
-    """Return a plan for a snapshot, by rounds of its worker; an empty one if nobody will wait."""
+    """Return a plan for a snapshot, by rounds of its worker; empty if no request will wait."""
     left = snapshot.remaining()
     return snapshot.plan(() if left is None else make_plan(left, iterations, seed, seconds))
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class Drift:
     """Known ends of the requests that started, and the clients that are free before or after them.
 
-    Nobody has to say who ended: as many should run as have known ends ahead of them. Starts are
-    worked out in a later decision, or when they are asked for: a stage has enough to do.
+    It need not be known which requests ended: as many should run as have known ends ahead of them.
+    Starts are worked out in a later decision, or when they are asked for: a stage has enough to do.
 
     Args:
         lengths: column of the view; of requests that wait or run it does not change.
@@ -29,7 +29,7 @@ class Drift:
         self._started: list[_Started] = []
 
     def start(self, now: int, requests: Sequence[int], rounds: Sequence[int] = ()) -> None:
-        """Take note of starts, and of their rounds, in order, where they are worked out."""
+        """Record starts, and their rounds, in order, where they are worked out."""
         self._started.append((now, requests, rounds))
 
     @property
@@ -38,7 +38,7 @@ class Drift:
         return bool(self._started)
 
     def settle(self, but: int = 0) -> None:
-        """Work out the ends of those that have started, but for so many of the last stages."""
+        """Work out the ends of those that have started, but for a number of the last stages."""
         count = len(self._started) - but
         if count <= 0:
             return

@@ -35,7 +35,7 @@ _NEARLY_ALL = 0.95
 """A plan is for all clients if memory holds requests for this share of them: what does not fit when
 it should start is late."""
 _SEARCHED = 0.85
-"""Share of the time for a plan, where nobody waits for it, that the search may take."""
+"""Share of the time for a plan, where nothing waits for it, that the search may take."""
 _UNSETTLED = 3
 """Stages of which drift is not told yet; the rest is told when there is time."""
 _FALLBACK = GatedParams("shared", "longest", gate="shadow_price")

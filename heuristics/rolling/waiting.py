@@ -49,11 +49,11 @@ class WaitingRequests(Offering):
     def __init__(self) -> None:
         self.there = bytearray()
         self._late: list[int] = []  # who was late; they may have gone since
-        self._all = array("q")  # of the plan: who waited at its snapshot, longest last
+        self._all = array("q")  # of the plan: what waited at its snapshot, longest last
         self._spare = array("q")  # of them, those that have no stage
-        self._came: list[int] = []  # heap: who is not in the first list
-        self._new = self._came  # heap: who is not in the second list; the same without a plan
-        self._since: list[int] = []  # heap: who has come since the last snapshot
+        self._came: list[int] = []  # heap: what is not in the first list
+        self._new = self._came  # heap: what is not in the second list; the same without a plan
+        self._since: list[int] = []  # heap: what has arrived since the last snapshot
         self._changes = Changes([], [], [])
         self.queued = self.takes = 0
 
@@ -81,7 +81,7 @@ class WaitingRequests(Offering):
         self.queued -= len(requests)
 
     def postpone(self, requests: Sequence[int]) -> None:
-        """Take note of requests that wait and are late."""
+        """Record requests that wait and are late."""
         for request in requests:
             self.there[request] = _LATE
         self._late.extend(requests)
@@ -122,7 +122,7 @@ class WaitingRequests(Offering):
         self._spare, self._new = self._all, self._came
 
     def unplanned(self, count: int) -> list[int]:
-        """Return up to so many of the longest requests that no plan has a stage for."""
+        """Return up to a number of the longest requests that no plan has a stage for."""
         if not self._new:
             return self._longest_spare(count)
         spare, new, there = self._spare, self._new, self.there
@@ -141,7 +141,7 @@ class WaitingRequests(Offering):
         return found
 
     def _longest_spare(self, count: int) -> list[int]:
-        """Return up to so many of the longest in the list of those without a stage."""
+        """Return up to a number of the longest in the list of those without a stage."""
         spare, there, some = self._spare, self.there, count
         while spare and there[spare[-1] & _MASK] != _WAITS:
             spare.pop()
@@ -208,7 +208,7 @@ class Copy:
         self._waiting: dict[int, None] = {}
 
     def hand_over(self, changes: Changes) -> None:
-        """Take note of changes, later; nothing may be added to these lists any more."""
+        """Record changes, later; nothing may be added to these lists any more."""
         self._changes.append(changes)
 
     def requests(self) -> list[int]:

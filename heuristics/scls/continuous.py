@@ -53,7 +53,7 @@ class _WorkerQueue:
         self.used = 0
         self.ends: dict[int, int] = {}  # round after which the slice is over
         self.heap: list[tuple[int, int]] = []
-        self.joining: list[int] = []  # prefill not complete, or not yet taken note of
+        self.joining: list[int] = []  # prefill not complete, or not yet recorded
 
 
 class ContinuousSlices(Policy):
@@ -75,7 +75,7 @@ class ContinuousSlices(Policy):
         self.params = ContinuousParams() if params is None else params
 
     def start(self, view: View) -> None:
-        """Take note of the workers, none of which may pad."""
+        """Record the workers, none of which may pad."""
         for each in view.workers:
             require_no_padding(each)
         self.lines = [_WorkerQueue(each) for each in view.workers]
@@ -155,7 +155,7 @@ class ContinuousSlices(Policy):
         return Step(rounds=self._next_end(line) - view.rounds, until=until)
 
     def _begin_slices(self, line: _WorkerQueue) -> None:
-        """Take note of the prefills that the last step completed."""
+        """Record the prefills that the last step completed."""
         view, joining = line.view, line.joining
         end, line.joining = view.rounds + self.rounds, []
         for request in joining:

@@ -74,14 +74,14 @@ class SliceParams:
             "round_robin",
         ):
             raise InputError(
-                "without an interval nothing is batched before it is offloaded",
+                "without an interval, requests are offloaded before they are batched",
                 field="interval",
                 remedy="take batching=arrival and offloading=round_robin, or another interval",
             )
 
 
 class SlicedPolicy(Policy):
-    """Serve static batches for a slice each; those unfinished go back and are prefilled anew.
+    """Serve static batches for a slice each; those unfinished go back and are prefilled again.
 
     The pool is fetched at the moments of the clock, also while all workers are busy: a fetch that
     lies before the present event is made up for with the requests and loads of its time.

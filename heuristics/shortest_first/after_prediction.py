@@ -30,7 +30,7 @@ class AfterPrediction(Policy):
         self.awaited: deque[int] = deque()
 
     def start(self, view: View) -> None:
-        """Let the policy know the worker."""
+        """Pass the worker on."""
         self.inner.start(view)
 
     def on_arrival(self, view: View, request: int) -> None:

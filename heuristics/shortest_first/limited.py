@@ -1,4 +1,4 @@
-"""Continuous batching of at most so many requests, however many clients the worker has."""
+"""Continuous batching of a limited number of requests, however many clients the worker has."""
 
 from __future__ import annotations
 

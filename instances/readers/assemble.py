@@ -57,7 +57,7 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
     ``drop_empty``, left out and counted by its reason.
 
     Raises:
-        InputError: a request is empty, names stand twice, or times span over 2**62 ns.
+        InputError: a request is empty, names appear twice, or times span over 2**62 ns.
     """
     prompts = np.asarray(columns.prompt_tokens, np.int64)
     outputs = np.asarray(columns.output_tokens, np.int64)
@@ -112,7 +112,7 @@ def _names(columns: Columns) -> tuple[str, ...] | None:
     for row, name in enumerate(ids):
         if name in seen:
             raise InputError(
-                f"the name {name!r} stands twice, first in row {int(columns.rows[seen[name]])}",
+                f"the name {name!r} appears twice, first in row {int(columns.rows[seen[name]])}",
                 file=columns.file,
                 row=int(columns.rows[row]),
                 field=columns.id_field,

@@ -29,20 +29,20 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _TwiceError(ValueError):
-    """A name stands twice in one object."""
+    """A name appears twice in one object."""
 
 
 DECODER = json.JSONDecoder(
     parse_float=exact, parse_constant=_no_constant, object_pairs_hook=_object
 )
-"""Decodes numbers exactly: int or Decimal; NaN, infinity and names that stand twice are errors."""
+"""Decodes numbers exactly: int or Decimal; NaN, infinity and names that appear twice are errors."""
 
 
 def refusal(error: Exception, file: str, line: int | None, remedy: str) -> InputError:
     """Return what to say of a text that ``DECODER`` does not take."""
     if isinstance(error, _TwiceError):
         return InputError(
-            "the name stands twice", file=file, row=line, field=str(error), remedy="keep one"
+            "the name appears twice", file=file, row=line, field=str(error), remedy="keep one"
         )
     return InputError(f"is not JSON: {error}", file=file, row=line, remedy=remedy)
 

@@ -83,7 +83,7 @@ def parse_header(cells: Sequence[str], file: str) -> list[str]:
             )
     for name in header:
         if header.count(name) > 1:
-            raise InputError("the column stands twice", file=file, row=1, field=name)
+            raise InputError("the column appears twice", file=file, row=1, field=name)
     return header
 
 

@@ -58,7 +58,7 @@ def batch(
     """
     if method != "auto" and method not in METHODS:
         names = ", ".join(["auto", *METHODS])
-        raise InputError(f"{method!r} is no method", field="method", remedy=f"one of {names}")
+        raise InputError(f"{method!r} is not a method", field="method", remedy=f"one of {names}")
     bilinear = linear_in_size(cost)
     problem = build(lengths, bilinear, slice_tokens, memory, max_batch)
     why = "as asked"

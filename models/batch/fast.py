@@ -91,7 +91,7 @@ def _group(
 
 
 def _inner_splits(problem: Problem, least: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the last batch's start for positions whose window lies in their group.
+    """Return the last batch's start for positions whose window is in their group.
 
     U never falls within a group, so the best start is i - N or the last position with the same U.
     """

@@ -113,7 +113,7 @@ def plan_of(instance: Instance, schedule: Schedule) -> Plan:
     prefills = work.phase == PREFILL
     if int(prefills.sum()) != n or len(work) > 2 * n:
         raise InputError(
-            "a schedule with chunks or slices is no solution of Pang's MIP",
+            "a schedule with chunks or slices is not a solution of Pang's MIP",
             field="initial_schedule",
             remedy="give one that prefills whole prompts and never preempts",
         )

@@ -26,7 +26,7 @@ FOUND, NONE, STOPPED = 1, 0, -1
 def pass_messages(
     start: Ints, row: Ints, left: Floats, message: Floats, odds: Floats, rounds: int
 ) -> float:
-    """Let each size ask its patterns anew, size by size, some rounds; return the last change.
+    """Update the messages of each size in turn, for some rounds; return the last change.
 
     Args:
         start: first edge of each size; edges lie size by size.

@@ -122,7 +122,7 @@ class Messages:
         self.alive = np.ones(len(patterns), dtype=bool)
 
     def fix(self, clients: int, clock: Clock) -> Partial:
-        """Fix patterns one by one until so many clients are left, or no pattern helps."""
+        """Fix patterns one by one until this many clients are left, or no pattern helps."""
         chosen: list[Ints] = []
         self._close()
         rounds = _FIRST_ROUNDS

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orsched.stop import Clock
 
 MOVES = 80_000
-"""Moves of a walk, before the next one begins anew."""
+"""Moves of a walk, before the next one begins."""
 WALKS = 4
 """Walks without a time limit."""
 _AT_ONCE = 500
@@ -31,7 +31,7 @@ def exchange(
     """Return the best groups that some walks find; ends when all loads are at most the target.
 
     Args:
-        groups: lengths of the jobs of each client; the first walk starts here, others anew.
+        groups: lengths of the jobs of each client; the first walk starts here.
         target: where it ends.
         rng: of the walks.
         clock: with a deadline there are walks until then, else a fixed number.

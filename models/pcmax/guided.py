@@ -132,7 +132,7 @@ class Guided:
 
 
 class _State:
-    """What is left amid an attempt: sizes with the clients as the last, patterns, messages."""
+    """What is left during an attempt: sizes with the clients as the last, patterns, messages."""
 
     def __init__(self, **parts: Any) -> None:
         self.patterns: Patterns = parts["patterns"]

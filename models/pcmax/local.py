@@ -36,7 +36,7 @@ def longest_first(jobs: Sequence[int], clients: int) -> Groups:
 
 
 def repartition(groups: Groups, target: int, rng: random.Random, moves: int, clock: Clock) -> int:
-    """Split pairs (above the target, other) anew so that the larger load falls or ties, in place.
+    """Split pairs (above the target, other) again so that the larger load falls or ties, in place.
 
     Ends when every load is at most the target, after some moves, or when time is up; returns
     the largest load.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHUNK = 4096
 """Moves at one temperature, between two looks at the clock."""
 PLAIN_PARTS = 16
-"""Plain moves look at it so many times as often."""
+"""Plain moves look at it this many times as often."""
 
 _ENOUGH = 2**40
 """More than can be missing: all moves are made, and kept."""

@@ -78,7 +78,7 @@ def assign(
 
 
 def _least_time(prompts: IntColumn, counts: list[int], times: IntColumn) -> int:
-    """Return what stages of so many requests take at least: each with the shortest prompts."""
+    """Return what stages of this many requests take at least: each with the shortest prompts."""
     shortest = np.append(0, np.cumsum(np.sort(prompts)))
     return int(times[shortest[counts]].sum())
 

@@ -34,11 +34,11 @@ WARM_START_ITERATIONS = 18
 THREADS = 2
 MOST_THREADS = 64
 STARTS, START_SHARE, MOST_TO_RESTART = 3, 0.2, 300
-"""Up to so many requests, under a time limit, so many searches from the start get this share of the
-time each: how well one ends is mostly decided early, and they differ. The last goes on from the
-best of them."""
+"""Searches from the start, the share of the time that each gets, and most requests for it, under a
+time limit: how well a search ends is mostly decided early, and they differ. The last continues from
+the best of them."""
 SMOOTH_STARTS, SMOOTH_SHARE = 2, 0.85
-"""Under levels so many of these starts are under the smoothed cost; above that many requests one
+"""Under levels this many of these starts are under the smoothed cost; above that many requests one
 is, for this share of the time."""
 
 
@@ -195,7 +195,7 @@ def require_splittable(instance: Instance) -> None:
         )
     if len(arrivals) and int(arrivals.max()) > int(arrivals.min()):
         raise InputError(
-            "windows plans requests that are all there at once",
+            "windows plans requests that all arrive at the same time",
             field="arrival_ns",
             remedy="set arrivals to 0, or choose another method",
         )

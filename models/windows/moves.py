@@ -163,7 +163,7 @@ def _price_of_moving(tables: Tables, here: int, there: int) -> int:
 
 
 def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> int:
-    """Let a client start a request a few stages earlier or later."""
+    """Start a request a few stages earlier or later."""
     start, times, surplus = tables.start, tables.times, tables.surplus
     window = int(window_ * len(start))
     before = tables.previous[window]
@@ -233,7 +233,7 @@ def _relink(tables: Tables, window: int, before: int, host: int) -> None:
 def shift_stage(
     tables: Tables, stage_: float, step_: float, direction: float, threshold: int
 ) -> int:
-    """Let a whole stage take place some rounds earlier or later."""
+    """Move a whole stage some rounds earlier or later."""
     times = tables.times
     stage = 1 + int(stage_ * (len(tables.counts) - 1))
     old = times[stage]

@@ -79,7 +79,7 @@ def _fullest(requests: Sequence[int], prompts: IntColumn, cap: int) -> list[int]
 def prices_of(
     levels: Sequence[tuple[int, int]], prompts: IntColumn, clients: int, round_ns: int
 ) -> Prices:
-    """Return the prices for so many clients: no more requests start at one moment."""
+    """Return the prices for a number of clients: no more requests start at one moment."""
     most = min(clients, len(prompts))
     ordered = np.sort(prompts)
     shortest, longest = np.cumsum(ordered), np.cumsum(ordered[::-1])

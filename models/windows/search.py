@@ -64,7 +64,7 @@ LONGEST_PART, PILOT_TIME, FEWEST_PART = 6, 0.25, 100
 """Under a time limit no run takes more than one part in LONGEST_PART of what is left, a first
 state less by a factor; but a run makes one part in FEWEST_PART of the moves that it should."""
 PILOTS_PAY = 12
-"""Pilots are run once there is time for so many runs."""
+"""Pilots are run once there is time for this many runs."""
 MANY_SWAPS = 4_000
 """Under a time limit compiled swaps of requests are tried so often a request."""
 LOADING_S = 0.25
@@ -85,11 +85,11 @@ SHAKE = 4
 """Moves a request that are all kept at first, where the same state would come out again: from a
 state that has what is asked for, and with few requests."""
 MOST_ROUNDS, TOLERANCE = 12, 1
-"""Rounds that are put in at most where a state falls short; above the best estimate by so many."""
+"""Most rounds put in where a state falls short, and by how many above the best estimate."""
 SHIFTS = (0, -1, -2, 1, 2)
 """Rounds by which a reduction moves the end, where it can make stages cheaper or dearer instead."""
 LAST = 3
-"""So many of the last states that were best are kept."""
+"""How many of the last states that were best are kept."""
 LEAST_GAIN = 20_000
 """The makespan over this is the least gain that reductions ask for."""
 
@@ -189,12 +189,12 @@ class Search:
                 self.ended = True
 
     def _pilots_pay(self) -> bool:
-        """Say if pilots are still to be run and there is time for them."""
+        """Return whether pilots are left to run, and time for them."""
         moves = self.rate * self.run.stop.seconds_left
         return not self.piloted and (self.rounds or moves > PILOTS_PAY * self._moves_of_a_run)
 
     def _pilot(self, pool: ThreadPoolExecutor) -> None:
-        """Run pilots; let the best ones wait to be annealed longer, one for each thread."""
+        """Run pilots; queue the best ones for longer annealing, one for each thread."""
         self.piloted = True
         pilots = list(self._run(pool, self._pilots(self._aim(FIRST_AIM))))
         best = sorted(pilots, key=Task.lacking)[: self.threads]
@@ -283,7 +283,7 @@ class Search:
         return Task(task.state.copy(), task.aim_ns, self._moves(PILOT_PART), self.hot, task.budget)
 
     def _relax(self, task: Task) -> None:
-        """Let a state that falls short wait for another run, with the rounds that it lacks.
+        """Queue a state that falls short for another run, with the rounds that it lacks.
 
         More of them with each try; dropped where that is no gain.
         """

@@ -54,7 +54,7 @@ class Terms:
         return self.makespan(state.tables.spent[0], state.end)
 
     def makespan(self, spent: int, end: int) -> int:
-        """Return the makespan of stages at these prices and an end after so many rounds."""
+        """Return the makespan of stages at these prices and an end after a number of rounds."""
         return self.constant_ns + self.prices.unit_ns * spent + self.round_ns * end
 
     def budget(self, makespan: int, end: int) -> int:

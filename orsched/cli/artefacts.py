@@ -63,7 +63,7 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
             continue  # a pipe or a device; a folder is refused when it is opened
         if path.suffix.lower() not in SUFFIXES[kind]:
             raise InputError(
-                f"{path.suffix or 'no suffix'!r} is none of the suffixes of this output",
+                f"{path.suffix or 'no suffix'!r} is not a suffix of this output",
                 file=str(path),
                 field=field,
                 remedy=f"name a file that ends in {', '.join(SUFFIXES[kind])}",
@@ -71,7 +71,7 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
         target = os.path.realpath(path)
         if target in taken:
             raise InputError(
-                f"this file would be lost: {taken[target]}",
+                f"this file would be overwritten: {taken[target]}",
                 file=str(path),
                 field=field,
                 remedy="choose another name",

@@ -62,7 +62,7 @@ class _Measured(NamedTuple):
 @click.option(
     "--memory",
     metavar="BYTES|auto",
-    help="Find the largest batch of each length: within so many bytes (2GiB), or what a GPU has.",
+    help="Find the largest batch of each length: within this many bytes (2GiB), or what a GPU has.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of order and prompts.")
 @click.option("--from", "source", type=_FILE, help="Fit to measurements in a file (.csv).")

@@ -57,7 +57,7 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # click would exit with 1, which is said of invalid schedules
+        except BrokenPipeError:  # click would exit with 1, which means an invalid schedule
             raise _ReaderGoneError from None
 
 

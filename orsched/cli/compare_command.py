@@ -107,7 +107,7 @@ def compare_command(
     options: dict[str, Any] = {"seed": seed, "iterations": iterations}
     if seeds is not None:
         if report is not None or gantt is not None:
-            raise InputError("pictures are of one instance", field="--seeds")
+            raise InputError("charts and reports show one instance", field="--seeds")
         return _compare_seeds(instance, chosen, seeds, settings, each, time_limit, options, style)
     if settings or each:
         raise InputError("--set and --each go with --seeds", field="--seeds")

@@ -105,7 +105,7 @@ def read_settings(settings: Iterable[str], seed_option: str) -> dict[str, Any]:
     """Return a generator's arguments; raises ``InputError`` for the seed, which is an option."""
     found = read_pairs(settings, "--set")
     if "seed" in found:
-        raise InputError("the seed has an option of its own", field="--set", remedy=seed_option)
+        raise InputError("the seed is not set here", field="--set", remedy=seed_option)
     return found
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def working_folder_last(names: Iterable[str]) -> None:
     """Let imports find modules in the working folder if one of the names is ``module:Class``.
 
-    It comes last: a ``json.py`` that lies there is no part of Python or of a package.
+    It comes last: a ``json.py`` there is not part of Python or of a package.
     """
     folder = os.getcwd()
     if any(":" in name for name in names) and folder not in sys.path and "" not in sys.path:
@@ -62,7 +62,7 @@ def said_once(method: str, information: str | None, parameters: dict[str, Any]) 
     twice = ["--information"] if spec.information and information else []
     twice += [f"--param {name}" for name in parameters if name in spec.parameters]
     if twice:
-        raise InputError(f"{method!r} says this already", field=twice[0], remedy="give it once")
+        raise InputError(f"{method!r} already says this", field=twice[0], remedy="give it once")
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class ProgressPrinter:
         self._what, self._detail = what, ""
 
     def callback(self, progress: Progress) -> None:
-        """Take note of an iteration."""
+        """Record an iteration."""
         best = progress.makespan_ns
         value = "no schedule yet" if best is None else f"best {best / NS_PER_S:.3f} s"
         self._what = progress.method

@@ -160,7 +160,7 @@ def run_command(
     require_packages(paths)
     if ends and paths["output"] is not None and instance_output is None:
         raise InputError(
-            "the trace belongs to an instance of its own",
+            "the lengths turn out in the run: the trace needs an instance of its own",
             field="--instance-output",
             remedy="say where to write it",
         )
@@ -201,7 +201,7 @@ def _exit_code(done: RunResult) -> int:
     if done.stopped == "interrupted":
         return EXIT_INTERRUPTED
     if done.stopped:
-        raise OrschedError(f"the run was stopped: {done.stopped} (--resume goes on with it)")
+        raise OrschedError(f"the run was stopped: {done.stopped} (--resume continues it)")
     return 0
 
 
@@ -235,9 +235,9 @@ def _policy_of(trace: Schedule) -> str:
 
     if trace.method not in names("methods"):
         raise InputError(
-            f"the run had a policy of its own, {trace.method!r}",
+            f"the run used a policy that has no registered name, {trace.method!r}",
             field="--policy",
-            remedy="say which policy goes on",
+            remedy="name the policy to continue with",
         )
     return f"{trace.method}@{trace.information}"
 

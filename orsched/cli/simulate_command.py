@@ -156,12 +156,12 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
     for field in ("policy", "workers", "arrivals", "predictions", "seed"):
         if getattr(given, field) is not None and getattr(found, field) is not None:
             raise InputError(
-                f"{config} says this already", field=f"--{field}", remedy="say it once"
+                f"{config} already says this", field=f"--{field}", remedy="say it once"
             )
     for name in given.parameters:
         if name in found.parameters:
             raise InputError(
-                f"{config} says this already", field=f"--param {name}", remedy="say it once"
+                f"{config} already says this", field=f"--param {name}", remedy="say it once"
             )
     both = {
         field: mine if mine is not None else getattr(found, field)

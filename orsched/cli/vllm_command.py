@@ -47,7 +47,7 @@ def export_command(
 
     if (batch is None) == (kind == "batch"):
         raise InputError(
-            "a batch file with priorities is made of one without",
+            "a batch file gets priorities only from a schedule and a batch file",
             field="--batch",
             remedy="give --as batch and --batch FILE together",
         )
@@ -113,7 +113,7 @@ def _require_other(output: Path, inputs: list[Path]) -> None:
     """Raise ``InputError`` if the file to write is one that the command reads."""
     if output.exists() and any(each.exists() and each.samefile(output) for each in inputs):
         raise InputError(
-            "this file would be lost: the command reads it",
+            "this file would be overwritten: the command reads it",
             file=str(output),
             field="--output",
             remedy="choose another name",

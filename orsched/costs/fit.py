@@ -110,9 +110,9 @@ def _check_options(
         if not is_number(value):
             raise InputError(f"{value!r} is not a number", field=name)
     if not 0 <= holdout < 1:
-        raise InputError(f"{holdout} is no share of the rows in [0, 1)", field="holdout")
+        raise InputError(f"{holdout} is not a share in [0, 1)", field="holdout")
     if not 0 < quantile <= 1:
-        raise InputError(f"{quantile} is no quantile in (0, 1]", field="quantile")
+        raise InputError(f"{quantile} is not a quantile in (0, 1]", field="quantile")
     if (model == "levels") != (level_caps is not None):
         raise InputError(
             "the levels model needs the capacities of its levels, other models have none",

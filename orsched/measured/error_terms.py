@@ -142,7 +142,7 @@ def _told_apart(columns: dict[str, FloatArray], rounds: IntColumn) -> dict[str, 
 
 
 class Refit(NamedTuple):
-    """The cost model fitted anew to a run.
+    """The cost model fitted again to a run.
 
     Attributes:
         cost: the model; None where the run does not determine it, and ``reason`` says why.

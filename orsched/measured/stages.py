@@ -145,8 +145,8 @@ def _over(combine: np.ufunc, values: IntColumn, heads: IntColumn) -> IntColumn:
 def _contents(line: Timeline, heads: IntColumn, stage_of: IntColumn) -> Hashes:
     """Return a hash of what is in each stage.
 
-    It adds up hashes of the prefills, of who is active when the stage begins, and of who begins or
-    ends to decode after which of its rounds.
+    It adds up hashes of the prefills, of the requests that are active when the stage begins, and of
+    those that begin or end to decode, each with the round after which it does.
     """
     work, before = line.work, line.rounds_before
     found = _hash(line.phase[heads], _over(np.add, line.rounds, heads), 0)

@@ -92,7 +92,7 @@ def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
 
     name = table["name"]
     if not isinstance(name, str) or "\0" in name:
-        raise InputError(f"{name!r} is no name", field="instances.name")
+        raise InputError(f"{name!r} is not a name", field="instances.name")
     path = None if name in names() else str((base / name).resolve())
     given: dict[str, Any] = {"name": name}
     if path is not None:
@@ -168,13 +168,13 @@ _PLACES = ("policies.name", "policies.information")
 
 def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyChoice]:
     if not isinstance(table.get("name"), str):
-        raise InputError(f"{table.get('name')!r} is no policy", field="policies.name")
+        raise InputError(f"{table.get('name')!r} is not a policy", field="policies.name")
     own = require_table(table.get("parameters", {}), "policies.parameters")
     information = table.get("information")
     name, told, given, _ = read_spec(table["name"])
     if (told and information) or given.keys() & own.keys():
         raise InputError(
-            f"{table['name']!r} says this already", field="policies", remedy="say it once"
+            f"{table['name']!r} already says this", field="policies", remedy="say it once"
         )
     own, information = {**own, **{k: [v] for k, v in given.items()}}, told or information
     source = _source_hash(name) if is_own(name) else None
@@ -190,7 +190,7 @@ def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyC
 
 
 def _source_hash(target: str) -> str:
-    """Return the hash of the file that holds a policy's module: a changed policy runs anew."""
+    """Return the hash of the file that holds a policy's module: a changed policy runs again."""
     found = source_of(target)
     if found is None:
         raise InputError(
@@ -283,7 +283,7 @@ def _require_plain(value: object, field: str) -> None:
         if value != value or value in (float("inf"), float("-inf")):
             raise InputError(f"{value} is not a finite number", field=field)
     elif not (value is None or isinstance(value, (str, int))):
-        raise InputError(f"{value!r} is no number, text or truth value", field=field)
+        raise InputError(f"{value!r} is not a number, a text or a truth value", field=field)
 
 
 def _entry(item: object, field: str, example: str) -> dict[str, Any]:

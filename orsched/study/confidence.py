@@ -31,7 +31,7 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     """
     n = len(values)
     if n == 0:
-        raise InputError("a mean needs values", field="values")
+        raise InputError("there are no values to take the mean of", field="values")
     mean = math.fsum(values) / n
     if n == 1:
         return Interval(1, mean, None, None)

@@ -68,7 +68,9 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
 def _workers(value: object, base: Path) -> Workers:
     table = require_table(value, "workers", ("count", "files"))
     if len(table) != 1:
-        raise InputError("say one thing", field="workers", remedy="count = N, or files = [...]")
+        raise InputError(
+            "needs either count or files", field="workers", remedy="count = N, or files = [...]"
+        )
     if "count" in table:
         return read_workers(whole_number(table["count"], "workers.count", minimum=1))
     return read_workers(table["files"], base)

@@ -129,7 +129,7 @@ def run(
         raise InputError(f"there is no {cluster!r}", field="cluster", remedy=", ".join(CLUSTERS))
     if ray_address is not None and cluster != "ray":
         raise InputError(
-            "a Ray cluster is not asked for", field="ray_address", remedy="--cluster ray"
+            "there is no Ray cluster in use", field="ray_address", remedy="--cluster ray"
         )
     if cell_time_limit is not None:
         require_seconds(cell_time_limit, "cell_time_limit")
@@ -210,7 +210,7 @@ class _Queue:
         return cell
 
     def put_back(self, cell: Cell) -> None:
-        """Let a cell run again."""
+        """Run a cell again."""
         self.waiting.setdefault(cell.problem, deque()).appendleft(cell)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RECORD = 2
-"""Version of the records of cells; those of other versions are left alone and run anew."""
+"""Version of the records of cells; those of other versions are left alone and run again."""
 
 _MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")

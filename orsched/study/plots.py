@@ -62,7 +62,9 @@ def save_plots(
     chosen = list(plots) or [{"y": value} for value in DEFAULT_VALUES]
     done = [row for row in rows if row["status"] == "ok"]
     if not done:
-        raise InputError("no cell is there to draw", field="plots", remedy="see the errors")
+        raise InputError(
+            "there is no finished cell to plot", field="plots", remedy="see the errors"
+        )
     target.mkdir(parents=True, exist_ok=True)
     paths = []
     for plot in chosen:
@@ -101,7 +103,7 @@ def _axes(rows: Sequence[Row], plot: Mapping[str, str]) -> tuple[str, str]:
     for key, name in (("x", x), ("by", by)):
         if name not in rows[0] or not (name in FIRST or name.startswith(CHOICES)):
             raise InputError(
-                f"{name!r} is no column of choices", field=f"plots.{key}", remedy="e.g. policy"
+                f"{name!r} is not a column of choices", field=f"plots.{key}", remedy="e.g. policy"
             )
     return x, by
 

@@ -45,7 +45,9 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
         return whole_number(spec, "workers", minimum=1, maximum=MAX_WORKERS)
     if not isinstance(spec, (list, tuple)) or not spec:
         raise InputError(
-            f"{given!r} are no workers", field="workers", remedy="give a number, or worker files"
+            f"{given!r} does not name workers",
+            field="workers",
+            remedy="give a number, or worker files",
         )
     return tuple(_worker(item, Path(base)) for item in spec)
 
@@ -79,7 +81,7 @@ def _worker(item: object, base: Path) -> Worker:
         return Worker.from_dict(item, cost_model)
     if not isinstance(item, str):
         raise InputError(
-            f"{item!r} is no worker file", field="workers", remedy="give the path of a file"
+            f"{item!r} is not a worker file", field="workers", remedy="give the path of a file"
         )
     path = base / item
     if not os.path.exists(path):  # unlike Path's, says no to names that no file can have
@@ -134,7 +136,7 @@ def with_workers(instance: Instance, workers: Workers) -> Instance:
         first = instance.workers[0]
         if any(replace(other, name=first.name) != first for other in instance.workers):
             raise InputError(
-                "the instance's workers differ: which of them to copy?",
+                "the instance's workers differ: it is not clear which one to copy",
                 field="workers",
                 remedy="give worker files",
             )

@@ -65,7 +65,7 @@ class Store:
         for name in TABLES:
             if (self.folder / name).exists() and not self.cells.exists():
                 raise InputError(
-                    "this file would be lost: it is of no study",
+                    "this file would be overwritten, and is not of a study",
                     file=str(self.folder / name),
                     remedy="choose another folder",
                 )
@@ -92,9 +92,9 @@ class Store:
             whole = False
         if not whole:
             raise InputError(
-                "is not the record of this cell any more",
+                "is no longer the record of this cell",
                 file=str(path),
-                remedy="remove the file: the cell will be run again",
+                remedy="remove the file, and the cell runs again",
             )
         assert isinstance(record, dict)
         return record

@@ -22,7 +22,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(
-            f"no TOML: {error}", file=os.fspath(path), remedy="texts stand in quotes"
+            f"is not TOML: {error}", file=os.fspath(path), remedy="write texts in quotes"
         ) from None
     except ValueError as error:  # Python converts no digits beyond its limit
         raise InputError(
@@ -37,7 +37,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 def require_table(value: object, field: str, known: Iterable[str] | None = None) -> dict[str, Any]:
     """Return a table; raises ``InputError`` for another type, or that names an unknown key."""
     if not isinstance(value, dict):
-        raise InputError(f"{value!r} is no table", field=field, remedy=f"write [{field}]")
+        raise InputError(f"{value!r} is not a table", field=field, remedy=f"write [{field}]")
     if known is not None:
         require_known(value, field, known)
     return value

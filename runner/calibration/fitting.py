@@ -24,7 +24,7 @@ MODELS = ("affine", "levels", "bilinear", "pooling", "profiled")
 """The cost models that can be fitted."""
 
 EVERY = 4
-"""One of so many points is held out."""
+"""One of this many points is held out."""
 
 MOST_LEVELS = 8
 
@@ -84,7 +84,7 @@ class Calibration:
         )
 
     def report(self, model: str = "best") -> dict[str, Any]:
-        """Return the report of a candidate's fit, as it stands in a cost-model file."""
+        """Return the report of a candidate's fit, as it is in a cost-model file."""
         chosen = self.candidate(model)
         return {
             "model": chosen.model,

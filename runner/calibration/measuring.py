@@ -245,4 +245,4 @@ def _warm_up(device: TorchDevice, most_tokens: int, seed: int) -> None:
 
 
 def _nobody(_: str) -> None:
-    """Tell nobody."""
+    """Report nothing."""

@@ -83,7 +83,7 @@ def read_bytes(text: str) -> int:
     digits = text.removesuffix(unit).strip()
     if not (digits.isascii() and digits.isdigit() and 0 < len(digits) <= 18):
         raise InputError(
-            f"{text!r} is no number of bytes", field="memory", remedy="as in 512MiB, or auto"
+            f"{text!r} is not a number of bytes", field="memory", remedy="as in 512MiB, or auto"
         )
     return whole_number(int(digits) * units[unit], "memory", minimum=1)
 

@@ -71,7 +71,7 @@ class Device(Protocol):
         """Wait for the oldest step that was begun, and return its times."""
 
     def release(self, slot: int, prompt_tokens: int) -> Any:
-        """Let a slot be free; return what its request yielded (``tolist`` waits for it)."""
+        """Free a slot; return what its request yielded (``tolist`` waits for it)."""
 
     def restart(self) -> None:
         """Begin to bring a lost worker back, with empty slots; return at once."""

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 HANG_S = 120.0
 _MANY = 20
-"""A step has hung, if no limit is given, that takes more than ``HANG_S`` and so many times what the
-slowest one took by token and round."""
+"""If no limit is given, a step has hung that takes more than ``HANG_S`` and this many times what
+the slowest one took by token and round."""
 
 
 class _Begun(NamedTuple):
@@ -84,7 +84,7 @@ class RemoteDevice(ABC):
 
     @abstractmethod
     def _launch(self) -> None:
-        """Let a worker come to life; its first message is a greeting."""
+        """Start a worker; its first message is a greeting."""
 
     @abstractmethod
     def _send(self, message: Start | Begin) -> None:
@@ -296,7 +296,7 @@ class RemoteDevice(ABC):
         return list(self.yields[slot])
 
     def release(self, slot: int, prompt_tokens: int) -> Any:
-        """Let a slot be free; return what its request yielded on it."""
+        """Free a slot; return what its request yielded on it."""
         found = np.array(self.yields[slot], np.int64)
         self.yields[slot].clear()
         self.released.append(slot)

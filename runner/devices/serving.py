@@ -77,7 +77,7 @@ class ServedWorker:
         return Ended(*self.device.end(), tokens)
 
     def _fail(self, fault: Fault) -> None:
-        """Let a step go wrong in the way that a test asks for."""
+        """Make a step fail in the way that a test asks for."""
         import torch
 
         if fault == "fail":

@@ -16,7 +16,7 @@ MOST_ROUNDS = 8
 
 
 def warm_up(device: Device, slots: int, length: int, prompts: Sequence[int]) -> None:
-    """Let a device do stages over one prompt and over several, rounds, and a mixed step.
+    """Run stages over one prompt and over several, rounds, and a mixed step.
 
     Args:
         device: nothing is on it, before and after.
@@ -32,7 +32,7 @@ def warm_up(device: Device, slots: int, length: int, prompts: Sequence[int]) -> 
 
 
 def _rounds(device: Device, slots: int, length: int, size: int) -> None:
-    """Fill all slots, then let them take part in rounds and in a mixed step."""
+    """Fill all slots, then run rounds and a mixed step over them."""
     every = list(range(slots))
     _do(device, [_prompt(slot, size) for slot in every], [], 1)
     rounds = min(MOST_ROUNDS, length - size - 1)

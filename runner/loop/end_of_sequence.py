@@ -63,7 +63,7 @@ class EndOfSequence:
         return instance.replace(requests=instance.requests.replace(output_tokens=self.outputs))
 
     def watch(self, run_state: RunState) -> None:
-        """Let the lengths change in the run."""
+        """Note that lengths change during the run."""
         run_state.outputs = memoryview(self.outputs)  # type: ignore[arg-type]
 
     def find(self, worker: LiveWorker) -> None:

@@ -63,18 +63,18 @@ class FollowSchedule(Policy):
         self.open: set[int] = set()  # arrived, not finished
 
     def on_arrival(self, view: View, request: int) -> None:
-        """Take note of it."""
+        """Record the event."""
         self.open.add(request)
         home = self.homes[request]
         if self.left_plan[home]:
             self.in_order[home].put(request)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
-        """Take note of it."""
+        """Record the event."""
         self.open.discard(request)
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Take note of the end of a stay: if it was not planned, the worker was lost."""
+        """Record the end of a stay: if it was not planned, the worker was lost."""
         self.stays[request] += 1
         if request in self.leaving:
             self.leaving.remove(request)
@@ -84,7 +84,7 @@ class FollowSchedule(Policy):
         self.in_order[self.homes[request]].put(request)
 
     def _leave_plan(self, view: View) -> None:
-        """Let the worker, or all, go on in the order of the plan."""
+        """Continue in the order of the plan, for the worker or for all."""
         leaving = range(len(self.planned)) if self.moves else [view.index]
         running = {request for each in view.workers for request in each.running}
         for index in leaving:
@@ -94,7 +94,7 @@ class FollowSchedule(Policy):
                 self.in_order[self.homes[request]].put(request)
 
     def take_over(self, view: View, away: Iterable[int]) -> bool:
-        """Let a worker with nothing to do have requests that wait for one that is away."""
+        """Give a worker with nothing to do requests that wait for one that is away."""
         index, taken = view.index, 0
         if not self.left_plan[index] and self.position[index] < len(self.planned[index]):
             return False  # it is to do something later

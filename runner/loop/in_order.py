@@ -36,7 +36,7 @@ class InOrder:
         self.waiting: dict[int, list[int]] = {}
 
     def put(self, request: int) -> None:
-        """Let a request wait that has arrived; one that waits already stays where it is."""
+        """Queue a request that has arrived; one that waits already stays where it is."""
         group = self.waiting.setdefault(self.stages[request], [])
         if request not in group:
             insort(group, request)
@@ -48,7 +48,7 @@ class InOrder:
             del self.waiting[stage]
 
     def surrender(self, view: View, most: int) -> list[int]:
-        """Give up the first that wait and that another worker can hold, at most so many."""
+        """Give up the first that wait and that another worker can hold, at most that many."""
         memory = view.worker.memory
         given: list[int] = []
         for request in [each for stage in sorted(self.waiting) for each in self.waiting[stage]]:
@@ -122,7 +122,7 @@ class InOrder:
         return sum(needed) <= free
 
     def _holds(self, view: View, more: dict[int, int]) -> bool:
-        """Whether paged memory holds all caches when some have grown by so many tokens."""
+        """Whether paged memory holds all caches when some have grown by this many tokens."""
         memory = view.worker.memory
         if memory is None or not memory.is_paged:
             return True

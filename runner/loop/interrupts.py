@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MOST_KEPT = 3
-"""So many are kept while an interrupted run is put in order; one more ends even that."""
+"""Interrupts held back while an interrupted run is put in order; one more ends even that."""
 
 
 class Interrupts:

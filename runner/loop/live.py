@@ -84,7 +84,7 @@ def execute_policy(
 
     The step in which a worker is lost is undone, and all requests on it lose their caches, but not
     their yielded tokens. Each is reported to the policy by ``on_preempt``; without this hook the
-    requests are prefilled anew on their clients as soon as the worker is back. Meanwhile the other
+    requests are prefilled again on their clients as soon as the worker is back. Meanwhile the other
     workers continue. Ctrl-C, and a worker that is lost repeatedly, end the run with the work done
     so far.
 

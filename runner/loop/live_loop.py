@@ -161,7 +161,7 @@ class LiveLoop(Loop):
             wait(devices, until, now, self.interrupts.raised)
 
     def _collect(self) -> None:
-        """Take note of all devices that are done or ready."""
+        """Record all devices that are done or ready."""
         for index, worker in enumerate(live(self.workers)):
             if not worker.awaited:
                 continue
@@ -189,7 +189,7 @@ class LiveLoop(Loop):
             self._push(index, worker.due_ns if worker.busy else moment_ns)
 
     def _push(self, index: int, moment_ns: int, is_inner: bool = False) -> None:
-        """Let a worker have its next event at a moment.
+        """Set the moment of a worker's next event.
 
         The borders inside a run of rounds that is begun in pieces are no events, unless an arrival
         makes them some: they come after all that happens at their moment.
@@ -205,9 +205,9 @@ class LiveLoop(Loop):
     # -- losses ---------------------------------------------------------------------------
 
     def _lose(self, worker: LiveWorker, loss: WorkerLostError) -> None:
-        """Let the step in progress not have happened, and begin to bring the worker back.
+        """Discard the step in progress, and begin to restart the worker.
 
-        A policy that hears of evictions places the worker's requests anew. For any other one they
+        A policy that hears of evictions places the worker's requests again. For any other one they
         are where they were, and are brought back there: all that it sees is time passing.
         """
         worker.state.now_ns = self.run_state.now_ns
@@ -240,7 +240,7 @@ class LiveLoop(Loop):
     # -- an early end ---------------------------------------------------------------------
 
     def _wind_up(self) -> None:
-        """Wait for the steps that were begun, and let all requests go as they are then.
+        """Wait for the steps that were begun, and release all requests as they are then.
 
         A further Ctrl-C ends the waiting: a step without an end never happened.
         """

@@ -157,7 +157,7 @@ class LiveWorker(WorkerRun):
         return Chunk(slot, start, tokens[start:-1], False, tokens[-1])
 
     def interrupt(self, moment_ns: int) -> bool:
-        """Let rounds that arrivals end stop with those that were begun; say if they are over."""
+        """End rounds that arrivals end with those that were begun; return whether they are over."""
         rounds_alone = self.busy and self.completed is None
         if not rounds_alone or not self.until & ARRIVAL or self.arrival < NEVER:
             return False
@@ -178,7 +178,7 @@ class LiveWorker(WorkerRun):
             self.measured.times.append(self.reply)
 
     def complete(self) -> bool:
-        """Let the step in progress end, and those requests that say that they are done."""
+        """End the step in progress, and the requests that are done with it."""
         if self.ends is not None:
             self.ends.find(self)
         return super().complete()

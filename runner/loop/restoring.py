@@ -17,7 +17,7 @@ Places = dict[int, tuple[int, int | None]]
 def restoring_step(view: View, restoring: Places) -> Step | None:
     """Return the next prefill of those that are to be brought back, None if all are there.
 
-    Each gets its client again, and prompt and yielded tokens are processed anew: in several steps
+    Each gets its client again, and prompt and yielded tokens are processed again: in several steps
     where the worker's cap asks for it. Who is brought back leaves ``restoring``.
     """
     batch = BatchBuilder(view, memory=False).open(len(restoring))

@@ -226,7 +226,7 @@ def _array(values: dict[str, Any], name: str, n: int, path: str | PathLike[str])
     column = values.get(name)
     if not isinstance(column, list) or len(column) != n:
         raise InputError(
-            f"is no array of {n} values",
+            f"is not an array of {n} values",
             file=str(path),
             field=name,
             remedy="run the benchmark with --save-result --save-detailed",

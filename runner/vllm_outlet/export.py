@@ -180,7 +180,7 @@ def require_suffix(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> s
     suffix = Path(path).suffix.lower()
     if suffix not in suffixes:
         raise InputError(
-            f"{suffix or 'no suffix'!r} is none of the suffixes of this output",
+            f"{suffix or 'no suffix'!r} is not a suffix of this output",
             file=str(path),
             remedy=f"name a file that ends in {', '.join(suffixes)}",
         )

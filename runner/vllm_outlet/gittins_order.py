@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from orsched.runner.vllm_outlet.orders import Known
 
 _LEAST_RUNNING = 32.0
-"""At least so many requests share a round, as in the policy."""
+"""At least this many requests share a round, as in the policy."""
 
 
 class GittinsOrder(Order):
     """Keys of the policy ``gittins`` on one worker; its gates and evictions are not part of it.
 
-    The parameters are those of ``GittinsParams`` that say who is next. ``cost`` names a cost-model
-    file, such as ``orsched calibrate`` writes; without one the prices are those of the default
-    model, which is of another machine than yours.
+    The parameters are those of ``GittinsParams`` that decide which request is next. ``cost`` names
+    a cost-model file, such as ``orsched calibrate`` writes; without one the prices are those of the
+    default model, which is of another machine than yours.
     """
 
     def __init__(

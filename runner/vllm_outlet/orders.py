@@ -53,12 +53,12 @@ class Order(ABC):
 
     @abstractmethod
     def key(self, request: Known, running: int) -> int:
-        """Return the key of a request that has come while so many run."""
+        """Return the key of a request that has arrived while a number of others run."""
 
     def on_finish(  # noqa: B027
         self, request: Known, tokens: int, running: Iterable[tuple[Known, int]]
     ) -> None:
-        """Take note of a request that is done with all its tokens.
+        """Record a request that is done with all its tokens.
 
         ``running`` has those that run, with the tokens that each has yielded.
         """
@@ -141,5 +141,5 @@ def make_order(settings: dict[str, Any]) -> Order:
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: {error}", field="orsched", remedy="see its parameters") from None
     if not isinstance(order, Order):
-        raise InputError(f"{name} is no Order", field="order")
+        raise InputError(f"{name} is not an Order", field="order")
     return order

@@ -48,7 +48,7 @@ class RequestRegistry:
         return key
 
     def finish(self, request: Any, completed: bool, running: Iterable[Any]) -> None:
-        """Forget a request; let the order learn from it if it yielded all its tokens."""
+        """Forget a request; tell the order of it if it yielded all its tokens."""
         known = self.known.pop(request.request_id, None)
         self.keys.pop(request.request_id, None)
         if known is not None and completed and request.num_output_tokens:

@@ -89,7 +89,7 @@ def _kernel(slots: Slots) -> Kernel:
 
 
 def install(model: Any, attention: SlotAttention) -> None:
-    """Let a model's layers attend through ``attention``."""
+    """Make a model's layers attend through ``attention``."""
     if model.config.model_type == "gpt_neo":
         for block in model.transformer.h:
             _install_gpt_neo(block.attn.attention, attention)

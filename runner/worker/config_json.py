@@ -231,15 +231,17 @@ def _require_heads(kept: dict[str, Any]) -> None:
     if heads is None:
         return
     if width is not None and kept.get("head_dim") is None and width % heads:
-        raise InputError(f"{width} is no multiple of {heads} heads", field="hidden_size")
+        raise InputError(f"{width} is not a multiple of {heads} heads", field="hidden_size")
     if groups is not None and heads % groups:
-        raise InputError(f"{heads} heads are no multiple of {groups}", field="num_key_value_heads")
+        raise InputError(
+            f"{heads} heads are not a multiple of {groups}", field="num_key_value_heads"
+        )
     if kept.get("head_dim") is not None and kept["head_dim"] % 2:
         raise InputError(f"{kept['head_dim']} is odd", field="head_dim")
     if "vocab_size" in kept and kept.get("pad_token_id") is not None:
         pad = kept["pad_token_id"]
         if not isinstance(pad, int) or not -1 <= pad < kept["vocab_size"]:
-            raise InputError(f"{pad} is no token of the model", field="pad_token_id")
+            raise InputError(f"{pad} is not a token of the model", field="pad_token_id")
 
 
 @contextmanager

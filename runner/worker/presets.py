@@ -43,7 +43,7 @@ _GPT = {
     "vocab_size": 512,
     "bos_token_id": None,
     "eos_token_id": None,
-    "tie_word_embeddings": False,  # else random weights repeat one token for ever
+    "tie_word_embeddings": False,  # else random weights repeat one token forever
 }
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

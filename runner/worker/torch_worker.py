@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from orsched.runner.worker.graphs import Mode
 
 REACH_STEP = 64
-"""Rounds attend to multiples of so many tokens, so that shapes seldom change."""
+"""Rounds attend to multiples of this many tokens, so that shapes seldom change."""
 
 
 class TorchWorker:
@@ -115,7 +115,7 @@ class TorchWorker:
                 self._feed(feeding)
 
     def decode(self, active: Sequence[int], rounds: int = 1) -> None:
-        """Let the requests in the slots ``active`` yield a token in each of some rounds."""
+        """Decode a token in each of some rounds for the requests in the slots ``active``."""
         import torch
 
         if not active:
@@ -174,7 +174,7 @@ class TorchWorker:
             self.written[placed.yielding, slots.lengths[placed.yielding]] = best[rows:]
 
     def _feed(self, chunks: Sequence[Chunk]) -> None:
-        """Let the next round of these requests process the last token of their prompts."""
+        """Have the next round of these requests process the last token of their prompts."""
         for chunk in chunks:
             self.lengths[chunk.slot] = chunk.start + len(chunk.tokens)
         rows = [(c.slot, c.feeds or 0, self.lengths[c.slot]) for c in chunks]
@@ -228,11 +228,11 @@ class TorchWorker:
         return self.written[slot, prompt_tokens : self.lengths[slot] + 1].clone()
 
     def release(self, slot: int) -> None:
-        """Let a slot be free for another request."""
+        """Free a slot for another request."""
         self.lengths[slot] = 0
 
     def pretend(self, lengths: Sequence[int]) -> None:
-        """Let the first slots have caches of some lengths, with nothing in them (for profiles)."""
+        """Give the first slots caches of some lengths, with nothing in them (for profiles)."""
         padded = [*lengths, *[0] * (self.slots.count - len(lengths))]
         self.lengths = padded
         self.slots.lengths.copy_(self._to_device(np.array(padded, np.int64)))

@@ -1,4 +1,4 @@
-"""Weights of a model's folder: tensors by name, read without running what lies beside them.
+"""Weights of a model's folder: tensors by name, read without running what is beside them.
 
 Of a folder nothing is read but ``config.json`` and the weights; transformers is not told where it
 lies, so that neither code nor adapters nor other checkpoints in it count.
@@ -90,7 +90,7 @@ def _indexed(index: Path, suffix: str) -> list[Path]:
         plain = isinstance(name, str) and _SHARD.fullmatch(name) and name.endswith(suffix)
         if not plain or not (index.parent / str(name)).is_file():
             raise InputError(
-                f"{name!r:.80} is no file of weights beside it",
+                f"{name!r:.80} is not a weights file beside it",
                 file=str(index),
                 field="weight_map",
                 remedy="copy the model again",

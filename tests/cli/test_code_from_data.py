@@ -69,15 +69,15 @@ def test_what_is_no_policy_is_not_called(command, folder, kind, options):
     parameters = 'args = [["touch", "PWNED"]]'
     code, err = command(kind, "subprocess:Popen", *options, parameters=parameters)
     assert code == (4 if options and kind == "study" else 2)
-    assert ("'subprocess:Popen' is no Policy" if options else "subprocess.py") in err
+    assert ("'subprocess:Popen' is not a subclass of Policy" if options else "subprocess.py") in err
     assert not (folder / "PWNED").exists()
 
 
 @pytest.mark.parametrize("target", ["subprocess:Popen", "os:system", "os:getcwd", "sys:path"])
 def test_nor_where_python_names_it(folder, target):
-    with pytest.raises(InputError, match="is no Policy"):
+    with pytest.raises(InputError, match="is not a subclass of Policy"):
         orsched.simulate(orsched.load("two-by-two"), target, parameters={})
-    with pytest.raises(InputError, match="is no Order"):
+    with pytest.raises(InputError, match="is not a subclass of Order"):
         make_order({"order": target})
 
 

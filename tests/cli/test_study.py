@@ -81,7 +81,7 @@ def test_a_plot_that_cannot_be_drawn_takes_nothing_with_it(study, tmp_path):
 @pytest.mark.parametrize(
     ("plots", "problem"),
     [
-        ('x = "gap"', "field 'plots.x': 'gap' is no column of choices"),
+        ('x = "gap"', "field 'plots.x': 'gap' is not a column of choices"),
         ('by = "nothing"', "field 'plots.by'"),
         ('x = "policy"\nby = "seed"', "field 'plots': 26 panels"),
     ],

@@ -153,7 +153,7 @@ def test_wrong_arguments_are_named():
         with pytest.raises(InputError) as caught:
             draw_sources(one, WORKER, **changes)
         assert caught.value.field == field
-    with pytest.raises(InputError, match="is silent from 600 s on"):
+    with pytest.raises(InputError, match="has no requests from 600 s on"):
         draw_sources(one, WORKER, start_s=600, rate=3)
     assert len(draw_sources(one, WORKER, start_s=600)) == 0
     with pytest.raises(InputError, match="requests are expected"):
@@ -194,7 +194,7 @@ def test_tables_of_servegen_are_read(tmp_path):
         ("7,0,-1,1,Gamma,0.5,3\n", "", "finite number above 0"),
         ("7,0,1,1,Pareto,0.5,3\n", "", "'Pareto' is no family"),
         ("7,0,1,1,Gamma\n", "", "5 fields where 7"),
-        ("7,0,1,1,Gamma,0.5,3\n", "", "no client has both lengths"),
+        ("7,0,1,1,Gamma,0.5,3\n", "", "no source has both lengths"),
         ("7,0,1,1,Gamma,0.5,3\n", f"7,0,input_tokens,1,nan,9,{QUANTILES}\n", "finite number"),
     ],
 )

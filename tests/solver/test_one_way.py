@@ -146,11 +146,11 @@ def test_methods_that_plan_are_followed_and_not_observed():
     ("source", "field", "problem"),
     [
         ("fcsf", "method", "unknown method"),
-        ("os:getcwd", "policy", "is no Policy"),
+        ("os:getcwd", "policy", "is not a subclass of Policy"),
         ("orsched.heuristics.fcfs:FirstComeFirstServed@none", "information", "class itself"),
         ("fcfs@clairvoyant", "information", "does not run"),
-        (3, "method", "is no method"),
-        (dict, "method", "is no method"),
+        (3, "method", "is not a method"),
+        (dict, "method", "is not a method"),
     ],
 )
 def test_what_is_none_is_refused_in_the_same_words(source, field, problem):
@@ -171,7 +171,7 @@ def test_a_package_registers_a_policy_class(mine, monkeypatch, capsys):
     assert named.schedule.parameters == {"most": 2}
     assert named.label == "own-fcfs+most=2"
     assert orsched.solve(instance, "fcfs").schedule.method == "fcfs"  # the library's own counts
-    with pytest.raises(InputError, match="'no-policy' is no Policy"):
+    with pytest.raises(InputError, match="'no-policy' is not a subclass of Policy"):
         orsched.solve(instance, "no-policy")
     arguments = ["simulate", "two-by-two", "--policy", "own-fcfs", "--format", "json"]
     assert command([*arguments, "--param", "most=2"]) == 0

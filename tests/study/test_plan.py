@@ -138,7 +138,7 @@ REFUSED = [
     ({"instances": ["nowhere"]}, "instances", "nowhere"),
     ({"instances": ["nowhere.json"]}, "instances", "no such file"),
     ({"instances": [7]}, "instances", "neither a name nor a table"),
-    ({"instances": ["a\0b"]}, "instances.name", "is no name"),
+    ({"instances": ["a\0b"]}, "instances.name", "is not a name"),
     ({"instances": [{"generator": "unifrom"}]}, "instances.generator", "no generator"),
     ({"instances": [{"generator": "uniform", "clients": 2}]}, "instances.requests", "needs it"),
     ({"instances": [{"generator": "uniform", "request": 2}]}, "instances.request", "mean requests"),

@@ -25,5 +25,5 @@ def test_what_no_dispatcher_is_stays_wrong(wrong):
 
 
 def test_a_policy_that_chooses_workers_itself_takes_no_dispatcher():
-    with pytest.raises(InputError, match="chooses the workers itself"):
+    with pytest.raises(InputError, match="chooses workers itself"):
         orsched.solve(orsched.load("two-by-two"), "mico", parameters={"dispatch": "round_robin"})
