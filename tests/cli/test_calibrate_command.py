@@ -172,7 +172,7 @@ def test_a_busy_machine_is_told_before_anything_is_measured(call, monkeypatch):
         (["--dtype", "int8"], "unknown type"),
         (["--device", "abacus"], "torch cannot use"),
         (["--model", "nobody"], "unknown model"),
-        (["--memory", "12 apples"], "no number of bytes"),
+        (["--memory", "12 apples"], "not a number of bytes"),
     ],
 )
 def test_a_worker_that_cannot_be_is_refused(call, options, message):

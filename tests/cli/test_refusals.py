@@ -45,7 +45,7 @@ def test_an_input_is_never_overwritten(call, tmp_path):
     ):
         code, out, err = call(*command)
         assert (code, out) == (2, "")
-        assert "would be lost" in err
+        assert "would be overwritten" in err
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
@@ -193,7 +193,7 @@ def test_a_cost_model_is_no_target(call, tmp_path):
     before = (tmp_path / "c.json").read_bytes()
     code, _, err = call("convert", "r.csv", "c.json", "--clients", 2, "--cost", "c.json")
     assert code == 2
-    assert "would be lost" in err
+    assert "would be overwritten" in err
     assert (tmp_path / "c.json").read_bytes() == before
 
 

@@ -130,7 +130,7 @@ def test_the_instance_of_a_schedule_may_be_a_file(execute, folder):
         (["two-by-two", "--instance", "two-by-two"], "is an instance"),
         (["two-by-two", "-o", "run.txt"], "suffix"),
         (["two-by-two", "--resume", "plan.json"], "was not stopped"),
-        (["plan.json", "-o", "plan.json"], "would be lost"),
+        (["plan.json", "-o", "plan.json"], "would be overwritten"),
         (["nowhere.json"], "no such file"),
         (["two-by-two", "--end-of-sequence", "2", "-o", "run.json"], "--instance-output"),
         (["two-by-two", "--end-of-sequence", "2"], "yields no tokens"),

@@ -166,7 +166,7 @@ def test_predictions_come_from_an_option_or_a_table(simulate, folder):
         ("[arrivals]\nlaw = 'poisson'\nrat = 3\n", "no parameter 'rat'"),
         ("seed = -1\n", "field 'seed'"),
         ("seed = 1979-05-27\n", "field 'seed'"),
-        ("x\n", "c.toml: no TOML"),
+        ("x\n", "c.toml: is not TOML"),
     ],
 )
 def test_what_a_file_says_wrong_is_named(simulate, folder, text, named):
@@ -243,14 +243,14 @@ def test_copies_of_workers_that_differ_are_refused(simulate, folder):
     save_instance(both, folder / "both.json")
     code, error = simulate("both.json", "--workers", 3)
     assert code == 2
-    assert "which of them to copy" in error
+    assert "which one to copy" in error
 
 
 def test_an_output_does_not_replace_the_configuration(simulate, folder):
     (folder / "c.json").write_text("")
     code, error = simulate("two-by-two", "--config", "c.json", "-o", "c.json")
     assert code == 2
-    assert "would be lost" in error
+    assert "would be overwritten" in error
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_an_output_does_not_replace_a_worker_or_its_cost_model(simulate, folder,
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     code, error = simulate("two-by-two", *options, *output)
     assert code == 2
-    assert "would be lost" in error
+    assert "would be overwritten" in error
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 

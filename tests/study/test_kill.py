@@ -162,7 +162,7 @@ def test_one_process_at_a_time_works_on_a_folder(tmp_path):
 def _refused(folder, key, text):
     with Store(folder) as store:
         store.path(key).write_bytes(text.encode("utf-8", "surrogatepass"))
-        with pytest.raises(InputError, match="not the record") as caught:
+        with pytest.raises(InputError, match="no longer the record") as caught:
             store.load([key])
     assert str(caught.value.file).endswith(f"{key}.json")
 
@@ -225,7 +225,7 @@ def test_records_of_before_there_were_digests_are_left_alone_and_run_anew(tmp_pa
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
 def test_tables_of_others_are_not_replaced(tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InputError, match="would be lost"):
+    with pytest.raises(InputError, match="would be overwritten"):
         run({"instances": ["two-by-two"], "policies": ["fcfs"]}, tmp_path, jobs=1)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "mine"

@@ -147,7 +147,7 @@ def test_plots_are_the_same_bytes_twice(done, tmp_path):
             save_plots(done.rows, tmp_path, [plot])
     with pytest.raises(InputError, match="'jpg' is none of svg, png, pdf"):
         save_plots(done.rows, tmp_path, suffix="jpg")
-    with pytest.raises(InputError, match="no cell"):
+    with pytest.raises(InputError, match="no finished cell"):
         save_plots([], tmp_path)
 
 
@@ -202,7 +202,7 @@ def test_intervals_hold_the_mean_as_often_as_they_say():
 def test_one_value_has_no_interval_and_none_no_mean():
     assert mean_interval([4.0]) == (1, 4.0, None, None)
     assert mean_interval([4.0, 4.0]) == (2, 4.0, 4.0, 4.0)
-    with pytest.raises(ValueError, match="needs values"):
+    with pytest.raises(ValueError, match="no values"):
         mean_interval([])
     for probability, freedom in ((0.4, 3), (1.0, 3), (0.9, 0)):
         with pytest.raises(ValueError, match="no quantile"):

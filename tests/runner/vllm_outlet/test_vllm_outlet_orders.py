@@ -274,7 +274,7 @@ def test_an_order_of_ones_own_by_module_and_class(monkeypatch):
         ({"order": ":Order"}, "module:Class"),
         ({"order": ".orders:Order"}, "module:Class"),
         ({"order": "orsched:Nobody"}, "Nobody"),
-        ({"order": "builtins:dict"}, "no Order"),
+        ({"order": "builtins:dict"}, "is not a subclass of Order"),
         ({"order": "fcfs", "aging_s": 1}, "FirstCome"),
         ({"order": "sjf", "aging_s": -1}, "negative"),
         ({"order": "gittins", "information": "some"}, "some"),
