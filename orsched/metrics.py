@@ -9,26 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.class_metrics import class_figures
 from orsched.client_time import client_time
 from orsched.columns import exact_sum, whole_number
+from orsched.distributions import PERCENTILES as PERCENTILES
+from orsched.distributions import distribution as distribution
+from orsched.distributions import ratio as ratio
 from orsched.intervals import exact_product
 from orsched.schedule import MIXED, PREFILL
+from orsched.tenant_metrics import tenant_figures
 from orsched.timeline import Timeline, finishes_ns, first_tokens_ns
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
-PERCENTILES = (50, 90, 95, 99)
-
 _OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "jct_ns", "slo", "gap")
 """Numbers that a run has only if it was not stopped."""
+
+OF_CLASSES = ("classes", "tenants", "fairness")
+"""Numbers that only instances with classes or tenants have."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     number of requests prefilled in a step that prefills any, and of those that take part in a
     round. ``kv_blocks`` has the most that a worker holds in a step, ``block_ns``, blocks
     times the durations of the steps, and the mean of that over workers with memory and makespan.
+    An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
+    its requests that are not bulk; one with tenants has ``tenants`` and ``fairness``.
 
     A run that ends below the bound has no gap: its worker was faster than the cost model. A run
     that was stopped has no gap, no rate and no latencies either: most requests are not done.
@@ -65,6 +71,7 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     results = figures(line, bound_ns, None if slo is None else (slo.ttft_ns, slo.tpot_ns))
     if schedule.is_measured and schedule.is_partial:
         results |= dict.fromkeys(_OF_WHOLE_RUNS)
+        results |= dict.fromkeys(name for name in OF_CLASSES if name in results)
     return results
 
 
@@ -85,6 +92,7 @@ def figures(
     first, finish = first_tokens_ns(line, first_round_ns), finishes_ns(line)
     ttft, several = first - requests.arrival_ns, requests.output_tokens >= 2
     pace = (finish - first) // np.maximum(requests.output_tokens - 1, 1)
+    judged = ~line.instance.bulk if line.instance.names_classes else np.ones(len(ttft), bool)
     return {
         "makespan_ns": makespan,
         "busy_client_ns": busy,
@@ -108,9 +116,11 @@ def figures(
         "ttft_ns": distribution(ttft),
         "tpot_ns": distribution(pace[several]),
         "jct_ns": distribution(finish - requests.arrival_ns),
-        "slo": None if slo_ns is None else _attainment(slo_ns, ttft, pace, several),
+        "slo": None if slo_ns is None else _attainment(slo_ns, ttft, pace, several, judged),
         "bound_ns": bound_ns,
         "gap": gap(makespan, bound_ns),
+        **class_figures(line, first, finish, slo_ns),
+        **tenant_figures(line, first, finish),
     }
 
 
@@ -119,24 +129,6 @@ def gap(makespan_ns: int, bound_ns: int | None) -> float | None:
     if bound_ns is None or makespan_ns < bound_ns:
         return None
     return ratio(makespan_ns - bound_ns, bound_ns)
-
-
-def ratio(numerator: int, denominator: int) -> float | None:
-    """Return the quotient of two integers, correctly rounded; None for a denominator of 0."""
-    return numerator / denominator if denominator else None
-
-
-def distribution(values: IntColumn | Sequence[int]) -> dict[str, int | float] | None:
-    """Return mean, nearest-rank percentiles and maximum of integers; None when there are none."""
-    n = len(values)
-    if n == 0:
-        return None
-    ordered = np.sort(np.asarray(values, np.int64))
-    summary: dict[str, int | float] = {"mean": exact_sum(ordered) / n}
-    for percent in PERCENTILES:
-        summary[f"p{percent}"] = int(ordered[-(-percent * n // 100) - 1])
-    summary["max"] = int(ordered[-1])
-    return summary
 
 
 def _worker_ends(line: Timeline) -> dict[str, Any]:
@@ -163,13 +155,18 @@ def _kv_blocks(line: Timeline, makespan_ns: int) -> dict[str, Any] | None:
 
 
 def _attainment(
-    slo_ns: tuple[int, int], ttft: IntColumn, pace: IntColumn, several: NDArray[np.bool_]
+    slo_ns: tuple[int, int],
+    ttft: IntColumn,
+    pace: IntColumn,
+    several: NDArray[np.bool_],
+    judged: NDArray[np.bool_],
 ) -> dict[str, Any]:
     """Requests within both limits; an undefined TPOT counts as met."""
-    attained = int(((ttft <= slo_ns[0]) & (~several | (pace <= slo_ns[1]))).sum())
+    met = (ttft <= slo_ns[0]) & (~several | (pace <= slo_ns[1]))
+    attained = int((met & judged).sum())
     return {
         "ttft_ns": slo_ns[0],
         "tpot_ns": slo_ns[1],
         "attained": attained,
-        "attainment": ratio(attained, len(ttft)),
+        "attainment": ratio(attained, int(judged.sum())),
     }

@@ -156,19 +156,25 @@ def check_results(
         return
     if not results:
         return
-    _check_names(findings, Kind.RESULT, "results", results, (*_SCALARS, *_TABLES))
+    further = _further(line)
+    _check_names(findings, Kind.RESULT, "results", results, (*_SCALARS, *_TABLES, *further))
     for name, parts in _TABLES.items():
         if isinstance(results.get(name), dict):
             _check_names(findings, Kind.RESULT, f"results.{name}", results[name], parts)
     if findings.any_of(*STRUCTURE):
         return
+    if further and durations is not None and durations.refusals:
+        return  # reported already; the times of tokens are not known
     slo = _slo(findings, results.get("slo"))
     expected = figures(line, bound_ns, slo, _first_rounds(line, durations))
     if slo is None and results.get("slo") is not None:
         del expected["slo"]  # nothing to compare with
-    for name in _ORDER:
+    for name in (*_ORDER, *further):
         if name in results and name in expected:
             _compare(findings, f"results.{name}", expected[name], results[name])
+    for name in further:
+        if name in results:
+            _check_nested_names(findings, f"results.{name}", expected[name], results[name])
 
 
 def _first_rounds(line: Timeline, durations: Durations | None) -> IntColumn:
@@ -188,6 +194,21 @@ def _slo(findings: Findings, slo: object) -> tuple[int, int] | None:
             return None
         limits.append(limit)
     return (limits[0], limits[1]) if limits else None
+
+
+def _further(line: Timeline) -> tuple[str, ...]:
+    """Names of the results that an instance with classes or tenants has besides."""
+    classes, tenants = line.instance.names_classes, line.instance.requests.tenant is not None
+    return ("classes",) * classes + ("tenants", "fairness") * tenants
+
+
+def _check_nested_names(findings: Findings, where: str, expected: Any, found: Any) -> None:
+    """Check the names of tables within tables, which the instance's own names are among."""
+    if not isinstance(expected, dict) or not isinstance(found, dict):
+        return
+    _check_names(findings, Kind.RESULT, where, found, tuple(expected))
+    for name, value in expected.items():
+        _check_nested_names(findings, f"{where}.{name}", value, found.get(name))
 
 
 def _check_names(

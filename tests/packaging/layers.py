@@ -59,13 +59,14 @@ LAYERS = (
         (
             "step", "views", "policy", "methods", "stop", "result", "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
+            "token_times", "tenant_service",
             "prefix_replay", "prefix_blocks", "prefix_waits",
         ),
     ),
     Layer(
         "verdicts",
         "figures, rules kept, bounds proven: what is said of a schedule",
-        ("metrics", "checker", "measured"),
+        ("distributions", "metrics", "class_metrics", "tenant_metrics", "checker", "measured"),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
     Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),

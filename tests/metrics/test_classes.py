@@ -1,0 +1,176 @@
+"""Numbers by class and by tenant against a literal reading, on random schedules."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orsched import token_times
+from orsched.checker import check
+from orsched.metrics import SLO, distribution, summarise
+from orsched.service_classes import ServiceClass
+from orsched.tenant_service import TenantService
+from orsched.timeline import Timeline, request_times
+from tests.metrics import book_of_classes as book
+from tests.metrics.any_schedule import any_schedule
+
+several = settings(max_examples=60)
+seeds = st.integers(0, 10**6)
+
+
+def classed(seed, requests=None):
+    """A random schedule whose instance has classes, tenants and deadlines drawn besides."""
+    instance, schedule = any_schedule(seed, requests=requests)
+    draw, n = random.Random(seed + 1), len(instance)
+
+    def limit(most):
+        return draw.choice([None, draw.randint(0, most)])
+
+    kinds = [
+        ServiceClass("interactive", ttft_ns=limit(900), tpot_ns=limit(120)),
+        ServiceClass("code", ttft_ns=limit(900), deadline_ns=limit(2000)),
+        ServiceClass("nightly", deadline_ns=limit(2000)),
+    ]
+    instance = instance.replace(
+        classes=kinds,
+        requests=instance.requests.replace(
+            service_class=[draw.randint(0, 2) for _ in range(n)],
+            tenant=[draw.choice("abc") for _ in range(n)],
+            deadline_ns=[draw.choice([0, draw.randint(1, 2000)]) for _ in range(n)],
+        ),
+    )
+    return instance, schedule.replace(instance_sha256=instance.sha256)
+
+
+@several
+@given(seeds)
+def test_numbers_by_class_are_those_of_every_token(seed):
+    """INV-CLASSES: attainment, throughput and recomputation counted token by token."""
+    instance, schedule = classed(seed)
+    figures = summarise(instance, schedule)["classes"]
+    for name, literal in book.class_figures(instance, schedule).items():
+        assert {key: figures[name][key] for key in literal} == literal
+
+
+@several
+@given(seeds, st.sampled_from([1, 3, 1 << 21]))
+def test_tokens_come_when_a_literal_reading_says(seed, chunk):
+    instance, schedule = classed(seed)
+    line, everyone = Timeline(instance, schedule), np.ones(len(instance), bool)
+    found = {request: {} for request in range(len(instance))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_times, "_CHUNK", chunk)
+        for part in token_times.token_times(line, everyone):
+            for request, index, time in zip(*(each.tolist() for each in part), strict=True):
+                assert index not in found[request]
+                found[request][index] = time
+    literal = book.token_times(book.Book(instance, schedule))
+    assert {r: [by[i] for i in range(len(by))] for r, by in found.items()} == literal
+
+
+@several
+@given(seeds)
+def test_latencies_by_class_are_those_of_its_requests(seed):
+    instance, schedule = classed(seed)
+    figures = summarise(instance, schedule)["classes"]
+    times, arrival = request_times(instance, schedule), instance.requests.arrival_ns
+    for code, kind in enumerate(instance.classes):
+        mine = instance.requests.service_class == code
+        ttft = (times["first_token_ns"] - arrival)[mine]
+        jct = (times["finish_ns"] - arrival)[mine]
+        assert figures[kind.name]["ttft_ns"] == distribution(ttft)
+        assert figures[kind.name]["jct_ns"] == distribution(jct)
+
+
+@several
+@given(seeds)
+def test_classes_and_tenants_divide_the_whole(seed):
+    """INV-CLASSES: what classes, and what tenants have, adds up to what all have."""
+    instance, schedule = classed(seed)
+    results = summarise(instance, schedule)
+    for parts in ("classes", "tenants"):
+        for name in ("prompt_tokens", "output_tokens"):
+            assert sum(part[name] for part in results[parts].values()) == results[name]
+        assert sum(part["requests"] for part in results[parts].values()) == len(instance)
+    for part in results["classes"].values():
+        if part["slo"]:
+            assert part["slo"]["in_time"] <= part["requests"]
+            assert part["slo"]["tokens_in_time"] <= part["output_tokens"]
+
+
+@settings(max_examples=25)
+@given(seeds, st.integers(2, 5))
+def test_the_service_difference_is_that_of_all_pairs_of_times(seed, requests):
+    instance, schedule = classed(seed, requests)
+    fairness = summarise(instance, schedule)["fairness"]
+    assert fairness["service_difference"] == book.service_difference(instance, schedule)
+
+
+@several
+@given(seeds)
+def test_the_service_of_a_tenant_ends_at_its_tokens(seed):
+    instance, schedule = classed(seed)
+    if not len(instance):
+        return
+    service = TenantService(Timeline(instance, schedule))
+    requests = instance.requests
+    for row, tenant in zip(service.service, service.tenants, strict=True):
+        mine = requests.tenant == tenant
+        total = requests.prompt_tokens[mine].sum() + 2 * requests.output_tokens[mine].sum()
+        assert row[-1] == total
+        assert (np.diff(row) >= 0).all()
+
+
+@several
+@given(seeds)
+def test_the_checker_agrees_with_and_without_other_limits(seed):
+    instance, schedule = classed(seed)
+    for slo in (None, SLO(50, 20), SLO(2**62, 2**62)):
+        results = summarise(instance, schedule, slo)
+        assert check(instance, schedule.replace(results=results)) == []
+
+
+def test_wrong_missing_and_unknown_numbers_are_found():
+    instance, schedule = classed(3)
+    results = summarise(instance, schedule)
+    wrong = [
+        ("classes.code.output_tokens", lambda r: r["classes"]["code"].update(output_tokens=-1)),
+        ("classes.code.deadline", lambda r: r["classes"]["code"].pop("deadline")),
+        ("classes.fast", lambda r: r["classes"].update(fast={})),
+        ("classes.code", lambda r: r["classes"].pop("code")),
+        ("tenants.z", lambda r: r["tenants"].update(z={})),
+        ("fairness.compared", lambda r: r["fairness"].update(compared=9)),
+        ("fairness", lambda r: r.pop("fairness")),
+        ("classes", lambda r: r.update(classes=7)),
+    ]
+    import json
+
+    for field, break_it in wrong:
+        broken = json.loads(json.dumps(results))
+        break_it(broken)
+        found = check(instance, schedule.replace(results=broken))
+        assert [each.field for each in found] == [f"results.{field}"], field
+
+
+def test_limits_that_are_given_take_the_place_of_those_of_interactive_requests():
+    instance, schedule = classed(3)
+    limit = SLO(10**9, 10**9)
+    results = summarise(instance, schedule, limit)
+    interactive = results["classes"]["interactive"]["slo"]
+    assert (interactive["ttft_ns"], interactive["tpot_ns"]) == (10**9, 10**9)
+    assert interactive["token_attainment"] == 1
+    bulk = [kind.bulk for kind in instance.classes]
+    assert bulk == [False, instance.classes[1].ttft_ns is None, True]
+    judged = (~np.array(bulk)[instance.requests.service_class]).sum()
+    assert results["slo"]["attained"] == judged
+    assert results["slo"]["attainment"] == 1
+
+
+def test_instances_without_classes_and_tenants_have_the_numbers_of_before():
+    instance, schedule = any_schedule(3)
+    results = summarise(instance, schedule)
+    assert not {"classes", "tenants", "fairness"} & set(results)
