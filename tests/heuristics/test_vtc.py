@@ -1,4 +1,4 @@
-"""``vtc``: counters by hand, each admission against a literal reading, and the bound of its theorem."""
+"""``vtc``: counters by hand, each admission against a literal reading, the theorem's bound."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def difference(instance, method):
 
 
 def test_the_service_of_waiting_tenants_differs_by_no_more_than_the_theorem_says():
-    """INV-VTC: at most 2 max(w_p L, w_q M) between any two times; first come first served breaks it."""
+    """INV-VTC: at most 2 max(w_p L, w_q M) between any two times, which vllm breaks."""
     broken = 0
     for seed in range(60):
         instance = overload(seed)

@@ -24,6 +24,7 @@ POLICIES = (
     "online",
     "hybrid",
     "vllm",
+    "vtc",
     "static",
     "one_at_a_time",
     "sls",
