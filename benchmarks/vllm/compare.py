@@ -1,5 +1,7 @@
 """The method ``vllm`` beside vLLM's own scheduler, step by step; then orsched's orders in it.
 
+Without prefix caches, and with them, where the tokens that each request finds must be equal, too.
+
 python -m benchmarks.vllm.compare PYTHON_WITH_VLLM [--workloads 50] [--requests 500]
 """
 
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import orsched
 from benchmarks.vllm import outlet, outlet_files
-from benchmarks.vllm.workloads import as_case, workload
+from benchmarks.vllm.workloads import as_case, prefix_workload, workload
 from orsched.heuristics.continuous import ContinuousBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
 from orsched.heuristics.continuous.waiting import make_queue
@@ -25,12 +27,22 @@ REAL = Path(__file__).with_name("real_scheduler.py")
 
 
 def ours(instance, params):
-    """Return the steps of our schedule, which the checker accepts."""
+    """Return the steps and the hits of our schedule, which the checker accepts."""
     known = Information.CLAIRVOYANT
     policy = ContinuousBatching(params, known, make_queue(instance, params, known))
     schedule = simulate_policy(instance, policy).schedule
     assert orsched.check(instance, schedule) == []
-    return list(engine_steps(schedule))
+    return list(engine_steps(schedule)), hits_of(schedule)
+
+
+def hits_of(schedule):
+    """Return request -> tokens that its stays found in the prefix cache, one after the other."""
+    work, hits = schedule.work, {}
+    before = (-1, -1)
+    for request, stay, hit in zip(work.request, work.stay, work.hit, strict=True):
+        if before != (before := (int(request), int(stay))):
+            hits.setdefault(before[0], []).append(int(hit))
+    return hits
 
 
 def theirs(python, cases):
@@ -45,6 +57,42 @@ def theirs(python, cases):
     return {answer["id"]: answer for answer in answers}
 
 
+def compare(python, kind, make, count):
+    """Print one line for each workload that differs; return whether nearly all are equal."""
+    mine, found, cases = {}, {}, []
+    for seed in range(count):
+        instance, params = make(seed)
+        steps, found[seed] = ours(instance, params)
+        mine[seed] = [(dict(step.tokens), sorted(step.preempted)) for step in steps]
+        cases.append(as_case(seed, instance, params, [step.start_ns for step in steps]))
+    equal, refused = 0, 0
+    for seed, answer in theirs(python, cases).items():
+        if "error" in answer:
+            refused += 1
+            print(f"workload{kind} {seed}: vLLM refuses it: {answer['error'].splitlines()[-1]}")
+            continue
+        record = [(dict(tokens), lost) for tokens, lost, _ in answer["record"]]
+        real = [(dict(tokens), sorted(lost)) for tokens, lost in as_scheduled(record)]
+        hits = {}
+        for request, tokens in (each for *_, some in answer["record"] for each in some):
+            hits.setdefault(request, []).append(tokens)
+        same = mine[seed] == real and found[seed] == hits
+        equal += same
+        if not same:
+            pairs = enumerate(zip(mine[seed], real, strict=False))
+            at = next((step for step, (a, b) in pairs if a != b), -1)
+            print(f"workload{kind} {seed}: differs at step {at} of {len(mine[seed])}")
+    hits = [hit for stays in found.values() for each in stays.values() for hit in each]
+    print(
+        f"{equal} of {count - refused} workloads{kind} equal, "
+        f"{sum(map(len, mine.values()))} steps, "
+        f"{sum(len(lost) for steps in mine.values() for _, lost in steps)} preemptions, "
+        f"{sum(hits)} tokens hit in {sum(hit > 0 for hit in hits)} of {len(hits)} stays",
+        flush=True,
+    )
+    return equal >= LEAST_EQUAL * count
+
+
 def main():
     """Print one line for each workload that differs, then the outlet's tables.
 
@@ -55,35 +103,10 @@ def main():
     parser.add_argument("--workloads", type=int, default=50)
     parser.add_argument("--requests", type=int, default=500, help="of the outlet's workloads")
     options = parser.parse_args()
-    steps, cases = {}, []
-    for seed in range(options.workloads):
-        instance, params = workload(seed)
-        steps[seed] = ours(instance, params)
-        starts = [step.start_ns for step in steps[seed]]
-        cases.append(as_case(seed, instance, params, starts))
-    equal, refused, compared, preempted = 0, 0, 0, 0
-    for seed, answer in theirs(options.python, cases).items():
-        if "error" in answer:
-            refused += 1
-            print(f"workload {seed}: vLLM refuses it: {answer['error'].splitlines()[-1]}")
-            continue
-        mine = [(dict(step.tokens), sorted(step.preempted)) for step in steps[seed]]
-        real = [
-            (dict(tokens), sorted(lost))
-            for tokens, lost in as_scheduled((dict(t), p) for t, p in answer["record"])
-        ]
-        compared += len(mine)
-        preempted += sum(len(lost) for _, lost in mine)
-        equal += mine == real
-        if mine != real:
-            at = next((k for k, (a, b) in enumerate(zip(mine, real, strict=False)) if a != b), -1)
-            print(f"workload {seed}: differs at step {at} of {len(mine)}")
-    run = options.workloads - refused
-    print(
-        f"{equal} of {run} workloads equal, {compared} steps, {preempted} preemptions", flush=True
-    )
+    good = compare(options.python, "", workload, options.workloads)
+    good &= compare(options.python, " with prefix caches", prefix_workload, options.workloads)
     faults = outlet.compare(options.python, options.requests) + outlet_files.check(options.python)
-    sys.exit(equal < LEAST_EQUAL * options.workloads or faults > 0)
+    sys.exit(not good or faults > 0)
 
 
 if __name__ == "__main__":

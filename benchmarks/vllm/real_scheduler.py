@@ -15,6 +15,8 @@ from pathlib import Path
 import torch
 from vllm import SamplingParams
 from vllm.config import CacheConfig, DeviceConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
@@ -28,6 +30,7 @@ MODEL = {
     "torch_dtype": "float16", "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 PROMPT_TOKEN, YIELDED_TOKEN = 5, 7
+SHARED_TOKEN, OWN_TOKEN = 10**6, 10**7
 FURTHER_STEPS = 3
 
 
@@ -36,7 +39,7 @@ def configuration(case, model):
     length, blocks = case["max_len"], case["blocks"] + 1
     cache = CacheConfig(
         block_size=case["block_tokens"],
-        enable_prefix_caching=False,
+        enable_prefix_caching=sharing(case),
         num_gpu_blocks_override=blocks,
     )
     config = VllmConfig(
@@ -63,6 +66,11 @@ def configuration(case, model):
     return config
 
 
+def sharing(case):
+    """Whether the case is for vLLM's prefix cache."""
+    return "prefixes" in case
+
+
 def cache_spec(size):
     """Return what a layer's cache holds: as little as can be."""
     return FullAttentionSpec(block_size=size, num_kv_heads=1, head_size=1, dtype=torch.float16)
@@ -83,12 +91,15 @@ def scheduler(case, model):
     )
 
 
-def request(row, values, place):
+def request(case, row, place):
     """Return a request; its arrival is its place in line, so that no two are equal."""
-    prompt, output, _, priority = values
+    prompt, output, _, priority = case["requests"][row]
     return Request(
         request_id=f"{row:06d}",
-        prompt_token_ids=[PROMPT_TOKEN] * prompt,
+        prompt_token_ids=prompt_tokens(case, row, prompt),
+        block_hasher=get_request_block_hasher(case["block_tokens"], sha256)
+        if sharing(case)
+        else None,
         sampling_params=SamplingParams(max_tokens=output, ignore_eos=True),
         pooling_params=None,
         arrival_time=float(place),
@@ -96,33 +107,56 @@ def request(row, values, place):
     )
 
 
-def iterate(engine):
-    """Do one step; return request -> tokens and the preempted requests."""
+def prompt_tokens(case, row, prompt):
+    """Return tokens that are equal where the ids of the prefixes are, and nowhere else."""
+    if not sharing(case):
+        return [PROMPT_TOKEN] * prompt
+    size, ids = case["block_tokens"], case["prefixes"][row]
+    tokens = [SHARED_TOKEN + each for each in ids for _ in range(size)][:prompt]
+    return tokens + [own_token(row)] * (prompt - len(tokens))
+
+
+def own_token(row):
+    """Return a token of a request alone."""
+    return OWN_TOKEN + row
+
+
+def iterate(engine, yields):
+    """Do one step; return request -> tokens, the preempted requests, and request -> tokens hit."""
     out = engine.schedule()
     names = list(out.num_scheduled_tokens)
     states = [engine.requests[name] for name in names]
+    cached = out.scheduled_cached_reqs
+    hits = [[int(new.req_id), new.num_computed_tokens] for new in out.scheduled_new_reqs]
+    hits += [
+        [int(name), count]
+        for name, count in zip(cached.req_ids, cached.num_computed_tokens, strict=True)
+        if name in cached.resumed_req_ids
+    ]
     sampled = [
-        [YIELDED_TOKEN] if state.num_computed_tokens >= state.num_tokens else [] for state in states
+        [yields(int(state.request_id))] if state.num_computed_tokens >= state.num_tokens else []
+        for state in states
     ]
     places = {name: place for place, name in enumerate(names)}
     result = ModelRunnerOutput(req_ids=names, req_id_to_index=places, sampled_token_ids=sampled)
     engine.update_from_output(out, result)
     tokens = [[int(name), count] for name, count in out.num_scheduled_tokens.items()]
-    return tokens, sorted(int(name) for name in (out.preempted_req_ids or ()))
+    return tokens, sorted(int(name) for name in (out.preempted_req_ids or ())), hits
 
 
 def record(case, model):
     """Let requests arrive at the starts of our steps; return the iterations."""
     engine, rows = scheduler(case, model), case["requests"]
     waiting = sorted(range(len(rows)), key=lambda row: (rows[row][2], row))
+    yields = own_token if sharing(case) else lambda row: YIELDED_TOKEN
     iterations = []
     for start in [*case["starts"], *[2**62] * FURTHER_STEPS]:
         while waiting and rows[waiting[0]][2] <= start:
             row = waiting.pop(0)
-            engine.add_request(request(row, rows[row], len(rows) - len(waiting)))
+            engine.add_request(request(case, row, len(rows) - len(waiting)))
         while True:
-            iterations.append(iterate(engine))
-            tokens, preempted = iterations[-1]
+            iterations.append(iterate(engine, yields))
+            tokens, preempted, _ = iterations[-1]
             if tokens or not preempted:
                 break
         if not engine.has_unfinished_requests() and not waiting:
@@ -132,6 +166,7 @@ def record(case, model):
 
 def main():
     """Answer each line by a line."""
+    init_none_hash(sha256)
     with tempfile.TemporaryDirectory() as model:
         (Path(model) / "config.json").write_text(json.dumps(MODEL))
         for line in sys.stdin:

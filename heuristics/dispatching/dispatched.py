@@ -49,6 +49,7 @@ class Dispatched(Policy):
         self.name = first.name
         self.information = Information(first.information)
         self.chunks = first.chunks
+        self.eviction = first.eviction
         self.policies = [first]
 
     def start(self, view: View) -> None:

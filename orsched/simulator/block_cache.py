@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     Log = list[tuple[Callable[..., None], tuple[Any, ...]]]
 
     from orsched.simulator.free_blocks import FreeBlocks
+    from orsched.simulator.future_users import FutureUsers
     from orsched.simulator.prefix_chains import PrefixChains
 
 LOST_KEY = -(2**127)
@@ -36,6 +37,8 @@ class BlockCache:
         free: how many blocks no request holds.
         tables: request -> its blocks, first to last.
         evictions: how often content was lost so far.
+        users: counts who will ask for blocks, where the eviction rule needs it, else None.
+        releasing: the request whose blocks were freed last.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class BlockCache:
         self.tables: dict[int, list[int]] = {}
         self.returning: set[int] = set()  # requests that may have private keys here
         self.evictions = 0
+        self.users: FutureUsers | None = None
+        self.worker = self.releasing = 0
         self.log: Log | None = None
 
     # -- questions ------------------------------------------------------------------------
@@ -87,6 +92,8 @@ class BlockCache:
 
     def admit(self, request: int, due: int) -> int:
         """Let a request start with the blocks that it hits; return their tokens."""
+        if self.users is not None:
+            self._tell(request, 1, due)
         blocks = self.lookup(request, due)
         counts, remove, removed = self.counts, self.order.remove, []
         for block in blocks:
@@ -142,15 +149,19 @@ class BlockCache:
         elif evicted:
             self.order.settle()
 
-    def release(self, request: int, cached: int, returns: bool) -> None:
+    def release(self, request: int, cached: int, due: int | None = None) -> None:
         """Free the blocks of a request with so many tokens in its cache, the last one first.
 
-        ``returns``: it will ask again for what only itself can hit.
+        ``due``: what it has to prefill when it resumes after an eviction; None: it is done. One
+        that resumes will ask again for what only itself can hit.
         """
         table, key_of = self.tables.pop(request), self.key_of
+        self.releasing = request
+        if due is not None and self.users is not None:
+            self._tell(request, -1, due)
         places = range(self.chains.shared[request], cached // self.size)
         own = [place for place in places if key_of[table[place]] is None]
-        if returns:
+        if due is not None:
             self.returning.add(request)
             keys = [private_key(request, place) for place in own]
             self._give_keys(keys, [table[place] for place in own])
@@ -171,6 +182,13 @@ class BlockCache:
         self.free += freed
         if self.log is not None:
             self.log.append((self._unrelease, (request, table, freed)))
+
+    def _tell(self, request: int, change: int, due: int) -> None:
+        """Tell who counts future users of a stay that begins or is evicted."""
+        assert self.users is not None
+        self.users.change(self.worker, request, change, due)
+        if self.log is not None:
+            self.log.append((self.users.unchange, (self.worker,)))
 
     # -- contents -------------------------------------------------------------------------
 

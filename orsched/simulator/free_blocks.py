@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from orsched.simulator.future_users import BlockWorth
 
 _BLOCK_BITS = 32
 _BLOCK_MASK = 2**_BLOCK_BITS - 1
@@ -18,7 +18,11 @@ _NOWHERE = -1
 
 
 class FreeBlocks(Protocol):
-    """Blocks with content that no request holds."""
+    """Blocks with content that no request holds.
+
+    Blocks that are chosen for a run of rounds (``reserve``) are still free, with what is in them,
+    until the rounds are over.
+    """
 
     def put(self, block: int) -> None:
         """Let a block that was freed just now be the last of its kind."""
@@ -40,6 +44,15 @@ class FreeBlocks(Protocol):
 
     def settle(self) -> None:
         """Forget what was kept to be undone: nothing will be."""
+
+    def reserve(self, count: int) -> None:
+        """Choose the blocks that a run of rounds will take, as worth is now."""
+
+    def unreserve(self) -> None:
+        """Let the blocks be as before that were chosen and not taken."""
+
+    def fell(self, block: int) -> None:
+        """Take note that a block may be worth less."""
 
 
 class LeastRecent:
@@ -97,6 +110,15 @@ class LeastRecent:
         while taken and taken[-1] < 0:
             queue.appendleft(~taken.pop())
 
+    def reserve(self, count: int) -> None:
+        """Choose none: the order does not change."""
+
+    def unreserve(self) -> None:
+        """Give none back."""
+
+    def fell(self, block: int) -> None:
+        """Do nothing: worth does not matter."""
+
     def settle(self) -> None:
         """Forget the entries that were taken, and now and then those that are stale."""
         self.taken.clear()
@@ -112,16 +134,18 @@ class LeastWorth:
     falls ``fell`` is called; where it rises, that shows when its entry comes up.
     """
 
-    def __init__(self, blocks: int, worth: Callable[[int], float]) -> None:
+    def __init__(self, blocks: int, worth: BlockWorth) -> None:
         self.number_of = [_NOWHERE] * blocks
         self.heap: list[tuple[float, int, int]] = []
         self.number = 0
         self.most = 8 * blocks + 64
         self.worth = worth
         self.taken: list[int] = []
+        self.reserved: deque[tuple[int, int]] = deque()
 
     def put(self, block: int) -> None:
         """Let the block be free."""
+        self.worth.freed(block)
         self.number = number = self.number + 1
         self.number_of[block] = number
         heappush(self.heap, (self.worth(block), number, block))
@@ -147,8 +171,24 @@ class LeastWorth:
         if number != _NOWHERE:
             heappush(self.heap, (self.worth(block), number, block))
 
+    def reserve(self, count: int) -> None:
+        """Choose the blocks of the least worth."""
+        for _ in range(count):
+            block = self.take()
+            self.reserved.append((self.taken.pop(), block))
+
+    def unreserve(self) -> None:
+        """Let those that were not taken have their places again."""
+        while self.reserved:
+            number, block = self.reserved.pop()
+            self.restore(block, number)
+
     def take(self) -> int:
-        """Take the block of the least worth."""
+        """Take the block of the least worth, or the first of those that were chosen."""
+        if self.reserved:
+            number, block = self.reserved.popleft()
+            self.taken.append(number)
+            return block
         heap, number_of = self.heap, self.number_of
         while True:
             worth, number, block = heappop(heap)

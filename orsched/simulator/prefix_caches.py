@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.eviction import LRU
 from orsched.simulator.block_cache import BlockCache
-from orsched.simulator.free_blocks import LeastRecent
+from orsched.simulator.free_blocks import LeastRecent, LeastWorth
+from orsched.simulator.future_users import BlockWorth, FutureUsers
 from orsched.simulator.prefix_chains import PrefixChains
 
 if TYPE_CHECKING:
     from orsched.eviction import Eviction
     from orsched.instance import Instance
     from orsched.policy import Policy, WorkerState
+    from orsched.simulator.run_state import RunState
 
 
 class PrefixCaches:
@@ -21,10 +24,12 @@ class PrefixCaches:
         eviction: the rule that a policy put in place of the workers' own, or None.
     """
 
-    def __init__(self, instance: Instance, policy: Policy) -> None:
+    def __init__(self, instance: Instance, policy: Policy, run_state: RunState) -> None:
         self.instance = instance
         self.eviction: Eviction | None = policy.eviction
         self.chains: dict[int, PrefixChains] = {}
+        self.users: dict[tuple[int, Eviction], FutureUsers] = {}
+        self.run_state = run_state
 
     def of(self, state: WorkerState) -> BlockCache | None:
         """Return the cache of a worker, or None where it has none."""
@@ -34,5 +39,19 @@ class PrefixCaches:
         size = memory.block_tokens
         if size not in self.chains:
             self.chains[size] = PrefixChains(self.instance, size)
-        order = LeastRecent(memory.blocks)
-        return BlockCache(memory.blocks, size, self.chains[size], order)
+        rule = memory.prefix_cache.rule if self.eviction is None else self.eviction
+        if rule == LRU:
+            return BlockCache(memory.blocks, size, self.chains[size], LeastRecent(memory.blocks))
+        return self._counting(state.index, memory.blocks, size, rule)
+
+    def _counting(self, worker: int, blocks: int, size: int, rule: Eviction) -> BlockCache:
+        """Return a cache whose free blocks are taken by what they are worth."""
+        chains, users = self.chains[size], self.users.get((size, rule))
+        if users is None:
+            users = FutureUsers(self.instance, self.run_state, chains, rule)
+            self.users[size, rule] = users
+        worth = BlockWorth(self.instance, users, worker, rule)
+        cache = worth.cache = BlockCache(blocks, size, chains, LeastWorth(blocks, worth))
+        cache.users, cache.worker = users, worker
+        users.watch(worker, cache)
+        return cache

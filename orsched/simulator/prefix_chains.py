@@ -21,10 +21,12 @@ class PrefixChains:
     prompt tokens and has one, else a private one, below 0.
 
     Attributes:
+        size: tokens a block.
         shared: how many blocks of each request have identifiers and are full of prompt tokens.
     """
 
     def __init__(self, instance: Instance, block_tokens: int) -> None:
+        self.size = block_tokens
         requests, prefixes = instance.requests, instance.requests.prefixes
         if prefixes is None:
             counts = np.zeros(len(requests), np.int64)

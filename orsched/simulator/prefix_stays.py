@@ -84,15 +84,15 @@ class PrefixStays:
         """Free the blocks of requests that are done, in the order of their admission."""
         cached, pages = self.running_set.view.cached, self.pages
         for request in sorted(done, key=pages.places.__getitem__):
-            pages.release(request, cached(request), returns=False)
+            pages.release(request, cached(request))
 
     def evict(self, request: int, cached: int) -> None:
         """Free the blocks of a request that is evicted, and note when."""
         running_set, pages = self.running_set, self.pages
-        place = pages.places[request]
-        pages.release(request, cached, returns=True)
+        place, state = pages.places[request], running_set.state
+        yielded = running_set.view.generated(request)
+        pages.release(request, cached, running_set.run_state.prompts[request] + yielded)
         stay = running_set.run_state.stays.get(request, 0)
-        state = running_set.state
         running_set.work.end_stay(state.index, request, stay, len(running_set.steps), place)
 
 

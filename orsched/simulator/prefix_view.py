@@ -42,6 +42,9 @@ class PrefixView:
 
     def trial(self) -> Trial:
         """Begin to try a step on the cache; one that was begun before is closed."""
+        if self._pages.busy:
+            raise PolicyError("a step is tried on a worker that is in the middle of one")
+        self._pages.see(self._view.now_ns)
         return Trial(self._view, self._pages.cache)
 
     def _due(self, request: int) -> int:
@@ -67,7 +70,6 @@ class Trial:
     """
 
     def __init__(self, view: View, cache: BlockCache) -> None:
-        cache.undo()
         self._log: Log = []
         cache.log = self._log
         self._view = view
@@ -129,7 +131,9 @@ class Trial:
         cache = self._open()
         if request not in cache.tables or request in self._new:
             raise PolicyError(f"request {request} is not on the worker: it cannot be evicted")
-        cache.release(request, self._view.cached(request), returns=True)
+        view = self._view
+        due = view.prompt_tokens[request] + view.generated(request)
+        cache.release(request, view.cached(request), due)
 
     def close(self) -> None:
         """Undo it all; a closed trial stays closed."""

@@ -56,7 +56,9 @@ class RunState:
         self.next_arrival = 0
         self.next_arrival_ns = self.arrival_times[0] if n else NEVER
         self.deadline: Callable[[], None] | None = None
-        self.prefix_caches = PrefixCaches(instance, policy) if instance.caches_prefixes else None
+        self.prefix_caches = (
+            PrefixCaches(instance, policy, self) if instance.caches_prefixes else None
+        )
         hooks = overridden(policy)
         self.on_arrival = policy.on_arrival if "on_arrival" in hooks else None
         self.on_first_token = policy.on_first_token if "on_first_token" in hooks else None

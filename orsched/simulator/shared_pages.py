@@ -18,6 +18,7 @@ class SharedPages(Pages):
 
     Attributes:
         cache: the worker's blocks.
+        busy: whether a step is in progress.
         places: request -> how many were admitted on this worker before it.
     """
 
@@ -28,6 +29,29 @@ class SharedPages(Pages):
         self.admitted = 0
         self.bases: dict[int, int] = {}
         self.begun = False  # whether the blocks of the next round are taken already
+        self.busy = False
+
+    # -- steps ----------------------------------------------------------------------------
+
+    def see(self, now_ns: int) -> None:
+        """Undo what was tried, and know of what happened elsewhere before now."""
+        self.cache.undo()
+        if self.cache.users is not None:
+            self.cache.users.advance(now_ns)
+
+    def start(self, now_ns: int, rounds: int) -> None:
+        """Let a step begin, and choose the blocks for so many rounds that it will take."""
+        self.busy = True
+        users = self.cache.users
+        if users is not None:
+            users.started(self.cache.worker, now_ns)
+            if rounds:
+                self.cache.order.reserve(max(self.needed(rounds) - len(self.cache.empty), 0))
+
+    def end(self) -> None:
+        """Let a step end."""
+        self.cache.undo()
+        self.busy = False
 
     # -- prefill --------------------------------------------------------------------------
 
@@ -42,10 +66,10 @@ class SharedPages(Pages):
         self.cache.extend(request, cached, tokens)
         self._counted()
 
-    def release(self, request: int, cached: int, returns: bool) -> None:
-        """Free the blocks of a request; ``returns``: it was evicted and will resume."""
+    def release(self, request: int, cached: int, due: int | None = None) -> None:
+        """Free the blocks of a request; ``due``: what it will prefill when it resumes."""
         del self.places[request]
-        self.cache.release(request, cached, returns)
+        self.cache.release(request, cached, due)
         self._counted()
 
     def _counted(self, value: int = 0) -> int:
@@ -98,4 +122,5 @@ class SharedPages(Pages):
             if more:
                 for request in requests:
                     grow(request, more)
+        self.cache.order.unreserve()
         self._counted()

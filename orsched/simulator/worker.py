@@ -70,7 +70,7 @@ class WorkerRun:
     def take(self, step: Step) -> bool:
         """Begin a step; say if it takes time (an eviction alone takes none)."""
         if self.shared is not None:
-            self.shared.cache.undo()  # what the policy tried
+            self.shared.see(self.state.now_ns)
         if step.preempt:
             self.running_set.evict(step.preempt)
         if step.prefill:
@@ -113,6 +113,8 @@ class WorkerRun:
         else:
             self._advance(self.cost.prefill_ns(chunks), 1, PREFILL)
         self.count = 1 if mixed else 0
+        if self.shared is not None:
+            self.shared.start(self.state.now_ns, 0)
 
     def _begin_rounds(self, step: Step) -> None:
         if step.hold and step.decode is not None:
@@ -157,6 +159,9 @@ class WorkerRun:
                 count = _equal_rounds_to(self.arrival - state.now_ns, count, one)
                 duration = count * one
         self.count = count
+        if self.shared is not None:
+            self.shared.see(state.now_ns)
+            self.shared.start(state.now_ns, count)
         self._advance(duration, count, DECODE)
         return True
 
@@ -221,7 +226,7 @@ class WorkerRun:
         """Let the step in progress end; say if the worker is free, or in the step's next run."""
         self.state.now_ns = self.until_ns
         if self.shared is not None:
-            self.shared.cache.undo()
+            self.shared.end()
         if self.completed is None:
             is_free = self._end_rounds()
             self.busy = not is_free

@@ -50,7 +50,7 @@ class Both:
             returns = choice < 11
             self.due[request] = max(done, PROMPTS[request]) if returns else 10**6
             del self.cached[request]
-            cache.release(request, done, returns)
+            cache.release(request, done, self.due[request] if returns else None)
             if naive:
                 self.naive.release(request)
 

@@ -1,0 +1,209 @@
+"""How many requests that wait will ask for each block, as eviction rules count them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.eviction import TASK_AWARE
+from orsched.requests import BATCH
+from orsched.simulator.prefix_chains import private_key
+
+if TYPE_CHECKING:
+    from orsched.eviction import Eviction
+    from orsched.instance import Instance
+    from orsched.simulator.block_cache import BlockCache
+    from orsched.simulator.prefix_chains import PrefixChains
+    from orsched.simulator.run_state import RunState
+
+Change = tuple[int, int, int]
+"""A request, 1 where a stay of it begins and -1 where one is evicted, and the tokens due then."""
+
+
+class FutureUsers:
+    """Counts, by the key of a block, the requests without a client that have it in what is due.
+
+    ``task_aware`` counts batch requests that have arrived, ``least_future_use`` all. A step knows
+    of the stays that began or were evicted before it began, and of those of its own worker; what
+    happens at the same moment elsewhere it does not: a schedule does not say which was first.
+
+    Attributes:
+        caches: the workers' caches, where a block is worth less when its count falls.
+    """
+
+    def __init__(
+        self, instance: Instance, run_state: RunState, chains: PrefixChains, rule: Eviction
+    ) -> None:
+        requests = instance.requests
+        self.run_state = run_state
+        self.chains = chains
+        self.size = chains.size
+        self.caches: dict[int, BlockCache] = {}
+        self.counts: dict[int, int] = {}
+        self.busy = bytearray(len(requests))
+        self.counted: dict[int, int] = {}  # request -> tokens due, of those that are counted
+        self.due: dict[int, int] = {}
+        self.now_ns = -1
+        self.arrival = 0
+        self.pending: list[tuple[int, Change]] = []
+        self.held: dict[int, list[Change]] = {}  # by worker, until its next step begins
+        self.own: dict[int, dict[int, int]] = {}  # by worker: its counts beyond the common ones
+        self.own_busy: dict[int, dict[int, int]] = {}
+        task_aware = rule == TASK_AWARE
+        classes = requests.service_class.tolist()
+        self.counts_all = not task_aware
+        self.eligible = bytearray(each == BATCH or not task_aware for each in classes)
+        if self.counts_all:
+            for request in range(len(requests)):
+                self._count(request, run_state.prompts[request])
+
+    def watch(self, worker: int, cache: BlockCache) -> None:
+        """Tell a worker's cache of counts that fall."""
+        self.caches[worker] = cache
+        self.held[worker] = []
+        self.own[worker], self.own_busy[worker] = {}, {}
+
+    def of(self, worker: int, key: int) -> int:
+        """Return the count of a key as a worker sees it."""
+        own = self.own[worker]
+        return self.counts.get(key, 0) + (own.get(key, 0) if own else 0)
+
+    # -- time -----------------------------------------------------------------------------
+
+    def advance(self, now_ns: int) -> None:
+        """See what happened before a moment, and arrivals up to it."""
+        if now_ns > self.now_ns:
+            self.now_ns = now_ns
+            if self.pending:
+                self._apply()
+        run_state = self.run_state
+        times, order = run_state.arrival_times, run_state.arrival_order
+        if self.counts_all:
+            return
+        while self.arrival < len(times) and times[self.arrival] <= now_ns:
+            request = order[self.arrival]
+            self.arrival += 1
+            if not self.busy[request]:
+                self._count(request, run_state.prompts[request])
+
+    def started(self, worker: int, now_ns: int) -> None:
+        """Let a step of a worker begin: what it did is seen elsewhere from then on."""
+        held = self.held[worker]
+        if held:
+            self.pending += [(now_ns, change) for change in held]
+            held.clear()
+
+    def _apply(self) -> None:
+        """Let all see the changes before now."""
+        later = [entry for entry in self.pending if entry[0] >= self.now_ns]
+        for moment, (request, change, due) in self.pending:
+            if moment < self.now_ns:
+                self.busy[request] += change
+                if change < 0:
+                    self.due[request] = due
+                self._recount(request)
+        self.pending = later
+        for worker, own in self.own.items():
+            fallen = list(own)
+            own.clear()
+            self.own_busy[worker].clear()
+            for entry in self.held[worker]:
+                self._see(worker, entry)
+            self._fell(worker, fallen)
+
+    # -- changes --------------------------------------------------------------------------
+
+    def change(self, worker: int, request: int, change: int, due: int) -> None:
+        """Let a stay on a worker begin (1), or be evicted (-1) with so many tokens due."""
+        self.held[worker].append((request, change, due))
+        self._see(worker, (request, change, due))
+
+    def unchange(self, worker: int) -> None:
+        """Undo a worker's last change."""
+        request, change, due = self.held[worker].pop()
+        self._see(worker, (request, -change, due))
+
+    def _see(self, worker: int, entry: Change) -> None:
+        """Let a worker see a change of its own."""
+        request, change, due = entry
+        if not self.eligible[request]:
+            return
+        own_busy = self.own_busy[worker]
+        before = self.busy[request] + own_busy.get(request, 0)
+        own_busy[request] = own_busy.get(request, 0) + change
+        after = before + change
+        if (before == 0) == (after == 0):
+            return
+        own, delta = self.own[worker], 1 if after == 0 else -1
+        keys = self._keys(request, due)
+        for key in keys:
+            own[key] = own.get(key, 0) + delta
+        if delta < 0:
+            self._fell(worker, keys)
+
+    def _recount(self, request: int) -> None:
+        """Count a request, or not, as it waits now."""
+        if not self.eligible[request]:
+            return
+        waits = not self.busy[request]
+        if waits and request not in self.counted:
+            prompt = self.run_state.prompts[request]
+            self._count(request, self.due.get(request, prompt))
+        elif not waits and request in self.counted:
+            keys = self._keys(request, self.counted.pop(request))
+            for key in keys:
+                left = self.counts[key] - 1
+                if left:
+                    self.counts[key] = left
+                else:
+                    del self.counts[key]
+            for worker in self.caches:
+                self._fell(worker, keys)
+
+    def _count(self, request: int, due: int) -> None:
+        if not self.eligible[request]:
+            return
+        self.counted[request] = due
+        for key in self._keys(request, due):
+            self.counts[key] = self.counts.get(key, 0) + 1
+
+    def _keys(self, request: int, due: int) -> list[int]:
+        """Return the keys of the full blocks of what is due."""
+        full = due // self.size
+        keys = self.chains.keys(request, full)
+        if full > len(keys):
+            keys += [private_key(request, place) for place in range(len(keys), full)]
+        return keys
+
+    def _fell(self, worker: int, keys: list[int]) -> None:
+        """Tell a cache of the free blocks whose count may have fallen."""
+        cache = self.caches[worker]
+        first, others, fell = cache.first, cache.others, cache.order.fell
+        for key in keys:
+            if key in first:
+                fell(first[key])
+                for block in others.get(key, ()):
+                    fell(block)
+
+
+class BlockWorth:
+    """What a free block of one worker is worth: its future users, or what its last user leaves."""
+
+    def __init__(self, instance: Instance, users: FutureUsers, worker: int, rule: Eviction) -> None:
+        self.users = users
+        self.worker = worker
+        self.cache: BlockCache | None = None
+        classes = instance.requests.service_class.tolist()
+        self.left = [0.5 if rule == TASK_AWARE and each != BATCH else 0.0 for each in classes]
+        self.last: dict[int, float] = {}
+
+    def freed(self, block: int) -> None:
+        """Take note of who frees a block."""
+        assert self.cache is not None
+        self.last[block] = self.left[self.cache.releasing]
+
+    def __call__(self, block: int) -> float:
+        """Return the worth of a free block with content."""
+        assert self.cache is not None
+        key = self.cache.key_of[block]
+        assert key is not None
+        return self.users.of(self.worker, key) or self.last[block]
