@@ -10,6 +10,7 @@ import click
 
 from orsched.cli import EXIT_INTERRUPTED, EXIT_TIME_LIMIT
 from orsched.cli.artefacts import check_paths, write_comparison
+from orsched.cli.class_output import print_classes, with_classes
 from orsched.cli.deadline import ended_by
 from orsched.cli.instance_commands import read_settings
 from orsched.cli.options import (
@@ -125,7 +126,8 @@ def compare_command(
         progress.say("writing")
         names = [f"{r.label or r.schedule.method}-{r.information}" for r in results]
         write_comparison(problem, [r.schedule for r in results], report, gantt, names)
-    print_rows(results.to_rows(), style)
+    print_rows([with_classes(result, style) for result in results], style)
+    print_classes(results, style)
     print_notes(results)
     return _exit_code(results)
 

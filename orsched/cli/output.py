@@ -76,6 +76,14 @@ HEADINGS = {
     "busy_share": "device busy",
     "gap_share": "gaps",
     "checked": "checked",
+    "ttft_mean_s": "TTFT s",
+    "ttft_p99_s": "p99",
+    "tpot_p99_s": "TPOT p99",
+    "slo_attainment": "SLO",
+    "token_attainment": "tokens in time",
+    "deadline_attainment": "deadlines",
+    "hit_rate": "hits",
+    "service_difference": "service difference",
 }
 
 
@@ -146,15 +154,24 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
+_SHARES = (
+    "slot_utilization", "gap", "attainment", "plan_error", "busy_share", "gap_share", "hit_rate",
+    "slo_attainment", "token_attainment", "deadline_attainment",
+)  # fmt: skip
+"""Figures that are printed as per cent."""
+
+
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name in ("slot_utilization", "gap", "attainment", "plan_error", "busy_share", "gap_share"):
+    if name in _SHARES:
         return f"{100 * value:.2f} %"
     if name == "decision_p99_s":
         return f"{1e6 * value:.0f} us"
+    if name.startswith("tpot_"):
+        return f"{value:,.4f}"
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, int):

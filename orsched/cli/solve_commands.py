@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.artefacts import SINGLE, check_paths, write_artefacts
+from orsched.cli.class_output import print_classes, with_classes
 from orsched.cli.deadline import ended_by
 from orsched.cli.options import (
     FORMAT,
@@ -102,5 +103,6 @@ def report_single(
 ) -> None:
     """Write the files that were asked for, then print the one row."""
     write_artefacts(instance, result.schedule, paths)
-    print_rows([result.to_row()], style, single=True)
+    print_rows([with_classes(result, style)], style, single=True)
+    print_classes([result], style)
     print_notes([result])

@@ -66,7 +66,10 @@ LAYERS = (
     Layer(
         "verdicts",
         "figures, rules kept, bounds proven: what is said of a schedule",
-        ("distributions", "metrics", "class_metrics", "tenant_metrics", "checker", "measured"),
+        (
+            "distributions", "metrics", "class_metrics", "class_rows", "tenant_metrics", "checker",
+            "measured",
+        ),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
     Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),
