@@ -1,0 +1,74 @@
+"""Hit ratios of a cache of prefix blocks: by hand, against a list, and the published ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.reproductions.prefix_hits import PUBLISHED, SIZES, hit_ratio, rows
+from orsched.instances.readers import read
+from orsched.prefixes import Prefixes
+from orsched.requests import Requests
+
+
+def requests_of(chains, prompts, size=4):
+    offsets = np.cumsum([0, *map(len, chains)])
+    prefixes = Prefixes(offsets, [key for chain in chains for key in chain], size)
+    return Requests(prompts, [1] * len(prompts), prefixes=prefixes)
+
+
+def test_a_cache_by_hand():
+    # Blocks of 4: a whole one and a half; the same again; the whole one alone.
+    requests = requests_of([[1, 2], [1, 2], [1]], [6, 6, 4])
+    assert hit_ratio(requests, None, by_vllm=False) == (8 + 4) / 16
+    assert hit_ratio(requests, None, by_vllm=True) == 4 / 16  # the last one computes its last token
+    assert hit_ratio(requests, 2, by_vllm=False) == 12 / 16
+    assert hit_ratio(requests, 1, by_vllm=True) <= 4 / 16
+
+
+def by_a_list(requests, blocks, by_vllm):
+    """The same, with a list of names in order of use; a name may be there twice."""
+    used, found, number = [], 0, 0
+    for request, prompt in enumerate(requests.prompt_tokens.tolist()):
+        size = requests.prefixes.block_tokens
+        chain = requests.prefixes.of(request).tolist()
+        needed = -(-prompt // size)
+        names = chain + [("own", request, k) for k in range(needed - len(chain))]
+        if by_vllm:
+            names[prompt // size :] = [("part", request)] * (needed - prompt // size)
+        mine = []
+        for name in names[: (prompt - 1) // size if by_vllm else needed]:
+            known = [entry for entry in used if entry[0] == name]
+            if not known:
+                break
+            mine.append(min(known, key=lambda entry: entry[1]))
+        found += len(mine) * size
+        used = [entry for entry in used if entry not in mine]
+        while len(used) + needed > blocks and used:
+            used.pop(0)
+        for name in names[len(mine) :]:
+            number += 1
+            mine.append((name, number))
+        used += mine[::-1]
+    return found / requests.prompt_tokens.sum()
+
+
+@pytest.mark.parametrize("by_vllm", [False, True])
+def test_the_ratios_are_those_of_a_list(by_vllm):
+    dice = np.random.default_rng(0)
+    tree = Prefixes.from_parents([-1, 0, 0, 1, 1, 2], [8, 12, 8, 4, 8, 4], [3, 4, 5], 4)
+    leaves = dice.integers(0, 3, 60)
+    chains = [tree.of(leaf).tolist()[: dice.integers(1, 7)] for leaf in leaves]
+    prompts = [4 * len(chain) - int(dice.integers(0, 4)) for chain in chains]
+    requests = requests_of(chains, prompts)
+    for blocks in (8, 9, 10, 12, 15, 40):
+        assert hit_ratio(requests, blocks, by_vllm) == by_a_list(requests, blocks, by_vllm)
+
+
+def test_the_published_ratios(data_dir):
+    requests = read(data_dir / "mooncake_conversation.jsonl").requests
+    lines = rows(requests)
+    assert [row["blocks of the trace %"] for row in lines] == [PUBLISHED[b] for b in SIZES]
+    by_vllm = [float(row["vLLM's rule %"]) for row in lines]
+    assert by_vllm == sorted(by_vllm)
+    assert by_vllm[-1] < float(PUBLISHED[None])
