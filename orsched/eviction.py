@@ -27,11 +27,12 @@ def require_rule(rule: object) -> None:
 class Eviction:
     """The order in which a worker takes free blocks, whose content is then lost.
 
-    * ``lru``: the block that became free first; without content or with it makes no difference
-      (vLLM).
+    Those without content come first (vLLM), then:
+
+    * ``lru``: the block that became free first (vLLM).
     * ``task_aware``: the block that is least worth keeping (Echo). Worth is the number of waiting
       batch requests with this block in their prompts; where there are none, 0.5 if the last user
-      was interactive and 0 if not; -1 without content. Ties go to the first that became free.
+      was interactive and 0 if not. Ties go to the first that became free.
     * ``least_future_use``: as before, with the number of all unfinished requests without a client,
       of whatever class, arrived or not; 0 where there are none. It knows the future, and is there
       to compare with.

@@ -21,7 +21,7 @@ def own_key(request: int, block: int) -> int:
 
 
 class CacheBlocks:
-    """Blocks that are taken in the order in which they became free.
+    """Blocks that are taken in the order in which they became free, those without content first.
 
     Attributes:
         blocks: how many there are.
@@ -35,7 +35,8 @@ class CacheBlocks:
         self.evicted = 0
         self.key: list[int] = []  # of the blocks that were taken so far: the others come first
         self.references: list[int] = []
-        self.free: OrderedDict[int, int] = OrderedDict()  # block -> class of its last user
+        self.blank: list[int] = []  # free ones without content
+        self.free: OrderedDict[int, int] = OrderedDict()  # the others: class of the last user
         self.holder: dict[int, int] = {}
         self.copies: dict[int, list[int]] = {}  # key -> blocks, where there are several
 
@@ -46,19 +47,21 @@ class CacheBlocks:
         return taken
 
     def _next(self) -> int:
-        if len(self.key) < self.blocks or not self.free:
+        if self.blank:
+            block = self.blank.pop()
+        elif len(self.key) < self.blocks or not self.free:
+            block = len(self.key)
             self.key.append(EMPTY)
-            self.references.append(1)
-            return len(self.key) - 1
-        block = self.pop()
-        self.references[block] = 1
-        if self.key[block] != EMPTY:
+            self.references.append(0)
+        else:
+            block = self.pop()
             self.evicted += 1
             self._forget(block)
+        self.references[block] = 1
         return block
 
     def pop(self) -> int:
-        """Remove and return the free block that is taken next."""
+        """Remove and return the free block with content that is taken next."""
         return self.free.popitem(last=False)[0]
 
     def name(self, block: int, key: int) -> None:
@@ -95,8 +98,11 @@ class CacheBlocks:
         for block in reversed(blocks):
             references[block] -= 1
             if references[block] == 0:
-                free[block] = user
                 self.used -= 1
+                if self.key[block] == EMPTY:
+                    self.blank.append(block)
+                else:
+                    free[block] = user
 
     def lowered(self, key: int) -> None:
         """Note that fewer requests will use a key."""
@@ -120,14 +126,11 @@ class RankedBlocks(CacheBlocks):
         self.heap: list[tuple[float, int, int]] = []
 
     def worth(self, block: int) -> float:
-        """Return what a free block is worth now."""
-        key = self.key[block]
-        if key == EMPTY:
-            return -1.0
-        return self.users.get(key, 0) or self.by_class[self.free[block]]
+        """Return what the content of a free block is worth now."""
+        return self.users.get(self.key[block], 0) or self.by_class[self.free[block]]
 
     def pop(self) -> int:
-        """Remove and return the free block that is worth least."""
+        """Remove and return the free block whose content is worth least."""
         while True:
             worth, number, block = heappop(self.heap)
             if self.number.get(block) != number:

@@ -49,7 +49,7 @@ def by_a_list(requests, blocks, by_vllm):
         for name in names[len(mine) :]:
             number += 1
             mine.append((name, number))
-        used += mine[::-1]
+        used += [entry for entry in mine[::-1] if entry[0] != ("part", request)]
     return found / requests.prompt_tokens.sum()
 
 

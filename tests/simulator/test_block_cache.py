@@ -77,7 +77,7 @@ class Both:
 @given(st.integers(6, 14), DRAWN)
 @settings(max_examples=150)
 def test_the_cache_does_what_the_rules_say(blocks, drawn):
-    """Hits are equal throughout, and so is each content that is lost (INV-20 to INV-22)."""
+    """INV-20, INV-21, INV-22: equal hits throughout, and equal contents that are lost."""
     both = Both(blocks)
     for request, choice in drawn:
         both.act(request, choice)
