@@ -36,7 +36,7 @@ class CacheBlocks:
         self.key: list[int] = []  # of the blocks that were taken so far: the others come first
         self.references: list[int] = []
         self.blank: list[int] = []  # free ones without content
-        self.free: OrderedDict[int, int] = OrderedDict()  # the others: class of the last user
+        self.free: OrderedDict[int, int] = OrderedDict()  # the others: if its last user was bulk
         self.holder: dict[int, int] = {}
         self.copies: dict[int, list[int]] = {}  # key -> blocks, where there are several
 
@@ -92,8 +92,8 @@ class CacheBlocks:
                 self.used += 1
             references[block] += 1
 
-    def release(self, blocks: list[int], user: int) -> None:
-        """Drop a reference to each block, the last first; ``user`` is the class of who does."""
+    def release(self, blocks: list[int], bulk: int) -> None:
+        """Drop a reference to each block, the last first; ``bulk``: whether who does it is."""
         references, free = self.references, self.free
         for block in reversed(blocks):
             references[block] -= 1
@@ -102,7 +102,7 @@ class CacheBlocks:
                 if self.key[block] == EMPTY:
                     self.blank.append(block)
                 else:
-                    free[block] = user
+                    free[block] = bulk
 
     def lowered(self, key: int) -> None:
         """Note that fewer requests will use a key."""
@@ -114,20 +114,26 @@ class RankedBlocks(CacheBlocks):
     Args:
         blocks: how many there are.
         users: key -> requests that will use it, kept by the owner.
-        by_class: what a block is worth that nobody will use, by the class of its last user.
+        seen: key -> how many more or fewer this worker sees, for what it does itself; likewise.
+        left: what a block is worth that nobody will use, by whether its last user was bulk.
     """
 
-    def __init__(self, blocks: int, users: dict[int, int], by_class: tuple[float, ...]) -> None:
+    def __init__(
+        self, blocks: int, users: dict[int, int], seen: dict[int, int], left: tuple[float, float]
+    ) -> None:
         super().__init__(blocks)
         self.users = users
-        self.by_class = by_class
+        self.seen = seen
+        self.left = left
         self.number: dict[int, int] = {}  # free block -> when it became free
         self.freed = 0
         self.heap: list[tuple[float, int, int]] = []
 
     def worth(self, block: int) -> float:
         """Return what the content of a free block is worth now."""
-        return self.users.get(self.key[block], 0) or self.by_class[self.free[block]]
+        key = self.key[block]
+        waiting = self.users.get(key, 0) + self.seen.get(key, 0)
+        return waiting or self.left[self.free[block]]
 
     def pop(self) -> int:
         """Remove and return the free block whose content is worth least."""
@@ -148,9 +154,9 @@ class RankedBlocks(CacheBlocks):
             self.number.pop(block, None)
         super().refer(blocks)
 
-    def release(self, blocks: list[int], user: int) -> None:
+    def release(self, blocks: list[int], bulk: int) -> None:
         """As before."""
-        super().release(blocks, user)
+        super().release(blocks, bulk)
         for block in reversed(blocks):
             if block in self.free:
                 self.freed += 1

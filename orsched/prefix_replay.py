@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.prefix_blocks import EMPTY, LOST, CacheBlocks, RankedBlocks, own_key
+from orsched.prefix_blocks import EMPTY, LOST, CacheBlocks, own_key
 from orsched.prefix_waits import Users
 from orsched.schedule import DECODE
 
@@ -201,7 +201,10 @@ class PrefixReplay:
         self.due_of, self.hit_of = stays.due.tolist(), stays.hit.tolist()
         self.last_of = stays.last.tolist()
         self.ordinal_of = self.line.ordinal[stays.stay].tolist()
-        self.class_of = self.line.instance.requests.service_class[stays.request].tolist()
+        self.bulk_of = self.line.instance.bulk[stays.request].tolist()
+        self.worker_of = workers.tolist()
+        prompts = self.line.instance.requests.prompt_tokens[stays.request]
+        self.due_then = (prompts + self.line.yielded_then[stays.stay]).tolist()
         found = [0] * len(stays.stay)
         change = [0] * len(self.used_change)
         until = self.users.until if self.users.matter else None
@@ -217,15 +220,23 @@ class PrefixReplay:
                 continue
             if kind == FREE_EVICTED:
                 self._free(stay, tokens)
+                if until is not None:
+                    self._tell(self.users.begins, stay, self.due_then[stay], moment)
             else:
                 if kind == ADMIT:
                     found[stay] = self._admit(stay)
+                    if until is not None:
+                        self._tell(self.users.ends, stay, self.due_of[stay], moment)
                 self._grow(stay, tokens)
             change[place] += cache.used - before
         for stay, end in self.left:
             change[end] -= len(self.tables[stay])
         self.used_change += np.array(change, np.int64)
         self.found[stays.stay] = found
+
+    def _tell(self, what: Callable[..., None], stay: int, due: int, moment: int) -> None:
+        request, worker = self.request_of[stay], self.worker_of[stay]
+        what(worker, request, due, moment, self.cache_of[stay])
 
     def _admit(self, stay: int) -> int:
         """Let a stay find its first blocks; return their tokens."""
@@ -276,7 +287,7 @@ class PrefixReplay:
                     cache.key[table[k]] = LOST
                 else:
                     cache.name(table[k], own_key(request, k))
-        cache.release(table, self.class_of[stay])
+        cache.release(table, self.bulk_of[stay])
 
 
 def _blocks_of(index: int, worker: Worker, rule: Eviction, users: Users) -> CacheBlocks:
@@ -285,9 +296,7 @@ def _blocks_of(index: int, worker: Worker, rule: Eviction, users: Users) -> Cach
     blocks = worker.memory.blocks
     if rule.rule == "lru":
         return CacheBlocks(blocks)
-    cache = RankedBlocks(blocks, users.of(rule), users.worth_without(rule))
-    users.tell(rule, cache)
-    return cache
+    return users.ranked(index, blocks, rule.rule)
 
 
 def _list(column: IntColumn) -> list[int]:

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.prefix_blocks import own_key
-from orsched.requests import BATCH, SERVICE_CLASSES
+from orsched.prefix_blocks import RankedBlocks, own_key
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
-    from orsched.eviction import Eviction
     from orsched.prefix_blocks import CacheBlocks
     from orsched.timeline import Timeline
 
@@ -23,89 +21,134 @@ INTERACTIVE_WORTH = 0.5
 
 
 class Users:
-    """For each key the number of requests that wait and have it in the full blocks of their prompt.
+    """For each key the number of requests that wait and have it in the full blocks of what is due.
 
     A request waits from its arrival (for ``least_future_use`` from the beginning) to its first
-    stay, and from the step before which it is evicted to its next stay. A wait counts in moments
-    after its begin (from its arrival on) and up to its end.
+    stay, and from the step before which it is evicted to its next stay. All workers see a wait in
+    moments after its begin (from its arrival on) and up to its end; the worker that ends it, or
+    begins it by an eviction, sees that at once.
     """
 
     def __init__(self, line: Timeline) -> None:
         self.line = line
+        self.bulk = line.instance.bulk
         memories = [w.memory for w in line.instance.workers if w.caches_prefixes]
         self.block_tokens = memories[0].block_tokens if memories and memories[0] else 1
         self.counts: dict[str, dict[int, int]] = {}
         self.caches: dict[str, list[CacheBlocks]] = {}
-        self.log: list[
-            tuple[int, str, int, int]
-        ] = []  # moment, rule, request, change; the last first
+        self.log: list[tuple[int, str, int, int, int]] = []  # moment, rule, request, change, due
+        self.waiting: dict[str, set[int]] = {}  # as all see it
+        self.own: dict[int, Own] = {}
 
     @property
     def matter(self) -> bool:
         """Whether any cache asks."""
         return bool(self.counts)
 
-    def of(self, rule: Eviction) -> dict[int, int]:
-        """Return the numbers by key that a rule goes by; they change with ``until``."""
-        if rule.rule not in self.counts:
-            self.counts[rule.rule] = {}
-            self.log += self._changes(rule.rule)
+    def ranked(self, worker: int, blocks: int, rule: str) -> RankedBlocks:
+        """Return the blocks of a worker that are taken in the order of their users."""
+        if rule not in self.counts:
+            self.counts[rule], self.waiting[rule], self.caches[rule] = {}, set(), []
+            self.log += self._changes(rule)
             self.log.sort(reverse=True)
-        return self.counts[rule.rule]
+        left = (INTERACTIVE_WORTH if rule == "task_aware" else 0.0, 0.0)
+        own = self.own[worker] = Own(rule)
+        cache = RankedBlocks(blocks, self.counts[rule], own.counts, left)
+        self.caches[rule].append(cache)
+        return cache
 
-    def worth_without(self, rule: Eviction) -> tuple[float, ...]:
-        """Return what content is worth without users, by the class of its last user."""
-        if rule.rule == "task_aware":
-            return tuple(0.0 if c == BATCH else INTERACTIVE_WORTH for c in _classes())
-        return tuple(0.0 for _ in _classes())
-
-    def tell(self, rule: Eviction, cache: CacheBlocks) -> None:
-        """Let a cache know when numbers of a rule fall."""
-        self.caches.setdefault(rule.rule, []).append(cache)
+    # -- as time passes -------------------------------------------------------------------
 
     def until(self, moment: int) -> None:
-        """Let all changes before a moment happen."""
+        """Let all workers see the changes before a moment."""
         log = self.log
         while log and log[-1][0] < moment:
-            _, rule, request, change = log.pop()
-            counts = self.counts[rule]
-            for key in self._keys(request):
+            _, rule, request, change, due = log.pop()
+            counts, waiting = self.counts[rule], self.waiting[rule]
+            (waiting.add if change > 0 else waiting.discard)(request)
+            for key in self._keys(request, due):
                 counts[key] = counts.get(key, 0) + change
                 if change < 0:
                     for cache in self.caches[rule]:
                         cache.lowered(key)
+        for own in self.own.values():
+            if own.moment < moment:
+                own.counts.clear()
+                own.begun.clear()
+                own.ended.clear()
 
-    def _keys(self, request: int) -> list[int]:
-        """Keys of the full blocks of a request's prompt."""
-        requests = self.line.instance.requests
-        size = self.block_tokens
-        full = int(requests.prompt_tokens[request]) // size
-        own: list[int] = [] if requests.prefixes is None else requests.prefixes.of(request).tolist()
-        return own[:full] + [own_key(request, k) for k in range(len(own), full)]
+    def begins(self, worker: int, request: int, due: int, moment: int, cache: CacheBlocks) -> None:
+        """Let a worker see that it has evicted a request."""
+        own = self._own(worker, request, moment)
+        if own is not None:
+            own.begun.add(request)
+            own.ended.discard(request)
+            self._see(own, request, due, 1, cache)
 
-    def _changes(self, rule: str) -> list[tuple[int, str, int, int]]:
+    def ends(self, worker: int, request: int, due: int, moment: int, cache: CacheBlocks) -> None:
+        """Let a worker see that it has begun a stay of a request."""
+        own = self._own(worker, request, moment)
+        if own is None:
+            return
+        known = request in self.waiting[own.rule] and request not in own.ended
+        if known or request in own.begun:
+            own.begun.discard(request)
+            own.ended.add(request)
+            self._see(own, request, due, -1, cache)
+
+    def _own(self, worker: int, request: int, moment: int) -> Own | None:
+        own = self.own.get(worker)
+        if own is None or (own.rule == "task_aware" and not self.bulk[request]):
+            return None
+        own.moment = moment
+        return own
+
+    def _see(self, own: Own, request: int, due: int, change: int, cache: CacheBlocks) -> None:
+        for key in self._keys(request, due):
+            own.counts[key] = own.counts.get(key, 0) + change
+            if change < 0:
+                cache.lowered(key)
+
+    def _keys(self, request: int, due: int) -> list[int]:
+        """Keys of the full blocks of what is due."""
+        requests, size = self.line.instance.requests, self.block_tokens
+        shared: list[int] = []
+        if requests.prefixes is not None:
+            prompt = int(requests.prompt_tokens[request])
+            shared = requests.prefixes.of(request)[: prompt // size].tolist()
+        full = due // size
+        return shared[:full] + [own_key(request, k) for k in range(len(shared), full)]
+
+    # -- when requests wait ---------------------------------------------------------------
+
+    def _changes(self, rule: str) -> list[tuple[int, str, int, int, int]]:
         """When requests begin and end to wait."""
         line = self.line
         requests = line.instance.requests
         counted = np.ones(len(requests), bool)
         begin: IntColumn = np.full(len(requests), -1, np.int64)
         if rule == "task_aware":
-            counted = requests.service_class == BATCH
+            counted = self.bulk
             begin = requests.arrival_ns - 1
         heads = np.flatnonzero(line.ordinal == 0)
         first = np.full(len(requests), FOREVER, np.int64)
         first[line.stay_request[heads]] = line.start_ns[line.stay_first[heads]]
-        waits = [(np.arange(len(requests)), begin, first), self._between()]
+        every = np.arange(len(requests))
         changes = []
-        for who, since, until in waits:
+        for who, since, until, due in (
+            (every, begin, first, requests.prompt_tokens),
+            self._between(),
+        ):
             some = np.flatnonzero(counted[who] & (since < until))
-            for columns, change in ((since, 1), (until, -1)):
-                rows = zip(columns[some].tolist(), who[some].tolist(), strict=True)
-                changes += [(t, rule, request, change) for t, request in rows if t < FOREVER]
+            for column, change in ((since, 1), (until, -1)):
+                rows = (column[some].tolist(), who[some].tolist(), due[some].tolist())
+                for moment, request, tokens in zip(*rows, strict=True):
+                    if moment < FOREVER:
+                        changes.append((moment, rule, request, change, tokens))
         return changes
 
-    def _between(self) -> tuple[IntColumn, IntColumn, IntColumn]:
-        """Requests that are evicted, when, and when their next stays begin."""
+    def _between(self) -> tuple[IntColumn, IntColumn, IntColumn, IntColumn]:
+        """Requests that are evicted, when, when their next stays begin, and what is due then."""
         line = self.line
         evicted = np.flatnonzero(~line.stay_finishes)
         free = line.stay_freed[evicted]
@@ -115,8 +158,24 @@ class Users:
         following = np.append(line.ordinal[1:] > 0, False)[evicted]
         begins = np.append(line.start_ns[line.stay_first], FOREVER)
         until = np.where(following, begins[np.where(following, evicted + 1, -1)], FOREVER)
-        return line.stay_request[evicted], since, until
+        request = line.stay_request[evicted]
+        due = line.instance.requests.prompt_tokens[request] + line.yielded_then[evicted]
+        return request, since, until, due
 
 
-def _classes() -> range:
-    return range(len(SERVICE_CLASSES))
+class Own:
+    """What a worker has done at a moment, which others do not see yet.
+
+    Attributes:
+        rule: its eviction rule.
+        counts: by key, how many more requests wait for it.
+        begun, ended: requests whose wait it has begun or ended.
+        moment: when.
+    """
+
+    def __init__(self, rule: str) -> None:
+        self.rule = rule
+        self.counts: dict[int, int] = {}
+        self.begun: set[int] = set()
+        self.ended: set[int] = set()
+        self.moment = -1

@@ -288,11 +288,15 @@ class Timeline:
     @cached_property
     def stay_finishes(self) -> Mask:
         """Whether each stay yields its request's last token; the others were evicted."""
-        by_prefill = self.instance.first_token == "prefill"
         outputs = self.instance.requests.output_tokens[self.stay_request]
-        yielded = self.yielded_before + self.decode_rounds + (self.complete & by_prefill)
-        finishes: Mask = yielded >= outputs
+        finishes: Mask = self.yielded_then >= outputs
         return finishes
+
+    @cached_property
+    def yielded_then(self) -> IntColumn:
+        """Tokens that the request has yielded by the end of each stay."""
+        by_prefill = self.instance.first_token == "prefill"
+        return self.yielded_before + self.decode_rounds + (self.complete & by_prefill)
 
     @cached_property
     def stay_freed(self) -> IntColumn:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orsched.eviction import TASK_AWARE
-from orsched.requests import BATCH
 from orsched.simulator.prefix_chains import private_key
 
 if TYPE_CHECKING:
@@ -49,9 +48,8 @@ class FutureUsers:
         self.own: dict[int, dict[int, int]] = {}  # by worker: its counts beyond the common ones
         self.own_busy: dict[int, dict[int, int]] = {}
         task_aware = rule == TASK_AWARE
-        classes = requests.service_class.tolist()
         self.counts_all = not task_aware
-        self.eligible = bytearray(each == BATCH or not task_aware for each in classes)
+        self.eligible = bytearray(bulk or not task_aware for bulk in instance.bulk.tolist())
         if self.counts_all:
             for request in range(len(requests)):
                 self._count(request, run_state.prompts[request])
@@ -192,8 +190,8 @@ class BlockWorth:
         self.users = users
         self.worker = worker
         self.cache: BlockCache | None = None
-        classes = instance.requests.service_class.tolist()
-        self.left = [0.5 if rule == TASK_AWARE and each != BATCH else 0.0 for each in classes]
+        bulk = instance.bulk.tolist()
+        self.left = [0.5 if rule == TASK_AWARE and not each else 0.0 for each in bulk]
         self.last: dict[int, float] = {}
 
     def freed(self, block: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from orsched.checker import check
 from orsched.costs import AffineCost
 from orsched.errors import InputError
+from orsched.eviction import RULES
 from orsched.instance import Instance
 from orsched.memory import BlockMemory, PrefixCache
 from orsched.metrics import summarise
@@ -26,8 +27,8 @@ from tests.simulator.prefix_workloads import prefix_instance, prefix_params, pre
 
 
 @cache
-def made(seed, workers=1):
-    instance = prefix_instance(seed, workers)
+def made(seed, workers=1, rule="lru"):
+    instance = prefix_instance(seed, workers, rule)
     policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
     return instance, simulate_policy(instance, policy).schedule
 
@@ -36,12 +37,13 @@ def kinds(instance, schedule):
     return {violation.kind.value for violation in check(instance, schedule)}
 
 
+@pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("workers", [1, 3])
-def test_what_the_simulator_makes_is_valid(workers):
+def test_what_the_simulator_makes_is_valid(workers, rule):
     """INV-20, INV-21, INV-22: both replays of the caches agree, written apart."""
     seen = Counter()
     for seed in range(25):
-        instance, schedule = made(seed, workers)
+        instance, schedule = made(seed, workers, rule)
         results = summarise(instance, schedule)
         assert check(instance, schedule.replace(results=results)) == [], seed
         line = Timeline(instance, schedule)
@@ -68,9 +70,20 @@ def require_conserved(line):
 
 @pytest.mark.full
 def test_many_simulated_schedules_are_valid():
-    for seed in range(25, 400):
+    for seed in range(25, 300):
         for workers in (1, 3):
-            assert check(*made(seed, workers)) == [], (seed, workers)
+            for rule in RULES:
+                assert check(*made(seed, workers, rule)) == [], (seed, workers, rule)
+
+
+def test_the_rules_differ():
+    """INV-22: the same workload under another rule hits others; a schedule is valid under one."""
+    apart = Counter()
+    for seed in range(25):
+        instance, schedule = made(seed)
+        for rule in RULES[1:]:
+            apart[rule] += check(instance, schedule.replace(eviction={"rule": rule})) != []
+    assert min(apart[rule] for rule in RULES[1:]) > 3
 
 
 def test_no_column_of_a_cache_can_be_wrong():
