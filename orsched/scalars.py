@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import TYPE_CHECKING, TypeGuard
 
 from orsched.columns import whole_number
@@ -56,6 +57,22 @@ def require_seconds(value: object, field: str, most: float = math.inf) -> float:
         remedy = f"seconds above 0{limit}"
         raise InputError(f"{value!r} is not a time limit", field=field, remedy=remedy)
     return value
+
+
+def require_suffix(
+    path: str | os.PathLike[str], suffixes: Collection[str], field: str | None = None
+) -> str:
+    """Return the suffix of a file to write; raises ``InputError`` that lists what it may be."""
+    name = os.fspath(path)
+    suffix = os.path.splitext(name)[1].lower()
+    if suffix not in suffixes:
+        raise InputError(
+            f"{suffix or 'no suffix'!r} is not a suffix of this output",
+            file=name,
+            field=field,
+            remedy=f"name a file that ends in {', '.join(suffixes)}",
+        )
+    return suffix
 
 
 def set_whole(

@@ -13,7 +13,7 @@ from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.scip_backend import load
 from orsched.models.full_mip.size import full_mip_size
-from orsched.scalars import require_one_of
+from orsched.scalars import require_one_of, require_suffix
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -40,9 +40,7 @@ def write_full_mip(
             is larger than ``max_nonzeros``, or the file cannot be written.
     """
     target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"unknown suffix {suffix!r}", file=str(target), remedy=".mps or .lp")
+    suffix = require_suffix(target, SUFFIXES)
     require_one_of(formulation, "formulation", FORMULATIONS)
     problem = read_problem(instance)
     count = max(1, len(problem)) if stages is None else stages

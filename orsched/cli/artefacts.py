@@ -12,6 +12,7 @@ import click
 
 from orsched.cli.output import say
 from orsched.errors import InputError
+from orsched.scalars import require_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -61,13 +62,7 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
         field = f"--{kind}" if kind.islower() else kind
         if path is None or (path.exists() and not path.is_file()):
             continue  # a pipe or a device; a folder is refused when it is opened
-        if path.suffix.lower() not in SUFFIXES[kind]:
-            raise InputError(
-                f"{path.suffix or 'no suffix'!r} is not a suffix of this output",
-                file=str(path),
-                field=field,
-                remedy=f"name a file that ends in {', '.join(SUFFIXES[kind])}",
-            )
+        suffix = require_suffix(path, SUFFIXES[kind], field)
         target = os.path.realpath(path)
         if target in taken:
             raise InputError(
@@ -79,7 +74,7 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
         taken[target] = f"{field} writes it, too"
         if kind != "report" or path.parent.exists():  # that of a report is made
             _require_folder(path, field)
-        if path.suffix.lower() == ".parquet":
+        if suffix == ".parquet":
             from orsched.files.parquet import require_pyarrow
 
             require_pyarrow()

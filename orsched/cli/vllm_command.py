@@ -10,6 +10,7 @@ import click
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
 from orsched.cli.output import say
 from orsched.errors import InputError
+from orsched.scalars import require_suffix
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -89,7 +90,7 @@ def results_command(
     from orsched.cli.output import print_rows
     from orsched.files import load_schedule
     from orsched.runner.vllm_outlet import read_request_times
-    from orsched.runner.vllm_outlet.export import require_suffix, sent_order
+    from orsched.runner.vllm_outlet.export import sent_order
 
     if output is not None:
         require_suffix(output, (".csv",))

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import InputError, unavailable
+from orsched.errors import unavailable
 from orsched.plotting import style
 from orsched.plotting.density import density_image
 from orsched.plotting.legend import draw_legend
 from orsched.plotting.spans import ClientUse, Spans, client_use, lane_offsets, rank_in_lane
+from orsched.scalars import require_suffix
 from orsched.schedule import MIXED, PREFILL
 from orsched.units import NS_PER_S
 
@@ -127,13 +128,7 @@ def save_picture(draw: Callable[[Figure], None], path: str | os.PathLike[str]) -
     from orsched.files.atomic import opened
 
     name = os.fspath(path)
-    suffix = os.path.splitext(name)[1].lower()
-    if suffix not in FORMATS:
-        raise InputError(
-            f"{suffix or 'no suffix'} is no picture format",
-            file=name,
-            remedy=f"name a file that ends in {', '.join(FORMATS)}",
-        )
+    suffix = require_suffix(name, FORMATS)
     require_matplotlib()
     import matplotlib
     from matplotlib.figure import Figure

@@ -13,6 +13,7 @@ import numpy as np
 
 from orsched.errors import InputError, unavailable
 from orsched.intervals import before
+from orsched.scalars import require_suffix
 from orsched.schedule import DECODE, INVALID, PREFILL
 from orsched.timeline import Timeline, request_times
 from orsched.units import NS_PER_MS
@@ -131,13 +132,7 @@ def write_records(instance: Instance, schedule: Schedule, path: str | os.PathLik
         MissingDependencyError: Parquet is asked for and pyarrow is missing.
     """
     name = os.fspath(path)
-    suffix = os.path.splitext(name)[1].lower()
-    if suffix not in WRITERS:
-        raise InputError(
-            f"{suffix or 'no suffix'} is no format of records",
-            file=name,
-            remedy=f"name a file that ends in {', '.join(WRITERS)}",
-        )
+    suffix = require_suffix(name, WRITERS)
     columns, stays = record_columns(instance, schedule), stay_workers(instance, schedule)
     WRITERS[suffix](_names(instance), columns, stays, path)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
@@ -13,6 +12,7 @@ from orsched.files.atomic import write_text
 from orsched.files.formulas import warn_of_formulas
 from orsched.instances.readers.text import open_text
 from orsched.runner.vllm_outlet.priorities import in_order
+from orsched.scalars import require_suffix
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -173,18 +173,6 @@ def _batch_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, dict[str, 
                     remedy="give a batch file as vllm run-batch takes it",
                 )
             yield line, item
-
-
-def require_suffix(path: str | os.PathLike[str], suffixes: tuple[str, ...]) -> str:
-    """Return a path's suffix; raises ``InputError`` if it is none of some."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in suffixes:
-        raise InputError(
-            f"{suffix or 'no suffix'!r} is not a suffix of this output",
-            file=str(path),
-            remedy=f"name a file that ends in {', '.join(suffixes)}",
-        )
-    return suffix
 
 
 def seconds(ns: int) -> str:

@@ -44,7 +44,7 @@ def test_equal_input_gives_equal_bytes(pair, tmp_path, suffix):
 
 def test_other_suffixes_and_instances_are_refused(pair, tmp_path):
     instance, plan, trace = pair
-    with pytest.raises(InputError, match="picture format"):
+    with pytest.raises(InputError, match="not a suffix"):
         save_plan_and_run(*pair, tmp_path / "a.txt")
     other = orsched.load("two-by-two")
     with pytest.raises(InputError, match="another instance"):

@@ -143,7 +143,7 @@ def test_csv_starts_with_the_names(tmp_path):
 
 
 def test_other_suffixes_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no format of records"):
+    with pytest.raises(InputError, match="not a suffix"):
         write_records(*empty(), tmp_path / "records.txt")
 
 
