@@ -154,17 +154,26 @@ class _Class(NamedTuple):
         }
 
 
-def _tokens_in_time(line: Timeline, first: IntColumn, limits: list[Limits]) -> IntColumn:
-    """Tokens in time of each request; 0 where its class has no limits."""
+def token_limits(line: Timeline, first: IntColumn, limits: list[Limits]) -> TokenLimits:
+    """Return until when the tokens of each request are in time, by the limits of its class.
+
+    Requests of classes without limits are not judged.
+    """
     codes = line.instance.requests.service_class
     judged = np.array([limit != (None, None) for limit in limits])[codes]
-    if not judged.any():
-        return np.zeros(len(codes), np.int64)
     from_arrival = np.array([limit.ttft_ns is not None for limit in limits])[codes]
     ttft = np.array([limit.ttft_ns or 0 for limit in limits], np.int64)[codes]
     start = np.where(from_arrival, line.instance.requests.arrival_ns + ttft, first)
     paces = [-1 if limit.tpot_ns is None else limit.tpot_ns for limit in limits]
-    return tokens_in_time(line, TokenLimits(judged, start, np.array(paces, np.int64)[codes]))
+    return TokenLimits(judged, start, np.array(paces, np.int64)[codes])
+
+
+def _tokens_in_time(line: Timeline, first: IntColumn, limits: list[Limits]) -> IntColumn:
+    """Tokens in time of each request; 0 where its class has no limits."""
+    found = token_limits(line, first, limits)
+    if not found.judged.any():
+        return np.zeros(len(line.instance), np.int64)
+    return tokens_in_time(line, found)
 
 
 def _reuse(line: Timeline) -> tuple[IntColumn, IntColumn, IntColumn]:

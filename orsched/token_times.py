@@ -38,14 +38,25 @@ def tokens_in_time(line: Timeline, limits: TokenLimits) -> IntColumn:
     """
     n = len(line.instance)
     counts = np.zeros(n, np.int64)
+    for request, _, met in judged_tokens(line, limits):
+        counts += np.bincount(request[met], minlength=n)
+    return counts
+
+
+def judged_tokens(
+    line: Timeline, limits: TokenLimits
+) -> Iterator[tuple[IntColumn, IntColumn, np.ndarray[tuple[int], np.dtype[np.bool_]]]]:
+    """Yield request, time and whether it is in time of each token that is judged, in parts."""
     for request, index, time in token_times(line, limits.judged):
         late = np.maximum(time - limits.first_ns[request], 0)
         pace = limits.further_ns[request]
         # i * pace could leave 64 bits; what is late by less than i paces is compared instead.
         paces = -(-late // np.maximum(pace, 1))
-        met = (late == 0) | ((pace > 0) & (paces <= index)) | ((pace < 0) & (index > 0))
-        counts += np.bincount(request[met], minlength=n)
-    return counts
+        yield (
+            request,
+            time,
+            (late == 0) | ((pace > 0) & (paces <= index)) | ((pace < 0) & (index > 0)),
+        )
 
 
 def token_times(

@@ -29,6 +29,9 @@ SINGLE = (
     click.option(
         "--usage", type=_PATH, help="Write clients and KV blocks over time (.png, .svg or .pdf)."
     ),
+    click.option(
+        "--classes", type=_PATH, help="Write what classes get over time (.png, .svg or .pdf)."
+    ),
     click.option("--trace", type=_PATH, help="Write a Chrome/Perfetto trace (.json)."),
     click.option("--records", type=_PATH, help="Write records (.csv, .jsonl or .parquet)."),
 )
@@ -40,6 +43,7 @@ SUFFIXES = {
     "report": (".html", ".htm"),
     "gantt": (".png", ".svg", ".pdf"),
     "usage": (".png", ".svg", ".pdf"),
+    "classes": (".png", ".svg", ".pdf"),
     "trace": (".json",),
     "records": (".csv", ".jsonl", ".parquet"),
     "errors": (".csv", ".json"),
@@ -93,7 +97,7 @@ def _require_folder(path: Path, field: str) -> None:
 
 def require_packages(paths: dict[str, Path | None]) -> None:
     """Raise ``MissingDependencyError``, before any work, where a file needs a missing package."""
-    if paths.get("gantt") is not None or paths.get("usage") is not None:
+    if any(paths.get(kind) is not None for kind in ("gantt", "usage", "classes")):
         from orsched.plotting.gantt import require_matplotlib
 
         require_matplotlib()
@@ -164,6 +168,7 @@ def _report(instance: Instance, schedules: Schedule | Sequence[Schedule], path: 
 _WRITERS = {
     "gantt": "orsched.plotting.gantt:save_gantt",
     "usage": "orsched.plotting.usage:save_usage",
+    "classes": "orsched.plotting.classes:save_classes",
     "trace": "orsched.report.perfetto:write_chrome_trace",
     "records": "orsched.report.records:write_records",
 }

@@ -32,6 +32,7 @@ MAX_BARS = 20_000
 
 FORMATS = (".png", ".svg", ".pdf")
 _BAR_HEIGHT = 0.8
+_HATCHES = {"invalid": style.INVALID_HATCH, "bulk": style.BULK_HATCH}
 _MAX_LABELS = 80
 _MAX_NAMES = 30
 _DPI = 150
@@ -52,13 +53,14 @@ def gantt(
 
     Each request is one bar from the end of its prefill to its last token; successive requests
     of a client alternate in lightness. Its own prefill is a black bar before it, one a chunk.
+    Where some requests are bulk and others are not, bars of bulk ones are green and hatched.
     While it is paused the bar is grey; rounds after the last token, in a static batch, are hatched.
     A diamond marks the start of a stay after the first: the request was evicted before. Prefill
     stages are orange stripes over all clients of the worker, mixed steps lighter ones; clients
     without a request show the tinted background. Vertical lines mark the makespan and, if the
     schedule has one, the lower bound. Collections and images carry the ``gid`` ``decode``,
-    ``prefill``, ``invalid``, ``paused``, ``restarts``, ``stages``, ``mixed`` or ``density``; what
-    does not occur is not drawn, and not explained.
+    ``bulk``, ``prefill``, ``invalid``, ``paused``, ``restarts``, ``stages``, ``mixed`` or
+    ``density``; what does not occur is not drawn, and not explained.
 
     Schedules with more than ``MAX_BARS`` bars of a kind are drawn as an image in which each pixel
     shows the exact shares of decode, prefill and bubble in its time.
@@ -206,21 +208,24 @@ def _draw_bars(ax: Axes, use: ClientUse) -> None:
 
     half = _BAR_HEIGHT / 2
     palette = to_rgba_array(style.DECODE_COLOURS)
+    bulk = np.zeros(len(use.decode), bool) if use.bulk is None else use.bulk[use.decode.request]
+    rank = rank_in_lane(use.decode) % 2
     # A thin edge keeps prefills visible that are shorter than a pixel.
     for spans, colours, edge, level, gid in (
-        (use.decode, palette[rank_in_lane(use.decode) % 2], 0.0, 2, "decode"),
+        (use.decode.take(~bulk), palette[rank[~bulk]], 0.0, 2, "decode"),
+        (use.decode.take(bulk), to_rgba_array(style.BULK_COLOURS)[rank[bulk]], 0.0, 2, "bulk"),
         (use.paused, style.PAUSED_COLOUR, 0.0, 2, "paused"),
         (use.invalid, style.INVALID_COLOUR, 0.0, 2, "invalid"),
         (use.prefill, style.PREFILL_COLOUR, 0.5, 4, "prefill"),
     ):
-        if len(spans) == 0 and gid in ("paused", "invalid"):
+        if len(spans) == 0 and gid in ("bulk", "paused", "invalid"):
             continue
         corners = _rectangles(spans.start_ns, spans.end_ns, spans.lane - half, spans.lane + half)
         bars = PolyCollection(
             corners, facecolors=colours, edgecolors=colours, linewidths=edge, zorder=level, gid=gid
         )
-        if gid == "invalid":
-            bars.set(hatch=style.INVALID_HATCH, edgecolor="white", linewidth=0)
+        if gid in _HATCHES:
+            bars.set(hatch=_HATCHES[gid], edgecolor="white", linewidth=0)
         ax.add_collection(bars, autolim=False)
     again = use.stays.take(use.stays.stay > 0)
     if len(again):

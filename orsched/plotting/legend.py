@@ -33,6 +33,19 @@ def draw_legend(ax: Axes, schedule: Schedule, use: ClientUse, dense: bool) -> No
     )  # fmt: skip
 
 
+def _bulk_entry(use: ClientUse, dense: bool) -> list[tuple[Any, str]]:
+    """Explain the bars of bulk requests where others are not; images do not tell them apart."""
+    from matplotlib.patches import Patch
+
+    if use.bulk is None or dense:
+        return []
+    handles = tuple(
+        Patch(facecolor=colour, edgecolor="white", lw=0, hatch=style.BULK_HATCH)
+        for colour in style.BULK_COLOURS
+    )
+    return [(handles, "decode of a bulk request")]
+
+
 def _entries(schedule: Schedule, use: ClientUse, dense: bool) -> list[tuple[Any, str]]:
     """Return handles and words; rare kinds of work are explained where they occur."""
     from matplotlib.lines import Line2D
@@ -42,6 +55,7 @@ def _entries(schedule: Schedule, use: ClientUse, dense: bool) -> list[tuple[Any,
     decode = "decode (shares of time)" if dense else "decode (one bar a request)"
     entries: list[tuple[Any, str]] = [
         (tuple(Patch(color=c, lw=0) for c in colours), decode),
+        *_bulk_entry(use, dense),
         (Patch(color=style.PREFILL_COLOUR, lw=0), "own prefill"),
         (Patch(facecolor=style.STAGE_COLOUR, alpha=0.6, lw=0), "prefill stage"),
     ]

@@ -71,6 +71,7 @@ class ClientUse:
         paused: between two rows of a stay, while the worker decodes without the request, or before
             the next part of its prompt.
         stays: the unbroken time of each request on a client; an eviction ends it.
+        bulk: by request, whether it is bulk, where some are and others are not; else None.
     """
 
     prefill: Spans
@@ -78,6 +79,7 @@ class ClientUse:
     invalid: Spans
     paused: Spans
     stays: Spans
+    bulk: Mask | None = None
 
 
 def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
@@ -117,6 +119,7 @@ def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
             work.request[head], lane[head], start[head], steps.end_ns[work.last_step[tail]],
             work.first_step[head], work.last_step[tail], work.stay[head],
         ),
+        bulk=instance.bulk if instance.bulk.any() and not instance.bulk.all() else None,
     )  # fmt: skip
 
 

@@ -11,6 +11,18 @@ from orsched.units import NS_PER_S
 DECODE_COLOURS = ("#0072B2", "#56B4E9")
 """Successive requests of a client alternate between the two, so that borders are visible."""
 
+BULK_COLOURS = ("#009E73", "#7FCEB9")
+"""The same for bulk requests, beside others that are not; hatched besides."""
+
+BULK_HATCH = "\\\\"
+OWNERS = {
+    "interactive": ("interactive running", DECODE_COLOURS[0]),
+    "bulk": ("bulk running", BULK_COLOURS[0]),
+    "running": ("running", DECODE_COLOURS[0]),
+    "cached": ("cached, free", "#F0E442"),
+}
+"""Word and colour of each owner of memory, from the bottom of a stack."""
+
 PREFILL_COLOUR = "#000000"
 STAGE_COLOUR = "#E69F00"
 MIXED_OPACITY = 0.15
