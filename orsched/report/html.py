@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError, unavailable
+from orsched.plotting.class_curves import has_class_curves, tells_classes_apart
 from orsched.plotting.spans import client_use
 from orsched.plotting.style import BUBBLES, seconds
 from orsched.report.comparison import (
@@ -248,7 +249,8 @@ def _charts(instance: Instance, rows: list[Row]) -> str:
             f'<div class="gantt" id="gantt-{k}" role="group" aria-label="Gantt chart of '
             f'{text(row.label)}"></div>'
             f'<div class="usage" id="usage-{k}" role="img" aria-label="Clients by use'
-            f' and KV blocks over time of {text(row.label)}"></div></div>'
+            f' and KV blocks over time of {text(row.label)}"></div>'
+            f"{_class_chart(instance, row, k)}</div>"
         )
     return (
         "<section><h2>Gantt charts</h2>\n"
@@ -259,10 +261,21 @@ def _charts(instance: Instance, rows: list[Row]) -> str:
     )
 
 
+def _class_chart(instance: Instance, row: Row, index: int) -> str:
+    """Return the empty chart of what classes get over time, if there is something to show."""
+    if not has_class_curves(instance) or row.schedule.is_partial:
+        return ""
+    return (
+        f'<div class="usage" id="classes-{index}" role="img" aria-label="Attainment, memory by '
+        f'owner, bulk tokens and service over time of {text(row.label)}"></div>'
+    )
+
+
 def _key(instance: Instance, rows: list[Row]) -> str:
     """Explain the colours; rare kinds of work where they occur."""
     results = [row.results for row in rows]
     occurs = {
+        "bulk": tells_classes_apart(instance),
         "mixed": any(r["mixed_steps"] for r in results),
         "invalid": any(r["invalid_tokens"] for r in results),
         "restart": any(r["restarts"] for r in results),
@@ -271,6 +284,7 @@ def _key(instance: Instance, rows: list[Row]) -> str:
     }
     items = [
         ("decode", "decode, one bar a request"),
+        ("bulk", "decode of a bulk request"),
         ("own", "own prefill"),
         ("stage", "prefill stage"),
         ("mixed", "mixed step"),

@@ -6,6 +6,7 @@
   const lanes = data.instance.offsets.at(-1);
   const several = data.instance.workers.length > 1;
   const BLUE = ["#0072B2", "#56B4E9"];
+  const GREEN = ["#009E73", "#7FCEB9"];
   const FONT = { family: "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif", size: 13, color: "#1b1f24" };
   const HOVER = {
     align: "left", bgcolor: "#fff", bordercolor: "#57606a", font: { ...FONT },
@@ -112,13 +113,21 @@
     };
   }
 
+  // The decode bars of bulk requests, or of the others; all are of one kind without the column.
+  function picked(part, bulk) {
+    const kept = part.start.map((_, k) => k).filter((k) => (part.bulk ? part.bulk[k] : 0) === bulk);
+    return Object.fromEntries(Object.entries(part).map(([name, column]) =>
+      [name, kept.map((k) => column[k])]));
+  }
+
   function traces(method) {
     const { prefill, decode, invalid, paused, stages } = method;
     const width = 0.84;
     const texts = (part, phase) => part.request.map((_, k) => requestText(method, part, k, phase));
+    const interactive = picked(decode, 0), bulk = picked(decode, 1);
     return [
-      bars("decode", decode.lane, decode.start, decode.end, decode.shade.map((s) => BLUE[s]),
-        texts(decode, "decode"), { width, zorder: 1 }),
+      bars("decode", interactive.lane, interactive.start, interactive.end,
+        interactive.shade.map((s) => BLUE[s]), texts(interactive, "decode"), { width, zorder: 1 }),
       bars("prefill", prefill.lane, prefill.start, prefill.end, "#000000",
         texts(prefill, "prefill"), { width, zorder: 3 }),
       stripes(stages, 0, "prefill stages", 0.42),
@@ -131,6 +140,10 @@
       ...(invalid.start.length ? [bars("invalid", invalid.lane, invalid.start, invalid.end, "#882255",
         texts(invalid, "invalid"), { width, zorder: 1, marker: { color: "#882255", line: { width: 0 },
           pattern: { shape: "/", bgcolor: "#882255", fgcolor: "#fff", size: 7, solidity: 0.2 } } })] : []),
+      ...(bulk.start.length ? [bars("bulk", bulk.lane, bulk.start, bulk.end, "#009E73",
+        texts(bulk, "decode"), { width, zorder: 1, marker: { color: bulk.shade.map((s) => GREEN[s]),
+          line: { width: 0 }, pattern: { shape: "\\", fgcolor: "#fff", fillmode: "overlay",
+            size: 9, solidity: 0.2 } } })] : []),
       ...(method.restarts.start.length ? [restarts(method)] : []),
     ];
   }
@@ -224,6 +237,36 @@
     }, { ...CONFIG, displayModeBar: false });
   }
 
+  // What classes and tenants get: rows on one time axis, each point the mean until the next one.
+  function classes(index) {
+    const found = data.methods[index].classes;
+    if (!found) return;
+    const x = found.borders.map(seconds), count = found.rows.length, gap = 0.09;
+    const part = (1 - gap * (count - 1)) / count;
+    const layout = {
+      height: 60 + 130 * count, font: FONT, margin: { l: several ? 110 : 64, r: 16, t: 60, b: 46 },
+      hovermode: "closest", hoverlabel: HOVER, showlegend: true,
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal" },
+      xaxis: { title: { text: "time (s)" }, range: [0, 1.01 * x.at(-1) || 1], zeroline: false,
+        fixedrange: true, anchor: `y${count > 1 ? count : ""}` },
+    };
+    const lines = found.rows.flatMap((row, r) => {
+      const axis = r ? `y${r + 1}` : "y", top = 1 - r * (part + gap);
+      layout[r ? `yaxis${r + 1}` : "yaxis"] = {
+        title: { text: row.title }, domain: [Math.max(top - part, 0), top], zeroline: false,
+        rangemode: "tozero", fixedrange: true, showgrid: false,
+        ...(row.title.endsWith("(%)") ? { range: [0, 103] } : {}),
+      };
+      return row.lines.map(([name, colour, dash, values, stacked]) => ({
+        type: "scatter", mode: "lines", name: plain(name), x, y: [...values, values.at(-1) ?? null],
+        yaxis: axis, hoverinfo: "x+y+name", connectgaps: false,
+        line: { shape: "hv", color: colour, dash, width: stacked ? 0 : 1.8 },
+        ...(stacked ? { stackgroup: "owners", fillcolor: colour } : {}),
+      }));
+    });
+    Plotly.newPlot(`classes-${index}`, lines, layout, { ...CONFIG, displayModeBar: false });
+  }
+
   function draw(index) {
     const panel = document.getElementById(`panel-${index}`);
     if (panel.dataset.drawn) return;
@@ -236,7 +279,7 @@
       part.hidden = false;
     }
     Plotly.newPlot(`gantt-${index}`, traces(method), layout(method), CONFIG)
-      .then(() => { usage(index); panel.dataset.drawn = "done"; });
+      .then(() => { usage(index); classes(index); panel.dataset.drawn = "done"; });
   }
 
   function choose(index) {
@@ -247,7 +290,9 @@
     });
     draw(index);
     Plotly.Plots.resize(`gantt-${index}`);
-    if (document.getElementById(`usage-${index}`).data) Plotly.Plots.resize(`usage-${index}`);
+    for (const name of [`usage-${index}`, `classes-${index}`]) {
+      if (document.getElementById(name)?.data) Plotly.Plots.resize(name);
+    }
   }
 
   function tabs() {

@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.plotting.class_curves import class_curves, has_class_curves
 from orsched.plotting.curves import client_curves, means
 from orsched.plotting.spans import client_use, lane_offsets, rank_in_lane
-from orsched.plotting.style import USES, WORKER_COLOURS
+from orsched.plotting.style import (
+    BULK_COLOURS,
+    DECODE_COLOURS,
+    OWNERS,
+    STAGE_COLOUR,
+    USES,
+    WORKER_COLOURS,
+)
 from orsched.plotting.usage import COLUMNS, borders_of, named_blocks
 from orsched.report.stages import bins, stage_columns
 from orsched.timeline import Timeline, request_times
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.plotting.curves import Curve
@@ -23,6 +33,8 @@ if TYPE_CHECKING:
 MAX_BARS = 6_000
 """Most bars and most stages of one interactive chart; more, and it shows the first part only."""
 
+
+_DASHES = ("solid", "dash", "dashdot", "dot")
 
 BARS = ("prefill", "decode", "invalid", "paused")
 """Kinds of bars, by their names in the page's data."""
@@ -55,6 +67,9 @@ def chart_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     part = stages["start"] < shown
     columns = {name: _bar_columns(spans, requests, bin_of) for name, spans in bars.items()}
     columns["decode"]["shade"] = shade.tolist()
+    if use.bulk is not None:
+        columns["decode"]["bulk"] = use.bulk[bars["decode"].request].astype(int).tolist()
+    overtime = {"classes": class_data(instance, schedule)} if has_class_curves(instance) else {}
     return {
         "shown_ns": shown,
         "requests": _request_columns(instance, schedule, requests),
@@ -67,6 +82,52 @@ def chart_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
         },
         "stages": {name: column[part].tolist() for name, column in stages.items()},
         "usage": usage_data(instance, schedule),
+        **({} if schedule.is_partial else overtime),
+    }
+
+
+def class_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
+    """Return what classes and tenants get over time, as means of stretches of time.
+
+    Values are null where there is none; ``rows`` has a title and lines each: name, colour, dash,
+    values, and whether they are stacked.
+    """
+    curves = class_curves(instance, schedule)
+
+    def values(column: NDArray[np.float64], factor: float = 1.0) -> list[float | None]:
+        scaled = (column * factor).tolist()
+        return [None if value != value else round(value, 3) for value in scaled]
+
+    shares = [
+        (name, colour, dash, values(column, 100.0), False)
+        for name, colour, dash, column in (
+            ("tokens in time", DECODE_COLOURS[0], "solid", curves.attainment),
+            ("prompt tokens found in the cache", STAGE_COLOUR, "dash", curves.hits),
+        )
+        if column is not None
+    ]
+    owners = [(*OWNERS[name], "solid", values(held), True) for name, held in curves.owners]
+    bulk = (
+        []
+        if curves.bulk is None
+        else [
+            (
+                "bulk tokens, prefilled and decoded",
+                BULK_COLOURS[0],
+                "solid",
+                values(curves.bulk),
+                False,
+            )
+        ]
+    )
+    service = [
+        (f"tenant {name}", WORKER_COLOURS[k], _DASHES[k % len(_DASHES)], values(column), False)
+        for k, (name, column) in enumerate(curves.service[: len(WORKER_COLOURS)])
+    ]
+    rows = (("share (%)", shares), ("KV blocks", owners), ("tokens/s", bulk), ("service", service))
+    return {
+        "borders": [round(border) for border in curves.borders_ns.tolist()],
+        "rows": [{"title": title, "lines": lines} for title, lines in rows if lines],
     }
 
 

@@ -9,10 +9,12 @@ import shutil
 import pytest
 
 from orsched.metrics import summarise
+from orsched.plotting.class_curves import class_curves
 from orsched.plotting.spans import decode_spans
 from orsched.report.html import write_report
 from orsched.timeline import request_times
 from tests.plotting.samples import by_hand, every_kind, random_instance, served
+from tests.plotting.test_classes import mixed
 
 pytestmark = pytest.mark.browser
 
@@ -272,3 +274,29 @@ def test_plan_and_run_stand_on_one_time_axis(opened, sample):
         ".flatMap((t) => t.y)"
     )
     assert errors == pytest.approx([100.0] * len(errors))
+
+
+def test_what_classes_get_over_time_and_bulk_requests_told_apart(opened):
+    instance, schedule = mixed()
+    page = opened(instance, [schedule])
+    until(page, "document.getElementById('classes-0').data !== undefined")
+    shown = page.evaluate(
+        """() => document.getElementById('classes-0').data.map(
+            (line) => [line.name, line.yaxis, [...line.y].slice(0, -1), [...line.x]])"""
+    )
+    curves = class_curves(instance, schedule)
+    assert [name for name, *_ in shown] == [
+        "tokens in time", "interactive running", "bulk running",
+        "bulk tokens, prefilled and decoded",
+        *(f"tenant {name}" for name, _ in curves.service),
+    ]  # fmt: skip
+    assert [axis for _, axis, *_ in shown][:4] == ["y", "y2", "y2", "y3"]
+    assert len({tuple(x) for *_, x in shown}) == 1  # one time axis
+    assert shown[3][2] == pytest.approx(curves.bulk.tolist(), abs=1e-3)
+    bars = page.evaluate(
+        """() => document.getElementById('gantt-0').data.filter((t) => t.name === 'bulk').map(
+            (t) => [t.y.length, t.marker.pattern.shape])"""
+    )
+    decoded = (schedule.work.phase == 1) & instance.bulk[schedule.work.request]
+    assert bars == [[int(decoded.sum()), "\\"]]
+    assert "decode of a bulk request" in page.inner_text(".key")
