@@ -60,6 +60,9 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     number of requests prefilled in a step that prefills any, and of those that take part in a
     round. ``kv_blocks`` has the most that a worker holds in a step, ``block_ns``, blocks
     times the durations of the steps, and the mean of that over workers with memory and makespan.
+    Where a worker has a prefix cache, ``hit_tokens`` are those that stays found in it, ``hit_rate``
+    their share of all that stays needed before they decoded, and ``recomputed_tokens`` those that
+    were prefilled although an earlier stay of the request had them.
     An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
     its requests that are not bulk; one with tenants has ``tenants`` and ``fairness``.
 
@@ -119,6 +122,7 @@ def figures(
         "slo": None if slo_ns is None else _attainment(slo_ns, ttft, pace, several, judged),
         "bound_ns": bound_ns,
         "gap": gap(makespan, bound_ns),
+        **_cache_figures(line),
         **class_figures(line, first, finish, slo_ns),
         **tenant_figures(line, first, finish),
     }
@@ -151,6 +155,18 @@ def _kv_blocks(line: Timeline, makespan_ns: int) -> dict[str, Any] | None:
         "peak": int(held.max(initial=0)),
         "mean": ratio(block_ns, workers * makespan_ns),
         "block_ns": block_ns,
+    }
+
+
+def _cache_figures(line: Timeline) -> dict[str, Any]:
+    """What prefix caches saved; nothing for an instance without one."""
+    if not line.instance.caches_prefixes:
+        return {}
+    hit, computed = exact_sum(line.stay_hit), exact_sum(line.prefilled)
+    return {
+        "hit_tokens": hit,
+        "hit_rate": ratio(hit, hit + computed),
+        "recomputed_tokens": exact_sum(line.recomputed),
     }
 
 

@@ -205,34 +205,39 @@ class PrefixReplay:
         self.worker_of = workers.tolist()
         prompts = self.line.instance.requests.prompt_tokens[stays.request]
         self.due_then = (prompts + self.line.yielded_then[stays.stay]).tolist()
-        found = [0] * len(stays.stay)
-        change = [0] * len(self.used_change)
+        self.found_of = [0] * len(stays.stay)
+        self.change = [0] * len(self.used_change)
         until = self.users.until if self.users.matter else None
+        happen = self.happen
         columns = (events.place, events.kind, events.stay, events.tokens, events.moment)
         for place, kind, stay, tokens, moment in zip(*map(_list, columns), strict=True):
             if until is not None:
                 until(moment)
-            cache = self.cache_of[stay]
-            before = cache.used
-            if kind == FREE_FINISHED:
-                self._free(stay, tokens)
-                change[place + 1] += cache.used - before
-                continue
-            if kind == FREE_EVICTED:
-                self._free(stay, tokens)
-                if until is not None:
-                    self._tell(self.users.begins, stay, self.due_then[stay], moment)
-            else:
-                if kind == ADMIT:
-                    found[stay] = self._admit(stay)
-                    if until is not None:
-                        self._tell(self.users.ends, stay, self.due_of[stay], moment)
-                self._grow(stay, tokens)
-            change[place] += cache.used - before
+            happen(place, kind, stay, tokens, moment)
         for stay, end in self.left:
-            change[end] -= len(self.tables[stay])
-        self.used_change += np.array(change, np.int64)
-        self.found[stays.stay] = found
+            self.change[end] -= len(self.tables[stay])
+        self.used_change += np.array(self.change, np.int64)
+        self.found[stays.stay] = self.found_of
+
+    def happen(self, place: int, kind: int, stay: int, tokens: int, moment: int) -> None:
+        """Let an event happen."""
+        cache = self.cache_of[stay]
+        before = cache.used
+        if kind == FREE_FINISHED:
+            self._free(stay, tokens)
+            self.change[place + 1] += cache.used - before
+            return
+        if kind == FREE_EVICTED:
+            self._free(stay, tokens)
+            if self.users.matter:
+                self._tell(self.users.begins, stay, self.due_then[stay], moment)
+        else:
+            if kind == ADMIT:
+                self.found_of[stay] = self._admit(stay)
+                if self.users.matter:
+                    self._tell(self.users.ends, stay, self.due_of[stay], moment)
+            self._grow(stay, tokens)
+        self.change[place] += cache.used - before
 
     def _tell(self, what: Callable[..., None], stay: int, due: int, moment: int) -> None:
         request, worker = self.request_of[stay], self.worker_of[stay]

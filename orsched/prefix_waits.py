@@ -9,6 +9,8 @@ import numpy as np
 from orsched.prefix_blocks import RankedBlocks, own_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orsched.columns import IntColumn
     from orsched.prefix_blocks import CacheBlocks
     from orsched.timeline import Timeline
@@ -45,7 +47,9 @@ class Users:
         """Whether any cache asks."""
         return bool(self.counts)
 
-    def ranked(self, worker: int, blocks: int, rule: str) -> RankedBlocks:
+    def ranked(
+        self, worker: int, blocks: int, rule: str, make: Callable[..., RankedBlocks] = RankedBlocks
+    ) -> RankedBlocks:
         """Return the blocks of a worker that are taken in the order of their users."""
         if rule not in self.counts:
             self.counts[rule], self.waiting[rule], self.caches[rule] = {}, set(), []
@@ -53,7 +57,7 @@ class Users:
             self.log.sort(reverse=True)
         left = (INTERACTIVE_WORTH if rule == "task_aware" else 0.0, 0.0)
         own = self.own[worker] = Own(rule)
-        cache = RankedBlocks(blocks, self.counts[rule], own.counts, left)
+        cache = make(blocks, self.counts[rule], own.counts, left)
         self.caches[rule].append(cache)
         return cache
 

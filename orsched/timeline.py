@@ -264,6 +264,20 @@ class Timeline:
         return np.asarray(sums[self.stay_end + 1] - sums[self.stay_row])
 
     @cached_property
+    def recomputed(self) -> IntColumn:
+        """Tokens that each stay prefills although an earlier stay of the request had them."""
+        later = self.ordinal > 0
+        if not later.any():
+            return np.zeros(len(later), np.int64)
+        cached = self.cached_after[self.stay_end]
+        most = np.zeros(len(later), np.int64)  # that earlier stays have had
+        for each in np.flatnonzero(later).tolist():
+            most[each] = max(most[each - 1], cached[each - 1])
+        hits = self.stay_hit if self.has_hits else np.zeros(len(later), np.int64)
+        again: IntColumn = np.maximum(np.minimum(most, hits + self.prefilled) - hits, 0)
+        return again
+
+    @cached_property
     def ordinal(self) -> IntColumn:
         """Place of each stay among those of its request, from 0."""
         index = np.arange(len(self.stay_request))

@@ -36,6 +36,8 @@ _SCALARS = (
     "tokens_per_s", "bound_ns", "gap",
 )  # fmt: skip
 
+_OF_CACHES = ("hit_tokens", "hit_rate", "recomputed_tokens")
+
 _ORDER = (
     "makespan_ns", "busy_client_ns", "slot_utilization", "bubble_ns", "prefill_stages",
     "mixed_steps", "decode_rounds", "prompt_tokens", "output_tokens", "invalid_tokens",
@@ -197,9 +199,10 @@ def _slo(findings: Findings, slo: object) -> tuple[int, int] | None:
 
 
 def _further(line: Timeline) -> tuple[str, ...]:
-    """Names of the results that an instance with classes or tenants has besides."""
+    """Names of the results that an instance with caches, classes or tenants has besides."""
     classes, tenants = line.instance.names_classes, line.instance.requests.tenant is not None
-    return ("classes",) * classes + ("tenants", "fairness") * tenants
+    caches = _OF_CACHES * line.instance.caches_prefixes
+    return caches + ("classes",) * classes + ("tenants", "fairness") * tenants
 
 
 def _check_nested_names(findings: Findings, where: str, expected: Any, found: Any) -> None:

@@ -60,7 +60,7 @@ LAYERS = (
             "step", "views", "policy", "methods", "stop", "result", "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
             "token_times", "tenant_service",
-            "prefix_replay", "prefix_blocks", "prefix_waits",
+            "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
         ),
     ),
     Layer(
