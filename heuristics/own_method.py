@@ -23,7 +23,7 @@ class OwnMethod(LiveMethod):
     """A policy class of the user's own, by its ``module:Class`` or its registered name.
 
     On several workers a class that serves one worker gets a dispatcher, with the parameters
-    ``dispatch`` (round_robin, fewest_requests or least_work) and ``steal``, as named policies do;
+    ``dispatch`` (round_robin, fewest_requests, least_work, prefix) and ``steal``, as named ones do;
     on one worker these say nothing, unless the class has parameters of these names.
 
     Attributes:

@@ -33,7 +33,7 @@ class Dispatching:
     """How requests go to workers, for policies that serve one worker each.
 
     Attributes:
-        dispatch: round_robin, fewest_requests or least_work.
+        dispatch: round_robin, fewest_requests, least_work or prefix.
         steal: whether a worker without work takes waiting requests from others.
     """
 

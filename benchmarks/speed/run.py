@@ -25,6 +25,7 @@ from benchmarks.speed import (
     multi_cloud,
     packing,
     pang,
+    prefixes,
     runner,
     slices,
     startup,
@@ -58,6 +59,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
         windows,
         runner,
         worker,
+        prefixes,
     )
 }
 

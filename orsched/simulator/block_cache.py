@@ -227,10 +227,12 @@ class BlockCache:
 
     # -- undoing --------------------------------------------------------------------------
 
-    def undo(self, kept: int = 0) -> None:
-        """Undo what the log has behind its first entries; nothing is logged afterwards."""
-        log, self.log = self.log or [], None
-        for function, values in reversed(log[kept:]):
+    def undo(self) -> None:
+        """Undo what the log has; nothing is logged afterwards."""
+        if self.log is None:
+            return
+        log, self.log = self.log, None
+        for function, values in reversed(log):
             function(*values)
         self.order.settle()
 

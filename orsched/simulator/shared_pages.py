@@ -116,11 +116,15 @@ class SharedPages(Pages):
     def _take(self, count: int) -> None:
         """Let all caches that grow take the blocks of the next rounds."""
         size, rounds, grow = self.size, self.rounds, self.cache.grow
-        first, cycles = -rounds % size, count // size
-        for residue, requests in self.residues.items():
-            more = cycles + ((first - residue) % size < count % size)
-            if more:
-                for request in requests:
+        if count < size and count < self.growing:
+            for later in range(count):
+                for request in self.residues.get(-(rounds + later) % size, ()):
+                    grow(request, 1)
+        else:
+            for request, base in self.bases.items():
+                tokens = base + rounds
+                more = -(-(tokens + count) // size) + -tokens // size
+                if more:
                     grow(request, more)
         self.cache.order.unreserve()
         self._counted()
