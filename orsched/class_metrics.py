@@ -40,15 +40,15 @@ def class_figures(
     every token is in time as ``in_time``, and tokens in time (``token_times``); without a limit
     on TTFT the first token is in time and the others count from it. ``tokens_per_s`` are prompt and
     output tokens of the class until its last finish, ``recomputed_tokens`` those that a stay
-    prefills though an earlier one of the request had them, ``hit_rate`` the share of tokens due
-    that prefix caches held.
+    prefills though an earlier one of the request had them, ``hit_rate`` the share of what stays
+    needed that prefix caches held.
     """
     instance = line.instance
     if not instance.names_classes:
         return {}
     limits = class_limits(instance, slo_ns)
     timely = _tokens_in_time(line, first, limits)
-    hit, due, recomputed = _reuse(line)
+    hit, needed, recomputed = _reuse(line)
     figures = {}
     for code, kind in enumerate(instance.classes):
         rows = np.flatnonzero(instance.requests.service_class == code)
@@ -60,7 +60,7 @@ def class_figures(
             **view.throughput(),
             "recomputed_tokens": exact_sum(recomputed[rows]),
             "hit_tokens": exact_sum(hit[rows]),
-            "hit_rate": ratio(exact_sum(hit[rows]), exact_sum(due[rows])),
+            "hit_rate": ratio(exact_sum(hit[rows]), exact_sum(needed[rows])),
         }
     return {"classes": figures}
 
@@ -177,19 +177,10 @@ def _tokens_in_time(line: Timeline, first: IntColumn, limits: list[Limits]) -> I
 
 
 def _reuse(line: Timeline) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Tokens by request: found in prefix caches, due in all stays, and prefilled once more."""
-    n, of = len(line.instance), line.stay_request
-    stay_hit = line.schedule.work.hit[line.row[line.stay_row]]
-    held = stay_hit + line.prefilled
-    extent = held + line.decode_rounds
-    # The most that earlier stays of the request had: a running maximum, begun anew at each request.
-    lift = of * (int(extent.max(initial=0)) + 1)
-    most = np.maximum.accumulate(extent + lift)
-    before = np.concatenate([[0], most[:-1]]) - lift
-    again = np.maximum(np.minimum(held, before) - stay_hit, 0) * (line.ordinal > 0)
+    """Tokens by request: found in prefix caches, needed in all stays, and prefilled once more."""
     sums = []
-    for values in (stay_hit, line.due, again):
-        column = np.zeros(n, np.int64)
-        np.add.at(column, of, values)
+    for values in (line.stay_hit, line.stay_hit + line.prefilled, line.recomputed):
+        column = np.zeros(len(line.instance), np.int64)
+        np.add.at(column, line.stay_request, values)
         sums.append(column)
     return sums[0], sums[1], sums[2]

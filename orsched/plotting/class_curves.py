@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.cache_use import cache_use
 from orsched.class_metrics import class_limits, token_limits
-from orsched.plotting.curves import block_curves, means, sum_of
+from orsched.plotting.curves import block_curves, curve_of, means, sum_of
 from orsched.schedule import Work
 from orsched.tenant_service import TenantService
 from orsched.timeline import Timeline, first_tokens_ns
@@ -104,34 +105,61 @@ def _attainment(line: Timeline, borders: Values) -> Values | None:
 def _owners(
     instance: Instance, schedule: Schedule, line: Timeline, borders: Values
 ) -> tuple[list[tuple[str, Values]], int]:
-    """Blocks held by requests that are not bulk, by bulk ones, or by all where they share them."""
+    """Blocks held by running requests that are not bulk, by bulk ones, and by nobody but cached.
+
+    Shared blocks are those of the class that referred to them first.
+    """
     limited = [worker.memory for worker in instance.workers if worker.memory is not None]
     blocks = sum(memory.blocks for memory in limited)
     if not limited:
         return [], 0
-    if instance.caches_prefixes or not tells_classes_apart(instance):
-        return [("running", _held(instance, line, borders))], blocks
-    owners = []
-    for name, mine in (("interactive", ~instance.bulk), ("bulk", instance.bulk)):
-        work = schedule.work
-        kept = mine[work.request]
-        columns = {each.name: getattr(work, each.name)[kept] for each in fields(work)}
-        alone = schedule.replace(work=Work(**columns))
-        owners.append((name, _held(instance, Timeline(instance, alone), borders)))
-    return owners, blocks
+    parts = {"running": line}
+    if tells_classes_apart(instance):
+        parts = {"interactive": _only(line, ~instance.bulk), "bulk": _only(line, instance.bulk)}
+    shares = [worker.caches_prefixes for worker in instance.workers]
+    owners: dict[str, list[Curve]] = {name: [] for name in (*parts, "cached")}
+    if not all(shares):
+        for name, part in parts.items():
+            curves = zip(block_curves(instance, part), shares, strict=True)
+            owners[name] += [curve for curve, sharing in curves if curve and not sharing]
+    if instance.caches_prefixes:
+        for name, more in _of_caches(instance, schedule, line).items():
+            owners[name] += more
+    found = {name: means(sum_of(curves), borders) for name, curves in owners.items() if curves}
+    return [(name, values) for name, values in found.items() if values.any()], blocks
 
 
-def _held(instance: Instance, line: Timeline, borders: Values) -> Values:
-    curves: list[Curve] = [curve for curve in block_curves(instance, line) if curve is not None]
-    return means(sum_of(curves), borders)
+def _only(line: Timeline, mine: NDArray[np.bool_]) -> Timeline:
+    """Return the timeline of some requests alone, in the steps of all."""
+    work = line.schedule.work
+    kept = mine[work.request]
+    columns = {each.name: getattr(work, each.name)[kept] for each in fields(work)}
+    return Timeline(line.instance, line.schedule.replace(work=Work(**columns)))
+
+
+def _of_caches(instance: Instance, schedule: Schedule, line: Timeline) -> dict[str, list[Curve]]:
+    """Return blocks of the workers with prefix caches by owner, a curve a worker."""
+    bulk = np.array([kind.bulk for kind in instance.classes])
+    apart = tells_classes_apart(instance)
+    found: dict[str, list[Curve]] = {}
+    for use in cache_use(instance, schedule, line):
+        parts = {"cached": use.cached.sum(axis=0)}
+        if apart:
+            parts["interactive"] = use.running[~bulk].sum(axis=0)
+            parts["bulk"] = use.running[bulk].sum(axis=0)
+        else:
+            parts["running"] = use.running.sum(axis=0)
+        for name, values in parts.items():
+            found.setdefault(name, []).append(curve_of(use.time_ns, np.diff(values, prepend=0)))
+    return found
 
 
 def _hits(line: Timeline, borders: Values) -> Values | None:
     if not line.instance.caches_prefixes:
         return None
-    hit = line.schedule.work.hit[line.row[line.stay_row]]
-    start = line.start_ns[line.stay_first]
-    return _share(_counts(start, borders, hit), _counts(start, borders, line.due))
+    hit, start = line.stay_hit, line.start_ns[line.stay_first]
+    needed = hit + line.prefilled
+    return _share(_counts(start, borders, hit), _counts(start, borders, needed))
 
 
 def _bulk(line: Timeline, borders: Values) -> Values:

@@ -50,7 +50,7 @@ def difference(instance, method):
 
 
 def test_the_service_of_waiting_tenants_differs_by_no_more_than_the_theorem_says():
-    """INV-VTC: at most 2 max(w_p L, w_q M) between any two times, which vllm breaks."""
+    """INV-25: at most 2 max(w_p L, w_q M) between any two times, which vllm breaks."""
     broken = 0
     for seed in range(60):
         instance = overload(seed)
@@ -145,6 +145,7 @@ class Literal:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_each_admission_is_that_of_the_algorithm(seed):
+    """INV-25: counters, lifts and ties, worked out anew from the schedule."""
     instance = overload(seed, memory=False)
     schedule = orsched.simulate(instance, "vtc").schedule
     assert sum(len(found) for _, found in Literal(instance, schedule).admissions()) == len(instance)

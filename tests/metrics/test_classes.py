@@ -49,7 +49,7 @@ def classed(seed, requests=None):
 @several
 @given(seeds)
 def test_numbers_by_class_are_those_of_every_token(seed):
-    """INV-CLASSES: attainment, throughput and recomputation counted token by token."""
+    """INV-24: attainment, throughput and recomputation counted token by token."""
     instance, schedule = classed(seed)
     figures = summarise(instance, schedule)["classes"]
     for name, literal in book.class_figures(instance, schedule).items():
@@ -89,7 +89,7 @@ def test_latencies_by_class_are_those_of_its_requests(seed):
 @several
 @given(seeds)
 def test_classes_and_tenants_divide_the_whole(seed):
-    """INV-CLASSES: what classes, and what tenants have, adds up to what all have."""
+    """INV-24: what classes, and what tenants have, adds up to what all have."""
     instance, schedule = classed(seed)
     results = summarise(instance, schedule)
     for parts in ("classes", "tenants"):

@@ -8,11 +8,13 @@ from matplotlib.figure import Figure
 
 import orsched
 from orsched.errors import InputError
+from orsched.memory import PrefixCache
 from orsched.metrics import summarise
 from orsched.plotting import style
 from orsched.plotting.class_curves import class_curves, has_class_curves, tells_classes_apart
 from orsched.plotting.classes import classes, save_classes
 from orsched.plotting.gantt import gantt
+from orsched.requests import Prefixes
 from tests.plotting.samples import by_hand, random_instance, served
 
 
@@ -57,6 +59,40 @@ def test_areas_of_the_curves_are_the_reported_numbers(seed):
     assert curves.hits is None
 
 
+def test_blocks_of_prefix_caches_are_those_of_running_requests_and_cached_ones():
+    draw = np.random.default_rng(3)
+    kind = draw.integers(0, 2, 40)
+    prompts = draw.integers(200, 600, 40)
+    requests = orsched.Requests(
+        prompts,
+        draw.integers(10, 80, 40),
+        np.where(kind == 0, draw.integers(0, 9 * 10**9, 40), 0),
+        service_class=kind,
+        prefixes=Prefixes.from_documents(draw.integers(0, 4, 40), np.full(40, 192), 16),
+    )
+    memory = orsched.BlockMemory(150, 16, "paged", prefix_cache=PrefixCache())
+    worker = orsched.Worker(6, orsched.AffineCost(), memory=memory)
+    instance = orsched.Instance(requests, worker, first_token="prefill")
+    instance = instance.with_classes("interactive:ttft=2,tpot=0.05")
+    schedule = orsched.simulate(instance, "vllm").schedule
+    results, curves = summarise(instance, schedule), class_curves(instance, schedule)
+    width = np.diff(curves.borders_ns)
+    owners = dict(curves.owners)
+    assert list(owners) == ["interactive", "bulk", "cached"]
+    running = ((owners["interactive"] + owners["bulk"]) * width).sum()
+    assert running == pytest.approx(results["kv_blocks"]["block_ns"], rel=1e-9)
+    assert (sum(owners.values()) <= curves.blocks + 1e-6).all()
+    assert results["hit_tokens"] > 0
+    by_class = results["classes"].values()
+    assert sum(part["hit_tokens"] for part in by_class) == results["hit_tokens"]
+    assert sum(part["recomputed_tokens"] for part in by_class) == results["recomputed_tokens"]
+    hits = curves.hits[~np.isnan(curves.hits)]
+    assert hits.min() <= results["hit_rate"] <= hits.max()
+    axes = classes(instance, schedule, Figure())
+    words = {text.get_text() for ax in axes for text in ax.get_legend().get_texts()}
+    assert {"cached, free", "prompt tokens found in the cache"} <= words
+
+
 def summed_prefills(instance, schedule):
     work = schedule.work
     return work.tokens[(work.phase == 0) & instance.bulk[work.request]].sum()
@@ -93,7 +129,7 @@ def test_equal_input_gives_equal_bytes_and_wrong_suffixes_are_refused(tmp_path):
         save_classes(instance, schedule, tmp_path / name)
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(InputError, match="no picture format"):
+    with pytest.raises(InputError, match="is not a suffix"):
         save_classes(instance, schedule, tmp_path / "a.gif")
 
 
