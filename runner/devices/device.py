@@ -238,6 +238,10 @@ class TorchDevice(AlwaysThere):
     ) -> None:
         """Execute a step; on a GPU it is only queued."""
         start = self._mark()
+        leaving = [chunk for chunk in chunks if chunk.only_saves]
+        if leaving:
+            self.worker.save(leaving)
+            chunks = [chunk for chunk in chunks if not chunk.only_saves]
         if chunks:
             self.worker.step(chunks, active)
         else:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.instance import Instance
+    from orsched.requests import Prefixes
+
+_OF_PREFIXES = 2**32  # streams of prefix blocks; those of requests are numbered from 0
 
 
 def random_prompt(seed: int, request: int, tokens: int, vocabulary: int) -> list[int]:
@@ -21,11 +24,27 @@ def random_prompt(seed: int, request: int, tokens: int, vocabulary: int) -> list
     return prompt
 
 
+def with_prefix(
+    prompt: list[int], prefixes: Prefixes, request: int, seed: int, vocabulary: int
+) -> list[int]:
+    """Return a drawn prompt in which the blocks of the request's prefix are drawn by their ids.
+
+    Equal ids give equal tokens; a block that the prompt fills in part begins like the others.
+    """
+    size, found = prefixes.block_tokens, list(prompt)
+    ids = prefixes.ids[prefixes.offsets[request] : prefixes.offsets[request + 1]]
+    for block, name in enumerate(ids.tolist()):
+        drawn = np.random.default_rng([seed, _OF_PREFIXES, name]).integers(vocabulary, size=size)
+        place = slice(block * size, min((block + 1) * size, len(prompt)))
+        found[place] = drawn[: place.stop - place.start].tolist()
+    return found
+
+
 class Prompts:
     """Tokens of the requests: their prompts, then what they yielded, stay by stay.
 
     Args:
-        instance: has the lengths of the prompts.
+        instance: has the lengths of the prompts, and the prefixes that they share.
         seed, vocabulary: of prompts that are drawn at random.
         given: the prompts, where they are known.
 
@@ -41,6 +60,7 @@ class Prompts:
         given: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.sizes: list[int] = instance.requests.prompt_tokens.tolist()
+        self.prefixes = instance.requests.prefixes
         self.seed, self.vocabulary, self.given = seed, vocabulary, given
         self.parts: list[list[Any]] = [[] for _ in self.sizes]
         if given is not None and [len(prompt) for prompt in given] != self.sizes:
@@ -51,6 +71,8 @@ class Prompts:
         if self.given is None:
             size = self.sizes[request]
             prompt = random_prompt(self.seed, request, size, self.vocabulary)
+            if self.prefixes is not None:
+                prompt = with_prefix(prompt, self.prefixes, request, self.seed, self.vocabulary)
         else:
             prompt = list(self.given[request])
         return prompt + self.yielded(request)

@@ -19,6 +19,10 @@ class Chunk(NamedTuple):
             token comes from the prefill.
         feeds: the prompt's last token, where the first token comes from a round: that round
             processes it.
+        loads: blocks of the slot that are in the prefix store, and their rows there: they are
+            copied into the slot before the step.
+        saves: blocks of the slot, and the rows of the prefix store into which they are copied
+            after the step; before any other chunk where there are no tokens.
     """
 
     slot: int
@@ -26,3 +30,10 @@ class Chunk(NamedTuple):
     tokens: Sequence[int]
     yields: bool
     feeds: int | None = None
+    loads: Sequence[tuple[int, int]] = ()
+    saves: Sequence[tuple[int, int]] = ()
+
+    @property
+    def only_saves(self) -> bool:
+        """Whether nothing is processed: blocks are stored of a request that leaves."""
+        return not self.tokens and self.feeds is None

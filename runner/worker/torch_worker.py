@@ -13,6 +13,7 @@ from orsched.runner.worker.decoder import forward_of
 from orsched.runner.worker.graphs import Rounds
 from orsched.runner.worker.language_model import load_model, shape_of
 from orsched.runner.worker.layout import place, round_layout
+from orsched.runner.worker.prefix_store import PrefixStore, in_waves
 from orsched.runner.worker.slots import Slots
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class TorchWorker:
         seed: of random weights.
         graphs: how rounds run (``graphs.Rounds``); by default as graphs where there is a GPU.
         allow_pickle: whether weights in a folder may be pickled.
+        stored_blocks: blocks of prefixes that are kept beside the slots; 0: none.
+        block_tokens: tokens of such a block.
 
     Attributes:
         forward_passes: how many there were.
@@ -60,6 +63,8 @@ class TorchWorker:
         seed: int = 0,
         graphs: Mode | None = None,
         allow_pickle: bool = False,
+        stored_blocks: int = 0,
+        block_tokens: int = 1,
     ) -> None:
         import torch
 
@@ -76,6 +81,11 @@ class TorchWorker:
         if slots < 1:
             raise InputError(f"{slots} slots", field="slots", remedy="at least 1")
         self.slots = Slots(self.shape, slots, length, next(self.model.parameters()))
+        self.store = (
+            PrefixStore(self.slots, stored_blocks, block_tokens, self._to_device)
+            if stored_blocks
+            else None
+        )
         self.attention = SlotAttention(self.slots)
         self.forward = forward_of(self.model, self.attention)
         self.head = self.model.get_output_embeddings()
@@ -100,7 +110,37 @@ class TorchWorker:
         self.step(chunks, ())
 
     def step(self, chunks: Sequence[Chunk], active: Sequence[int]) -> None:
-        """Process chunks, and a round over the active slots, in one forward pass."""
+        """Process chunks, and a round over the active slots, in one forward pass.
+
+        Chunks that reuse what others of the same step store are processed after those, without a
+        further round.
+        """
+        if self.store is None:
+            self._step(chunks, active)
+            return
+        for wave in in_waves(chunks):
+            self._exchange(self.store, wave, active)
+            active = ()
+
+    def _exchange(self, store: PrefixStore, chunks: Sequence[Chunk], active: Sequence[int]) -> None:
+        """Process chunks between what they take from the store and what they add to it."""
+        import torch
+
+        with torch.inference_mode():
+            store.load(chunks)
+        self._step(chunks, active)
+        with torch.inference_mode():
+            store.save(chunks)
+
+    def save(self, chunks: Sequence[Chunk]) -> None:
+        """Store blocks of requests that leave, before their slots are used again."""
+        import torch
+
+        if self.store is not None:
+            with torch.inference_mode():
+                self.store.save(chunks)
+
+    def _step(self, chunks: Sequence[Chunk], active: Sequence[int]) -> None:
         import torch
 
         sized = [chunk for chunk in chunks if len(chunk.tokens)]

@@ -1,0 +1,108 @@
+"""Blocks of prefixes that a torch worker reuses: the tokens are those of a worker that does not."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+
+from orsched.runner.worker.chunk import Chunk  # noqa: E402
+from orsched.runner.worker.prefix_store import in_waves  # noqa: E402
+from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+
+SIZE = 4
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """More threads only wait for one another at this size."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def worker(stored: int = 8) -> TorchWorker:
+    """Return a small worker, in double precision so that no logits tie."""
+    return TorchWorker("tiny", 4, 64, dtype="float64", stored_blocks=stored, block_tokens=SIZE)
+
+
+def prompt(seed: int, tokens: int) -> list[int]:
+    """Return random tokens."""
+    return random.Random(seed).choices(range(512), k=tokens)
+
+
+def alone(tokens: list[int], rounds: int) -> list[int]:
+    """Return what a request yields on a worker without reuse."""
+    plain = worker(stored=0)
+    plain.prefill([Chunk(0, 0, tokens, True)])
+    plain.decode([0], rounds)
+    return plain.take(0, len(tokens)).tolist()
+
+
+def test_a_stored_prefix_yields_the_tokens_of_one_that_is_computed() -> None:
+    shared, reusing = prompt(1, 2 * SIZE), worker()
+    first, second = shared + prompt(2, 5), shared + prompt(3, 7)
+    reusing.prefill([Chunk(0, 0, first, True, saves=[(0, 5), (1, 2)])])
+    reusing.release(0)
+    reusing.prefill([Chunk(0, 0, prompt(4, 30), True)])  # the slot is written over
+    reusing.step([Chunk(3, 2 * SIZE, second[2 * SIZE :], True, loads=[(0, 5), (1, 2)])], [0])
+    reusing.decode([0, 3], 6)
+    assert reusing.take(3, len(second)).tolist() == alone(second, 6)
+    assert reusing.take(0, 30).tolist() == alone(prompt(4, 30), 7)
+
+
+def test_without_its_blocks_the_tokens_would_differ() -> None:
+    shared, reusing = prompt(1, 2 * SIZE), worker()
+    second = shared + prompt(3, 7)
+    reusing.step([Chunk(3, 2 * SIZE, second[2 * SIZE :], True, loads=[(0, 5), (1, 2)])], [])
+    reusing.decode([3], 6)
+    assert reusing.take(3, len(second)).tolist() != alone(second, 6)
+
+
+def test_requests_of_one_step_share_what_the_first_of_them_computes() -> None:
+    shared, reusing = prompt(1, 2 * SIZE), worker()
+    texts = [shared + prompt(seed, seed) for seed in (3, 5, 6)]
+    blocks = [(0, 1), (1, 0)]
+    chunks = [
+        Chunk(2, 0, texts[0], True, saves=blocks),
+        Chunk(0, 2 * SIZE, texts[1][2 * SIZE :], True, loads=blocks),
+        Chunk(1, 2 * SIZE, texts[2][2 * SIZE :], True, loads=blocks),
+    ]
+    assert [len(wave) for wave in in_waves(chunks)] == [1, 2]
+    reusing.prefill([Chunk(3, 0, prompt(9, 9), True)])
+    reusing.step(chunks, [3])
+    reusing.decode([0, 1, 2, 3], 5)
+    for slot, text in zip((2, 0, 1), texts, strict=True):
+        assert reusing.take(slot, len(text)).tolist() == alone(text, 5)
+    assert reusing.take(3, 9).tolist() == alone(prompt(9, 9), 6)
+
+
+def test_a_chain_of_reuse_in_one_step_takes_a_wave_each() -> None:
+    chain = [
+        Chunk(0, 0, [1], False, saves=[(0, 0)]),
+        Chunk(1, 4, [1], False, loads=[(0, 0)], saves=[(1, 1)]),
+        Chunk(2, 8, [1], False, loads=[(0, 0), (1, 1)]),
+        Chunk(3, 0, [1], False),
+    ]
+    assert [[chunk.slot for chunk in wave] for wave in in_waves(chain)] == [[0, 3], [1], [2]]
+
+
+def test_what_a_request_that_leaves_has_cached_comes_back_with_it() -> None:
+    text, reusing = prompt(7, 2 * SIZE + 1), worker()
+    reusing.prefill([Chunk(0, 0, text, True)])
+    reusing.decode([0], 4)
+    yielded = reusing.take(0, len(text)).tolist()
+    leaving = Chunk(0, 0, [], False, saves=[(0, 0), (1, 1), (2, 2)])
+    assert leaving.only_saves
+    reusing.save([leaving])
+    reusing.release(0)
+    reusing.prefill([Chunk(0, 0, prompt(4, 30), True)])
+    whole = text + yielded
+    again = Chunk(1, 3 * SIZE, whole[3 * SIZE :], True, loads=leaving.saves)
+    reusing.step([again], [])
+    reusing.decode([1], 3)
+    assert yielded + reusing.take(1, len(whole)).tolist() == alone(text, 8)
