@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.errors import InputError
-from orsched.runner.loop.prompts import random_prompt
+from orsched.runner.loop.prompts import random_prompt, with_prefix
 from orsched.schedule import Steps, Work
 from orsched.timeline import yielded_tokens
 
@@ -83,7 +83,9 @@ def prompts_of_rest(rest: Rest, trace: Schedule, seed: int, vocabulary: int) -> 
     sizes = (rest.instance.requests.prompt_tokens - rest.yielded).tolist()
     unfinished = trace.run.get("unfinished", {})
     found = []
-    for row, size, given in zip(rest.rows.tolist(), sizes, rest.yielded.tolist(), strict=True):
+    rows = zip(rest.rows.tolist(), sizes, rest.yielded.tolist(), strict=True)
+    prefixes = rest.instance.requests.prefixes
+    for place, (row, size, given) in enumerate(rows):
         tokens = unfinished.get(str(row), [])
         if len(tokens) != given:
             raise InputError(
@@ -97,7 +99,10 @@ def prompts_of_rest(rest: Rest, trace: Schedule, seed: int, vocabulary: int) -> 
                 field=f"run.unfinished.{row}",
                 remedy="resume a trace that the runner wrote",
             )
-        found.append(random_prompt(seed, row, size, vocabulary) + tokens)
+        prompt = random_prompt(seed, row, size, vocabulary)
+        if prefixes is not None:
+            prompt = with_prefix(prompt, prefixes, place, seed, vocabulary)
+        found.append(prompt + tokens)
     return found
 
 
