@@ -122,7 +122,9 @@ def require_slots(slots: int, least: int) -> None:
         )
 
 
-def require_room(size: Size, slots: int, length: int, device: str, workers: int = 1) -> None:
+def require_room(
+    size: Size, slots: int, length: int, device: str, workers: int = 1, stored_tokens: int = 0
+) -> None:
     """Raise ``InputError`` unless the model has the positions and the device the memory.
 
     Args:
@@ -130,6 +132,7 @@ def require_room(size: Size, slots: int, length: int, device: str, workers: int 
         slots, length: of each worker.
         device: as torch names it.
         workers: so many share the device.
+        stored_tokens: tokens of prefixes that each keeps beside its slots.
     """
     if length > size.positions:
         raise InputError(
@@ -141,10 +144,11 @@ def require_room(size: Size, slots: int, length: int, device: str, workers: int 
     if free is None:
         return
     usable = int((1 - _SPARE) * free) // workers
-    needed = size.weight_bytes + slots * length * size.token_bytes
+    fixed = size.weight_bytes + stored_tokens * size.token_bytes
+    needed = fixed + slots * length * size.token_bytes
     if needed <= usable:
         return
-    fit = (usable - size.weight_bytes) // (length * size.token_bytes)
+    fit = (usable - fixed) // (length * size.token_bytes)
     raise InputError(
         f"a worker with {slots} slots of {length:,} tokens needs {_gib(needed)} GiB, "
         f"{_gib(usable)} GiB are free on {device}",
@@ -152,7 +156,8 @@ def require_room(size: Size, slots: int, length: int, device: str, workers: int 
         remedy=f"{fit} slots fit: give the instance's worker that many clients, or leave the "
         "longest requests out"
         if fit > 0
-        else "the weights alone do not fit: take a smaller model, or a shorter dtype",
+        else "weights and stored prefixes alone do not fit: take a smaller model, a shorter dtype, "
+        "or fewer memory blocks",
     )
 
 

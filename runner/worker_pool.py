@@ -128,10 +128,31 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
         raise InputError(
             f"{len(instance.workers)} workers in one process", field="place", remedy="process, ray"
         )
+    _require_reusable(instance, settings, here)
     if settings.worker == "torch":
         requests = instance.requests
         longest = int((requests.prompt_tokens + requests.output_tokens).max(initial=1))
         _fitting(instance, settings, settings.slots or 1, settings.length or longest)
+
+
+def _require_reusable(instance: Instance, settings: RunSettings, here: bool) -> None:
+    """Refuse a prefix cache where the worker could not hold what the schedule says it holds."""
+    if not instance.caches_prefixes or settings.worker == "virtual":
+        return
+    if not here or len(instance.workers) > 1:
+        raise InputError(
+            "prefixes are reused by a single torch worker in this process: one elsewhere may be "
+            "lost, and its cache with it",
+            field="place",
+            remedy="an instance with one worker, and --workers-as here; or no prefix_cache",
+        )
+    if instance.first_token != "prefill":
+        raise InputError(
+            "a torch worker reuses prefixes where the prefill yields the first token: otherwise "
+            "the last token of a prompt is computed in a round, after its block counts as stored",
+            field="first_token",
+            remedy='"first_token": "prefill"',
+        )
 
 
 def worker_pool(
@@ -171,8 +192,18 @@ def _fitting(instance: Instance, settings: RunSettings, slots: int, length: int)
     model_config(settings.model)  # says if there is none
     chosen = choose(settings.device, settings.dtype)
     size = size_of(settings.model, chosen.dtype, settings.allow_pickle)
-    require_room(size, slots, length, chosen.device, len(instance.workers))
+    stored, tokens = _stored(instance)
+    many = len(instance.workers)
+    require_room(size, slots, length, chosen.device, many, stored * tokens)
     return _Fitting(chosen, size)
+
+
+def _stored(instance: Instance) -> tuple[int, int]:
+    """Return the blocks of prefixes that a torch worker keeps, and tokens of each."""
+    memory = instance.workers[0].memory
+    if memory is None or memory.prefix_cache is None:
+        return 0, 1
+    return memory.blocks, memory.block_tokens
 
 
 def _torch(
@@ -182,7 +213,8 @@ def _torch(
     slots, length, many = about["slots"], about["length"], len(instance.workers)
     chosen, size = _fitting(instance, settings, slots, length)
     own = WorkerSettings(
-        settings.model, slots, length, *chosen, seed, settings.threads, settings.allow_pickle
+        *(settings.model, slots, length, *chosen, seed, settings.threads, settings.allow_pickle),
+        *_stored(instance),
     )
     place = settings.place or ("here" if many == 1 else "process")
     watch = None

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 
 class PrefixStays:
-    """What a worker's set of requests does beyond counting blocks, where contents are kept."""
+    """What a worker's set of requests does beyond counting blocks, where contents are kept.
+
+    Attributes:
+        found: request -> tokens that it found in the cache, of those that the last step admitted.
+    """
 
     def __init__(self, running_set: RunningSet, pages: SharedPages) -> None:
         self.running_set = running_set
         self.pages = pages
+        self.found: dict[int, int] = {}
 
     def admit(self, step: Step, new: Sequence[int], index: int) -> tuple[list[int], list[int]]:
         """Let requests process prompt tokens; those that are new have their clients.
@@ -36,6 +41,7 @@ class PrefixStays:
         places = {request: place for place, request in enumerate(requests)}
         partial = self.running_set.state.partial
         chunks = [0] * len(requests)
+        self.found.clear()
         for request in [each for each in partial if each in places]:
             place = places[request]
             chunks[place] = self._go_on(request, None if asked is None else asked[place])
@@ -65,7 +71,7 @@ class PrefixStays:
         running_set = self.running_set
         run_state, work = running_set.run_state, running_set.work
         due = run_state.prompts[request] + run_state.yielded.get(request, 0)
-        hit = self.pages.admit(request, due)
+        hit = self.found[request] = self.pages.admit(request, due)
         left = due - hit
         chunk = left if asked is None else chunk_of(request, asked, left, hit)
         self.pages.extend(request, hit, chunk)

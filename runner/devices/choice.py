@@ -75,7 +75,12 @@ def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:
     where = device or settings.device
     arguments = (settings.model, settings.slots, settings.length, where)
     worker = TorchWorker(
-        *arguments, settings.dtype, settings.seed, allow_pickle=settings.allow_pickle
+        *arguments,
+        settings.dtype,
+        settings.seed,
+        allow_pickle=settings.allow_pickle,
+        stored_blocks=settings.stored_blocks,
+        block_tokens=settings.block_tokens,
     )
     worker.prepare()
     return worker

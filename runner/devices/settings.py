@@ -29,6 +29,8 @@ class WorkerSettings:
         seed: of random weights.
         threads: on the CPU; None: as many as torch takes by itself.
         allow_pickle: whether weights in a folder may be pickled.
+        stored_blocks, block_tokens: blocks of prefixes that are kept beside the slots (0: none),
+            and tokens of each.
 
     Raises:
         InputError: a value is out of range; the model is looked at by the worker itself.
@@ -42,11 +44,15 @@ class WorkerSettings:
     seed: int = 0
     threads: int | None = None
     allow_pickle: bool = False
+    stored_blocks: int = 0
+    block_tokens: int = 1
 
     def __post_init__(self) -> None:
         for name in ("slots", "length"):
             whole_number(getattr(self, name), name, minimum=1)
         whole_number(self.seed, "seed", minimum=0)
+        whole_number(self.stored_blocks, "stored_blocks", minimum=0)
+        whole_number(self.block_tokens, "block_tokens", minimum=1)
         if self.threads is not None:
             whole_number(self.threads, "threads", minimum=1, maximum=MOST_THREADS)
         if not _DEVICE.fullmatch(self.device):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.errors import InputError
+from orsched.eviction import Eviction
 from orsched.policy import Information, Policy, View
 from orsched.runner.loop.in_order import InOrder
 from orsched.runner.loop.planned_steps import planned_steps
@@ -51,6 +52,8 @@ class FollowSchedule(Policy):
             )
         self.name = schedule.method
         self.information = Information(schedule.information)  # what it sets aside in memory
+        rule = schedule.eviction
+        self.eviction = None if rule is None else Eviction.from_dict(rule)
         workers = range(len(instance.workers))
         self.planned = [planned_steps(schedule, worker) for worker in workers]
         self.position = [0 for _ in workers]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from orsched.runner.devices.lost import WorkerLostError
+from orsched.runner.loop.prefix_reuse import PrefixReuse
 from orsched.runner.worker.chunk import Chunk
 from orsched.schedule import DECODE, PREFILL
 from orsched.simulator.recorder import StepRecorder
@@ -65,6 +66,8 @@ class LiveWorker(WorkerRun):
         inner_border: whether the run of rounds in progress ends where none of its requests does,
             and not because of an arrival.
         restoring: request -> client and tokens (None: all) of those that are to be brought back.
+        reuse: which blocks the device takes from its store of prefixes and adds to it; None
+            without a prefix cache.
     """
 
     def __init__(
@@ -87,14 +90,19 @@ class LiveWorker(WorkerRun):
         self.at_once = AT_ONCE if ends is None else 1
         self.ends = ends
         self.restoring: Places = {}
+        self.reuse = None if self.shared is None else PrefixReuse(self.shared.cache)
 
     # -- a step begins --------------------------------------------------------------------
 
     def take(self, step: Step) -> bool:
         """Begin a step."""
         running = self.state.running
+        if self.shared is not None:
+            self.shared.cache.undo()  # what the policy tried
         for request in step.preempt:
             if request in running:
+                if self.reuse is not None:
+                    self.reuse.leave(request, running[request], self.view.cached(request))
                 self.release(request, running[request])
         partial, self.inner_border = self.state.partial, False
         self.before = {request: partial.get(request, 0) for request in step.prefill}
@@ -128,7 +136,7 @@ class LiveWorker(WorkerRun):
     def _advance(self, duration: int, rounds: int, phase: int) -> None:
         """Begin on the device what the base class has made sure of."""
         state, running = self.state, self.state.running
-        chunks = [] if phase == DECODE else [self._chunk(request) for request in self.before]
+        chunks = self._chunks(phase)
         active = [running[request] for request in state.origin] if phase != PREFILL else []
         active += [running[request] for request in state.held]
         super()._advance(duration, rounds, phase)
@@ -145,6 +153,21 @@ class LiveWorker(WorkerRun):
             self.device.begin(chunks, active, rounds, duration)
         except WorkerLostError as lost:
             self.reply = lost
+
+    def _chunks(self, phase: int) -> list[Chunk]:
+        """Return what the step prefills, and before it what requests that have left stored."""
+        if self.reuse is None:
+            return [] if phase == DECODE else [self._chunk(request) for request in self.before]
+        chunks = self.reuse.left()
+        if phase == DECODE:
+            return chunks
+        assert self.running_set.prefix_stays is not None
+        found = self.running_set.prefix_stays.found
+        self.before |= found
+        for request in [*(each for each in self.before if each not in found), *found]:
+            chunk = self._chunk(request)
+            chunks.append(self.reuse.chunk(request, chunk, found.get(request)))
+        return chunks
 
     def _chunk(self, request: int) -> Chunk:
         tokens, start = self.prompts.of(request), self.before[request]
@@ -190,6 +213,8 @@ class LiveWorker(WorkerRun):
 
     def release(self, request: int, client: int) -> None:
         """Keep what a request has yielded that leaves its client."""
+        if self.reuse is not None:
+            self.reuse.forget(request)
         found = self.device.release(client, self.prompts.length(request))
         if found is not None:
             self.prompts.keep(request, found)

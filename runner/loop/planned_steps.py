@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -105,8 +106,9 @@ class _Rows:
                 *(work.tokens, work.stay, opens, evicted),
             )
         )
+        rows = sorted(zip(work.turn[here].tolist(), *columns, strict=True), key=itemgetter(0))
         held: list[tuple[int, int]] = []
-        for row in zip(*columns, strict=True):
+        for _, *row in rows:
             request, client, phase, first, last, tokens, stay, new, cut = row
             if cut:
                 self.evicted[last + 1].append(request)

@@ -53,6 +53,12 @@ def residual(instance: Instance, trace: Schedule) -> Rest:
             field="instance_sha256",
             remedy="give the instance that was run",
         )
+    if instance.caches_prefixes:
+        raise InputError(
+            "a run with a prefix cache cannot be resumed: what the cache held is gone",
+            field="resume",
+            remedy="run it anew",
+        )
     requests = instance.requests
     yielded = yielded_tokens(instance, trace)
     rows = np.flatnonzero(yielded < requests.output_tokens)

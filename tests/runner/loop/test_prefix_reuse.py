@@ -1,0 +1,173 @@
+"""A device holds in its store what the prefix cache says, however requests come, go and share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from orsched import check
+from orsched.errors import InputError
+from orsched.runner.devices.device import VirtualDevice
+from orsched.runner.execution import run
+from orsched.runner.loop.following import FollowSchedule
+from orsched.runner.loop.live import execute_policy
+from orsched.runner.loop.prompts import Prompts
+from orsched.runner.worker.prefix_store import in_waves
+from orsched.runner.worker_pool import RunSettings
+from orsched.simulator import simulate_policy
+from tests.runner.loop.fake_device import VOCABULARY, next_token
+from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.policy import Policy
+
+SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(40, 400))]
+
+
+class TextDevice(VirtualDevice):
+    """Keeps the tokens behind each block of its slots and its store, and compares at each use."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.loaded, self.left = size, 0, 0
+        self.slots: dict[int, list[int]] = {}
+        self.store: dict[int, tuple[int, ...]] = {}
+        self.next: dict[int, int] = {}  # what a slot has yielded last, and processes next
+
+    def begin(self, chunks, active, rounds, planned_ns):
+        for chunk in chunks:
+            if chunk.only_saves:
+                self.left += 1
+                self.save(chunk)
+        for wave in in_waves([chunk for chunk in chunks if not chunk.only_saves]):
+            for chunk in wave:
+                self.load(chunk)
+            for chunk in wave:
+                text = self.slots.setdefault(chunk.slot, [])
+                del text[chunk.start :]
+                assert len(text) == chunk.start
+                text.extend(chunk.tokens)
+                self.save(chunk)
+                if chunk.yields:
+                    self.next[chunk.slot] = next_token(text)
+        for slot in active:
+            for _ in range(rounds):
+                self.slots[slot].append(self.next[slot])
+                self.next[slot] = next_token(self.slots[slot])
+        super().begin(chunks, active, rounds, planned_ns)
+
+    def release(self, slot, prompt_tokens):
+        yielded = self.slots[slot][prompt_tokens:]  # which stay there until they are overwritten
+        return [*yielded, self.next.pop(slot)] if slot in self.next else []
+
+    def load(self, chunk):
+        if chunk.loads:
+            self.slots[chunk.slot] = []
+        for block, row in chunk.loads:
+            text = self.store[row]
+            assert len(text) == (block + 1) * self.size
+            assert list(text[: block * self.size]) == self.slots[chunk.slot]
+            self.slots[chunk.slot] = list(text)
+            self.loaded += 1
+
+    def save(self, chunk):
+        for block, row in chunk.saves:
+            text = self.slots[chunk.slot][: (block + 1) * self.size]
+            assert len(text) == (block + 1) * self.size
+            self.store[row] = tuple(text)
+
+
+def policy_of(instance: Instance, seed: int) -> Policy:
+    """Return ``vllm`` with parameters of a seed."""
+    policy: Policy = prefix_policy(instance, prefix_params(seed, instance.worker.clients))
+    return policy
+
+
+def yielding(instance: Instance) -> Instance:
+    """Return the instance under the rule that a torch worker needs."""
+    return instance.replace(first_token="prefill")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_block_that_is_loaded_holds_the_prefix_that_it_stands_for(seed: int) -> None:
+    instance = yielding(prefix_instance(seed))
+    device = TextDevice(instance.worker.memory.block_tokens)
+    done = execute_policy(
+        instance, policy_of(instance, seed), device, seed=3, vocabulary=VOCABULARY
+    )
+    assert check(instance, done.schedule) == []
+    hits = int(done.schedule.work.hit.sum())
+    assert device.loaded * device.size == hits
+
+
+def test_the_workloads_hit_store_and_evict() -> None:
+    """What the test above would not see if nothing of it happened."""
+    loaded = left = 0
+    for seed in range(40):
+        instance = yielding(prefix_instance(seed))
+        device = TextDevice(instance.worker.memory.block_tokens)
+        execute_policy(instance, policy_of(instance, seed), device, vocabulary=VOCABULARY)
+        loaded, left = loaded + device.loaded, left + device.left
+    assert loaded > 100
+    assert left > 10
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_plan_with_hits_is_followed_step_by_step(seed: int) -> None:
+    instance = yielding(prefix_instance(seed))
+    plan = simulate_policy(instance, policy_of(instance, seed)).schedule
+    device = TextDevice(instance.worker.memory.block_tokens)
+    done = execute_policy(instance, FollowSchedule(instance, plan), device, vocabulary=VOCABULARY)
+    assert done.schedule.work == plan.work
+    assert done.schedule.eviction == plan.eviction
+
+
+def test_equal_identifiers_are_equal_tokens_and_others_are_not() -> None:
+    instance = prefix_instance(4)
+    prompts = Prompts(instance, 0, VOCABULARY)
+    prefixes, size = instance.requests.prefixes, instance.requests.prefixes.block_tokens
+    seen: dict[int, tuple[int, ...]] = {}
+    for request in range(len(instance)):
+        first, last = prefixes.offsets[request : request + 2].tolist()
+        text = prompts.of(request)
+        assert len(text) == instance.requests.prompt_tokens[request]
+        for block, name in enumerate(prefixes.ids[first:last].tolist()):
+            part = tuple(text[block * size : (block + 1) * size])
+            longer = max(part, seen.get(name, ()), key=len)
+            assert longer[: len(part)] == part
+            assert longer[: len(seen.get(name, ()))] == seen.get(name, ())
+            seen[name] = longer
+    whole = [text for text in seen.values() if len(text) == size]
+    assert len(set(whole)) == len(whole) > 1
+
+
+def test_what_a_torch_worker_cannot_keep_is_refused_with_a_remedy() -> None:
+    pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    instance = prefix_instance(1).replace(first_token="decode")
+    with pytest.raises(InputError, match="first token") as wrong:
+        run(instance, "vllm", RunSettings())
+    assert wrong.value.field == "first_token"
+    with pytest.raises(InputError, match="in this process") as wrong:
+        run(yielding(instance), "vllm", RunSettings(place="process"))
+    assert wrong.value.field == "place"
+
+
+@pytest.mark.parametrize("seed", [0, 3, pytest.param(5, marks=pytest.mark.full)])
+def test_tokens_are_those_of_a_worker_that_reuses_nothing(seed: int) -> None:
+    torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+    from dataclasses import replace
+
+    torch.set_num_threads(1)
+    instance = yielding(prefix_instance(seed))
+    settings = RunSettings(dtype="float64", device="cpu", threads=1)
+    reusing = run(instance, "vllm", settings, seed=7)
+    worker = instance.worker
+    plenty = replace(worker, memory=replace(worker.memory, blocks=10_000, prefix_cache=None))
+    without = run(instance.replace(workers=(plenty,)), "vllm", settings, seed=7)
+    assert reusing.violations == []
+    assert np.sum(reusing.trace.work.hit) > 0
+    assert reusing.tokens == without.tokens
