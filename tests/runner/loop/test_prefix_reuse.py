@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from orsched import check
+from orsched import Instance, Requests, Worker, check
 from orsched.errors import InputError
+from orsched.prefixes import Prefixes
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.execution import run
 from orsched.runner.loop.following import FollowSchedule
@@ -21,7 +22,6 @@ from tests.runner.loop.fake_device import VOCABULARY, next_token
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
     from orsched.policy import Policy
 
 SEEDS = [*range(40), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(40, 400))]
@@ -126,22 +126,15 @@ def test_a_plan_with_hits_is_followed_step_by_step(seed: int) -> None:
 
 
 def test_equal_identifiers_are_equal_tokens_and_others_are_not() -> None:
-    instance = prefix_instance(4)
-    prompts = Prompts(instance, 0, VOCABULARY)
-    prefixes, size = instance.requests.prefixes, instance.requests.prefixes.block_tokens
-    seen: dict[int, tuple[int, ...]] = {}
-    for request in range(len(instance)):
-        first, last = prefixes.offsets[request : request + 2].tolist()
-        text = prompts.of(request)
-        assert len(text) == instance.requests.prompt_tokens[request]
-        for block, name in enumerate(prefixes.ids[first:last].tolist()):
-            part = tuple(text[block * size : (block + 1) * size])
-            longer = max(part, seen.get(name, ()), key=len)
-            assert longer[: len(part)] == part
-            assert longer[: len(seen.get(name, ()))] == seen.get(name, ())
-            seen[name] = longer
-    whole = [text for text in seen.values() if len(text) == size]
-    assert len(set(whole)) == len(whole) > 1
+    prefixes = Prefixes([0, 3, 6, 7, 7], [4, 5, 6, 4, 5, 7, 9], 8)
+    requests = Requests([20, 24, 8, 30], [1] * 4, prefixes=prefixes)
+    prompts = Prompts(Instance(requests, Worker(4)), 0, VOCABULARY)
+    first, second, third, last = (prompts.of(request) for request in range(4))
+    assert [len(text) for text in (first, second, third, last)] == [20, 24, 8, 30]
+    assert first[:16] == second[:16]
+    assert first[16:] != second[16:20]
+    assert len({tuple(text[:8]) for text in (first, third, last)}) == 3
+    assert first != Prompts(Instance(requests, Worker(4)), 1, VOCABULARY).of(0)
 
 
 def test_what_a_torch_worker_cannot_keep_is_refused_with_a_remedy() -> None:
