@@ -119,18 +119,18 @@ class TorchWorker:
             self._step(chunks, active)
             return
         for wave in in_waves(chunks):
-            self._exchange(self.store, wave, active)
+            self.load(wave)
+            self._step(wave, active)
+            self.save(wave)
             active = ()
 
-    def _exchange(self, store: PrefixStore, chunks: Sequence[Chunk], active: Sequence[int]) -> None:
-        """Process chunks between what they take from the store and what they add to it."""
+    def load(self, chunks: Sequence[Chunk]) -> None:
+        """Copy what is stored into slots, without computing anything."""
         import torch
 
-        with torch.inference_mode():
-            store.load(chunks)
-        self._step(chunks, active)
-        with torch.inference_mode():
-            store.save(chunks)
+        if self.store is not None:
+            with torch.inference_mode():
+                self.store.load(chunks)
 
     def save(self, chunks: Sequence[Chunk]) -> None:
         """Store blocks of requests that leave, before their slots are used again."""
