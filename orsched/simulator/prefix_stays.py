@@ -73,7 +73,8 @@ class PrefixStays:
         due = run_state.prompts[request] + run_state.yielded.get(request, 0)
         hit = self.found[request] = self.pages.admit(request, due)
         left = due - hit
-        chunk = left if asked is None else chunk_of(request, asked, left, hit)
+        # A policy that does not ask the cache may ask for tokens that are there: they are left out.
+        chunk = left if asked is None else min(chunk_of(request, asked, due), left)
         self.pages.extend(request, hit, chunk)
         if chunk < left:
             running_set.state.partial[request] = hit + chunk
@@ -102,12 +103,9 @@ class PrefixStays:
         running_set.work.end_stay(state.index, request, stay, len(running_set.steps), place)
 
 
-def chunk_of(request: int, tokens: int, left: int, hit: int = 0) -> int:
+def chunk_of(request: int, tokens: int, left: int) -> int:
     """Return the tokens that a step asks for if they are within what is left of the prefill."""
     chunk = whole(tokens)
     if not 1 <= chunk <= left:
-        found = f", besides {hit} that the prefix cache has" if hit else ""
-        raise PolicyError(
-            f"{chunk} tokens of request {request}, which has {left} left to prefill{found}"
-        )
+        raise PolicyError(f"{chunk} tokens of request {request}, which has {left} left to prefill")
     return chunk
