@@ -1,0 +1,61 @@
+"""Every registered method on workers with a prefix cache: a valid schedule, or a clear refusal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import orsched
+from orsched.checker import check
+from orsched.errors import InfeasibleError, InputError
+from orsched.registry import BUILT_IN, method_information
+from orsched.stop import MaxIterations
+from tests.simulator.prefix_workloads import prefix_instance
+
+METHODS = [
+    (name, information)
+    for name in BUILT_IN["methods"]
+    for information in method_information(name) or ()
+]
+SEEDS = (1, 2, 5, 12)
+"""Small instances with hits, few blocks, and requests that are evicted."""
+
+
+def instances(at_once):
+    """Instances of one worker and of two, with predictions."""
+    found = []
+    for workers in (1, 2):
+        for seed in SEEDS:
+            instance = prefix_instance(seed, workers)
+            requests = instance.requests
+            arrivals = np.zeros(len(requests), np.int64) if at_once else requests.arrival_ns
+            predicted = np.maximum(1, requests.output_tokens - 1)
+            requests = requests.replace(arrival_ns=arrivals, predicted_tokens=predicted)
+            found.append(instance.replace(requests=requests))
+    return found
+
+
+@pytest.mark.parametrize(("method", "information"), METHODS)
+def test_a_method_is_valid_or_refuses(method, information):
+    outcomes = Counter()
+    for at_once in (False, True):
+        for instance in instances(at_once):
+            if len(instance) > 16:
+                continue
+            try:
+                result = orsched.solve(
+                    instance, method=method, information=information, stop=MaxIterations(2)
+                )
+            except (InputError, InfeasibleError) as error:
+                outcomes["refused"] += 1
+                outcomes["told what to do"] += bool(getattr(error, "remedy", "leave it out"))
+                continue
+            assert check(instance, result.schedule) == []
+            assert result.schedule.results["hit_tokens"] == result.schedule.work.hit.sum()
+            outcomes["valid"] += 1
+            outcomes["hits"] += result.schedule.work.hit.any()
+    assert outcomes["refused"] == outcomes["told what to do"]
+    if method != "exact":  # knows no paged memory
+        assert outcomes["hits"] > 0, outcomes
