@@ -46,6 +46,7 @@ _HOME = {
     "orsched.result": ("Result", "Status", "Termination"),
     "orsched.schedule": ("Schedule", "Steps", "Work"),
     "orsched.service_classes": ("ServiceClass",),
+    "orsched.sizing": ("Capacity", "capacity"),
     "orsched.solver": ("Comparison", "compare", "simulate", "solve"),
     "orsched.step": ("ARRIVAL", "FINISH", "Step", "decode_rounds", "prefill_stage"),
     "orsched.stop": ("FirstOf", "MaxIterations", "MaxRuntime"),

@@ -152,6 +152,12 @@ from orsched.schedule import (
 from orsched.service_classes import (
     ServiceClass as ServiceClass,
 )
+from orsched.sizing import (
+    Capacity as Capacity,
+)
+from orsched.sizing import (
+    capacity as capacity,
+)
 from orsched.solver import (
     Comparison as Comparison,
 )

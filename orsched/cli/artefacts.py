@@ -46,6 +46,7 @@ SUFFIXES = {
     "classes": (".png", ".svg", ".pdf"),
     "trace": (".json",),
     "records": (".csv", ".jsonl", ".parquet"),
+    "plot": (".png", ".svg", ".pdf"),
     "errors": (".csv", ".json"),
     "instance-output": (".json", ".parquet"),
     "TARGET": (".json", ".parquet", ".csv"),

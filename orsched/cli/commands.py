@@ -15,6 +15,7 @@ import click
 from orsched._version import __version__
 from orsched.cli import EXIT_BUG, EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
 from orsched.cli.calibrate_command import calibrate_command
+from orsched.cli.capacity_command import capacity_command
 from orsched.cli.check_command import check_command
 from orsched.cli.compare_command import compare_command
 from orsched.cli.data_commands import data_group
@@ -134,6 +135,7 @@ for command in (
     convert_command,
     data_group,
     study_command,
+    capacity_command,
     vllm_group,
     info_command,
 ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +11,7 @@ from orsched.errors import InputError, InvalidScheduleError, OrschedError
 from orsched.study.plan import RECORD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from orsched.instance import Instance
     from orsched.methods import Outcome
@@ -32,7 +33,7 @@ def execute(task: Mapping[str, Any]) -> dict[str, Any]:
     }
     begin = perf_counter()
     try:
-        done = _run(task)
+        done = _runner(task)(task)
     except (Exception, SystemExit) as error:  # a policy that exits ends its cell, not the process
         expected = isinstance(error, (OrschedError, MemoryError))
         return {
@@ -44,6 +45,15 @@ def execute(task: Mapping[str, Any]) -> dict[str, Any]:
         }
     done["run"] |= {"total_s": perf_counter() - begin}
     return {**record, "status": "ok", "error": None, "traceback": None, **done}
+
+
+def _runner(task: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return what runs a task: a cell of a study, or what the task names by ``module:function``."""
+    if "by" not in task:
+        return _run
+    module, _, name = task["by"].partition(":")
+    found: Callable[[Mapping[str, Any]], dict[str, Any]] = getattr(import_module(module), name)
+    return found
 
 
 def _one_line(error: BaseException) -> str:
@@ -86,7 +96,7 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
     problem = _problem(task)
     instance = problem.instance
     begin = perf_counter()
-    outcome = _outcome(instance, content, problem.bounds.get("makespan"))
+    outcome = outcome_of(instance, content, problem.bounds.get("makespan"))
     solved = perf_counter()
     valid = {
         objective: bound_for(instance, outcome.schedule, lower, objective=objective)
@@ -196,7 +206,7 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     return instance
 
 
-def _outcome(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:
+def outcome_of(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:
     """Run the policy or method of a cell."""
     from orsched.method_choice import choose
     from orsched.methods import Run

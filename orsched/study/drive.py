@@ -68,6 +68,25 @@ class StudyResult:
         return pd.DataFrame(self.rows)
 
 
+class Job(Protocol):
+    """What a process can run: a cell of a study, or a simulation of ``orsched.sizing``."""
+
+    @property
+    def key(self) -> str:
+        """Hash of the content."""
+
+    @property
+    def problem(self) -> str:
+        """Hash of what is made once for several of them."""
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What the results depend on."""
+
+    def task(self) -> dict[str, Any]:
+        """Return what a process needs."""
+
+
 class Pool(Protocol):
     """Processes in slots, somewhere."""
 
@@ -142,17 +161,18 @@ def run(
                 store.forget(key)
                 del records[key]
         missing = [cell for cell in cells if cell.key not in records]
-        loop = _Loop(cells, records, store, cell_time_limit, callback)
+        loop = CellLoop(cells, records, store, cell_time_limit, callback)
         try:
             if missing:
-                loop.run(missing, _pool(cluster, min(slots, len(missing)), ray_address))
+                loop.run(missing, open_pool(cluster, min(slots, len(missing)), ray_address))
         finally:
             rows = rows_of(cells, records)
             write_tables(rows, store.folder)
     return StudyResult(plan, store.folder, rows, len(cells), len(missing))
 
 
-def _pool(cluster: str, slots: int, address: str | None) -> Pool:
+def open_pool(cluster: str, slots: int, address: str | None) -> Pool:
+    """Return processes here, or actors of a Ray cluster."""
     if cluster == "local":
         return LocalPool(slots)
     from orsched.study.ray_pool import RayPool
@@ -186,13 +206,13 @@ def _with_files(cells: list[Cell], folder: Path) -> list[Cell]:
 class _Queue:
     """Cells that wait, by problem: a process keeps to a problem, which it then makes once."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.waiting: dict[str, deque[Cell]] = {}
+    def __init__(self, cells: Sequence[Job]) -> None:
+        self.waiting: dict[str, deque[Job]] = {}
         for cell in cells:
             self.waiting.setdefault(cell.problem, deque()).append(cell)
         self.untouched = deque(self.waiting)
 
-    def next_for(self, problem: str | None) -> Cell | None:
+    def next_for(self, problem: str | None) -> Job | None:
         """Return a cell of the problem, else of one without a process, else of the fullest."""
         if problem not in self.waiting:
             while self.untouched and self.untouched[0] not in self.waiting:
@@ -209,17 +229,17 @@ class _Queue:
             del self.waiting[problem]
         return cell
 
-    def put_back(self, cell: Cell) -> None:
+    def put_back(self, cell: Job) -> None:
         """Run a cell again."""
         self.waiting.setdefault(cell.problem, deque()).appendleft(cell)
 
 
-class _Loop:
+class CellLoop:
     """Keeps every slot busy and records what comes back."""
 
     def __init__(
         self,
-        cells: Sequence[Cell],
+        cells: Sequence[Job],
         records: dict[str, dict[str, Any]],
         store: Store,
         limit_s: float | None,
@@ -233,9 +253,9 @@ class _Loop:
         self.failed = sum(record["status"] == "failed" for record in records.values())
         self.before = len(records)
         self.attempts: Counter[str] = Counter()
-        self.running: dict[int, tuple[Cell, float]] = {}
+        self.running: dict[int, tuple[Job, float]] = {}
 
-    def run(self, missing: Sequence[Cell], pool: Pool) -> None:
+    def run(self, missing: Sequence[Job], pool: Pool) -> None:
         """Run cells until none is left; whatever ends this ends the processes."""
         queue = _Queue(missing)
         at: dict[int, str] = {}
@@ -291,7 +311,7 @@ class _Loop:
             self.callback(State(self.total, done, self.failed, done - self.before))
 
 
-def _failure(cell: Cell, error: str) -> dict[str, Any]:
+def _failure(cell: Job, error: str) -> dict[str, Any]:
     return {
         "format": "orsched/cell",
         "version": RECORD,

@@ -76,7 +76,11 @@ LAYERS = (
     Layer("files", "native files: instances, schedules, cost models", ("files",)),
     Layer("instances", "shipped instances, generators, readers of others' traces", ("instances",)),
     Layer("front", "solve, simulate, compare, load", ("method_choice", "solver", "locate")),
-    Layer("pictures", "charts, reports, studies", ("plotting", "report", "study", "extending")),
+    Layer(
+        "pictures",
+        "charts, reports, studies, capacities",
+        ("plotting", "report", "study", "sizing", "extending"),
+    ),
     Layer("runner", "workers that execute, their calibration, vLLM", ("runner",)),
     Layer("command line", "orsched ...", ("cli", "__main__")),
 )  # fmt: skip

@@ -1,0 +1,263 @@
+"""``orsched capacity``: how many workers are enough, and how many cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
+from orsched.cli.artefacts import check_paths
+from orsched.cli.options import (
+    FORMAT,
+    INSTANCE,
+    PARAMETERS,
+    SLO_OPTIONS,
+    TIME_LIMIT,
+    load_instance,
+    with_options,
+)
+from orsched.cli.output import print_json, print_rows, printable, say
+from orsched.cli.policies import own_code, require_named
+from orsched.cli.progress import ProgressPrinter
+from orsched.errors import InfeasibleError, InputError
+from orsched.pairs import read_pairs
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.sizing import Capacity
+    from orsched.workers import Worker
+
+_PATH = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("capacity")
+@INSTANCE
+@click.option(
+    "--policy", default="vllm", show_default=True, help="A method's name, or module:Class."
+)
+@with_options(*SLO_OPTIONS)
+@click.option(
+    "--attainment",
+    type=float,
+    default=0.9,
+    show_default=True,
+    metavar="SHARE",
+    help="Share of the requests that must keep both limits.",
+)
+@click.option(
+    "--arrivals",
+    metavar="SPEC",
+    help="Other arrivals: poisson:rate=3, gamma:rate=3,cv=2, replay:scale=1.5, at_once, ...",
+)
+@click.option("--sample", type=int, metavar="N", help="Draw N requests, anew for each replication.")
+@click.option(
+    "--replications",
+    type=int,
+    metavar="N",
+    help="Traces to draw; all fleets meet the same (default: 5 if arrivals are random, else 1).",
+)
+@click.option(
+    "--confidence",
+    type=float,
+    default=0.95,
+    show_default=True,
+    metavar="LEVEL",
+    help="Level of the intervals.",
+)
+@click.option(
+    "--criterion",
+    type=click.Choice(["measured", "confident"]),
+    help="What must reach the attainment: the measured share (default for one trace), or the lower "
+    "end of its interval (default for replications).",
+)
+@click.option(
+    "--machine",
+    "machines",
+    multiple=True,
+    metavar="NAME=FILE:PRICE",
+    help="A worker file, or 'instance', and the price of one; several: the cheapest mix is sought.",
+)
+@click.option(
+    "--max-workers", type=int, default=1024, show_default=True, help="The largest fleet to try."
+)
+@click.option("--exhaustive", is_flag=True, help="Try every fleet in order, without bisection.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the first trace.")
+@click.option("--jobs", type=int, metavar="N", help="Processes at once (default: the CPUs).")
+@click.option(
+    "--cluster",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where simulations run: processes here, or actors of a Ray cluster.",
+)
+@click.option("--ray-address", metavar="ADDRESS", help="A running Ray cluster, e.g. auto.")
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep finished simulations here: the same command goes on where it was.",
+)
+@click.option("--plot", type=_PATH, help="Draw attainment and p99 against workers (.png, ...).")
+@click.option(
+    "--verify",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE.json",
+    help="Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
+)
+@with_options(PARAMETERS, TIME_LIMIT, FORMAT)
+def capacity_command(
+    instance: str,
+    policy: str,
+    slo_ttft: float | None,
+    slo_tpot: float | None,
+    machines: tuple[str, ...],
+    parameters: tuple[str, ...],
+    folder: Path | None,
+    plot: Path | None,
+    verify: Path | None,
+    style: str,
+    **options: Any,
+) -> int:
+    """Find the fewest workers that keep latency limits on INSTANCE, and prove which are too few.
+
+    The requests are those of INSTANCE, with other arrivals if wanted; fleets of its worker, or of
+    --machine, are simulated with the policy. Limits are those of its interactive requests, or of
+    all where there are none.
+
+    Example: orsched capacity gsm8k-llama65b --arrivals poisson:rate=20 --slo-ttft 1
+    --slo-tpot 0.05 --attainment 0.9
+    """
+    from orsched.sizing import capacity
+
+    given = read_pairs(parameters, "--param")
+    require_named(policy, None, given)
+    check_paths({"plot": plot}, [instance])
+    if plot is not None:
+        from orsched.plotting.gantt import require_matplotlib
+
+        require_matplotlib()
+    with ProgressPrinter("loading") as progress:
+        problem = load_instance(instance)
+        kinds = read_machines(machines, problem)
+        if verify is not None:
+            progress.say("verifying")
+            return _verify(problem, kinds, verify)
+        progress.say("proving")
+        try:
+            with own_code([policy]):
+                found = capacity(
+                    problem,
+                    policy,
+                    slo_ttft=slo_ttft,
+                    slo_tpot=slo_tpot,
+                    machines=kinds,
+                    parameters=given,
+                    folder=folder,
+                    callback=progress.say,
+                    **options,
+                )
+        except InfeasibleError as error:
+            if style == "json":
+                print_json(nothing(str(error)))
+            raise
+        progress.say("writing")
+    _print(found, style)
+    if plot is not None:
+        from orsched.sizing.plot import save_capacity
+
+        save_capacity(found, plot)
+        say(f"plot written to {plot}")
+    return EXIT_INTERRUPTED if found.termination == "interrupted" else 0
+
+
+def read_machines(
+    texts: tuple[str, ...], instance: Instance
+) -> dict[str, tuple[Worker, float]] | None:
+    """Return the machines that ``NAME=FILE:PRICE`` texts name, or None without any.
+
+    Raises ``InputError`` for a text or a worker file that is wrong.
+    """
+    from orsched.study.scenario import read_workers
+
+    if not texts:
+        return None
+    found: dict[str, tuple[Worker, float]] = {}
+    for text in texts:
+        name, equals, rest = text.partition("=")
+        source, colon, price = rest.rpartition(":")
+        try:
+            number = float(price)
+        except ValueError:
+            number = float("nan")
+        if not (name and equals and source and colon) or number != number:
+            raise InputError(
+                f"{text!r} is not NAME=FILE:PRICE",
+                field="--machine",
+                remedy="e.g. a100=a100.json:2.5, or small=instance:1",
+            )
+        if name in found:
+            raise InputError(f"{name} is given twice", field="--machine")
+        if source == "instance":
+            found[name] = (instance.workers[0], number)
+            continue
+        workers = read_workers([source])
+        assert not isinstance(workers, int)
+        found[name] = (workers[0], number)
+    return found
+
+
+def nothing(why: str) -> dict[str, Any]:
+    """Return the object that is printed where no number of workers can suffice."""
+    names = (
+        "workers", "lower_bound_workers", "attainment", "attainment_low", "attainment_high",
+        "ttft_p99_s", "tpot_p99_s", "bulk_tokens_per_s",
+    )  # fmt: skip
+    return {
+        **dict.fromkeys(names),
+        "simulations": 0,
+        "certificate": None,
+        "infeasible": why,
+    }
+
+
+def _print(found: Capacity, style: str) -> None:
+    for note in found.notes:
+        say(note, "note")
+    if style == "json":
+        print_json(found.to_dict())
+        return
+    if style == "csv":
+        print_rows(found.rows(), style)
+        return
+    click.echo(printable(str(found)))
+    if found.bulk_tokens_per_s is not None:
+        left = "bulk requests" if found.bulk_basis == "measured" else "left in idle time"
+        click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s of {left}".replace(
+            "of left", "left"))  # fmt: skip
+    print_rows(found.rows(), style)
+
+
+def _verify(instance: Instance, kinds: Any, path: Path) -> int:
+    """Verify the certificate of a printed result; say what it proves."""
+    from orsched.files.text import parse_json, read_text
+    from orsched.sizing import proof_violations
+
+    document = parse_json(read_text(path))
+    if not isinstance(document, dict) or not isinstance(document.get("certificate"), dict):
+        raise InputError("holds no certificate", file=str(path), field="certificate")
+    claim = document["certificate"]
+    workers = None if kinds is None else [worker for worker, _ in kinds.values()]
+    found = proof_violations(instance, claim, workers)
+    if not found and len(claim["weights"]) == 1:
+        lower = claim["speed"] + 1
+        if document.get("lower_bound_workers") != lower:
+            found = [f"lower_bound_workers is {document.get('lower_bound_workers')!r}, not {lower}"]
+    for each in found:
+        say(each)
+    if found:
+        return EXIT_INVALID
+    weights = json.dumps(claim["weights"])
+    click.echo(f"proven: fleets of weight {claim['speed']} or less are too small ({weights} each)")
+    return 0

@@ -1,0 +1,155 @@
+"""One simulation of a fleet on one trace, in a worker process: counts and latencies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched._version import __version__
+from orsched.study.plan import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+    from orsched.sizing.question import Fleet, Question
+
+RECORD = 1
+"""Version of the records; those of other versions are left alone and run anew."""
+
+MOST_PARTS = 50
+"""Parts of a trace, in order of arrival, whose attainment is counted apart."""
+
+
+class Simulation(NamedTuple):
+    """One run, as ``orsched.study`` runs its cells.
+
+    Attributes:
+        key: hash of its content: the name of its file.
+        problem: hash of its trace.
+        content: all that its results depend on, as plain JSON values.
+        path: the instance's file.
+        fleet, seed: which run it is.
+    """
+
+    key: str
+    problem: str
+    content: dict[str, Any]
+    path: str
+    fleet: Fleet
+    seed: int
+
+    def task(self) -> dict[str, Any]:
+        """Return what a worker process needs, as plain JSON values."""
+        return {
+            "by": "orsched.sizing.simulation:simulate",
+            "key": self.key,
+            "problem": self.problem,
+            "content": self.content,
+            "path": self.path,
+        }
+
+
+def simulation_of(question: Question, fleet: Fleet, seed: int, path: str) -> Simulation:
+    """Return the run of a fleet on the trace of a seed."""
+    problem = {
+        "instance": question.instance.sha256,
+        "sample": question.sample,
+        "arrivals": question.arrivals,
+        "seed": seed,
+    }
+    content = {
+        "orsched": __version__,
+        "kind": "capacity",
+        "record": RECORD,
+        **problem,
+        "fleet": [
+            [count, machine.name, machine.worker.to_dict()]
+            for machine, count in zip(question.machines, fleet, strict=True)
+        ],
+        "policy": question.policy,
+        "slo": {"ttft_ns": question.ttft_ns, "tpot_ns": question.tpot_ns},
+        "iterations": None,
+    }
+    return Simulation(key_of(content), key_of(problem), content, path, fleet, seed)
+
+
+_last: list[tuple[str, Instance]] = []
+"""The trace of the last run: neighbouring runs share it."""
+
+
+def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a policy on a fleet, check its schedule, and return what an estimate is made of."""
+    from orsched.checker import check
+    from orsched.errors import InvalidScheduleError
+    from orsched.sizing.fleet import with_fleet
+    from orsched.study.cell import outcome_of
+
+    content = task["content"]
+    instance = with_fleet(_trace(task), content["fleet"])
+    schedule = outcome_of(instance, content, None).schedule.replace(seed=content["seed"])
+    violations = check(instance, schedule)
+    if violations:
+        raise InvalidScheduleError(
+            f"{schedule.method} made an invalid schedule: {violations[0].message}", violations
+        )
+    limits = content["slo"]["ttft_ns"], content["slo"]["tpot_ns"]
+    return {
+        "instance_sha256": instance.sha256,
+        "results": figures(instance, schedule, limits),
+        "run": {},
+    }
+
+
+def _trace(task: Mapping[str, Any]) -> Instance:
+    from orsched.errors import InputError
+    from orsched.locate import load
+    from orsched.sizing.question import trace_of
+
+    if _last and _last[0][0] == task["problem"]:
+        return _last[0][1]
+    content = task["content"]
+    instance = load(task["path"])
+    if instance.sha256 != content["instance"]:
+        raise InputError("the file has changed", file=task["path"], remedy="start again")
+    made = trace_of(instance, content["sample"], content["arrivals"], content["seed"])
+    _last[:] = [(task["problem"], made)]
+    return made
+
+
+def figures(instance: Instance, schedule: Schedule, limits: tuple[int, int]) -> dict[str, Any]:
+    """Return the counts and latencies of a schedule, of the requests that count."""
+    from orsched.metrics import distribution
+    from orsched.sizing.question import counted_rows
+
+    times, req = schedule.request_times(instance), instance.requests
+    rows = counted_rows(instance)
+    rows = rows[np.argsort(req.arrival_ns[rows], kind="stable")]
+    several = req.output_tokens[rows] >= 2
+    first, finish = times["first_token_ns"][rows], times["finish_ns"][rows]
+    ttft: IntColumn = first - req.arrival_ns[rows]
+    pace: IntColumn = (finish - first) // np.maximum(req.output_tokens[rows] - 1, 1)
+    kept = (ttft <= limits[0]) & (~several | (pace <= limits[1]))
+    bulk = np.ones(len(instance), bool)
+    bulk[rows] = False
+    steps = schedule.steps
+    busy = np.bincount(
+        steps.worker, weights=steps.end_ns - steps.start_ns, minlength=len(instance.workers)
+    )
+    parts = np.array_split(kept, min(MOST_PARTS, len(kept)))
+    ttfts, paces = distribution(ttft), distribution(pace[several])
+    return {
+        "requests": len(rows),
+        "attained": int(kept.sum()),
+        "parts": [[int(part.sum()), len(part)] for part in parts],
+        "ttft_p99_ns": None if ttfts is None else ttfts["p99"],
+        "tpot_p99_ns": None if paces is None else paces["p99"],
+        "bulk_requests": int(bulk.sum()),
+        "bulk_tokens": int(req.output_tokens[bulk].sum()),
+        "makespan_ns": schedule.makespan_ns,
+        "busy_ns": [int(each) for each in busy],
+        "output_tokens": int(req.output_tokens.sum()),
+    }

@@ -1,0 +1,207 @@
+"""What requests that keep their limits take of a fleet, beside random policies of every kind."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from orsched.certificates.attainment import attained_at_most
+from orsched.certificates.budget import Budget, BudgetError
+from orsched.certificates.demand import FAR, UNIT, Demand, Limits, Measure
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.models.attainment_bound import AttainmentSearch, measures_for
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+from tests.random_instances import random_batching_instance
+from tests.simulator.batching_policies import BATCHING
+
+
+def latencies(instance, schedule):
+    """TTFT and TPOT of every request, as the metrics have them."""
+    times, req = schedule.request_times(instance), instance.requests
+    ttft = times["first_token_ns"] - req.arrival_ns
+    pace = (times["finish_ns"] - times["first_token_ns"]) // np.maximum(req.output_tokens - 1, 1)
+    return ttft, pace
+
+
+def limits_between(rng, instance, schedule):
+    """Limits that some requests keep exactly, others with room, others not at all."""
+    ttft, pace = latencies(instance, schedule)
+    scale = np.array([rng.choice((1, 1, 1, 2, 0.5)) for _ in ttft])
+    own = (ttft * scale).astype(np.int64), (pace * scale).astype(np.int64)
+    if rng.random() < 0.3:  # one pair of limits for all
+        at = rng.randrange(len(ttft))
+        own = np.full(len(ttft), ttft[at]), np.full(len(ttft), pace[at])
+    if rng.random() < 0.1:
+        own = own[0], np.full(len(ttft), 2**62)
+    several = instance.requests.output_tokens >= 2
+    kept = (ttft <= own[0]) & (~several | (pace <= own[1]))
+    return Limits(np.arange(len(ttft)), *own), kept
+
+
+def all_measures(demand):
+    """What the search would try, and whatever else the kernel takes."""
+    yield from measures_for(demand)
+    for stage in range(5):
+        for rounds in range(5):
+            for fixed in ("stage", "round", "both"):
+                for share, pace in (("clients", 0), ("clients", 40), ("clients", 3000), ("memory", 0)):
+                    yield Measure(stage, rounds, fixed, share, pace)
+
+
+def sweep(seeds, names):
+    """Hold each window against the time that a fleet has in it; return how full the fullest is."""
+    fullest = 0.0
+    for seed in seeds:
+        rng = random.Random(seed)
+        instance = random_batching_instance(rng)
+        name = rng.choice(names)
+        schedule = simulate_policy(instance, BATCHING[name](seed)).schedule
+        limits, kept = limits_between(rng, instance, schedule)
+        weights = [rng.randint(1, 9) for _ in instance.workers]
+        if rng.random() < 0.5:
+            weights = [1] * len(weights)
+        try:
+            demand = Demand(instance, limits, instance.workers, weights)
+        except ValueError:  # no floor
+            continue
+        assert demand.possible[kept].all(), (seed, name)
+        moments = sorted(
+            {0, 1, schedule.makespan_ns}
+            | set(instance.requests.arrival_ns.tolist())
+            | set(np.minimum(demand.first_by, FAR).tolist())
+            | set(demand.end_by.tolist())
+            | set(demand.begin.tolist())
+        )
+        pairs = [sorted(rng.sample(moments, 2)) for _ in range(12)] + [[0, moments[-1]]]
+        for measure in all_measures(demand):
+            try:
+                work = demand.work(measure)
+            except ValueError:
+                continue
+            for start, end in pairs:
+                held = sum(demand.within(work, start, end)[kept].tolist())
+                room = sum(weights) * (end - start) * UNIT
+                assert held <= room, (seed, name, measure, start, end)
+                fullest = max(fullest, held / room if room else 0)
+        search = AttainmentSearch(instance, limits, instance.workers, weights)
+        found = search.certificate(sum(weights), 0)
+        assert kept.sum() <= found["attained"] <= len(instance), (seed, name)
+        assert attained_at_most(instance, limits, instance.workers, found) == found["attained"]
+    return fullest
+
+
+@pytest.mark.parametrize("first", [0, 10, 20, 30])
+def test_no_policy_takes_less_in_any_window(first):
+    assert sweep(range(first, first + 10), sorted(BATCHING)) > 0.1
+
+
+@pytest.mark.full
+def test_no_policy_takes_less_in_any_window_of_many_instances():
+    assert sweep(range(1000, 1150), sorted(BATCHING)) > 0.9
+
+
+def affine(requests=120, gap_ns=5 * 10**7, memory=None, clients=4):
+    """Requests at equal distances on Pang's worker."""
+    arrivals = [gap_ns * k for k in range(requests)]
+    return Instance(
+        Requests([100] * requests, [20] * requests, arrivals),
+        Worker(clients, AffineCost(), None, memory),
+        first_token="prefill",
+    )
+
+
+def proven(instance, ttft, tpot, speed, name=None):
+    n = len(instance)
+    limits = Limits(np.arange(n), np.full(n, ttft), np.full(n, tpot))
+    search = AttainmentSearch(instance, limits, instance.workers[:1], [1])
+    return search.certificate(speed, 0)["attained"]
+
+
+def test_twice_the_fleet_keeps_at_least_as_many():
+    instance = affine()
+    values = [proven(instance, 10**9, 10**8, speed) for speed in range(1, 7)]
+    assert values == sorted(values)
+    assert values[0] < 120 == values[-1]
+
+
+def test_tighter_limits_prove_more():
+    instance = affine()
+    loose = proven(instance, 10**10, 10**8, 1)
+    paced = proven(instance, 10**10, 32_000_000, 1)
+    assert paced < loose < 120
+
+
+def test_memory_that_holds_few_proves_more():
+    roomy = proven(affine(clients=64), 10**9, 10**8, 1)
+    memory = BlockMemory(30, 16, "paged")
+    tight = proven(affine(clients=64, memory=memory), 10**9, 10**8, 1)
+    assert tight < roomy
+
+
+def test_without_a_ttft_limit_nothing_has_to_be_done_in_time():
+    assert proven(affine(), 2**62, 10**8, 1) == 120
+
+
+def test_what_is_alone_too_slow_counts_nothing():
+    assert proven(affine(), 37_999_999, 10**8, 100) == 0  # 25 ms + 100 x 0.13 ms = 38 ms
+    assert proven(affine(), 38_000_000, 29_210_000, 100) == 120
+    assert proven(affine(), 38_000_000, 29_209_000, 100) == 0
+
+
+@pytest.fixture
+def case():
+    instance = affine()
+    limits = Limits(np.arange(120), np.full(120, 10**9), np.full(120, 10**8))
+    search = AttainmentSearch(instance, limits, instance.workers, [1])
+    return instance, limits, search.certificate(1, 0)
+
+
+def test_a_certificate_proves_what_it_says(case):
+    instance, limits, claim = case
+    assert claim["windows"]
+    assert attained_at_most(instance, limits, instance.workers, claim) == claim["attained"] < 120
+
+
+def test_a_larger_fleet_or_later_limits_take_the_proof_away(case):
+    instance, limits, claim = case
+    faster = {**claim, "speed": 2}
+    assert attained_at_most(instance, limits, instance.workers, faster) > claim["attained"]
+    later = Limits(limits.rows, limits.ttft_ns * 50, limits.tpot_ns * 50)
+    assert attained_at_most(instance, later, instance.workers, claim) > claim["attained"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": [0]},
+        {"weights": [1, 1]},
+        {"speed": -1},
+        {"speed": 1.0},
+        {"one": 0},
+        {"bound": "charged"},
+        {"measures": []},
+        {"windows": [{"start_ns": 5, "end_ns": 4, "measure": 0, "weight": 1}]},
+        {"windows": [{"start_ns": 0, "end_ns": 4, "measure": 1, "weight": 1}]},
+        {"windows": [{"start_ns": 0, "end_ns": 4, "measure": 0, "weight": -1}]},
+        {"measures": [{"stage": 4, "round": 4, "fixed": "both", "share": "clients", "pace": 0}]},
+        {"measures": [{"stage": 4, "round": 4, "fixed": "round", "share": "memory", "pace": 0}]},
+        {"measures": [{"stage": 5, "round": 4, "fixed": "round", "share": "clients", "pace": 0}]},
+        {"more": 1},
+    ],
+)
+def test_forged_certificates_are_refused(case, change):
+    instance, limits, claim = case
+    with pytest.raises(ValueError):
+        attained_at_most(instance, limits, instance.workers, {**claim, **change})
+
+
+def test_a_certificate_is_verified_within_a_budget(case):
+    instance, limits, claim = case
+    with pytest.raises(BudgetError):
+        attained_at_most(instance, limits, instance.workers, claim, Budget(1000))
