@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.attainment import FIELDS, attained_at_most
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget
-from orsched.certificates.fields import WEIGHT, listed, table, whole
+from orsched.certificates.fields import WEIGHT, Field, listed, table, whole
 from orsched.errors import InfeasibleError
 from orsched.models.attainment_bound import AttainmentSearch
 from orsched.units import NS_PER_S
@@ -171,14 +171,18 @@ def weights_of(question: Question) -> list[int]:
     return [max(1, int(price * _FINEST / max(prices))) for price in prices]
 
 
+def _optional(required: Field) -> Field:
+    return lambda value, where: None if value is None else required(value, where)
+
+
 _text_or_none = {"arrivals": (str, type(None)), "sample": (int, type(None)), "attainment": (str,)}
 _trace = table({"seed": whole(0, 2**63), "sha256": lambda *_: None, "certificate": table(FIELDS)})
 _require = table(
     {
         "bound": lambda *_: None,
         "attainment": lambda *_: None,
-        "ttft_ns": whole(0, 2**63),
-        "tpot_ns": whole(0, 2**63),
+        "ttft_ns": _optional(whole(0, 2**63)),
+        "tpot_ns": _optional(whole(0, 2**63)),
         "arrivals": lambda *_: None,
         "sample": lambda *_: None,
         "weights": listed(whole(1, WEIGHT), 1, 64),
@@ -215,10 +219,7 @@ def proof_violations(
 def _violations(
     instance: Instance, claim: dict[str, Any], machines: Sequence[Worker] | None, budget: Budget
 ) -> list[str]:
-    import numpy as np
-
-    from orsched.certificates.demand import Limits
-    from orsched.sizing.question import counted_rows, trace_of
+    from orsched.sizing.question import limits_of, trace_of
 
     _require(claim, "certificate")
     for name, kinds in _text_or_none.items():
@@ -237,20 +238,18 @@ def _violations(
         if trace.sha256 != part["sha256"]:
             found.append(f"the trace of seed {part['seed']} is another one")
             continue
-        rows, inner = counted_rows(trace), part["certificate"]
+        inner = part["certificate"]
         if inner["weights"] != claim["weights"] or inner["speed"] != claim["speed"]:
             found.append(f"the trace of seed {part['seed']} is about another fleet")
             continue
-        limits = Limits(
-            rows, np.full(len(rows), claim["ttft_ns"]), np.full(len(rows), claim["tpot_ns"])
-        )
+        limits = limits_of(trace, claim["ttft_ns"], claim["tpot_ns"])
         attained = attained_at_most(trace, limits, workers, inner, budget)
         if attained != inner["attained"]:
             found.append(
                 f"of seed {part['seed']} at most {inner['attained']} requests are claimed, "
                 f"{attained} proven"
             )
-        total += Fraction(attained, len(rows))
+        total += Fraction(attained, len(limits))
     if not claim["traces"] or total >= wanted * len(claim["traces"]):
         found.append(f"the attainment of {float(wanted):g} is not excluded")
     return found

@@ -11,7 +11,6 @@ import numpy as np
 from orsched.certificates.demand import Limits
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.requests import INTERACTIVE
 from orsched.units import MAX_TIME_NS, seconds_to_ns
 from orsched.workers import Worker
 
@@ -55,7 +54,7 @@ class Question:
         arrivals: specification of the arrivals, or None: as given.
         sample: how many requests to draw, or None: those given.
         seeds: one trace is drawn for each.
-        ttft_ns, tpot_ns: limits on the latencies of a request.
+        ttft_ns, tpot_ns: limits on the latencies of a request; None: those of its class.
         attainment: share of the requests that must keep both.
         confidence: level of the intervals.
         criterion: ``measured``: the measured share decides; ``confident``: the lower end of its
@@ -68,8 +67,8 @@ class Question:
     arrivals: str | None
     sample: int | None
     seeds: tuple[int, ...]
-    ttft_ns: int
-    tpot_ns: int
+    ttft_ns: int | None
+    tpot_ns: int | None
     attainment: Fraction
     confidence: float
     criterion: str
@@ -86,9 +85,7 @@ class Question:
 
     def limits(self, trace: Instance) -> Limits:
         """Return the limits of the requests of a trace that count."""
-        rows = counted_rows(trace)
-        n = len(rows)
-        return Limits(rows, np.full(n, self.ttft_ns), np.full(n, self.tpot_ns))
+        return limits_of(trace, self.ttft_ns, self.tpot_ns)
 
 
 def trace_of(instance: Instance, sample: int | None, arrivals: str | None, seed: int) -> Instance:
@@ -102,10 +99,19 @@ def trace_of(instance: Instance, sample: int | None, arrivals: str | None, seed:
     return instance
 
 
-def counted_rows(instance: Instance) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the rows whose limits count: those of interactive requests, or all without any."""
-    interactive = instance.requests.service_class == INTERACTIVE
-    return np.flatnonzero(interactive) if interactive.any() else np.arange(len(instance))
+def limits_of(instance: Instance, ttft_ns: int | None, tpot_ns: int | None) -> Limits:
+    """Return the limits of the requests that count: those of no bulk class, or all without any.
+
+    A limit that is None is that of each request's class, if that has one.
+    """
+    counted = ~instance.bulk
+    rows = np.flatnonzero(counted) if counted.any() else np.arange(len(instance))
+    columns = []
+    for name, given in (("ttft_ns", ttft_ns), ("tpot_ns", tpot_ns)):
+        own = [getattr(kind, name) if given is None else given for kind in instance.classes]
+        kinds = np.array([MAX_TIME_NS if each is None else each for each in own], np.int64)
+        columns.append(kinds[instance.requests.service_class[rows]])
+    return Limits(rows, *columns)
 
 
 def read_machines(
@@ -176,8 +182,10 @@ def read_question(
                 field="replications",
                 remedy="give random arrivals (poisson:rate=3), or one replication",
             )
-    if slo_ttft is None and slo_tpot is None:
-        raise InputError("no limit is given", field="slo_ttft", remedy="--slo-ttft, --slo-tpot")
+    if slo_ttft is None and slo_tpot is None and not _has_limits(instance):
+        raise InputError(
+            "no limit is given", field="slo_ttft", remedy="--slo-ttft, --slo-tpot, or classes"
+        )
     first = whole_number(seed, "seed", remedy="seeds start at 0")
     chosen = criterion or ("confident" if count > 1 else "measured")
     if chosen not in CRITERIA:
@@ -221,8 +229,14 @@ def _policy(
     return dict(policy_axis([table], {})[0].content)
 
 
-def _limit(seconds: float | None, field: str) -> int:
-    return MAX_TIME_NS if seconds is None else seconds_to_ns(seconds, field)
+def _limit(seconds: float | None, field: str) -> int | None:
+    return None if seconds is None else seconds_to_ns(seconds, field)
+
+
+def _has_limits(instance: Instance) -> bool:
+    limits = limits_of(instance, None, None)
+    least = min(limits.ttft_ns.min(initial=MAX_TIME_NS), limits.tpot_ns.min(initial=MAX_TIME_NS))
+    return bool(least < MAX_TIME_NS)
 
 
 def _share(value: object, field: str, *, one: bool) -> Fraction:

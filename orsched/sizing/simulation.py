@@ -96,10 +96,10 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidScheduleError(
             f"{schedule.method} made an invalid schedule: {violations[0].message}", violations
         )
-    limits = content["slo"]["ttft_ns"], content["slo"]["tpot_ns"]
+    given = content["slo"]["ttft_ns"], content["slo"]["tpot_ns"]
     return {
         "instance_sha256": instance.sha256,
-        "results": figures(instance, schedule, limits),
+        "results": figures(instance, schedule, given),
         "run": {},
     }
 
@@ -120,19 +120,22 @@ def _trace(task: Mapping[str, Any]) -> Instance:
     return made
 
 
-def figures(instance: Instance, schedule: Schedule, limits: tuple[int, int]) -> dict[str, Any]:
+def figures(
+    instance: Instance, schedule: Schedule, given: tuple[int | None, int | None]
+) -> dict[str, Any]:
     """Return the counts and latencies of a schedule, of the requests that count."""
     from orsched.metrics import distribution
-    from orsched.sizing.question import counted_rows
+    from orsched.sizing.question import limits_of
 
     times, req = schedule.request_times(instance), instance.requests
-    rows = counted_rows(instance)
-    rows = rows[np.argsort(req.arrival_ns[rows], kind="stable")]
+    limits = limits_of(instance, *given)
+    order = np.argsort(req.arrival_ns[limits.rows], kind="stable")
+    rows = limits.rows[order]
     several = req.output_tokens[rows] >= 2
     first, finish = times["first_token_ns"][rows], times["finish_ns"][rows]
     ttft: IntColumn = first - req.arrival_ns[rows]
     pace: IntColumn = (finish - first) // np.maximum(req.output_tokens[rows] - 1, 1)
-    kept = (ttft <= limits[0]) & (~several | (pace <= limits[1]))
+    kept = (ttft <= limits.ttft_ns[order]) & (~several | (pace <= limits.tpot_ns[order]))
     bulk = np.ones(len(instance), bool)
     bulk[rows] = False
     steps = schedule.steps

@@ -50,7 +50,12 @@ def all_measures(demand):
     for stage in range(5):
         for rounds in range(5):
             for fixed in ("stage", "round", "both"):
-                for share, pace in (("clients", 0), ("clients", 40), ("clients", 3000), ("memory", 0)):
+                for share, pace in (
+                    ("clients", 0),
+                    ("clients", 40),
+                    ("clients", 3000),
+                    ("memory", 0),
+                ):
                     yield Measure(stage, rounds, fixed, share, pace)
 
 
@@ -96,9 +101,9 @@ def sweep(seeds, names):
     return fullest
 
 
-@pytest.mark.parametrize("first", [0, 10, 20, 30])
+@pytest.mark.parametrize("first", [0, 6, 12])
 def test_no_policy_takes_less_in_any_window(first):
-    assert sweep(range(first, first + 10), sorted(BATCHING)) > 0.1
+    assert sweep(range(first, first + 6), sorted(BATCHING)) > 0.1
 
 
 @pytest.mark.full
@@ -197,7 +202,7 @@ def test_a_larger_fleet_or_later_limits_take_the_proof_away(case):
 )
 def test_forged_certificates_are_refused(case, change):
     instance, limits, claim = case
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"."):
         attained_at_most(instance, limits, instance.workers, {**claim, **change})
 
 
