@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.attainment import FIELDS, attained_at_most
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget
 from orsched.certificates.fields import WEIGHT, Field, listed, table, whole
+from orsched.certificates.fleet_attainment import FIELDS, attained_at_most
 from orsched.errors import InfeasibleError
-from orsched.models.attainment_bound import AttainmentSearch
+from orsched.models.fleet_bound import AttainmentSearch
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:

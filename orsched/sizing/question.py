@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.certificates.demand import Limits
+from orsched.certificates.fleet_demand import Limits
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.units import MAX_TIME_NS, seconds_to_ns

@@ -7,18 +7,19 @@ import random
 import numpy as np
 import pytest
 
-from orsched.certificates.attainment import attained_at_most
 from orsched.certificates.budget import Budget, BudgetError
-from orsched.certificates.demand import FAR, UNIT, Demand, Limits, Measure
+from orsched.certificates.fleet_attainment import attained_at_most
+from orsched.certificates.fleet_demand import FAR, UNIT, Demand, Limits, Measure
 from orsched.costs import AffineCost
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models.attainment_bound import AttainmentSearch, measures_for
+from orsched.models.fleet_bound import AttainmentSearch, measures_for
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING
+from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 
 
 def latencies(instance, schedule):
@@ -59,51 +60,80 @@ def all_measures(demand):
                     yield Measure(stage, rounds, fixed, share, pace)
 
 
-def sweep(seeds, names):
+def fullest_window(rng, instance, schedule, said):
     """Hold each window against the time that a fleet has in it; return how full the fullest is."""
+    limits, kept = limits_between(rng, instance, schedule)
+    weights = [rng.randint(1, 9) for _ in instance.workers]
+    if rng.random() < 0.5:
+        weights = [1] * len(weights)
+    try:
+        demand = Demand(instance, limits, instance.workers, weights)
+    except ValueError:  # no floor
+        return 0.0
+    assert demand.possible[kept].all(), said
+    moments = sorted(
+        {0, 1, schedule.makespan_ns}
+        | set(instance.requests.arrival_ns.tolist())
+        | set(np.minimum(demand.first_by, FAR).tolist())
+        | set(demand.end_by.tolist())
+        | set(demand.begin.tolist())
+    )
+    pairs = [sorted(rng.sample(moments, 2)) for _ in range(12)] + [[0, moments[-1]]]
+    fullest = 0.0
+    for measure in all_measures(demand):
+        try:
+            work = demand.work(measure)
+        except ValueError:
+            continue
+        for start, end in pairs:
+            held = sum(demand.within(work, start, end)[kept].tolist())
+            room = sum(weights) * (end - start) * UNIT
+            assert held <= room, (said, measure, start, end)
+            fullest = max(fullest, held / room if room else 0)
+    search = AttainmentSearch(instance, limits, instance.workers, weights)
+    found = search.certificate(sum(weights), 0)
+    assert kept.sum() <= found["attained"] <= len(instance), said
+    assert attained_at_most(instance, limits, instance.workers, found) == found["attained"]
+    return fullest
+
+
+def sweep(seeds, names):
+    """Look at the windows of random policies on random instances; return the fullest."""
     fullest = 0.0
     for seed in seeds:
         rng = random.Random(seed)
         instance = random_batching_instance(rng)
         name = rng.choice(names)
         schedule = simulate_policy(instance, BATCHING[name](seed)).schedule
-        limits, kept = limits_between(rng, instance, schedule)
-        weights = [rng.randint(1, 9) for _ in instance.workers]
-        if rng.random() < 0.5:
-            weights = [1] * len(weights)
-        try:
-            demand = Demand(instance, limits, instance.workers, weights)
-        except ValueError:  # no floor
-            continue
-        assert demand.possible[kept].all(), (seed, name)
-        moments = sorted(
-            {0, 1, schedule.makespan_ns}
-            | set(instance.requests.arrival_ns.tolist())
-            | set(np.minimum(demand.first_by, FAR).tolist())
-            | set(demand.end_by.tolist())
-            | set(demand.begin.tolist())
-        )
-        pairs = [sorted(rng.sample(moments, 2)) for _ in range(12)] + [[0, moments[-1]]]
-        for measure in all_measures(demand):
-            try:
-                work = demand.work(measure)
-            except ValueError:
-                continue
-            for start, end in pairs:
-                held = sum(demand.within(work, start, end)[kept].tolist())
-                room = sum(weights) * (end - start) * UNIT
-                assert held <= room, (seed, name, measure, start, end)
-                fullest = max(fullest, held / room if room else 0)
-        search = AttainmentSearch(instance, limits, instance.workers, weights)
-        found = search.certificate(sum(weights), 0)
-        assert kept.sum() <= found["attained"] <= len(instance), (seed, name)
-        assert attained_at_most(instance, limits, instance.workers, found) == found["attained"]
+        fullest = max(fullest, fullest_window(rng, instance, schedule, (seed, name)))
     return fullest
 
 
-@pytest.mark.parametrize("first", [0, 6, 12])
+def sweep_cached(seeds):
+    """The same with prefix caches, below vLLM's policy."""
+    fullest = 0.0
+    for seed in seeds:
+        rng = random.Random(seed)
+        instance = prefix_instance(seed, rng.choice((1, 1, 2, 3)))
+        policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
+        schedule = simulate_policy(instance, policy).schedule
+        fullest = max(fullest, fullest_window(rng, instance, schedule, seed))
+    return fullest
+
+
+@pytest.mark.parametrize("first", [0, 12])
+def test_no_policy_takes_less_in_any_window_with_prefix_caches(first):
+    assert sweep_cached(range(first, first + 12)) > 0.1
+
+
+@pytest.mark.full
+def test_no_policy_takes_less_in_any_window_with_many_prefix_caches():
+    assert sweep_cached(range(1000, 1200)) > 0.5
+
+
+@pytest.mark.parametrize("first", [0, 12])
 def test_no_policy_takes_less_in_any_window(first):
-    assert sweep(range(first, first + 6), sorted(BATCHING)) > 0.1
+    assert sweep(range(first, first + 12), sorted(BATCHING)) > 0.1
 
 
 @pytest.mark.full

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.certificates.prefix_sharing import cut_tokens, has_prefix_cache
 from orsched.certificates.scope import Scope
 from orsched.certificates.step_lower_bounds import lost_in_round, lost_in_stage, own_rounds_ns
 from orsched.costs.exact import round_half_up
@@ -112,6 +113,7 @@ class Demand:
 
     Attributes:
         arrival: arrivals.
+        computed: tokens of the prompts that no prefix cache can hold, all without one.
         first_by: latest first tokens that keep the limit.
         after: tokens after the first.
         begin: earliest first tokens.
@@ -131,12 +133,13 @@ class Demand:
         self.machines, self.weights = list(machines), list(weights)
         req, rows = instance.requests, limits.rows
         self.by_prefill = instance.first_token == "prefill"
-        if any(getattr(worker.memory, "prefix_cache", None) for worker in machines):
-            raise ValueError("prompts may be cached")
+        fleet = instance.replace(workers=tuple(machines))
+        self.cached = has_prefix_cache(fleet)
         scope = Scope(True, True, True, self.by_prefill)
         self.floors = [scope.require_floor(worker) for worker in machines]
         self.least = int(req.prompt_tokens.min(initial=2**31))
         self.prompts = req.prompt_tokens[rows].astype(np.int64)
+        self.computed: IntColumn = self.prompts - cut_tokens(fleet)[rows]
         self.outputs = req.output_tokens[rows].astype(np.int64)
         self.arrival: IntColumn = req.arrival_ns[rows]
         if len(rows) and int(self.arrival.max()) > FAR // 4:
@@ -151,18 +154,20 @@ class Demand:
     def _moments(self) -> None:
         """Work out when what can happen, for requests alone in their steps."""
         pairs = list(zip(self.machines, self.floors, strict=True))
-        known: dict[int, tuple[int, int, int]] = {}
-        for prompt in np.unique(self.prompts).tolist():
-            stage = min(_prefill_ns(worker, floor, prompt) for worker, floor in pairs)
+        known: dict[tuple[int, int], tuple[int, int, int]] = {}
+        lengths = list(zip(self.prompts.tolist(), self.computed.tolist(), strict=True))
+        for prompt, computed in set(lengths):
+            stage = min(_prefill_ns(worker, floor, computed) for worker, floor in pairs)
             a_round = min(
                 own_rounds_ns(floor, worker.clients, self.least, prompt, 1)
                 for worker, floor in pairs
             )
             gap = a_round
-            if self.by_prefill:  # a restart yields a token as well
-                gap = min(gap, *(_prefill_ns(worker, floor, prompt + 1) for worker, floor in pairs))
-            known[prompt] = (stage, a_round, gap)
-        rows = [known[prompt] for prompt in self.prompts.tolist()]
+            if self.by_prefill:  # a restart yields a token as well, and may find all but one
+                again = 1 if self.cached else prompt + 1
+                gap = min(gap, *(_prefill_ns(worker, floor, again) for worker, floor in pairs))
+            known[prompt, computed] = (stage, a_round, gap)
+        rows = [known[pair] for pair in lengths]
         stage_ns, round_ns, gap_ns = np.array(rows, np.int64).reshape(-1, 3).T
         self.stage_ns: IntColumn = stage_ns
         self.gap: IntColumn = gap_ns
@@ -224,7 +229,7 @@ class Demand:
         stage = Fraction(measure.stage * weight * UNIT, PARTS)
         rounds = Fraction(measure.round * weight * UNIT, PARTS)
         once, each = self._stage_parts(number, measure)
-        first = down(stage * once) + down(stage * each) * self.prompts
+        first = down(stage * once) + down(stage * each) * self.computed
         own = down(rounds * terms.round_request)
         context = down(rounds * terms.round_context)
         fixed = terms.round_fixed if measure.fixed != "stage" else Fraction(0)
@@ -237,10 +242,10 @@ class Demand:
                 raise ValueError("there is no memory to share a round by")
             held = down(rounds * fixed / (memory.blocks * memory.block_tokens))
             if memory.is_paged:
-                token += held * self.prompts
+                token += held * self._held(memory.block_tokens)
                 growth += held
             else:
-                token += held * (self.prompts + self.outputs)
+                token += held * (self.prompts + self.outputs)  # never cached
         else:
             token += down(rounds * fixed / worker.clients)
         equal = -1
@@ -248,6 +253,16 @@ class Demand:
             price = Fraction(measure.pace * UNIT, PACE)
             equal = down(_equal_share(rounds * fixed, price, fixed, terms.growth, worker.clients))
         return Work(first, token, growth, with_own, context, equal, token)
+
+    def _held(self, block_tokens: int) -> IntColumn:
+        """Return how many tokens of each prompt stand in blocks that no other request holds.
+
+        Of the full blocks whose keys others have, all but perhaps the last are cut.
+        """
+        if not self.cached:
+            return self.prompts
+        held: IntColumn = np.maximum(0, self.computed - block_tokens)
+        return held
 
     def _stage_parts(self, number: int, measure: Measure) -> tuple[Fraction, Fraction]:
         """Return what a prefill is charged once and for each token; the fixed time by cap if so."""
@@ -265,7 +280,9 @@ class Demand:
     def _again(self, number: int, measure: Measure) -> IntColumn:
         """Return the least charge of a token that comes from a repeated prefill."""
         stage = Fraction(measure.stage * self.weights[number] * UNIT, PARTS)
-        return down(stage * self._terms[number].stage_token) * (self.prompts + 1)
+        tokens = np.ones_like(self.prompts) if self.cached else self.prompts + 1
+        charged: IntColumn = down(stage * self._terms[number].stage_token) * tokens
+        return charged
 
     def within(self, work: Work, start_ns: int, end_ns: int) -> IntColumn:
         """Return what each request is charged in a window if it keeps its limits."""

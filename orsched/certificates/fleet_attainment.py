@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.budget import STEP, Budget
-from orsched.certificates.demand import FAR, UNIT, Demand, Measure
 from orsched.certificates.fields import WEIGHT, Field, listed, one_of, table, whole
+from orsched.certificates.fleet_demand import FAR, UNIT, Demand, Measure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.certificates.demand import Limits
+    from orsched.certificates.fleet_demand import Limits
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.workers import Worker
