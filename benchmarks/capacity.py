@@ -44,6 +44,7 @@ class Case(NamedTuple):
         ttft_s, tpot_s: limits.
         attainment: share of requests that must keep both.
         cached: whether the workers have a prefix cache.
+        budget: tokens of a step, at most.
     """
 
     name: str
@@ -52,13 +53,16 @@ class Case(NamedTuple):
     tpot_s: float
     attainment: float
     cached: bool = False
+    budget: int = TOKEN_BUDGET
 
 
 CASES = (
     Case("azure-conv", "Azure conv", 1, 0.05, 0.9),
     Case("azure-conv-99", "Azure conv", 1, 0.05, 0.99),
+    Case("azure-conv-512", "Azure conv", 1, 0.05, 0.9, budget=512),
     Case("azure-code", "Azure code", 1, 0.05, 0.9),
     Case("mooncake", "Mooncake", 30, 0.1, 0.9),
+    Case("mooncake-512", "Mooncake", 30, 0.1, 0.9, budget=512),
     Case("mooncake-cached", "Mooncake", 30, 0.1, 0.9, True),
 )
 
@@ -90,7 +94,7 @@ def answer(case: Case, jobs: int, requests: int | None = None) -> tuple[Capacity
         slo_ttft=case.ttft_s,
         slo_tpot=case.tpot_s,
         attainment=case.attainment,
-        parameters={"max_num_batched_tokens": TOKEN_BUDGET},
+        parameters={"max_num_batched_tokens": case.budget},
         jobs=jobs,
     )
     seconds = perf_counter() - begin

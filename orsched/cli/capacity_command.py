@@ -233,10 +233,19 @@ def _print(found: Capacity, style: str) -> None:
         return
     click.echo(printable(str(found)))
     if found.bulk_tokens_per_s is not None:
-        left = "bulk requests" if found.bulk_basis == "measured" else "left in idle time"
-        click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s of {left}".replace(
-            "of left", "left"))  # fmt: skip
-    print_rows(found.rows(), style)
+        of = "of bulk requests" if found.bulk_basis == "measured" else "more fit into idle time"
+        click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s {of}")
+    print_rows([_shown(row) for row in found.rows()], style)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as people read it: shares with three digits, the interval in one column."""
+    shown = {name: row[name] for name in row if "attainment" not in name and "p99" not in name}
+    low, high = row["attainment_low"], row["attainment_high"]
+    shown["attainment, interval"] = f"{row['attainment']:.3f}  {low:.3f}-{high:.3f}"
+    for name, heading in (("ttft_p99_s", "TTFT p99 s"), ("tpot_p99_s", "TPOT p99 s")):
+        shown[heading] = "-" if row[name] is None else f"{row[name]:.4g}"
+    return shown
 
 
 def _verify(instance: Instance, kinds: Any, path: Path) -> int:
