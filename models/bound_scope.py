@@ -22,9 +22,10 @@ def allowances_of(instance: Instance, schedule: Schedule) -> frozenset[str]:
     if (work.stay > 0).any():
         found.add("restarts")
     rows = work.phase == PREFILL
+    had = (work.tokens + work.hit)[rows]
     request, stay = work.request[rows], work.stay[rows]
     order = np.lexsort((stay, request))
-    request, stay, tokens = request[order], stay[order], work.tokens[rows][order]
+    request, stay, tokens = request[order], stay[order], had[order]
     parted = (request[1:] == request[:-1]) & (stay[1:] == stay[:-1])
     if parted.any() or (tokens < instance.requests.prompt_tokens[request]).any():
         found.add("chunks")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.jobs import all_jobs, released_after
+from orsched.certificates.prefix_sharing import FOR_ALL, prefills_grow, relaxed
 from orsched.certificates.scope import ALLOWANCES, PLAIN, Scope, equal_workers
 from orsched.checker.latency_certificates import bound_violations
 from orsched.errors import InputError
@@ -65,7 +66,7 @@ class Bound:
     @property
     def allows(self) -> frozenset[str]:
         """What schedules may do for which the bound holds; see ``bound``."""
-        if self.name in ("empty", "last_arrival", "arrivals"):
+        if self.name in FOR_ALL:
             return frozenset(ALLOWANCES)
         certificate = self.certificate.get("one_worker", self.certificate)
         return frozenset(certificate.get("allows", ()))
@@ -140,17 +141,52 @@ class _Limits(NamedTuple):
 
 
 def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
-    instance.require_feasible(limits.scope.chunks)
+    cache = _Cache.of(instance, limits.scope)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
     one, plain = len(instance.workers) == 1, limits.scope.is_plain
     reference = pang_reference(instance) if one and plain else {}
+    if cache.hides:
+        last = _last_arrival(instance)
+        yield Bound(last["bound"], last["value_ns"], last, {})
+        return
     best = -1
-    for found in (_certificates if plain else _scoped_certificates)(instance, limits):
+    for found in (_certificates if plain else _scoped_certificates)(cache.relaxed, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
-            yield Bound(found["bound"], best, found, reference)
+            yield Bound(found["bound"], best, cache.stated(found), reference)
+
+
+class _Cache(NamedTuple):
+    """What prefix caches leave of an instance for bounds.
+
+    Attributes:
+        relaxed: the instance with prompts cut by what caches may hold.
+        cut: tokens that are cut.
+        hides: whether nothing is proven but what holds for all schedules: less may take longer.
+    """
+
+    relaxed: Instance
+    cut: int
+    hides: bool
+
+    @classmethod
+    def of(cls, instance: Instance, scope: Scope) -> _Cache:
+        """Return it; ``InfeasibleError`` where no schedule exists."""
+        instance.require_feasible(chunks=True)
+        found = relaxed(instance)
+        found.require_feasible(scope.chunks)
+        if found is instance:
+            return cls(instance, 0, False)
+        cut = int((instance.requests.prompt_tokens - found.requests.prompt_tokens).sum())
+        return cls(found, cut, not prefills_grow(instance))
+
+    def stated(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return a certificate that says what was cut."""
+        return (
+            found if not self.cut or found["bound"] in FOR_ALL else found | {"cut_tokens": self.cut}
+        )
 
 
 def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
@@ -325,30 +361,31 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
     Without restarts a request's rounds are on one client, whatever else a schedule does.
     """
     certificate = lower.certificate.get("one_worker", lower.certificate)
-    rounds = certificate.get("decode_rounds")
+    rounds, cache = certificate.get("decode_rounds"), _Cache.of(instance, scope)
     floor = all(scope.has_floor(worker) for worker in instance.workers)
     if rounds is None or "duals" not in rounds or scope.restarts or not floor:
         return None
-    one, moment = instance.replace(workers=instance.workers[0]), certificate["released_ns"]
+    one, moment = cache.relaxed.replace(workers=instance.workers[0]), certificate["released_ns"]
     released = released_after(one, all_jobs(one), moment)
     counted = stages_and_rounds(one.worker, released, moment, rounds, scope)
-    found = shared(counted, len(instance.workers))
+    found = cache.stated(shared(counted, len(instance.workers)))
     return Bound(found["bound"], found["value_ns"], found, {})
 
 
 def _improving_latency_bounds(
     instance: Instance, objective: str, limits: _Limits
 ) -> Iterator[Bound]:
-    instance.require_feasible(limits.scope.chunks)
+    cache = _Cache.of(instance, limits.scope)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
     rows = len(instance) * len(instance.workers)
     enough = rows * _MEAN_SECONDS_A_ROW <= max(_ALWAYS_SECONDS, limits.seconds_left())
+    enough = enough and not cache.hides
     for found in latency_certificates(
-        instance, objective, limits.out_of_time, enough, limits.scope
+        cache.relaxed, objective, limits.out_of_time, enough, limits.scope
     ):
-        yield Bound(found["bound"], found["value_ns"], found, {})
+        yield Bound(found["bound"], found["value_ns"], cache.stated(found), {})
 
 
 def pang_reference(instance: Instance) -> dict[str, int]:

@@ -108,10 +108,10 @@ def charges_of(
     both = stage_whole * round_whole
 
     def stages(more: int) -> list[int]:
-        """Charges of stages that prefill the prompts and so many tokens more."""
+        """Charges of stages that prefill the prompts and so many tokens more, or what is left."""
         if free:
             return [0] * len(prompts)
-        tokens = [p + more for p in prompts]
+        tokens = [1 if more and scope.cached else p + more for p in prompts]
         parts = tokens if by_stage == "cap" else [1] * len(tokens)
         own = terms_of(floor, tokens, clients, line).stage_own
         pairs = zip(parts, own, strict=True)
@@ -292,7 +292,8 @@ class _Alone:
         if self.scope.yielding:
             # Levels may be too small for a repeated prefill, but a line below them is not.
             levels = self.floor.stage.levels is not None
-            again = self.prefill(prompt + 1, self.scope.chunks or levels)
+            tokens = 1 if self.scope.cached else prompt + 1
+            again = self.prefill(tokens, self.scope.chunks or levels)
             if rounds and again < self.rounds(prompt + rounds - 1, 1):
                 decode = rounds * min(a_round, again)
             a_round = min(a_round, again)

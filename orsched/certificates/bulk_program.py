@@ -408,6 +408,10 @@ class BulkProgram(Program):
             ways = [(self.by_round[window], 1), (self.by_again[window], 1)]
             self.at_most([*present, *((way, -1) for way, _ in ways)], 0)
             self.at_most([*((c, -k) for c, k in present), *ways], 0)
+            in_rounds = [ways[0], *((c[window], 1) for c in (self.tokens,) if c)]
+            self.at_most([*in_rounds, (steps[0], -self.active)], 0)
+            yielded = [ways[1], *((c[window], 1) for c in (self.tokens_again,) if c)]
+            self.at_most([(steps[1], 1), *((c, -1) for c, _ in yielded)], 0)
         for of_bulk in (self.tokens, self.tokens_again):
             present += [(of_bulk[window], 1)] if of_bulk else []
         self.at_most([*present, *((step, -self.active) for step in steps)], 0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from orsched.certificates.prefix_sharing import FOR_ALL
+
 Field = Callable[[object, str], None]
 """Raises ``ValueError`` for a value that the field cannot have; the text names the field."""
 
@@ -168,7 +170,8 @@ _WORKERS = listed(
 def _kind(
     name: str, fields: Mapping[str, Field], optional: Mapping[str, Field] | None = None
 ) -> Field:
-    return table({"bound": one_of(name), **fields}, optional)
+    cut = {} if name in FOR_ALL else {"cut_tokens": whole(1)}
+    return table({"bound": one_of(name), **fields}, {**cut, **(optional or {})})
 
 
 _VALUE: dict[str, Field] = {"value_ns": _ANY}

@@ -7,13 +7,19 @@ cache; everything else a request computes itself (docs/bounds.md, under prefix c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from orsched.costs import floor_of
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+
+
+FOR_ALL = ("empty", "last_arrival", "arrivals")
+"""Bounds that hold for every schedule, whatever steps take."""
 
 
 def has_prefix_cache(instance: Instance) -> bool:
@@ -32,6 +38,12 @@ def cut_tokens(instance: Instance) -> IntColumn:
     return found
 
 
+def prefills_grow(instance: Instance) -> bool:
+    """Whether every cost model states that no prompt takes less for being longer."""
+    floors = (floor_of(worker.cost) for worker in instance.workers)
+    return all(floor is not None and floor.stage.grows for floor in floors)
+
+
 def relaxed(instance: Instance) -> Instance:
     """Return the instance that bounds are proven for: prompts without what a cache may hold.
 
@@ -44,6 +56,24 @@ def relaxed(instance: Instance) -> Instance:
     return instance.replace(
         requests=requests.replace(prompt_tokens=requests.prompt_tokens - cut, prefixes=None)
     )
+
+
+def without_cache(instance: Instance, claim: dict[str, Any]) -> tuple[Instance, dict[str, Any]]:
+    """Return the instance that a certificate is about, and the certificate without that statement.
+
+    Raises:
+        ValueError: it states another cut than what a cache can hold, or nothing is proven for less.
+    """
+    if claim["bound"] in FOR_ALL:
+        return instance, claim
+    cut = int(cut_tokens(instance).sum())
+    if claim.get("cut_tokens", 0) != cut or (not cut and "cut_tokens" in claim):
+        raise ValueError(f"cut_tokens is {claim.get('cut_tokens', 0)}, re-derived {cut}")
+    if not cut:
+        return instance, claim
+    if not prefills_grow(instance):
+        raise ValueError("prompts that are cut may take longer")
+    return relaxed(instance), {k: v for k, v in claim.items() if k != "cut_tokens"}
 
 
 @dataclass(frozen=True)

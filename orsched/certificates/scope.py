@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.prefix_sharing import has_prefix_cache
 from orsched.costs import floor_of
 from orsched.errors import InputError
 
@@ -27,12 +28,14 @@ class Scope:
         mixed: prefill beside a round (``orsched.costs.mixed_ns``).
         restarts: evict a request and prefill it again, here or elsewhere.
         yielding: restarts, where a prefill that is done again yields a token.
+        cached: such a prefill may find all that it needs but one token in a prefix cache.
     """
 
     chunks: bool = False
     mixed: bool = False
     restarts: bool = False
     yielding: bool = False
+    cached: bool = False
 
     @classmethod
     def allowing(cls, names: Iterable[str], instance: Instance) -> Scope:
@@ -46,7 +49,8 @@ class Scope:
             )
         restarts = "restarts" in known
         again = restarts and instance.first_token == "prefill"
-        return cls("chunks" in known, "mixed" in known, restarts, again)
+        cached = again and has_prefix_cache(instance)
+        return cls("chunks" in known, "mixed" in known, restarts, again, cached)
 
     @classmethod
     def read(cls, claim: dict[str, Any], instance: Instance) -> Scope:

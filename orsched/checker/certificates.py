@@ -15,6 +15,7 @@ from orsched.certificates.aggregation import Charged, Workers
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget, BudgetError
 from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import all_jobs, released_after
+from orsched.certificates.prefix_sharing import FOR_ALL, without_cache
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
 from orsched.certificates.stages_rounds import stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
@@ -46,7 +47,8 @@ def certificate_violations(
         text = _text(bound) if budget == DEFAULT_BUDGET else None
         if text is not None and vars(instance).get(_PROVEN) == text:
             return []
-        found = _differences(instance, bound, Budget(budget))
+        problem, claim = without_cache(instance, bound["certificate"])
+        found = _differences(problem, {**bound, "certificate": claim}, Budget(budget))
         if text is not None and not found:
             vars(instance)[_PROVEN] = text
         return found
@@ -179,13 +181,14 @@ _KINDS: dict[str, Callable[[Instance, dict[str, Any], Budget], dict[str, Any]]] 
 def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:
     """Return what a schedule does that its bound does not allow; each is a fault of the bound."""
     certificate = bound["certificate"]
-    if certificate["bound"] in ("empty", "last_arrival", "arrivals"):
+    if certificate["bound"] in FOR_ALL:
         return []
     may = Scope.read(certificate.get("one_worker", certificate), reading.instance)
     work, requests = reading.schedule.work, reading.instance.requests
     prefills = (work.phase == 0) & (work.request < len(requests))
     stays = np.stack([work.request[prefills], work.stay[prefills]])
-    short = work.tokens[prefills] < requests.prompt_tokens[stays[0]]
+    had = work.tokens[prefills] + work.hit[prefills]
+    short = had < requests.prompt_tokens[stays[0]]
     in_parts = stays.shape[1] > np.unique(stays, axis=1).shape[1]
     faults = {
         "prefills in chunks": not may.chunks and (in_parts or bool(short.any())),
