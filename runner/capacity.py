@@ -156,8 +156,9 @@ def require_room(
         remedy=f"{fit} slots fit: give the instance's worker that many clients, or leave the "
         "longest requests out"
         if fit > 0
-        else "weights and stored prefixes alone do not fit: take a smaller model, a shorter dtype, "
-        "or fewer memory blocks",
+        else "the weights alone do not fit: take a smaller model, or a shorter dtype"
+        if not stored_tokens
+        else "weights and stored prefixes do not fit: a smaller model, or fewer memory blocks",
     )
 
 
