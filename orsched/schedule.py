@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields, replace
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,17 +17,34 @@ from orsched.units import MAX_TIME_NS, MAX_TOKENS
 if TYPE_CHECKING:
     from orsched.instance import Instance
 
-PREFILL = 0
+
+class StepPhase(IntEnum):
+    """What a step does: codes of the column ``phase`` of ``Steps``."""
+
+    PREFILL = 0
+    DECODE = 1
+    MIXED = 2
+
+
+class WorkPhase(IntEnum):
+    """What a row of work is: codes of the column ``phase`` of ``Work``."""
+
+    PREFILL = 0
+    DECODE = 1
+    INVALID = 2
+
+
+PREFILL = 0  # of both
 DECODE = 1
-MIXED = 2
-INVALID = 2
+MIXED = StepPhase.MIXED
+INVALID = WorkPhase.INVALID
 MEASURED_BY = ("device", "clock")
 """Entries of ``run`` that make a schedule a run trace: what a real worker did, and its clock."""
 
-PHASES = ("prefill", "decode", "mixed")
+PHASES = tuple(phase.name.lower() for phase in StepPhase)
 """Names of the phase codes of steps."""
 
-WORK_PHASES = ("prefill", "decode", "invalid")
+WORK_PHASES = tuple(phase.name.lower() for phase in WorkPhase)
 """Names of the phase codes of work rows."""
 
 
@@ -40,7 +58,7 @@ class Steps:
 
     Attributes:
         worker: index of the worker.
-        phase: 0 prefill, 1 decode, 2 mixed.
+        phase: 0 prefill, 1 decode, 2 mixed (``StepPhase``).
         start_ns, end_ns: times of the run.
         rounds: repeat count, 1 but for decode.
     """
@@ -98,7 +116,7 @@ class Work:
     Attributes:
         request: row of the request in the instance.
         client: client of the worker.
-        phase: 0 prefill, 1 decode, 2 invalid.
+        phase: 0 prefill, 1 decode, 2 invalid (``WorkPhase``).
         first_step, last_step: rows of ``Steps``, both included.
         tokens: tokens a round.
         stay: number of the request's stay, from 0; all 0 unless given.

@@ -23,6 +23,7 @@ from orsched.models.windows.prices import prices_of
 from orsched.models.windows.terms import Terms
 from orsched.policy import Information
 from orsched.requests import Requests
+from orsched.schedule import DECODE, PREFILL
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 
@@ -184,9 +185,9 @@ def as_stages(left: Remaining, plan: Sequence[PlannedStage]) -> tuple[Stage, ...
 def plan_of_schedule(instance: Instance, schedule: Schedule) -> list[PlannedStage]:
     """Return the stages of a schedule of the instance by the rounds before them."""
     steps, work = schedule.steps, schedule.work
-    before = np.concatenate([[0], np.cumsum(np.where(steps.phase == 1, steps.rounds, 0))])
+    before = np.concatenate([[0], np.cumsum(np.where(steps.phase == DECODE, steps.rounds, 0))])
     found: dict[int, list[tuple[int, int]]] = {}
-    prefills = work.phase == 0
+    prefills = work.phase == PREFILL
     for step, request, client in zip(
         work.first_step[prefills].tolist(),
         work.request[prefills].tolist(),

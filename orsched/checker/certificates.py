@@ -21,6 +21,7 @@ from orsched.certificates.stages_rounds import stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.certificates.windows import joint_ns
 from orsched.errors import TimeLimitError
+from orsched.schedule import MIXED, PREFILL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,14 +186,14 @@ def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:
         return []
     may = Scope.read(certificate.get("one_worker", certificate), reading.instance)
     work, requests = reading.schedule.work, reading.instance.requests
-    prefills = (work.phase == 0) & (work.request < len(requests))
+    prefills = (work.phase == PREFILL) & (work.request < len(requests))
     stays = np.stack([work.request[prefills], work.stay[prefills]])
     had = work.tokens[prefills] + work.hit[prefills]
     short = had < requests.prompt_tokens[stays[0]]
     in_parts = stays.shape[1] > np.unique(stays, axis=1).shape[1]
     faults = {
         "prefills in chunks": not may.chunks and (in_parts or bool(short.any())),
-        "mixed steps": not may.mixed and bool((reading.schedule.steps.phase == 2).any()),
+        "mixed steps": not may.mixed and bool((reading.schedule.steps.phase == MIXED).any()),
         "restarts": not may.restarts and bool((work.stay > 0).any()),
     }
     return [
