@@ -272,7 +272,8 @@ def sampled(instance: Instance, requests: int, seed: int = 0) -> Instance:
     """Return an instance with a number of requests drawn from those given, with replacement.
 
     All arrive at 0 (their own times mean nothing any more): ``with_arrivals`` gives them others.
-    Prefixes go with their prompts; names are dropped.
+    Prefixes go with their prompts, and so do classes where the instance names some; names are
+    dropped.
 
     Raises:
         InputError: the number or the seed is wrong, or there is nothing to draw from.
@@ -282,7 +283,9 @@ def sampled(instance: Instance, requests: int, seed: int = 0) -> Instance:
         raise InputError("the instance has no requests to draw from", field="requests")
     draws = stream("sampled", seed).integers(0, max(1, len(instance)), count)
     unnamed = instance.requests.replace(ids=None)
-    rows = unnamed.take(draws).replace(arrival_ns=np.zeros(count, np.int64), service_class=None)
+    rows = unnamed.take(draws).replace(arrival_ns=np.zeros(count, np.int64))
+    if not instance.names_classes:
+        rows = rows.replace(service_class=None)
     return instance.replace(requests=rows, name=f"{instance.name} ({count} sampled, seed {seed})")
 
 

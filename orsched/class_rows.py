@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from orsched.errors import InputError
 from orsched.units import NS_PER_S
 
 LATENCIES = ("ttft", "tpot", "jct")
@@ -52,6 +53,30 @@ def tenant_rows(results: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for name, part in (results.get("tenants") or {}).items()
     ]
+
+
+def attainment_of(results: dict[str, Any], name: str) -> float:
+    """Return the attainment of a class, as ``Result.attainment`` does."""
+    classes = results.get("classes") or {}
+    if name not in classes:
+        raise InputError(
+            f"{name!r} is no class of the results",
+            field="class",
+            remedy=f"known: {', '.join(classes)}"
+            if classes
+            else "name classes with limits: instance.with_classes('interactive:ttft=1,tpot=0.05')",
+        )
+    slo = classes[name]["slo"]
+    if slo is None:
+        raise InputError(
+            f"the class {name!r} has no limits, so nothing can be attained",
+            field="class",
+            remedy=f"give it some: instance.with_classes('{name}:ttft=1,tpot=0.05')",
+        )
+    if slo["attainment"] is None:
+        raise InputError(f"no request is of the class {name!r}", field="class")
+    attained: float = slo["attainment"]
+    return attained
 
 
 def _latencies(part: dict[str, Any]) -> dict[str, float | None]:

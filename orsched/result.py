@@ -99,6 +99,15 @@ class Result:
         """What the method knew of output lengths."""
         return self.schedule.information
 
+    def attainment(self, name: str = "interactive") -> float:
+        """Return the share of a class's requests that are within its limits on TTFT and TPOT.
+
+        Raises ``InputError`` for an unknown class, and for one without limits or requests.
+        """
+        from orsched.class_rows import attainment_of
+
+        return attainment_of(self.schedule.results, name)
+
     def to_row(self) -> dict[str, Any]:
         """Return the figures of one line of ``orsched compare``."""
         results = self.schedule.results

@@ -105,7 +105,7 @@ class Gittins(Policy):
         """Queue the request by arrival and index."""
         self.groups[request] = group = self._group(request)
         lengths = self.model.lengths(group)
-        weight = self.params.batch_weight if group[0] else 1.0
+        weight = self.params.batch_weight if view.classes[group[0]].bulk else 1.0
         later = self.params.aging * self._rank_ns(view, request, lengths) / weight
         self.keys[request] = view.arrival_ns[request] + int(later)
         self._wait(view, request, view.prompt_tokens[request], lengths)

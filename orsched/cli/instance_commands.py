@@ -129,7 +129,7 @@ def _write(instance: Instance, output: Path | None) -> None:
 def convert_command(source: str, target: Path, **options: Any) -> None:
     """Convert SOURCE to the instance file TARGET (.json, .parquet, or .csv for requests only).
 
-    SOURCE is an instance (a name, or a native file), a CSV of requests, or a foreign trace:
+    SOURCE is an instance (a name, or a native file), requests as CSV or JSON lines, or a trace:
     Azure, BurstGPT, Mooncake, Vidur, vLLM's benchmark JSON and others (see orsched data list).
     What is not a native instance needs --clients.
     """
@@ -146,15 +146,16 @@ def convert_source(source: str, target: Path, options: dict[str, Any]) -> None:
     if options["source_format"] is None and is_native(source):
         _refuse_given(("drop_empty", "spread", *_WORKER_NAMES), "a native instance has its own")
         instance = _classed(load(source), options["classes"])
-    elif is_requests_csv(source):
-        from orsched.files import read_requests_csv
+    elif is_requests_table(source):
+        from orsched.files import read_requests_csv, read_requests_jsonl
         from orsched.instance import Instance
         from orsched.service_classes import DEFAULT_CLASSES, with_specs
 
-        _refuse_given(("drop_empty", "spread"), "a CSV of requests is taken as it is")
+        _refuse_given(("drop_empty", "spread"), "requests are taken as they are")
         classes = with_specs(DEFAULT_CLASSES, options["classes"])
         names, path = [kind.name for kind in classes], Path(source)
-        requests = read_requests_csv(source, names)
+        read = read_requests_jsonl if path.suffix == ".jsonl" else read_requests_csv
+        requests = read(source, names)
         fields = {"name": path.stem, "source": f"file {path.name}", **_fields(options)}
         instance = Instance(requests, (read_worker(options),), classes=classes, **fields)
     else:
@@ -201,14 +202,16 @@ def _convert_trace(source: str, target: Path, options: dict[str, Any]) -> None:
     say(f"{len(done.instance)} requests written to {target}")
 
 
-def is_requests_csv(source: str) -> bool:
-    """Whether a file is orsched's own CSV of requests, by its header."""
+def is_requests_table(source: str) -> bool:
+    """Whether a file holds requests in orsched's own columns, as CSV or JSON lines, by its head."""
     path = Path(source)
-    if path.suffix != ".csv" or not path.is_file():
+    if path.suffix not in (".csv", ".jsonl") or not path.is_file():
         return False
     with path.open("rb") as stream:
-        head = stream.readline(4096)
-    names = {name.strip() for name in head.decode("utf-8", "replace").split(",")}
+        head = stream.readline(4096).decode("utf-8", "replace")
+    if path.suffix == ".jsonl":
+        return '"prompt_tokens"' in head and '"output_tokens"' in head
+    names = {name.strip() for name in head.split(",")}
     return {"prompt_tokens", "output_tokens"} <= names and not names & {"queued_s", "scheduled_s"}
 
 

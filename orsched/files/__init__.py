@@ -5,6 +5,7 @@ by the functions that use them.
 """
 
 from orsched.files.csv_requests import read_requests_csv, write_requests_csv
+from orsched.files.jsonl_requests import read_requests_jsonl
 from orsched.files.native import (
     load_cost,
     load_fitted_cost,
@@ -21,6 +22,7 @@ __all__ = [
     "load_instance",
     "load_schedule",
     "read_requests_csv",
+    "read_requests_jsonl",
     "save_cost",
     "save_instance",
     "save_schedule",

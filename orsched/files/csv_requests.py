@@ -44,6 +44,9 @@ SAME = {
 }
 """Columns here that stand for a column of ``Requests`` under another name or unit."""
 
+SECONDS = ("arrival_s", "deadline_s")
+"""Columns in seconds."""
+
 REQUIRED = ("prompt_tokens", "output_tokens")
 _CHUNK = 1_024
 
@@ -197,8 +200,7 @@ def _convert(name: str, cells: tuple[str, ...], classes: Sequence[str]) -> Any:
         return cells
     if name in ("service_class", "class"):
         return np.array(class_codes(cells, name, classes), dtype=np.int64)
-    seconds = name in ("arrival_s", "deadline_s")
-    numbers = nanoseconds(cells, name) if seconds else whole_numbers(cells, name)
+    numbers = nanoseconds(cells, name) if name in SECONDS else whole_numbers(cells, name)
     try:
         return np.array(numbers, dtype=np.int64)
     except OverflowError:

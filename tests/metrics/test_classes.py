@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import orsched
 from orsched import token_times
 from orsched.checker import check
+from orsched.errors import InputError
 from orsched.metrics import SLO, distribution, summarise
 from orsched.service_classes import ServiceClass
 from orsched.tenant_service import TenantService
@@ -174,3 +177,41 @@ def test_instances_without_classes_and_tenants_have_the_numbers_of_before():
     instance, schedule = any_schedule(3)
     results = summarise(instance, schedule)
     assert not {"classes", "tenants", "fairness"} & set(results)
+
+
+def test_attainment_is_asked_for_by_name():
+    instance, _ = classed(3)
+    instance = instance.with_classes("interactive:ttft=1", "nightly")
+    requests = instance.requests.replace(tenant=None, tenants=None, deadline_ns=None)
+    result = orsched.simulate(instance.replace(requests=requests), "fcfs")
+    share = result.schedule.results["classes"]["interactive"]["slo"]["attainment"]
+    assert result.attainment() == share
+    for name, says in (("nightly", "has no limits"), ("fast", "is no class")):
+        with pytest.raises(InputError, match=says) as caught:
+            result.attainment(name)
+        assert caught.value.field == "class"
+        assert caught.value.remedy
+    plain = orsched.simulate(orsched.load("two-by-two"), "fcfs")
+    with pytest.raises(InputError, match="is no class"):
+        plain.attainment()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_checker_answers_on_broken_schedules_too(seed):
+    """Whatever a column of a schedule says, it is refused without an exception."""
+    instance, schedule = classed(seed, 5)
+    schedule = schedule.replace(results=summarise(instance, schedule))
+    draw = random.Random(seed)
+    for _ in range(20):
+        table = draw.choice(["steps", "work"])
+        columns = getattr(schedule, table)
+        name = draw.choice([field.name for field in fields(columns)])
+        values = getattr(columns, name).copy()
+        if not len(values):
+            continue
+        values[draw.randrange(len(values))] = draw.choice([0, 1, 2, 7, 10**6, 2**30])
+        try:
+            broken = schedule.replace(**{table: replace(columns, **{name: values})})
+        except InputError:
+            continue
+        assert isinstance(check(instance, broken), list)

@@ -29,6 +29,9 @@ class NaiveView(View):
         self.worker = oracle.instance.workers[index]
         self.first_token = oracle.instance.first_token
         self.output_limit_tokens = oracle.instance.output_limit_tokens
+        self.classes, requests = oracle.instance.classes, oracle.instance.requests
+        self.service_class, self.tenant = requests.service_class, requests.tenant
+        self.deadline_ns = requests.deadline_ns
 
     @property
     def workers(self):
