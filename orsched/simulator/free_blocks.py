@@ -18,11 +18,7 @@ _NOWHERE = -1
 
 
 class FreeBlocks(Protocol):
-    """Blocks with content that no request holds.
-
-    Blocks that are chosen for a run of rounds (``reserve``) are still free, with what is in them,
-    until the rounds are over.
-    """
+    """Blocks with content that no request holds."""
 
     def put(self, block: int) -> None:
         """Let a block that was freed just now be the last of its kind."""
@@ -44,12 +40,6 @@ class FreeBlocks(Protocol):
 
     def settle(self) -> None:
         """Forget what was kept to be undone: nothing will be."""
-
-    def reserve(self, count: int) -> None:
-        """Choose the blocks that a run of rounds will take, as worth is now."""
-
-    def unreserve(self) -> None:
-        """Let the blocks be as before that were chosen and not taken."""
 
     def fell(self, block: int) -> None:
         """Take note that a block may be worth less."""
@@ -110,12 +100,6 @@ class LeastRecent:
         while taken and taken[-1] < 0:
             queue.appendleft(~taken.pop())
 
-    def reserve(self, count: int) -> None:
-        """Choose none: the order does not change."""
-
-    def unreserve(self) -> None:
-        """Give none back."""
-
     def fell(self, block: int) -> None:
         """Do nothing: worth does not matter."""
 
@@ -141,7 +125,6 @@ class LeastWorth:
         self.most = 8 * blocks + 64
         self.worth = worth
         self.taken: list[int] = []
-        self.reserved: deque[tuple[int, int]] = deque()
 
     def put(self, block: int) -> None:
         """Let the block be free."""
@@ -171,24 +154,8 @@ class LeastWorth:
         if number != _NOWHERE:
             heappush(self.heap, (self.worth(block), number, block))
 
-    def reserve(self, count: int) -> None:
-        """Choose the blocks of the least worth."""
-        for _ in range(count):
-            block = self.take()
-            self.reserved.append((self.taken.pop(), block))
-
-    def unreserve(self) -> None:
-        """Let those that were not taken have their places again."""
-        while self.reserved:
-            number, block = self.reserved.pop()
-            self.restore(block, number)
-
     def take(self) -> int:
-        """Take the block of the least worth, or the first of those that were chosen."""
-        if self.reserved:
-            number, block = self.reserved.popleft()
-            self.taken.append(number)
-            return block
+        """Take the block of the least worth."""
         heap, number_of = self.heap, self.number_of
         while True:
             worth, number, block = heappop(heap)

@@ -39,18 +39,15 @@ class SharedPages(Pages):
         if self.cache.users is not None:
             self.cache.users.advance(now_ns)
 
-    def start(self, now_ns: int, rounds: int) -> None:
-        """Let a step begin, and choose the blocks for so many rounds that it will take."""
+    def start(self, now_ns: int) -> None:
+        """Let a step begin."""
         self.busy = True
-        users = self.cache.users
-        if users is not None:
-            users.started(self.cache.worker, now_ns)
-            if rounds:
-                self.cache.order.reserve(max(self.needed(rounds) - len(self.cache.empty), 0))
+        if self.cache.users is not None:
+            self.cache.users.started(self.cache.worker, now_ns)
 
-    def end(self) -> None:
-        """Let a step end."""
-        self.cache.undo()
+    def end(self, now_ns: int) -> None:
+        """Let a step end; then its rounds take their blocks, with what is known then."""
+        self.see(now_ns)
         self.busy = False
 
     # -- prefill --------------------------------------------------------------------------
@@ -126,5 +123,4 @@ class SharedPages(Pages):
                 more = -(-(tokens + count) // size) + -tokens // size
                 if more:
                     grow(request, more)
-        self.cache.order.unreserve()
         self._counted()

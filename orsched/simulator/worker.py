@@ -114,7 +114,7 @@ class WorkerRun:
             self._advance(self.cost.prefill_ns(chunks), 1, PREFILL)
         self.count = 1 if mixed else 0
         if self.shared is not None:
-            self.shared.start(self.state.now_ns, 0)
+            self.shared.start(self.state.now_ns)
 
     def _begin_rounds(self, step: Step) -> None:
         if step.hold and step.decode is not None:
@@ -160,8 +160,7 @@ class WorkerRun:
                 duration = count * one
         self.count = count
         if self.shared is not None:
-            self.shared.see(state.now_ns)
-            self.shared.start(state.now_ns, count)
+            self.shared.start(state.now_ns)
         self._advance(duration, count, DECODE)
         return True
 
@@ -226,7 +225,7 @@ class WorkerRun:
         """Let the step in progress end; say if the worker is free, or in the step's next run."""
         self.state.now_ns = self.until_ns
         if self.shared is not None:
-            self.shared.end()
+            self.shared.end(self.until_ns)
         if self.completed is None:
             is_free = self._end_rounds()
             self.busy = not is_free
