@@ -27,7 +27,8 @@ class Step(NamedTuple):
 
     Attributes:
         prefill: requests whose prompts are processed.
-        tokens: prompt tokens for each of them; None: the whole (remaining) prompt.
+        tokens: prompt tokens for each of them; None: the whole (remaining) prompt. A new request
+            computes no more than the worker's prefix cache leaves it to.
         clients: the client that each new request gets; None: the lowest free ones.
         decode: requests that yield a token a round; None: all running ones; (): none.
         rounds: how often the step is repeated, at least 1.
