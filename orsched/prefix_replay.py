@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.prefix_blocks import EMPTY, LOST, CacheBlocks, own_key
-from orsched.prefix_waits import Users
+from orsched.prefix_waits import FOREVER, Users
 from orsched.schedule import DECODE
 
 if TYPE_CHECKING:
@@ -204,6 +204,10 @@ class PrefixReplay:
         self.bulk_of = self.line.instance.bulk[stays.request].tolist()
         self.worker_of = workers.tolist()
         prompts = self.line.instance.requests.prompt_tokens[stays.request]
+        line = self.line
+        returns = np.append(line.start_ns[line.stay_first[1:]], FOREVER)
+        returns[:-1][line.ordinal[1:] == 0] = FOREVER
+        self.returns = returns[stays.stay].tolist()  # when the request's next stay begins
         self.due_then = (prompts + self.line.yielded_then[stays.stay]).tolist()
         self.found_of = [0] * len(stays.stay)
         self.change = [0] * len(self.used_change)
@@ -229,7 +233,7 @@ class PrefixReplay:
             return
         if kind == FREE_EVICTED:
             self._free(stay, tokens)
-            if self.users.matter:
+            if self.users.matter and self.returns[stay] >= moment:
                 self._tell(self.users.begins, stay, self.due_then[stay], moment)
         else:
             if kind == ADMIT:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from orsched.checker import check
 from orsched.costs import mixed_ns
 from orsched.metrics import summarise
+from tests.prefix_book import PrefixBook
 
 PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2
 
@@ -28,7 +29,11 @@ def require(condition, rule):
 
 @dataclass
 class Stay:
-    """A stay; ``does`` says by step what is done for it: phase of the row, tokens, cache after."""
+    """A stay; ``does`` says by step what is done for it: phase of the row, tokens, cache after.
+
+    ``due`` are the tokens that it has to have, ``then`` those that the next one will have to have;
+    hit, turn, rested and exit are what it says of prefix caches.
+    """
 
     request: int
     worker: int
@@ -36,6 +41,13 @@ class Stay:
     first: int
     last: int
     does: dict = field(default_factory=dict)
+    due: int = 0
+    hit: int = 0
+    turn: int = 0
+    rested: int = 0
+    exit: int = 0
+    then: int = 0
+    finished: bool = False
 
     def cache_in(self, step):
         """Tokens in the cache after a step of its worker."""
@@ -56,10 +68,10 @@ class Book:
         self.check_rows()
         for request in range(len(instance)):
             self.follow(request)
+        self.check_said_of_caches(schedule)
         for number in range(len(self.steps)):
             self.check_step(number)
         self.check_clients()
-        self.check_said_of_caches(schedule)
 
     def check_said_of_caches(self, schedule):
         """Nothing is said of prefix caches where there are none."""
@@ -69,6 +81,53 @@ class Book:
             if not cached[self.steps[row.first_step].worker]:
                 said = (row.hit, row.turn, row.rested, row.exit)
                 require(said == (0, 0, 0, 0), "nothing is said where there is no cache")
+        self.prefix_book = None
+        if any(cached):
+            rules = {w.memory.prefix_cache.eviction for w in self.instance.workers if w.memory}
+            own = schedule.eviction is None
+            (rule,) = rules if own else (schedule.eviction["rule"],)
+            self.check_orders()
+            self.prefix_book = PrefixBook(self, rule)
+            for stay in self.stays:
+                found = self.prefix_book.found.get(id(stay), 0)
+                require(found == stay.hit, "hits")
+
+    def check_orders(self):
+        """Stays that begin in a step have turns, and those evicted before one have exits."""
+        ends = len(self.steps)
+        begun, gone = {}, {}
+        for stay in self.stays:
+            begun.setdefault(stay.first, []).append(stay.turn)
+            require(not stay.finished or stay.rested == stay.exit == 0, "finished stays")
+            if stay.finished:
+                continue
+            later = [n for n in range(stay.last + 1, ends) if self.on_worker(n, stay.worker)]
+            require(stay.rested <= len(later), "an eviction while the worker goes on")
+            self.check_rest(stay, later)
+            place = [*later, ends][stay.rested]
+            gone.setdefault((stay.worker, place), []).append(stay.exit)
+        for turns in begun.values():
+            require(sorted(turns) == list(range(len(turns))), "turns")
+        for exits in gone.values():
+            require(not any(exits) or sorted(exits) == list(range(len(exits))), "exits")
+
+    def on_worker(self, number, worker):
+        return self.steps[number].worker == worker
+
+    def check_rest(self, stay, later):
+        """Until it is freed a stay keeps its client, and its request does nothing else."""
+        if not stay.rested:
+            return
+        until = later[stay.rested - 1]
+        for other in self.stays:
+            same = (other.worker, other.client) == (stay.worker, stay.client)
+            if other is stay or not (same or other.request == stay.request):
+                continue
+            if other.worker == stay.worker:
+                require(other.first <= stay.last or other.first > until, "kept until then")
+            elif self.steps[other.first].start_ns >= self.steps[stay.last].end_ns:
+                begin = self.steps[other.first].start_ns
+                require(begin >= self.steps[until].end_ns, "kept until then")
 
     # -- steps and rows -------------------------------------------------------------------
 
@@ -136,7 +195,11 @@ class Book:
         due = int(self.requests.prompt_tokens[request]) + yielded
         worker = self.steps[rows[0].first_step].worker
         stay = Stay(request, worker, rows[0].client, rows[0].first_step, rows[-1].last_step)
-        cache, prefilled, end = 0, 0, -1
+        stay.due, stay.hit, stay.turn = due, rows[0].hit, rows[0].turn
+        stay.rested, stay.exit = rows[-1].rested, rows[-1].exit
+        require(all(row.hit == row.turn == 0 for row in rows[1:]), "hits at the begin")
+        require(all(row.rested == row.exit == 0 for row in rows[:-1]), "evictions at the end")
+        cache, prefilled, end = stay.hit, stay.hit, -1
         for row in rows:
             require(self.steps[row.first_step].worker == worker, "one worker a stay")
             require(row.client == stay.client, "one client a stay")
@@ -162,6 +225,8 @@ class Book:
                         self.first_token.setdefault(request, (number,))
                 require(yielded <= output, "no more tokens than the answer has")
                 stay.does[number] = (row.phase, row.tokens, cache)
+        stay.finished = yielded == output
+        stay.then = int(self.requests.prompt_tokens[request]) + yielded
         return stay, yielded
 
     # -- steps with what they do ----------------------------------------------------------
@@ -205,6 +270,8 @@ class Book:
         """Memory blocks held in a step."""
         worker = self.instance.workers[self.steps[number].worker]
         stays = self.present(number)
+        if worker.caches_prefixes:
+            return self.prefix_book.used[number]
         if worker.memory.allocation == "whole":
             sizes = [int(self.requests.prompt_tokens[s.request]) for s in stays]
             answers = [int(self.requests.output_tokens[s.request]) for s in stays]

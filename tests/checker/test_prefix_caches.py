@@ -22,6 +22,7 @@ from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
 from orsched.workers import Worker
 from tests.checker.mutations import column_mutations, row_mutations
+from tests.checker.test_by_the_book import agree_on
 from tests.checker.valid import with_step, with_work
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 
@@ -66,6 +67,27 @@ def require_conserved(line):
         assert (used >= 0).all()
         assert (used <= worker.memory.blocks).all()
         assert (used > 0).all()  # each step serves somebody
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_literal_reading_agrees(workers, rule):
+    """INV-20, INV-21, INV-22: of schedules and of changed ones, with blocks as objects."""
+    counts, dice = Counter(), np.random.default_rng(workers)
+    for seed in range(70 if rule == "lru" else 36):
+        instance, schedule = made(seed, workers, rule)
+        if len(schedule.work) > 40 or instance.workers[0].memory.blocks > 200:
+            continue
+        assert agree_on(instance, schedule), seed
+        counts["hits"] += schedule.work.hit.any()
+        for _ in range(3):
+            name = dice.choice(["hit", "turn", "rested", "exit"])
+            row = dice.integers(len(schedule.work))
+            more = dice.choice([1, instance.workers[0].memory.block_tokens])
+            changed = with_work(schedule, name, row, getattr(schedule.work, name)[row] + more)
+            counts[agree_on(instance, changed)] += 1
+    assert counts["hits"] > 2
+    assert counts[False] > 20
 
 
 @pytest.mark.full

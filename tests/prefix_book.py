@@ -1,0 +1,170 @@
+"""Prefix caches read literally: every block an object, every count made anew (see by_the_book).
+
+Without a line of the simulator's caches or of the replay that the checker has.
+"""
+
+from __future__ import annotations
+
+DECODE = 1
+
+
+class Block:
+    """A block: what it holds, since when, who refers to it, and when it became free."""
+
+    def __init__(self):
+        self.key, self.named, self.users, self.freed, self.bulk = None, 0, [], 0, False
+
+
+class PrefixBook:
+    """The caches of the workers that have one; ``found`` by stay, ``used`` by number of step."""
+
+    def __init__(self, book, rule):
+        self.book, self.rule = book, rule
+        self.instance, self.requests = book.instance, book.requests
+        self.found, self.used, self.acted, self.clock = {}, {}, set(), 0
+        self.pools = {
+            index: [Block() for _ in range(worker.memory.blocks)]
+            for index, worker in enumerate(self.instance.workers)
+            if worker.caches_prefixes
+        }
+        self.tables = {}
+        for action in sorted(self.actions(), key=lambda action: action[:5]):
+            self.act(*action)
+
+    def order(self, stay):
+        """Order of admission."""
+        return stay.first, stay.turn
+
+    def actions(self):
+        """What happens: moment, worker, step, kind, order within it, and the stay."""
+        steps = self.book.steps
+        for stay in self.book.stays:
+            if stay.worker not in self.pools:
+                continue
+            for number, (phase, _, _) in stay.does.items():
+                step = steps[number]
+                moment = step.end_ns if step.phase == DECODE else step.start_ns
+                kind = 2 if number == stay.first else 1
+                yield moment, stay.worker, number, kind, self.order(stay), stay, phase
+            if stay.finished:
+                last = steps[stay.last]
+                yield last.end_ns, stay.worker, stay.last, 4, self.order(stay), stay, None
+            elif self.leaves(stay) is not None:
+                number = self.leaves(stay)
+                turn = (stay.exit, *(-x for x in self.order(stay)))
+                yield steps[number].start_ns, stay.worker, number, 0, turn, stay, None
+        for number, step in enumerate(steps):
+            if step.worker in self.pools:
+                moment = step.end_ns if step.phase == DECODE else step.start_ns
+                yield moment, step.worker, number, 3, (), None, None
+
+    def leaves(self, stay):
+        """Number of the step before which an evicted stay is freed; None behind the last one."""
+        steps = enumerate(self.book.steps)
+        later = [n for n, step in steps if step.worker == stay.worker and n > stay.last]
+        return later[stay.rested] if stay.rested < len(later) else None
+
+    def act(self, moment, worker, number, kind, order, stay, phase):
+        """Let something happen."""
+        self.now, self.worker = moment, worker
+        if kind == 3:
+            self.used[number] = sum(bool(block.users) for block in self.pools[worker])
+            return
+        if kind in (0, 4):
+            self.free(stay)
+            self.acted.add((id(stay), "end"))
+            return
+        if kind == 2:
+            self.admit(stay)
+            self.acted.add((id(stay), "begin"))
+        self.grow(stay, stay.does[number][2])
+
+    # -- one stay ---------------------------------------------------------------------------
+
+    def size(self, stay):
+        return self.instance.workers[stay.worker].memory.block_tokens
+
+    def key(self, request, place, size):
+        """The key of a full block."""
+        prefixes = self.requests.prefixes
+        ids = [] if prefixes is None else prefixes.of(request).tolist()
+        whole = (place + 1) * size <= self.requests.prompt_tokens[request]
+        return ids[place] if place < len(ids) and whole else ("own", request, place)
+
+    def admit(self, stay):
+        size, table = self.size(stay), []
+        while (len(table) + 1) * size < stay.due:
+            key = self.key(stay.request, len(table), size)
+            same = [block for block in self.pools[stay.worker] if block.key == key]
+            if not same:
+                break
+            table.append(min(same, key=lambda block: block.named))
+        self.found[id(stay)] = len(table) * size
+        self.tables[id(stay)] = table = table[: stay.hit // size]
+        for block in table:
+            block.users.append(id(stay))
+
+    def grow(self, stay, tokens):
+        size, table = self.size(stay), self.tables[id(stay)]
+        while len(table) * size < tokens:
+            block = self.next_block(stay.worker)
+            block.key, block.users = None, [id(stay)]
+            table.append(block)
+        for place in range(tokens // size):
+            if table[place].key is None:
+                self.clock += 1
+                table[place].key = self.key(stay.request, place, size)
+                table[place].named = self.clock
+
+    def free(self, stay):
+        for block in reversed(self.tables.pop(id(stay))):
+            block.users.remove(id(stay))
+            if not block.users:
+                self.clock += 1
+                block.freed, block.bulk = self.clock, self.instance.bulk[stay.request]
+
+    # -- who is taken -----------------------------------------------------------------------
+
+    def next_block(self, worker):
+        free = [block for block in self.pools[worker] if not block.users]
+        empty = [block for block in free if block.key is None]
+        if empty:
+            return empty[0]
+        if not free:
+            self.pools[worker].append(Block())  # more than there are: the memory rule sees it
+            return self.pools[worker][-1]
+        return min(free, key=lambda block: (self.worth(block), block.freed))
+
+    def worth(self, block):
+        if self.rule == "lru":
+            return 0
+        users = sum(self.wants(request, block.key) for request in range(len(self.requests)))
+        left = 0.5 if self.rule == "task_aware" and not block.bulk else 0
+        return users or left
+
+    def wants(self, request, key):
+        """Whether a request waits, as this worker sees it now, for a block with a key."""
+        if self.rule == "task_aware" and not (
+            self.instance.bulk[request] and self.requests.arrival_ns[request] <= self.now
+        ):
+            return False
+        due, waits = int(self.requests.prompt_tokens[request]), True
+        for stay in [stay for stay in self.book.stays if stay.request == request]:
+            if self.sees(stay, "begin", self.book.steps[stay.first].start_ns):
+                waits = False
+            left = None if stay.finished else self.left_at(stay)
+            if left is not None and self.sees(stay, "end", left):
+                due, waits = stay.then, True
+            if stay.finished and not waits:
+                return False
+        size = self.instance.workers[self.worker].memory.block_tokens
+        return waits and any(self.key(request, k, size) == key for k in range(due // size))
+
+    def left_at(self, stay):
+        number = self.leaves(stay)
+        return None if number is None else self.book.steps[number].start_ns
+
+    def sees(self, stay, what, moment):
+        """Whether this worker knows: what happened before now, and what it did itself."""
+        own = stay.worker == self.worker and (id(stay), what) in self.acted
+        return moment < self.now or own
