@@ -42,6 +42,8 @@ def check_prefix_caches(line: Timeline, findings: Findings) -> None:
 
 def check_columns(line: Timeline, findings: Findings) -> None:
     """``hit`` and ``turn`` open a stay, ``rested`` and ``exit`` end one, where there is a cache."""
+    if not any(getattr(line.work, name).any() for name in _COLUMNS):
+        return
     cached = np.array([worker.caches_prefixes for worker in line.instance.workers], bool)
     here = cached[line.row_worker]
     ends = np.zeros(len(line.row), bool)
