@@ -22,7 +22,9 @@ class Shown(Sequence):
 
 
 class NaiveView(View):
-    """One worker as a policy may see it."""
+    """One worker as a policy may see it; without a prefix cache."""
+
+    prefixes = None
 
     def __init__(self, oracle, index):
         self.oracle, self.index = oracle, index
