@@ -14,6 +14,7 @@ from orsched.report.comparison import (
     Row,
     batch_table,
     bubble_table,
+    class_table,
     comparison_table,
     latency_table,
     path_table,
@@ -90,7 +91,7 @@ def _page(
         f"<header><h1>{heading}</h1>\n{_facts(instance)}</header>\n<main>\n"
     )
     yield _notes([*notes, *_findings(rows)])
-    tables = f"{comparison_table(rows)}\n{latency_table(rows)}"
+    tables = f"{comparison_table(rows)}\n{latency_table(rows)}\n{class_table(rows)}"
     yield f"<section><h2>Comparison</h2>\n{tables}</section>\n"
     yield f"<section><h2>Batches, workers and memory</h2>\n{batch_table(rows)}</section>\n"
     yield (

@@ -300,3 +300,14 @@ def test_what_classes_get_over_time_and_bulk_requests_told_apart(opened):
     decoded = (schedule.work.phase == 1) & instance.bulk[schedule.work.request]
     assert bars == [[int(decoded.sum()), "\\"]]
     assert "decode of a bulk request" in page.inner_text(".key")
+    by_class = summarise(instance, schedule)["classes"]
+    told = page.evaluate(
+        """() => [...document.querySelectorAll('#classes-table tbody tr')].map((row) => [
+            row.querySelector('td').textContent,
+            row.querySelector('[data-field=ttft-p99]').dataset.ns,
+            row.querySelector('[data-field=attainment]').dataset.value ?? null])"""
+    )
+    assert told == [
+        [name, str(part["ttft_ns"]["p99"]), part["slo"] and str(part["slo"]["attainment"])]
+        for name, part in by_class.items()
+    ]

@@ -109,3 +109,15 @@ def test_instances_without_classes_print_what_they_did(capsys):
     assert run(["simulate", "two-by-two", "--policy", "fcfs", "--format", "csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert not {"classes", "tenants", "service_difference"} & set(row)
+
+
+def test_pictures_of_classes_and_why_there_is_none(classed, tmp_path, capsys):
+    picture = tmp_path / "c.png"
+    assert run(["simulate", str(classed), "--policy", "vtc", "--classes", str(picture)]) == 0
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    capsys.readouterr()
+    other = str(tmp_path / "d.png")
+    assert run(["simulate", "two-by-two", "--policy", "fcfs", "--classes", other]) == 2
+    told = capsys.readouterr().err
+    assert "neither classes with limits nor tenants" in told
+    assert "--class interactive:ttft=1" in told
