@@ -9,9 +9,15 @@ import pytest
 
 import orsched
 from orsched.checker import check
+from orsched.costs import AffineCost
 from orsched.errors import InfeasibleError, InputError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory, PrefixCache
+from orsched.prefixes import Prefixes
 from orsched.registry import BUILT_IN, method_information
+from orsched.requests import Requests
 from orsched.stop import MaxIterations
+from orsched.workers import Worker
 from tests.simulator.prefix_workloads import prefix_instance
 
 METHODS = [
@@ -34,7 +40,18 @@ def instances(at_once):
             predicted = np.maximum(1, requests.output_tokens - 1)
             requests = requests.replace(arrival_ns=arrivals, predicted_tokens=predicted)
             found.append(instance.replace(requests=requests))
+        found.append(all_the_same(workers))
     return found
+
+
+def all_the_same(workers):
+    """Ten requests with one prompt, so that bounds must know what a cache saves."""
+    prefixes = Prefixes.from_documents([0] * 10, 196, 4)
+    requests = Requests([200] * 10, [2] * 10, predicted_tokens=[2] * 10, prefixes=prefixes)
+    memory = BlockMemory(200, 4, "paged", PrefixCache())
+    names = [f"w{index}" for index in range(workers)]
+    cost = AffineCost(0, 1000, 1, 1)
+    return Instance(requests, tuple(Worker(2, cost, memory=memory, name=name) for name in names))
 
 
 @pytest.mark.parametrize(("method", "information"), METHODS)
