@@ -7,6 +7,7 @@ cache; everything else a request computes itself (docs/bounds.md, under prefix c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,8 +35,8 @@ def cut_tokens(instance: Instance) -> IntColumn:
     Full blocks whose key also is that of a full block of another request; at least one token is
     left. All 0 where no worker has a prefix cache, or no request has prefixes.
     """
-    found: IntColumn = Sharing.of(instance).hits
-    return found
+    shared = _SharedBlocks.of(instance)
+    return np.zeros(len(instance), np.int64) if shared is None else shared.hits
 
 
 def prefills_grow(instance: Instance) -> bool:
@@ -114,32 +115,62 @@ class Sharing:
     @classmethod
     def of(cls, instance: Instance) -> Sharing:
         """Return what the requests of an instance share on workers with a prefix cache."""
+        n, shared = len(instance), _SharedBlocks.of(instance)
+        if shared is None:
+            return cls([], [-1] * n, [-1] * n, np.zeros(n, np.int64))
+        ends, tree = shared.followed()
+        blocks = (shared.hits // shared.size).tolist()
+        pairs = zip(ends, blocks, strict=True)
+        last = [chain[count - 1] if count else -1 for chain, count in pairs]
+        return cls(tree, last, [chain[-1] if chain else -1 for chain in ends], shared.hits)
+
+
+@dataclass(frozen=True)
+class _SharedBlocks:
+    """The full blocks of all prompts, one after the other.
+
+    Attributes:
+        size: tokens of a block.
+        begins: first block of each request, and their number.
+        key: number of each block's key.
+        sharers, finders: by key, requests that have it, and those that may find it in a cache.
+        hits: tokens that a request may find, by row.
+    """
+
+    size: int
+    begins: IntColumn
+    key: IntColumn
+    sharers: IntColumn
+    finders: IntColumn
+    hits: IntColumn
+
+    @classmethod
+    def of(cls, instance: Instance) -> _SharedBlocks | None:
+        """Return them, or None where there is no cache or nothing to share."""
         prefixes, n = instance.requests.prefixes, len(instance)
         if prefixes is None or n == 0 or not has_prefix_cache(instance):
-            return cls([], [-1] * n, [-1] * n, np.zeros(n, np.int64))
+            return None
         size, prompts = prefixes.block_tokens, instance.requests.prompt_tokens
-        full = np.minimum(np.diff(prefixes.offsets), prompts // size)
-        places = np.arange(len(prefixes.ids)) - np.repeat(
-            prefixes.offsets[:-1], np.diff(prefixes.offsets)
-        )
-        kept = places < np.repeat(full, np.diff(prefixes.offsets))
-        keys, block = np.unique(prefixes.ids[kept], return_inverse=True)
+        counts = np.diff(prefixes.offsets)
+        full = np.minimum(counts, prompts // size)
+        places = np.arange(len(prefixes.ids)) - np.repeat(prefixes.offsets[:-1], counts)
+        kept = places < np.repeat(full, counts)
+        keys, key = np.unique(prefixes.ids[kept], return_inverse=True)
         owner = np.repeat(np.arange(n), full)
-        sharers = np.bincount(block, minlength=len(keys))
+        sharers = np.bincount(key, minlength=len(keys))
         most = (prompts - 1) // size
-        found = (sharers[block] > 1) & (places[kept] < most[owner])
-        finders = np.bincount(block[found], minlength=len(keys))
-        once = finders == sharers  # otherwise one of them computes the block for itself
+        found = (sharers[key] > 1) & (places[kept] < most[owner])
+        finders = np.bincount(key[found], minlength=len(keys))
         hits: IntColumn = np.bincount(owner[found], minlength=n) * size
-        begins = np.concatenate([[0], np.cumsum(full)])
-        tree = _Tree(sharers, once, finders, size)
-        rows = zip(begins[:-1].tolist(), begins[1:].tolist(), strict=True)
-        ends = [tree.follow(block[begin:end].tolist()) for begin, end in rows]
-        blocks = (hits // size).tolist()
-        last = [
-            chain[count - 1] if count else -1 for chain, count in zip(ends, blocks, strict=True)
-        ]
-        return cls(tree.finished(), last, [chain[-1] if chain else -1 for chain in ends], hits)
+        return cls(size, np.concatenate([[0], np.cumsum(full)]), key, sharers, finders, hits)
+
+    def followed(self) -> tuple[list[list[int]], list[Segment]]:
+        """Return the segments of each request's shared blocks, and all segments."""
+        # Where a request has a block and cannot find it, it computes the block for itself.
+        tree = _Tree(self.sharers, self.finders == self.sharers, self.finders, self.size)
+        begins = self.begins.tolist()
+        ends = [tree.follow(self.key[a:b].tolist()) for a, b in pairwise(begins)]
+        return ends, tree.finished()
 
 
 class _Tree:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.certificates.budget import DEFAULT_BUDGET
+from orsched.cli.bulk_bounds import bulk_claim, check_bulk_claim
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
 from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.progress import ProgressPrinter
@@ -39,12 +40,21 @@ if TYPE_CHECKING:
 def check_command(instance: str, schedule: Path, times: str | None, budget: int, style: str) -> int:
     """Check every rule and every reported number of SCHEDULE against INSTANCE.
 
+    SCHEDULE may be a bound on bulk work that `orsched bound --certificate` has printed.
+
     Prints the violations; exits with 0 if there is none, with 1 otherwise. Measured times are taken
     as they are, and a run that was stopped need not serve all requests: then the verdict says so.
     """
     from orsched.checker import check
     from orsched.files import load_schedule
 
+    claim = bulk_claim(schedule)
+    if claim is not None:
+        faults = check_bulk_claim(load_instance(instance), claim, budget)
+        print_rows([{"kind": "bound", "message": fault} for fault in faults], style)
+        if not faults:
+            say(f"{schedule} is a proven bound for {instance}")
+        return 1 if faults else 0
     with ProgressPrinter("checking"):
         problem = load_instance(instance)
         loaded = load_schedule(schedule)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from orsched.cli.bulk_bounds import bulk_options, print_bulk_bound, refuse_bulk_options
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
 from orsched.cli.output import print_facts, print_json, say, table
 
@@ -12,7 +15,7 @@ from orsched.cli.output import print_facts, print_json, say, table
 @INSTANCE
 @click.option(
     "--objective",
-    type=click.Choice(["makespan", "mean_jct", "mean_ttft"]),
+    type=click.Choice(["makespan", "mean_jct", "mean_ttft", "bulk"]),
     default="makespan",
     show_default=True,
 )
@@ -23,17 +26,31 @@ from orsched.cli.output import print_facts, print_json, say, table
     help="Return the best bound found in this time; the first one is always computed.",
 )
 @click.option("--certificate", is_flag=True, help="Print the certificate, as JSON.")
+@bulk_options
 @FORMAT
 def bound_command(
-    instance: str, objective: str, time_limit: float | None, certificate: bool, style: str
+    instance: str,
+    objective: str,
+    time_limit: float | None,
+    certificate: bool,
+    style: str,
+    **bulk: Any,
 ) -> None:
-    """Print a proven lower bound for INSTANCE, with the certificate that proves it."""
+    """Print a proven lower bound for INSTANCE, with the certificate that proves it.
+
+    The objective bulk has an upper bound: on the tokens of bulk requests that any schedule can do
+    while the attainment of the others' limits is reached.
+    """
     from orsched.checker.latency_certificates import bound_violations
     from orsched.errors import InvalidScheduleError
     from orsched.models.bounds import bound, no_floor, ordering_cannot_help
     from orsched.units import NS_PER_S
 
     problem = load_instance(instance)
+    if objective == "bulk":
+        print_bulk_bound(problem, bulk, time_limit, certificate, style)
+        return
+    refuse_bulk_options(bulk, objective)
     found = bound(problem, objective, time_limit)
     faults = bound_violations(problem, found.to_dict(), objective)
     if faults:

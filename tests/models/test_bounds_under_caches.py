@@ -51,6 +51,7 @@ def served(instance, seed):
 
 @pytest.mark.parametrize("seed", range(16))
 def test_no_schedule_with_hits_beats_a_bound(seed):
+    """INV-26: whichever objective, cost and steps."""
     plain = prefix_instance(seed, workers=1 + seed % 3 // 2)
     for cost in (plain.workers[0].cost, DEAR, COSTS[seed % len(COSTS)]):
         instance = with_cost(plain, cost)
@@ -80,7 +81,7 @@ def test_hits_make_schedules_shorter_than_bounds_without_a_cache():
 
 
 def test_repeated_prefills_find_their_own_blocks():
-    """Evicted after each token, a request computes a block at most for the next one."""
+    """INV-26: Evicted after each token, a request computes a block at most for the next one."""
     dear_rounds = orsched.AffineCost(1, 1, 1000, 1)
     memory = orsched.BlockMemory(20, 4, "paged", PrefixCache("lru"))
     worker = orsched.Worker(1, dear_rounds, memory=memory)
@@ -106,6 +107,7 @@ def test_repeated_prefills_find_their_own_blocks():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_schedule_with_hits_does_more_bulk_work(seed):
+    """INV-27: by any moment."""
     instance = prefix_instance(seed).with_classes("interactive:ttft=0.00003,tpot=0.000004")
     schedule = served(instance, seed)
     end = int(schedule.steps.end_ns.max())

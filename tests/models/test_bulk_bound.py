@@ -94,7 +94,7 @@ def with_classes(dice, instance, schedule):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_no_random_schedule_does_more(seed):
-    """Engines without a policy: pauses, chunks, mixed steps, evictions, unequal workers."""
+    """INV-27: Engines without a policy: pauses, chunks, mixed steps, evictions, unequal workers."""
     dice = np.random.default_rng(seed)
     plain, schedule = random_schedule(seed)
     restarts = int((schedule.work.stay > 0).sum())
@@ -146,6 +146,7 @@ def small(n=12, bulk=30, seed=0, **changes):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_no_policy_does_more(seed):
+    """INV-27: by any moment."""
     instance = small(seed=seed)
     priority = {"policy": "priority", "priority": "service_class"}
     for method, parameters in (
