@@ -77,7 +77,11 @@ class Users:
                         cache.lowered(key)
         for own in self.own.values():
             if own.moment < moment:
+                keys = list(own.counts)
                 own.counts.clear()
+                for key in keys:  # it may have seen a wait that, as all see it, never was
+                    for cache in self.caches[own.rule]:
+                        cache.lowered(key)
                 own.begun.clear()
                 own.ended.clear()
 

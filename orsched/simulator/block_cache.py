@@ -93,7 +93,7 @@ class BlockCache:
     def admit(self, request: int, due: int) -> int:
         """Let a request start with the blocks that it hits; return their tokens."""
         if self.users is not None:
-            self._tell(request, 1, due)
+            self._tell(request, True, due)
         blocks = self.lookup(request, due)
         counts, remove, removed = self.counts, self.order.remove, []
         for block in blocks:
@@ -158,7 +158,7 @@ class BlockCache:
         table, key_of = self.tables.pop(request), self.key_of
         self.releasing = request
         if due is not None and self.users is not None:
-            self._tell(request, -1, due)
+            self._tell(request, False, due)
         places = range(self.chains.shared[request], cached // self.size)
         own = [place for place in places if key_of[table[place]] is None]
         if due is not None:
@@ -183,10 +183,10 @@ class BlockCache:
         if self.log is not None:
             self.log.append((self._unrelease, (request, table, freed)))
 
-    def _tell(self, request: int, change: int, due: int) -> None:
+    def _tell(self, request: int, is_begin: bool, due: int) -> None:
         """Tell who counts future users of a stay that begins or is evicted."""
         assert self.users is not None
-        self.users.change(self.worker, request, change, due)
+        self.users.change(self.worker, request, is_begin, due)
         if self.log is not None:
             self.log.append((self.users.unchange, (self.worker,)))
 

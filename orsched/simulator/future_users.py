@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from orsched.simulator.prefix_chains import PrefixChains
     from orsched.simulator.run_state import RunState
 
-Change = tuple[int, int, int]
-"""A request, 1 where a stay of it begins and -1 where one is evicted, and the tokens due then."""
+Change = tuple[int, int, bool, int]
+"""A request, the number of its stay from 1, whether that begins or is evicted, the tokens due."""
 
 
 class FutureUsers:
@@ -38,7 +38,8 @@ class FutureUsers:
         self.size = chains.size
         self.caches: dict[int, BlockCache] = {}
         self.counts: dict[int, int] = {}
-        self.busy = bytearray(len(requests))
+        self.begun = [0] * len(requests)  # stays that all see begun, and ended by an eviction
+        self.ended = [0] * len(requests)
         self.counted: dict[int, int] = {}  # request -> tokens due, of those that are counted
         self.due: dict[int, int] = {}
         self.now_ns = -1
@@ -46,7 +47,8 @@ class FutureUsers:
         self.pending: list[tuple[int, Change]] = []
         self.held: dict[int, list[Change]] = {}  # by worker, until its next step begins
         self.own: dict[int, dict[int, int]] = {}  # by worker: its counts beyond the common ones
-        self.own_busy: dict[int, dict[int, int]] = {}
+        self.own_begun: dict[int, dict[int, int]] = {}
+        self.own_ended: dict[int, dict[int, int]] = {}
         task_aware = rule == TASK_AWARE
         self.counts_all = not task_aware
         self.eligible = bytearray(bulk or not task_aware for bulk in instance.bulk.tolist())
@@ -58,7 +60,7 @@ class FutureUsers:
         """Tell a worker's cache of counts that fall."""
         self.caches[worker] = cache
         self.held[worker] = []
-        self.own[worker], self.own_busy[worker] = {}, {}
+        self.own[worker], self.own_begun[worker], self.own_ended[worker] = {}, {}, {}
 
     def of(self, worker: int, key: int) -> int:
         """Return the count of a key as a worker sees it."""
@@ -80,7 +82,7 @@ class FutureUsers:
         while self.arrival < len(times) and times[self.arrival] <= now_ns:
             request = order[self.arrival]
             self.arrival += 1
-            if not self.busy[request]:
+            if not self.begun[request]:
                 self._count(request, run_state.prompts[request])
 
     def started(self, worker: int, now_ns: int) -> None:
@@ -93,56 +95,64 @@ class FutureUsers:
     def _apply(self) -> None:
         """Let all see the changes before now."""
         later = [entry for entry in self.pending if entry[0] >= self.now_ns]
-        for moment, (request, change, due) in self.pending:
+        for moment, (request, stays, is_begin, due) in self.pending:
             if moment < self.now_ns:
-                self.busy[request] += change
-                if change < 0:
+                if is_begin:
+                    self.begun[request] = max(self.begun[request], stays)
+                elif stays > self.ended[request]:
+                    self.ended[request] = stays
                     self.due[request] = due
                 self._recount(request)
         self.pending = later
         for worker, own in self.own.items():
             fallen = list(own)
             own.clear()
-            self.own_busy[worker].clear()
+            self.own_begun[worker].clear()
+            self.own_ended[worker].clear()
             for entry in self.held[worker]:
                 self._see(worker, entry)
             self._fell(worker, fallen)
 
     # -- changes --------------------------------------------------------------------------
 
-    def change(self, worker: int, request: int, change: int, due: int) -> None:
-        """Let a stay on a worker begin (1), or be evicted (-1) with so many tokens due."""
-        self.held[worker].append((request, change, due))
-        self._see(worker, (request, change, due))
+    def change(self, worker: int, request: int, is_begin: bool, due: int) -> None:
+        """Let a request's stay on a worker begin, or be evicted, with so many tokens due."""
+        entry = (request, self.run_state.stays.get(request, 0) + 1, is_begin, due)
+        self.held[worker].append(entry)
+        self._see(worker, entry)
 
     def unchange(self, worker: int) -> None:
         """Undo a worker's last change."""
-        request, change, due = self.held[worker].pop()
-        self._see(worker, (request, -change, due))
+        request, stays, is_begin, due = self.held[worker].pop()
+        self._see(worker, (request, stays - 1, is_begin, due))
 
     def _see(self, worker: int, entry: Change) -> None:
         """Let a worker see a change of its own."""
-        request, change, due = entry
+        request, stays, is_begin, due = entry
         if not self.eligible[request]:
             return
-        own_busy = self.own_busy[worker]
-        before = self.busy[request] + own_busy.get(request, 0)
-        own_busy[request] = own_busy.get(request, 0) + change
-        after = before + change
-        if (before == 0) == (after == 0):
+        before = self._waits(worker, request)
+        (self.own_begun if is_begin else self.own_ended)[worker][request] = stays
+        after = self._waits(worker, request)
+        if before == after:
             return
-        own, delta = self.own[worker], 1 if after == 0 else -1
+        own, delta = self.own[worker], 1 if after else -1
         keys = self._keys(request, due)
         for key in keys:
             own[key] = own.get(key, 0) + delta
         if delta < 0:
             self._fell(worker, keys)
 
+    def _waits(self, worker: int, request: int) -> bool:
+        """Whether a request has no stay in progress as a worker sees it: its last one is over."""
+        begun = max(self.begun[request], self.own_begun[worker].get(request, 0))
+        return max(self.ended[request], self.own_ended[worker].get(request, 0)) >= begun
+
     def _recount(self, request: int) -> None:
         """Count a request, or not, as it waits now."""
         if not self.eligible[request]:
             return
-        waits = not self.busy[request]
+        waits = self.ended[request] >= self.begun[request]
         if waits and request not in self.counted:
             prompt = self.run_state.prompts[request]
             self._count(request, self.due.get(request, prompt))

@@ -9,8 +9,9 @@ from orsched.costs import AffineCost
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams, make_queue
 from orsched.heuristics.dispatching import DISPATCHERS, Dispatched
 from orsched.memory import PrefixCache
-from orsched.policy import Information
+from orsched.policy import Information, Policy
 from orsched.prefixes import Prefixes
+from orsched.step import Step
 
 COST = AffineCost(1000, 10, 1000, 10)
 
@@ -64,3 +65,69 @@ def prefix_policy(instance, params):
         return ContinuousBatching(params, Information.NONE, queue)
 
     return make() if len(instance.workers) == 1 else Dispatched(make, DISPATCHERS["prefix"]())
+
+
+class Whimsical(Policy):
+    """Evicts, pauses, chunks and admits at random, as far as a trial says that it fits."""
+
+    name = "whimsical"
+    many_workers = True
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.waiting = []
+
+    def on_arrival(self, view, request):
+        """Let the request wait."""
+        self.waiting.append(request)
+
+    def on_preempt(self, view, request):
+        """Let the request wait again."""
+        self.waiting.insert(0, request)
+
+    def decide(self, view):
+        """Return a step at random; one that does nothing gives way to a whole one."""
+        rng = self.rng
+        victims = [each for each in view.running if rng.random() < 0.1]
+        rng.shuffle(victims)
+        with view.prefixes.trial() as trial:
+            for request in victims:
+                trial.release(request)
+            decode = [
+                each for each in view.running
+                if each not in victims and view.to_prefill(each) == 0 and rng.random() < 0.8
+            ]  # fmt: skip
+            due = {*view.needing_blocks()} & {*decode}
+            while len(due) > trial.free_blocks:
+                decode.remove(due.pop())
+            trial.grow(len(due))
+            chunks = self._chunks(view, trial, victims)
+        if chunks:
+            return Step(list(chunks), list(chunks.values()), None, decode, preempt=victims)
+        if decode:
+            return Step(decode=decode, preempt=victims)
+        if victims or view.running:
+            return Step(preempt=victims or [rng.choice(list(view.running))], decode=())
+        if self.waiting:  # the whole worker is free
+            return Step([self.waiting.pop(0)], None, None, ())
+        return None
+
+    def _chunks(self, view, trial, victims):
+        """Return request -> tokens: begun prefills, then new requests."""
+        rng, size, chunks = self.rng, view.prefixes.block_tokens, {}
+        clients = view.free_clients + len(victims)
+        for request, done in view.prefilling.items():
+            tokens = rng.randint(1, view.to_prefill(request))
+            more = -(-(done + tokens) // size) + -done // size
+            if request not in victims and rng.random() < 0.7 and more <= trial.free_blocks:
+                trial.extend(request, tokens)
+                chunks[request] = tokens
+        for request in list(self.waiting):
+            hit, leaving = trial.hit(request)
+            tokens = rng.randint(1, view.to_prefill(request) - hit)
+            if rng.random() < 0.5 and clients and -(-tokens // size) + leaving <= trial.free_blocks:
+                clients -= 1
+                trial.admit(request, tokens)
+                chunks[request] = tokens
+                self.waiting.remove(request)
+        return chunks

@@ -15,7 +15,13 @@ from orsched.prefixes import Prefixes
 from orsched.schedule import PREFILL
 from orsched.simulator import simulate_policy
 from orsched.step import Step, decode_rounds
-from tests.simulator.prefix_workloads import COST, prefix_instance, prefix_params, prefix_policy
+from tests.simulator.prefix_workloads import (
+    COST,
+    Whimsical,
+    prefix_instance,
+    prefix_params,
+    prefix_policy,
+)
 
 RULES = ("lru", "task_aware", "least_future_use")
 
@@ -59,13 +65,15 @@ def needed(instance, schedule):
     return stays, yielded
 
 
-@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(RULES))
-@settings(max_examples=25)
-def test_blocks_are_conserved_at_every_step(seed, workers, rule):
+@given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(RULES), st.booleans())
+@settings(max_examples=30)
+def test_blocks_are_conserved_at_every_step(seed, workers, rule, at_random):
     """INV-20 to INV-22: shared or free, computed and hit make up what is due, and the checker
     agrees with every hit."""
     instance = prefix_instance(seed, workers, rule)
     policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
+    if at_random:
+        policy = Whimsical(seed)
 
     def look(view, step):
         cache = view._state.pages.cache
@@ -228,3 +236,11 @@ def test_evictions_say_when_and_in_which_order():
     (row,) = np.flatnonzero(work.exit)
     assert (work.request[row], work.stay[row], work.phase[row]) == (1, 0, PREFILL)
     assert (work.rested[row], work.exit[row]) == (1, 1)
+
+
+@pytest.mark.parametrize(("seed", "rule"), [(38, "least_future_use"), (47, "task_aware")])
+def test_a_wait_that_only_one_worker_saw_is_over(seed, rule):
+    """A request is evicted here and begins there at one moment: here a block seemed worth more."""
+    instance = prefix_instance(seed, 3, rule)
+    schedule = simulate_policy(instance, Whimsical(seed)).schedule
+    assert orsched.check(instance, schedule) == []

@@ -1,4 +1,4 @@
-"""The dispatcher ``prefix``: to the worker that has most of the prompt, then to the least loaded."""
+"""The dispatcher ``prefix``: to the worker that has most of a prompt, then to the least loaded."""
 
 from __future__ import annotations
 
