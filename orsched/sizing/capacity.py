@@ -128,21 +128,22 @@ def capacity(
         evaluation = stack.enter_context(
             Evaluation(question, store, slots, cluster, ray_address, deadline, _said(say))
         )
-        ended, best = FINISHED, None
+        ended, best, left, shown = FINISHED, None, None, False
         try:
             if len(question.machines) == 1:
                 best = fewest_workers(evaluation, proof.lower_workers, most, exhaustive)
             else:
                 best = cheapest_fleet(evaluation, proof.is_too_small, most, exhaustive)
+            shown = True
             left = None if best is None else _left_over(evaluation, best)
         except (OutOfTimeError, KeyboardInterrupt) as error:
             ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else TIME_LIMIT
-            best, left = _best_so_far(evaluation), None
+            best = best or _best_so_far(evaluation)
             if best is None and ended == INTERRUPTED:
                 raise KeyboardInterrupt from None
     if best is None:
         raise _nothing(ended, evaluation, most)
-    return _answer(proof, evaluation, best, ended, left)
+    return _answer(proof, evaluation, best, ended, shown, left)
 
 
 def _slots(jobs: int | None, cluster: str, ray_address: str | None) -> int:
@@ -230,6 +231,7 @@ def _answer(
     evaluation: Evaluation,
     best: Estimate,
     ended: str,
+    shown: bool,
     left: tuple[float, str] | None,
 ) -> Capacity:
     question = evaluation.question
@@ -261,6 +263,6 @@ def _answer(
         evaluation.ran,
         proof.certificate,
         ended,
-        ended == FINISHED,
+        shown,
         tuple(notes),
     )

@@ -84,14 +84,19 @@ class Evaluation:
         """
         asked = list(dict.fromkeys(fleets))
         new = [fleet for fleet in asked if fleet not in self.known]
-        self.known |= self._simulated(self.question, new)
+        self._simulate(self.question, new, self.known)
         return [self.known[fleet] for fleet in asked]
 
     def reference(self, question: Question) -> Estimate:
         """Return the estimate of one worker for another question about the same instance."""
-        return self._simulated(question, [(1,)])[(1,)]
+        found: dict[Fleet, Estimate] = {}
+        self._simulate(question, [(1,)], found)
+        return found[(1,)]
 
-    def _simulated(self, question: Question, new: Sequence[Fleet]) -> dict[Fleet, Estimate]:
+    def _simulate(
+        self, question: Question, new: Sequence[Fleet], found: dict[Fleet, Estimate]
+    ) -> None:
+        """Add the estimates of new fleets; whatever ends this, of those that are finished."""
         jobs = [
             simulation_of(question, fleet, seed, self._path)
             for fleet in new
@@ -102,17 +107,16 @@ class Evaluation:
             self.store.forget(key)
             del records[key]
         missing = [job for job in jobs if job.key not in records]
-        if missing:
-            self._run(missing, records, new)
-        self.simulations += len(jobs)
-        return {
-            fleet: estimate_of(
-                question,
-                fleet,
-                [records[job.key]["results"] for job in jobs if job.fleet == fleet],
-            )
-            for fleet in new
-        }
+        try:
+            if missing:
+                self._run(missing, records, new)
+        finally:
+            for fleet in new:
+                own = [records.get(job.key) for job in jobs if job.fleet == fleet]
+                results = [each["results"] for each in own if each and each["status"] == "ok"]
+                if len(results) == len(own):
+                    found[fleet] = estimate_of(question, fleet, results)
+                    self.simulations += len(own)
 
     def _run(
         self, missing: Sequence[Any], records: dict[str, dict[str, Any]], fleets: Sequence[Fleet]

@@ -189,6 +189,41 @@ def test_a_time_limit_ends_in_an_error_or_in_the_best_so_far(tmp_path):
         orsched.capacity(heavy(), folder=tmp_path, time_limit=1e-3, **LIMITS)
 
 
+def ended_at(message, folder):
+    """Ask how many workers a crowd needs, and press Ctrl-C at a message."""
+
+    def say(what):
+        if what == message:
+            raise KeyboardInterrupt
+
+    limits = {"slo_ttft": 0.3, "slo_tpot": 0.04}
+    return orsched.capacity(heavy(90, 2 * 10**7), folder=folder, jobs=1, callback=say, **limits)
+
+
+def test_ctrl_c_gives_the_best_so_far(tmp_path):
+    """Whole, the search goes from 5 workers to 7, which suffice, and back to 6, which do not."""
+    found = ended_at("simulating 6 workers: 0 of 1 runs", tmp_path)
+    assert (found.workers, found.termination, found.fewest_shown) == (7, "interrupted", False)
+    assert str(found).endswith("ended before fewer were tried")
+    late = ended_at("simulating 1 workers: 0 of 1 runs", tmp_path)  # what is left is not worked out
+    assert (late.workers, late.termination, late.fewest_shown) == (7, "interrupted", True)
+    assert late.bulk_tokens_per_s is None
+    with pytest.raises(KeyboardInterrupt):
+        ended_at("simulating 5 workers: 0 of 1 runs", tmp_path / "anew")
+    whole = ended_at("never", tmp_path)
+    assert (whole.workers, whole.termination, whole.ran) == (7, "finished", 1)
+    assert [each.workers for each in whole.curve] == [5, 6, 7]
+
+
+def test_its_attainment_is_that_of_simulate(found):
+    _, whole = found
+    fleet = heavy().replace(workers=(heavy().worker,) * whole.workers)
+    slo = orsched.SLO(round(LIMITS["slo_ttft"] * 1e9), round(LIMITS["slo_tpot"] * 1e9))
+    results = orsched.simulate(fleet, "vllm", slo=slo).schedule.results
+    assert results["slo"]["attainment"] == whole.estimate.attainment
+    assert results["ttft_ns"]["p99"] / 1e9 == whole.estimate.ttft_p99_s
+
+
 def test_intervals():
     assert wilson(0, 10, 0.95)[0] == 0.0
     assert wilson(10, 10, 0.95)[1] == 1.0
