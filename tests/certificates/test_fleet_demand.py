@@ -7,13 +7,15 @@ import random
 import numpy as np
 import pytest
 
+import orsched
 from orsched.certificates.budget import Budget, BudgetError
 from orsched.certificates.fleet_attainment import attained_at_most
 from orsched.certificates.fleet_demand import FAR, UNIT, Demand, Limits, Measure
-from orsched.costs import AffineCost
+from orsched.costs import AffineCost, BilinearCost
 from orsched.instance import Instance
-from orsched.memory import BlockMemory
+from orsched.memory import BlockMemory, PrefixCache
 from orsched.models.fleet_bound import AttainmentSearch, measures_for
+from orsched.prefixes import Prefixes
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
@@ -240,3 +242,88 @@ def test_a_certificate_is_verified_within_a_budget(case):
     instance, limits, claim = case
     with pytest.raises(BudgetError):
         attained_at_most(instance, limits, instance.workers, claim, Budget(1000))
+
+
+def served(instance, schedule=None):
+    """Demand with the latencies of first come, first served as the limits."""
+    schedule = orsched.solve(instance, "fcfs").schedule if schedule is None else schedule
+    limits = Limits(np.arange(len(instance)), *latencies(instance, schedule))
+    demand = Demand(instance, limits, instance.workers, [1])
+    # TPOT is rounded down: the latest end is up to a nanosecond a token later.
+    return demand, schedule.makespan_ns, int(demand.end_by.max())
+
+
+def share_of(demand, measure, end_ns):
+    """What all requests are charged of the time up to a moment."""
+    held = sum(demand.within(demand.work(measure), 0, end_ns).tolist())
+    return held / (end_ns * UNIT)
+
+
+def test_full_clients_are_charged_their_rounds_whole():
+    instance = Instance(
+        Requests([100] * 4, [20] * 4), Worker(4, AffineCost()), first_token="prefill"
+    )
+    demand, makespan, end = served(instance)
+    assert makespan == 77_000_000 + 19 * 29_840_000
+    charged = 4 * 13_000_000 + 19 * 29_840_000  # all but the fixed time of the stage
+    found = share_of(demand, Measure(4, 4, "round", "clients", 0), end)
+    assert found == pytest.approx(charged / end, rel=1e-9)
+
+
+def test_contexts_are_charged_as_they_grow():
+    cost = BilinearCost(0, 10**6, 0, 10**8, 0, 0, 10**9, 0)  # a round is 1,000 ns a context token
+    instance = Instance(Requests([3], [30]), Worker(1, cost), first_token="decode")
+    demand, makespan, end = served(instance)
+    assert makespan == 101 + 1000 * (30 * 3 + 30 * 31 // 2)
+    found = share_of(demand, Measure(4, 4, "both", "clients", 0), end)
+    assert 0.93 < found <= 1  # token j after the first is charged as the j-th, not the next one
+
+
+def test_blocks_in_use_are_charged_what_they_keep_from_others():
+    memory = BlockMemory(10, 16, "paged")
+    instance = Instance(
+        Requests([70, 70], [10, 10]), Worker(64, AffineCost(0, 1, 10**6, 1), None, memory), "decode"
+    )
+    demand, _, end = served(instance)
+    found = share_of(demand, Measure(4, 4, "round", "memory", 0), end)
+    assert 0.9 < found <= 1
+    assert share_of(demand, Measure(4, 4, "round", "clients", 0), end) < 0.1
+
+
+def test_the_latest_end_is_the_last_moment_that_tpot_rounds_down_to_its_limit():
+    instance = Instance(
+        Requests([5] * 4, [1, 2, 4, 8]), Worker(1, AffineCost(0, 0, 1, 0)), "prefill"
+    )
+    limits = Limits(np.arange(4), np.full(4, 100), np.full(4, 10))
+    demand = Demand(instance, limits, instance.workers, [1])
+    for after, between in zip((0, 1, 3, 7), demand.between.tolist(), strict=True):
+        kept = [x for x in range(200) if after and x // after <= 10]
+        assert between == max(kept, default=0)
+    assert (demand.end_by == 100 + demand.between).all()
+
+
+def test_a_restart_may_yield_the_next_token_sooner_than_a_round():
+    cheap = AffineCost(5, 1, 1000, 1)
+    instance = Instance(Requests([40], [9]), Worker(2, cheap), "prefill")
+    limits = Limits(np.arange(1), np.full(1, 10**6), np.full(1, 10**6))
+    assert Demand(instance, limits, instance.workers, [1]).gap.tolist() == [46]
+    by_decode = instance.replace(first_token="decode")
+    assert Demand(by_decode, limits, instance.workers, [1]).gap.tolist() == [1001]
+    cached = Worker(2, cheap, None, BlockMemory(20, 16, "paged", PrefixCache()))
+    assert Demand(instance, limits, [cached], [1]).gap.tolist() == [6]
+
+
+def test_what_others_have_is_neither_computed_nor_held_for_certain():
+    worker = Worker(4, AffineCost(), None, BlockMemory(40, 16, "paged", PrefixCache()))
+    prefixes = Prefixes.from_documents([0, 0, -1], [64, 64, 0], 16)
+    requests = Requests([64, 100, 100], [9, 9, 9], prefixes=prefixes)
+    instance = Instance(requests, worker, "decode")
+    limits = Limits(np.arange(3), np.full(3, 10**12), np.full(3, 10**12))
+    demand = Demand(instance, limits, [worker], [1])
+    assert demand.computed.tolist() == [16, 36, 100]
+    charged = demand.work(Measure(4, 4, "round", "memory", 0))
+    held = 29_000_000 * UNIT // (40 * 16)
+    own = 210_000 * UNIT
+    assert charged.token.tolist() == [own, own + held * 20, own + held * 84]
+    prefills = [130_000 * UNIT * tokens for tokens in (16, 36, 100)]
+    assert (charged.first - charged.token).tolist() == prefills
