@@ -14,6 +14,7 @@ and frees them, the last block first, before the next one comes. Two ways to cou
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from benchmarks.speed.section import table
@@ -74,6 +75,7 @@ def rows(requests: Requests) -> list[dict[str, str]]:
 
 def main() -> int:
     """Print the table; fails where a published figure is another."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     requests = read(data_directory() / "mooncake_conversation.jsonl").requests
     lines = rows(requests)
     print("\n".join(table(lines)))

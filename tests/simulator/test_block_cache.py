@@ -94,7 +94,7 @@ def test_the_cache_does_what_the_rules_say(blocks, drawn):
 @given(st.integers(6, 14), DRAWN, st.integers(0, 59))
 @settings(max_examples=150)
 def test_what_is_tried_is_undone(blocks, drawn, split):
-    """After a trial everything is as before: blocks, keys, counts and the order of the free."""
+    """INV-22: after a trial all is as before: blocks, keys, counts and the order of the free."""
     both = Both(blocks)
     for request, choice in drawn[:split]:
         both.act(request, choice, naive=False)

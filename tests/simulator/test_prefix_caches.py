@@ -68,8 +68,8 @@ def needed(instance, schedule):
 @given(st.integers(0, 10**6), st.integers(1, 3), st.sampled_from(RULES), st.booleans())
 @settings(max_examples=30)
 def test_blocks_are_conserved_at_every_step(seed, workers, rule, at_random):
-    """INV-20 to INV-22: shared or free, computed and hit make up what is due, and the checker
-    agrees with every hit."""
+    """INV-20, INV-21, INV-22: blocks are shared or free, computed and hit make up what is due, and
+    the checker agrees with every hit."""
     instance = prefix_instance(seed, workers, rule)
     policy = prefix_policy(instance, prefix_params(seed, instance.workers[0].clients))
     if at_random:
@@ -133,7 +133,7 @@ class Scripted(Policy):
 
 
 def test_a_request_finds_what_one_of_the_same_step_computes():
-    """The second computes 6 of its 14 tokens, and its context is the whole."""
+    """INV-20: the second computes 6 of its 14 tokens."""
     schedule = simulate_policy(pair(), Scripted(Step([0, 1], None, None, ()))).schedule
     assert schedule.work.hit.tolist() == [0, 0, 8, 0]
     assert schedule.work.turn.tolist() == [0, 0, 1, 0]
