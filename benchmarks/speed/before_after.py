@@ -1,12 +1,14 @@
-"""Times of two versions of orsched beside each other, from the JSON files of ``run``.
+"""Times of two versions of orsched beside each other, by turns or from the JSON files of ``run``.
 
+    python -m benchmarks.speed.before_after --base CHECKOUT [--turns N] [--only PART ...]
     python -m benchmarks.speed.run --only decide --no-peers --out base-1.json    # in each checkout
     python -m benchmarks.speed.before_after --before base-*.json --after main-*.json
 
-Each figure is the least of a side's files: what disturbs a run makes it longer only. So is the
-ratio; ``spread`` is the largest over the least of the files before, the noise that a ratio has to
-exceed to mean anything. Figures that are reported and never compared: largest ones (``max``), for
-they show interruptions, and those below ``LEAST``, which the clock does not resolve.
+The first runs the parts of ``parts.py`` in this checkout and in another, which has a .venv, by
+turns. Each figure is the least of a side's files, or turns: what disturbs a run makes it longer
+only. So is the ratio; ``spread`` is the largest over the least before, the noise that a ratio has
+to exceed to mean anything. Figures that are reported and never compared: largest ones (``max``),
+for they show interruptions, and those below ``LEAST``, which the clock does not resolve.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.speed.by_turns import TurnError, by_turns, other_work, work
 from benchmarks.speed.section import table
 
 if TYPE_CHECKING:
@@ -96,13 +99,26 @@ def _collected(documents: Sequence[dict[str, Any]]) -> dict[Key, list[float]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; exit code 1 if a figure is slower."""
     parser = argparse.ArgumentParser(description="Times of two versions beside each other.")
-    parser.add_argument("--before", nargs="+", type=Path, required=True)
-    parser.add_argument("--after", nargs="+", type=Path, required=True)
+    parser.add_argument("--base", type=Path, help="a checkout of the version before")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=tuple(work()), default=())
+    parser.add_argument("--before", nargs="+", type=Path)
+    parser.add_argument("--after", nargs="+", type=Path)
     given = parser.parse_args(arguments)
-    sides = (
-        [json.loads(path.read_text()) for path in side] for side in (given.before, given.after)
-    )
-    found = ratios(*sides)
+    if given.base is None and not (given.before and given.after):
+        parser.error("give --base, or --before and --after")
+    if given.base is not None:
+        try:
+            before, after = by_turns(given.base, max(given.turns, 1), work(given.only))
+        except TurnError as error:
+            parser.error(str(error))
+        for row in other_work(before[0], after[0]):
+            sys.stdout.write(f"not the same work: {row}\n")
+    else:
+        before, after = (
+            [json.loads(path.read_text()) for path in side] for side in (given.before, given.after)
+        )
+    found = ratios(before, after)
     slower = [each for each in found if each.ratio > SLOWER]
     sys.stdout.write("\n".join(table([each.row() for each in found])) + "\n")
     sys.stdout.write(f"{len(slower)} of {len(found)} figures are more than 5 % slower\n")

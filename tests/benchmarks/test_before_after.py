@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks.speed.before_after import main, ratios
+from benchmarks.speed.by_turns import ROOT, TurnError, by_turns, once, other_work, work
 
 
 def document(wall, p99, simulated=9.0):
@@ -33,3 +36,21 @@ def test_slower_figures_are_marked(tmp_path, capsys):
     assert main(["--before", paths["before"], "--after", paths["slow"], paths["slow"]]) == 1
     assert "1 of 2 figures" in capsys.readouterr().out
     assert main(["--before", paths["before"], "--after", paths["slow"], paths["same"]]) == 0
+
+
+@pytest.mark.full
+def test_turns_of_this_checkout_do_the_same_work():
+    asked = work(tiny=True)
+    asked["decide"]["policies"] = [("fcfs", "none"), ("hybrid", "predicted")]
+    before, after = by_turns(ROOT, 1, asked)
+    assert other_work(before[0], after[0]) == []
+    rows = {(s["name"], row["name"]) for s in before[0]["sections"] for row in s["rows"]}
+    assert {part for part, _ in rows} == set(asked)
+    assert all(row["work"] > 0 for s in before[0]["sections"] for row in s["rows"])
+    after[0]["sections"][0]["rows"][0]["work"] += 1
+    assert other_work(before[0], after[0]) == ["decide: fcfs, none"]
+
+
+def test_a_checkout_without_an_interpreter_is_told(tmp_path):
+    with pytest.raises(TurnError, match=r"no \.venv"):
+        once(tmp_path, work(["windows"], tiny=True))
