@@ -34,7 +34,7 @@ class PrefixView:
         """Return the tokens that a waiting request would find now, 0 before it arrives.
 
         As it stands: a step may take the blocks before the request starts. With the prefill chunks
-        of a step in progress, and without the tokens of its rounds.
+        of a step in progress, and without the tokens of its rounds. Closes a trial that is open.
         """
         self._pages.cache.undo()
         due = self._due(request)
