@@ -19,6 +19,7 @@ import traceback
 
 from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.checker import check
+from orsched.checker.bulk_certificates import bulk_violations
 from orsched.checker.latency_certificates import bound_violations
 from orsched.cli.commands import run
 from orsched.cli.study_command import means_of
@@ -37,6 +38,8 @@ from orsched.files.instance_document import instance_from_document
 from orsched.files.schedule_document import schedule_from_document
 from orsched.instances.readers import read
 from orsched.metrics import SLO, summarise
+from orsched.models.bound_scope import allowances_of
+from orsched.models.bulk_done import bulk_tokens
 from orsched.runner.loop.resume import prompts_of_rest
 from orsched.runner.resuming import rest_of
 from orsched.runner.worker_pool import RunSettings
@@ -54,6 +57,7 @@ from tests.fuzz.mutate import (
     without_marks,
 )
 from tests.fuzz.parquet import mutated_table
+from tests.models.test_bulk_bound import attained
 
 
 class Finding(Exception):
@@ -218,6 +222,43 @@ def _repaired(claim, faults):
     return claim
 
 
+def bulk(dice, place, samples):
+    """Change a bound on bulk work: what it proves must still be no less than a schedule does."""
+    sample = dice.choice(samples["bulk"])
+    problem = instance_from_document(sample["instance"])
+    plan = schedule_from_document(sample["schedule"])
+    claim = without_marks(mutated(sample["bound"], dice))
+    for _ in range(4):
+        (place / "input.json").write_text(json.dumps({**sample, "bound": claim}))
+        found = bulk_violations(problem, claim)
+        if not found:
+            _no_less_than(problem, plan, claim["certificate"])
+            return "accepted"
+        match = _DERIVED.fullmatch(found[0])
+        if match is None or match[1] != "value":
+            return "refused"
+        value = int(match[2])
+        claim = {**claim, "certificate": {**claim["certificate"], "value": value}}
+        claim["value"] = value if claim["certificate"]["bound"] == "bulk" else 0
+    return "refused"
+
+
+def _no_less_than(problem, plan, claim):
+    """Demand that a proven bound is kept by a schedule, where it is one for such schedules."""
+    evicted = int((plan.work.stay > 0).sum())
+    if not allowances_of(problem, plan) <= set(claim.get("allows", ())):
+        return
+    if evicted > claim.get("restarts", evicted):
+        return
+    met = attained(problem, plan, claim["measure"])
+    if claim["bound"] == "attained":
+        demand(met <= claim["value"], f"{claim['value']} at most are proven, {met} meet limits")
+    elif met >= claim["needed"]:
+        how = claim["windows"][-1], *claim["weights"], claim["credit"]
+        done = bulk_tokens(problem, plan, *how)
+        demand(done <= claim["value"], f"{claim['value']} at most is proven, {done} is done")
+
+
 def cost(dice, place, samples):
     path = place / "input.json"
     path.write_bytes(json_bytes(mutated(dice.choice(samples["cost"]), dice), dice))
@@ -334,6 +375,7 @@ JUDGES = {
     "result": result,
     "bound": bound,
     "certificate": certificate,
+    "bulk": bulk,
     "requests.csv": requests_csv,
     "foreign": foreign,
     "study.toml": study,

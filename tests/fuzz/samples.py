@@ -15,6 +15,7 @@ from orsched.instances.catalog import load_named
 from orsched.instances.small import affine_ms
 from orsched.metrics import SLO, summarise
 from orsched.models.bounds import bound, improving_bounds, makespan_bound
+from orsched.models.bulk_bound import attainment_bound, bulk_bound
 from orsched.requests import Requests
 from orsched.runner.loop.resume import residual
 from orsched.schedule import Steps, Work
@@ -24,6 +25,7 @@ from tests.brute_force import optimum_ns
 from tests.checker.any_mode import random_schedule
 from tests.files import malformed
 from tests.instances.test_readers import SAMPLES as TRACES
+from tests.models.test_bulk_bound import with_classes
 from tests.random_instances import random_instance
 
 METHODS = ("fcfs", "offline", "online", "hybrid", "static")
@@ -90,6 +92,7 @@ def documents():
         "schedule": whole,
         "cost": [{**head, **model} for model in models.values()] + [malformed.cost_document()],
         "partial": partial,
+        "bulk": list(_bulk_bounds()),
         "traces": TRACES,
         "csv": malformed.CSV,
         "study": STUDY,
@@ -116,6 +119,25 @@ def _stopped():
         noted = {str(row): [5] * tokens for row, tokens in pairs if tokens}
         document = schedule_document(trace.replace(run={**run, "unfinished": noted}))
         yield {"instance": instance_document(instance), "schedule": document}
+
+
+def _bulk_bounds():
+    """Yield bounds on bulk work and on attainment, each beside a schedule of the instance."""
+    for seed in range(40):
+        plain, schedule = random_schedule(seed)
+        instance, moment = with_classes(np.random.default_rng(seed), plain, schedule)
+        for make in (bulk_bound, attainment_bound):
+            try:
+                found = make(
+                    instance, *([0.5] if make is bulk_bound else []), moment / 1e9, windows=5
+                )
+            except OrschedError:
+                continue
+            yield {
+                "instance": instance_document(instance),
+                "schedule": schedule_document(schedule),
+                "bound": found.to_dict(),
+            }
 
 
 def certificates():
