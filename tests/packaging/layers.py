@@ -57,7 +57,7 @@ LAYERS = (
         "time",
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (
-            "step", "views", "policy", "methods", "stop", "result", "simulator",
+            "step", "views", "policy", "methods", "stop", "result", "class_rows", "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
             "token_times", "tenant_service",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
@@ -67,7 +67,7 @@ LAYERS = (
         "verdicts",
         "figures, rules kept, bounds proven: what is said of a schedule",
         (
-            "distributions", "metrics", "class_metrics", "class_rows", "tenant_metrics", "checker",
+            "distributions", "metrics", "class_metrics", "tenant_metrics", "checker",
             "measured",
         ),
     ),
