@@ -31,8 +31,8 @@ class Eviction:
 
     * ``lru``: the block that became free first (vLLM).
     * ``task_aware``: the block that is least worth keeping (Echo). Worth is the number of waiting
-      batch requests with this block in their prompts; where there are none, 0.5 if the last user
-      was interactive and 0 if not. Ties go to the first that became free.
+      bulk requests with this block in what is due; where there are none, 0 if the last user was
+      bulk, else 0.5. Ties go to the first that became free.
     * ``least_future_use``: as before, with the number of all unfinished requests without a client,
       of whatever class, arrived or not; 0 where there are none. It knows the future, and is there
       to compare with.

@@ -107,7 +107,7 @@ class Prefixes:
             )
         here, was = (_behind(int(before[x]), y) for x, y in ((at, place), (known, there)))
         return InputError(
-            f"hash chains disagree: the id {name} stands {here}, in row {other} {was}",
+            f"hash chains disagree: the id {name} stands {here}, in request {other} {was}",
             row=row,
             field="prefix_ids",
             remedy=remedy,

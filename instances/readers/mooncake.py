@@ -50,7 +50,7 @@ def read_mooncake(
             ids.extend(blocks)
             offsets.append(len(ids))
         lines.append(line)
-    prefixes = Prefixes(np.array(offsets), np.array(ids), size) if hashed else None
+    prefixes = _prefixes(str(path), lines, offsets, ids, size) if hashed else None
     found = Columns(
         str(path),
         "mooncake",
@@ -64,6 +64,19 @@ def read_mooncake(
         prefixes=prefixes,
     )
     return assemble(found, drop_empty)
+
+
+def _prefixes(
+    file: str, lines: array[int], offsets: array[int], ids: array[int], size: int
+) -> Prefixes:
+    """Return the prefixes; an error names the line of the file."""
+    try:
+        return Prefixes(np.array(offsets), np.array(ids), size)
+    except InputError as error:
+        line = None if error.row is None else lines[error.row]
+        raise InputError(
+            error.problem, file=file, row=line, field="hash_ids", remedy=error.remedy
+        ) from None
 
 
 def _wrong_blocks(

@@ -210,6 +210,17 @@ def test_mooncake_blocks_become_prefixes(write):
     assert read(write(plain)).requests.prefixes is None
 
 
+@pytest.mark.parametrize(("ids", "said"), [("[1]", "stands as block 0"), ("[9, 9]", "twice")])
+def test_mooncake_chains_that_disagree_are_named_by_their_line(write, ids, said):
+    length = 512 * len(ids.split(","))
+    third = f'{{"timestamp": 9, "input_length": {length}, "output_length": 1, "hash_ids": {ids}}}'
+    with pytest.raises(InputError) as caught:
+        read(write(SAMPLES["mooncake"] + third))
+    assert (caught.value.row, caught.value.field) == (3, "hash_ids")
+    assert caught.value.file
+    assert said in caught.value.problem
+
+
 def test_mooncake_blocks_follow_their_requests_when_one_is_left_out(write):
     first, second = SAMPLES["mooncake"].splitlines()
     failed = '{"timestamp": 9, "input_length": 1024, "output_length": 0, "hash_ids": [7, 8]}'
