@@ -93,6 +93,9 @@ class Echo(Colocation):
         if isinstance(pool, ArrivalPool):
             return pool.first()
         assert isinstance(pool, Buckets)
+        most = draft.largest_chunk(draft.tokens, limit_ns)
+        if most <= 0:
+            return None
         found = {each: room.peek(each) for each in pool.candidates(self.own.candidates)}
         needed_free = sum(leaving for _, leaving in found.values())
         best, best_score = None, -1.0
@@ -101,7 +104,7 @@ class Echo(Colocation):
         for request, (hit, leaving) in found.items():
             left = view.to_prefill(request) - hit
             new = room.needed(request, hit, left)
-            chunk = draft.largest_chunk(left, limit_ns)
+            chunk = min(left, most)
             if chunk <= 0 or (new + leaving > allowed and not alone):
                 continue
             others = needed_free - leaving
