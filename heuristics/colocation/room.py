@@ -30,7 +30,7 @@ class Room:
         self.view = view
         self.size = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.blocks = UNLIMITED if memory is None else memory.blocks
-        self.cache = getattr(view, "prefixes", None)
+        self.cache = view.prefixes
         self.trial = None if self.cache is None else self.cache.trial()
         unused = view.blocks_unused
         self.plain_free = UNLIMITED if unused is None else unused
