@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,105 +13,100 @@ from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
-from orsched.units import NS_PER_S, seconds_to_ns
+from orsched.token_times import token_times
+from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.instance import Instance
+    from orsched.policy import View
     from orsched.schedule import Schedule
+    from orsched.step import Step
 
     Column = NDArray[np.int64]
 
 Parameters = tuple[tuple[str, Any], ...]
 
+SAMPLES = 2_000
+"""About so many times a day what runs is looked at."""
 
-class Figures(NamedTuple):
+
+class Sample(NamedTuple):
+    """What runs at a moment.
+
+    Attributes:
+        now_ns: the moment.
+        online, bulk: interactive and bulk requests on the worker.
+        online_blocks: memory blocks of the interactive ones.
+        used_blocks: blocks that any request holds.
+    """
+
+    now_ns: int
+    online: int
+    bulk: int
+    online_blocks: int
+    used_blocks: int
+
+
+class Run(NamedTuple):
     """What a run yields up to the end of the day.
 
     Attributes:
-        bulk_tokens: tokens of bulk requests: prompts of those that have their first token, cached
-        or
-            computed, and the tokens yielded.
+        bulk_tokens: tokens of bulk requests: each token yielded, with its part of the prompt,
+            cached or computed (the credit ``output`` of ``bulk_bound``).
         answered: bulk requests that are done.
         attainment: share of the interactive requests of which every token is in time.
         tokens_in_time: share of their tokens.
-        ttft_ns, tpot_ns: of each interactive request; TPOT is the mean behind the first token.
-        hit, computed: prompt tokens of bulk stays that began in the day, found and computed.
-        steps: steps of the schedule.
-        preemptions: stays of bulk requests that were cut short.
+        ttft_s, tpot_s: of each interactive request; TPOT is the mean behind the first token.
+        hit, computed: prompt tokens of bulk requests, found in the cache and computed, by hour.
+        preemptions: stays of bulk requests that were cut short, in the whole run.
+        steps: steps of the whole run.
+        end_s: when everything is done, the bulk work that outlasts the day as well.
+        samples: what ran, over the day.
     """
 
     bulk_tokens: int
     answered: int
     attainment: float
     tokens_in_time: float
-    ttft_ns: Column
-    tpot_ns: Column
-    hit: int
-    computed: int
-    steps: int
+    ttft_s: NDArray[np.float64]
+    tpot_s: NDArray[np.float64]
+    hit: Column
+    computed: Column
     preemptions: int
+    steps: int
+    end_s: float
+    samples: list[Sample]
 
     @property
     def hit_rate(self) -> float:
-        """Share of the bulk prompt tokens that were found in the cache."""
-        return self.hit / max(1, self.hit + self.computed)
+        """Share of the bulk prompt tokens of the day that were found in the cache."""
+        return int(self.hit.sum()) / max(1, int(self.hit.sum() + self.computed.sum()))
 
 
-class TokenTimes:
-    """The time of every token of a schedule.
+class Sampler:
+    """Looks at the worker now and then."""
 
-    Attributes:
-        request: request of each token.
-        number: its number, from 0.
-        time_ns: its time.
-    """
+    def __init__(self, problem: Instance, day_s: float) -> None:
+        self.bulk: list[bool] = problem.bulk.tolist()
+        self.day_ns = round(day_s * NS_PER_S)
+        self.gap = self.day_ns // SAMPLES
+        self.next_ns = 0
+        self.samples: list[Sample] = []
 
-    def __init__(self, problem: Instance, schedule: Schedule) -> None:
-        self.problem = problem
-        self.line = line = Timeline(problem, schedule)
-        self.requests: list[Column] = []
-        self.times: list[Column] = []
-        self._first_tokens(line)
-        self._rounds(line)
-        request, time = np.concatenate(self.requests), np.concatenate(self.times)
-        order = np.lexsort((time, request))
-        self.request, self.time_ns = request[order], time[order]
-        counts = np.bincount(self.request, minlength=len(problem))
-        begins = np.cumsum(counts) - counts
-        self.number: Column = np.arange(len(self.request)) - begins[self.request]
-
-    def _first_tokens(self, line: Timeline) -> None:
-        """Tokens that prefills yield: the last prefill row of each stay that decodes or ends."""
-        rows = np.flatnonzero(line.is_prefill)
-        after = np.append(line.request[1:] != line.request[:-1], True)
-        after |= np.append(line.stay[1:] != line.stay[:-1], True)
-        followed = np.append(~line.is_prefill[1:], False) & ~after
-        done = rows[followed[rows] | _ends_request(line)[rows]]
-        self.requests.append(line.request[done])
-        self.times.append(line.end_ns[line.last[done]])
-
-    def _rounds(self, line: Timeline) -> None:
-        """Tokens of rounds; those of a run of rounds are spread evenly over it."""
-        ends, starts, rounds = line.end_ns, line.start_ns, np.where(line.has_rounds, line.rounds, 0)
-        for row in np.flatnonzero(~line.is_prefill).tolist():
-            first, last = int(line.first[row]), int(line.last[row]) + 1
-            count = rounds[first:last]
-            if (count == 1).all():
-                times = ends[first:last]
-            else:
-                places = np.repeat(np.arange(first, last), count)
-                within = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count) + 1
-                length = (ends - starts)[places]
-                times = starts[places] + length * within // rounds[places]
-            self.times.append(times)
-            self.requests.append(np.full(len(times), line.request[row]))
-
-
-def _ends_request(line: Timeline) -> NDArray[np.bool_]:
-    """Whether a row is the last of its request."""
-    return np.append(line.request[1:] != line.request[:-1], True)
+    def __call__(self, view: View, step: Step) -> None:
+        """Look at the worker before a step."""
+        if not self.next_ns <= view.now_ns <= self.day_ns:
+            return
+        self.next_ns = view.now_ns + self.gap
+        memory = view.worker.memory
+        assert memory is not None
+        online = [each for each in view.running if not self.bulk[each]]
+        held = sum(-(-view.cached(each) // memory.block_tokens) for each in online)
+        used = memory.blocks - (view.blocks_unused or 0)
+        count = len(view.running) - len(online)
+        self.samples.append(Sample(view.now_ns, len(online), count, held, used))
 
 
 @cache
@@ -123,69 +118,75 @@ def problem_of(workload: str, seed: int, changes: Parameters = ()) -> Instance:
 @cache
 def run(
     workload: str, method: str, parameters: Parameters = (), seed: int = 0, changes: Parameters = ()
-) -> tuple[Figures, Schedule]:
-    """Return the figures and the schedule of a method; ``changes`` are of the instance."""
+) -> Run:
+    """Return what a method yields; ``changes`` are of the instance."""
     problem = problem_of(workload, seed, changes)
     policy, _ = resolve("methods", method).build(problem, Information.NONE, dict(parameters), seed)
-    schedule = simulate_policy(problem, policy).schedule
+    day_s = dict(changes).get("day_s", setting.DAY_S)
+    sampler = Sampler(problem, day_s)
+    schedule = simulate_policy(problem, policy, sampler).schedule
     wrong = check(problem, schedule, limit=1)
     if wrong:
         raise AssertionError(f"the checker rejects the schedule: {wrong[0]}")
-    return figures(problem, schedule, dict(changes).get("day_s", setting.DAY_S)), schedule
+    return measured(problem, schedule, day_s, sampler.samples)
 
 
-def figures(problem: Instance, schedule: Schedule, day_s: float) -> Figures:
+def measured(problem: Instance, schedule: Schedule, day_s: float, samples: list[Sample]) -> Run:
     """Measure a schedule up to the end of the day."""
-    tokens = TokenTimes(problem, schedule)
-    end, bulk, requests = seconds_to_ns(day_s, "day_s"), problem.bulk, problem.requests
-    in_day = tokens.time_ns <= end
-    of_bulk = bulk[tokens.request]
-    begun = tokens.request[in_day & of_bulk & (tokens.number == 0)]
-    total = int(requests.prompt_tokens[begun].sum()) + int((in_day & of_bulk).sum())
-    answered = np.bincount(tokens.request[in_day & of_bulk], minlength=len(problem))
-    done = int(((answered == requests.output_tokens) & bulk).sum())
-    ttft = np.array([each.ttft_ns or 0 for each in problem.classes])[requests.service_class]
-    tpot = np.array([each.tpot_ns or 0 for each in problem.classes])[requests.service_class]
-    due = requests.arrival_ns + ttft
-    late = tokens.time_ns > due[tokens.request] + tokens.number * tpot[tokens.request]
-    late &= ~of_bulk
-    lost = np.zeros(len(problem), bool)
-    lost[tokens.request[late]] = True
-    first = np.zeros(len(problem), np.int64)
-    last = first.copy()
-    first[tokens.request[::-1]] = tokens.time_ns[::-1]
-    last[tokens.request] = tokens.time_ns
-    people = np.flatnonzero(~bulk)
+    line, requests = Timeline(problem, schedule), problem.requests
+    yielded, first, last, late = _tokens(problem, line, round(day_s * NS_PER_S))
+    whole = requests.prompt_tokens + requests.output_tokens
+    done = whole * yielded / requests.output_tokens
+    people = np.flatnonzero(~problem.bulk)
     gaps = np.maximum(requests.output_tokens[people] - 1, 1)
-    hit, computed = bulk_prompts(problem, schedule, tokens.line, end)
-    stays = np.bincount(tokens.line.stay_request[bulk[tokens.line.stay_request]])
-    return Figures(
-        total,
-        done,
-        1 - float(lost[people].mean()),
-        1 - int(late.sum()) / max(1, int((~of_bulk).sum())),
-        first[people] - requests.arrival_ns[people],
-        (last[people] - first[people]) // gaps,
+    stays = np.bincount(line.stay_request, minlength=len(problem))
+    hit, computed = _prompts(problem, schedule, line, day_s)
+    return Run(
+        int(done[problem.bulk].sum()),
+        int((yielded == requests.output_tokens)[problem.bulk].sum()),
+        float((late[people] == 0).mean()),
+        1 - int(late[people].sum()) / int(requests.output_tokens[people].sum()),
+        (first - requests.arrival_ns)[people] / NS_PER_S,
+        (last - first)[people] / gaps / NS_PER_S,
         hit,
         computed,
+        int((stays[problem.bulk] - 1).sum()),
         len(schedule.steps),
-        int(np.maximum(stays - 1, 0).sum()),
+        schedule.makespan_ns / NS_PER_S,
+        samples,
     )
 
 
-def bulk_prompts(
-    problem: Instance, schedule: Schedule, line: Timeline, end_ns: int
-) -> tuple[int, int]:
-    """Return the prompt tokens that bulk stays found in the cache, and computed, up to a time."""
-    rows = line.is_prefill & problem.bulk[line.request] & (line.end_ns[line.first] <= end_ns)
+def _tokens(problem: Instance, line: Timeline, end_ns: int) -> tuple[Column, ...]:
+    """Return by request: tokens up to a time, times of the first and last one, and late tokens."""
+    n, codes = len(problem), problem.requests.service_class
+    ttft, tpot = (
+        np.array([getattr(each, name) or 0 for each in problem.classes])[codes]
+        for name in ("ttft_ns", "tpot_ns")
+    )
+    yielded, late, last = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    first = np.full(n, 2**62)
+    due = problem.requests.arrival_ns + ttft
+    for request, index, time in token_times(line, np.ones(n, bool)):
+        yielded += np.bincount(request[time <= end_ns], minlength=n)
+        np.minimum.at(first, request, time)
+        np.maximum.at(last, request, time)
+        behind = (time > due[request] + index * tpot[request]) & ~problem.bulk[request]
+        late += np.bincount(request[behind], minlength=n)
+    return yielded, first, last, late
+
+
+def _prompts(
+    problem: Instance, schedule: Schedule, line: Timeline, day_s: float
+) -> tuple[Column, Column]:
+    """Return the prompt tokens that bulk requests found and computed in each hour of the day."""
+    hours = line.end_ns[line.first] * 24 // round(day_s * NS_PER_S)
+    rows = np.flatnonzero(line.is_prefill & problem.bulk[line.request] & (hours < 24))
     hits = schedule.work.hit
-    found = 0 if hits is None else int(hits[line.row][rows].sum())
-    return found, int(line.tokens[rows].sum())
-
-
-def seconds(value: float) -> float:
-    """Return nanoseconds in seconds."""
-    return value / NS_PER_S
-
-
-__all__ = ["Figures", "TokenTimes", "cached_property", "problem_of", "run"]
+    found = np.zeros(len(line.row)) if hits is None else hits[line.row]
+    by_hour = (
+        np.bincount(hours[rows], column[rows], minlength=24).astype(np.int64)
+        for column in (found, line.tokens)
+    )
+    hit, computed = by_hour
+    return hit, computed

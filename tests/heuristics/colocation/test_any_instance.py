@@ -11,6 +11,7 @@ from orsched.registry import resolve
 from orsched.service_classes import ServiceClass
 from orsched.simulator import simulate_policy
 from tests.random_instances import random_batching_instance
+from tests.simulator.prefix_workloads import prefix_instance
 
 METHODS = (
     ("echo", {"configuration": "bs"}),
@@ -56,3 +57,74 @@ def test_the_checker_accepts(method, seed):
     policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
     schedule = simulate_policy(instance, policy).schedule
     assert orsched.check(instance, schedule) == []
+
+
+def cached(seed, eviction="lru"):
+    """Return a random instance with few blocks and shared prefixes, and classes with limits."""
+    instance = prefix_instance(seed, eviction=eviction)
+    rng = random.Random(seed)
+    limits = [rng.choice((None, 2_000, 20_000)) for _ in range(2)]
+    classes = (
+        ServiceClass("interactive", ttft_ns=limits[0], tpot_ns=limits[1], bulk=False),
+        ServiceClass("batch"),
+    )
+    return instance.replace(classes=classes)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("seed", range(60))
+def test_the_checker_accepts_what_is_done_with_a_prefix_cache(method, seed):
+    instance = cached(seed, ("lru", "task_aware")[seed % 2])
+    name, parameters = method
+    tokens = random.Random(seed).choice((3, 17, 2048))
+    parameters = {**parameters, "max_num_batched_tokens": tokens}
+    policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
+    schedule = simulate_policy(instance, policy).schedule
+    assert orsched.check(instance, schedule) == []
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("seed", range(40))
+def test_no_bulk_request_starts_while_an_interactive_one_waits(method, seed):
+    instance = cached(seed)
+    name, parameters = method
+    policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
+    bulk, arrivals = instance.bulk, instance.requests.arrival_ns.tolist()
+    begun = set()
+
+    def look(view, step):
+        waiting = [
+            row
+            for row in range(len(instance))
+            if arrivals[row] <= view.now_ns and not bulk[row] and row not in begun
+        ]
+        new = [row for row in step.prefill if row not in view.running]
+        if any(bulk[row] for row in new):
+            assert set(waiting) <= set(new)
+        begun.update(new)
+        for row in step.preempt:
+            begun.discard(row)
+
+    simulate_policy(instance, policy, look)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_the_same_instance_gives_the_same_schedule(method):
+    instance = cached(7)
+    name, parameters = method
+    first, second = (
+        simulate_policy(
+            instance, resolve("methods", name).build(instance, "none", parameters, 0)[0]
+        )
+        for _ in range(2)
+    )
+    assert first.schedule == second.schedule
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_dispatcher_serves_several_workers(method, seed):
+    instance = prefix_instance(seed, workers=3)
+    name, parameters = method
+    result = orsched.simulate(instance, f"{name}", parameters={**parameters, "steal": True})
+    assert result.checked

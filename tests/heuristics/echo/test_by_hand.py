@@ -1,0 +1,188 @@
+"""Echo's configurations on instances that can be followed by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+import orsched
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.heuristics.continuous import engine_steps
+from orsched.memory import BlockMemory, PrefixCache
+from orsched.prefixes import Prefixes
+from orsched.registry import resolve
+from orsched.service_classes import ServiceClass
+from orsched.simulator import simulate_policy
+
+MS = 1_000_000
+COST = AffineCost(10 * MS, MS, 10 * MS, 0)
+"""A step takes 10 ms and 1 ms a prompt token, whatever decodes beside."""
+
+CLASSES = (ServiceClass("interactive", ttft_s=0.1, tpot_s=0.05), ServiceClass("batch"))
+INTERACTIVE, BULK = 0, 1
+
+
+def instance(rows, clients=8, blocks=100, document=None, shared=0):
+    """Return an instance of (class, prompt, output, arrival in ms), with blocks of 4 tokens."""
+    kind, prompts, outputs, arrivals = zip(*rows, strict=True)
+    documents = document or [-1] * len(rows)
+    requests = orsched.Requests(
+        prompts, outputs, [each * MS for each in arrivals], service_class=kind,
+        prefixes=Prefixes.from_documents(documents, [shared] * len(rows), 4),
+    )  # fmt: skip
+    memory = BlockMemory(blocks, 4, "paged", PrefixCache())
+    worker = orsched.Worker(clients, COST, memory=memory)
+    return orsched.Instance(requests, worker, first_token="prefill", classes=CLASSES)
+
+
+def run(problem, method="echo", **parameters):
+    """Return the engine's steps as (start in ms, tokens), and the schedule, which is checked."""
+    policy, _ = resolve("methods", method).build(problem, "none", parameters, 0)
+    schedule = simulate_policy(problem, policy).schedule
+    assert orsched.check(problem, schedule) == []
+    steps = [(each.start_ns // MS, each.tokens) for each in engine_steps(schedule)]
+    return steps, schedule
+
+
+def starts(schedule):
+    """Return when each request first gets a step."""
+    work = schedule.work
+    first = {}
+    for request, step in zip(work.request.tolist(), work.first_step.tolist(), strict=True):
+        first.setdefault(request, int(schedule.steps.start_ns[step]) // MS)
+    return first
+
+
+def test_bs_evicts_running_bulk_work_for_a_waiting_interactive_request():
+    problem = instance([(BULK, 8, 4, 0), (INTERACTIVE, 12, 1, 5)], blocks=4)
+    steps, _ = run(problem, configuration="bs")
+    assert steps[:3] == [
+        (0, {0: 8}),
+        (18, {1: 12}),  # 3 of 4 blocks: the bulk request, which has 2, is evicted
+        (40, {0: 5}),  # 8 + 1 tokens, of which one block of 4 is still there
+    ]
+
+
+def test_bs_pays_no_regard_to_limits_and_e_does():
+    problem = instance([(INTERACTIVE, 10, 3, 0), (BULK, 100, 1, 0)])
+    steps, _ = run(problem, configuration="bs")
+    assert steps[0] == (0, {0: 10, 1: 100})
+    steps, _ = run(problem, configuration="bs+e", estimator="machine")
+    assert steps[0] == (0, {0: 10, 1: 80})  # 10 + 10 + 80 ms: the first token is due at 100
+    assert steps[1] == (100, {0: 1, 1: 20})  # the second one at 150
+
+
+def test_without_slack_bulk_work_pauses():
+    problem = instance([(INTERACTIVE, 85, 3, 0), (BULK, 100, 1, 0)])
+    steps, _ = run(problem, configuration="bs+e", estimator="machine", margin=0.9)
+    assert steps[0] == (0, {0: 85})  # 95 of 100 ms; a tenth of that for bulk work is too little
+    assert steps[1] == (95, {0: 1})  # 55 ms until it is due: 5 for bulk work
+    assert all(time <= 100 + 50 * place for place, (time, _) in enumerate(steps[1:3]))
+
+
+@pytest.mark.parametrize(("configuration", "order"), [("bs+e", [0, 1, 2]), ("bs+e+s", [0, 2, 1])])
+def test_the_scheduler_takes_the_request_that_shares_the_cached_prefix(configuration, order):
+    rows = [(BULK, 8, 1, 0), (BULK, 8, 1, 0), (BULK, 8, 1, 0)]
+    problem = instance(rows, clients=1, document=[1, 2, 1], shared=4)
+    steps, schedule = run(problem, configuration=configuration, estimator="machine")
+    assert [next(iter(tokens)) for _, tokens in steps] == order
+    assert schedule.work.hit.tolist().count(4) == 1  # request 2 finds the block of request 0
+
+
+@pytest.mark.parametrize(("configuration", "waits"), [("bs+e+s", False), ("echo", True)])
+def test_the_manager_keeps_memory_free_for_interactive_requests(configuration, waits):
+    """Request 0 had 5 of 8 blocks for most of the time; both bulk requests need 5 together."""
+    rows = [(INTERACTIVE, 20, 2, 0), (BULK, 4, 4, 100), (BULK, 16, 1, 100)]
+    problem = instance(rows, blocks=8)
+    _, schedule = run(problem, configuration=configuration, estimator="machine", candidates=1)
+    first = starts(schedule)
+    assert (first[1] != first[2]) == waits
+
+
+def test_task_aware_eviction_is_the_managers():
+    problem = instance([(BULK, 8, 1, 0)])
+    assert run(problem, configuration="echo")[1].eviction == {"rule": "task_aware"}
+    assert run(problem, configuration="bs+e+s")[1].eviction is None  # the worker's own
+
+
+def test_followers_wait_for_the_prefix_that_is_being_computed():
+    rows = [(BULK, 44, 1, 0), (BULK, 44, 1, 0)]
+    problem = instance(rows, document=[1, 1], shared=40)
+    steps, _ = run(problem, configuration="bs", max_num_batched_tokens=20)
+    assert [tokens for _, tokens in steps] == [{0: 20}, {0: 20}, {0: 4, 1: 4}]
+
+
+@pytest.mark.parametrize(
+    ("method", "field", "value"),
+    [
+        ("echo", "configuration", "bs+s"),
+        ("echo", "estimator", "guess"),
+        ("echo", "buckets", 0),
+        ("echo", "candidates", 0),
+        ("echo", "hit_benefit", 2),
+        ("echo", "margin", -0.1),
+        ("echo", "window_s", 0),
+        ("echo", "sigmas", "two"),
+        ("echo", "ttft_s", -1),
+        ("echo", "max_num_batched_tokens", 0),
+        ("hygen", "latency_budget_s", -1),
+        ("conserve", "safepoint_s", True),
+        ("slack", "quantile", 1.5),
+        ("slack", "order", "random"),
+        ("slack", "groups", 0),
+        ("slack", "idle_step_s", "long"),
+    ],
+)
+def test_wrong_parameters_are_named(method, field, value):
+    with pytest.raises(InputError) as caught:
+        resolve("methods", method).check_parameters({field: value})
+    assert caught.value.field == field
+
+
+def test_limits_can_be_given_in_place_of_those_of_the_classes():
+    problem = instance([(INTERACTIVE, 10, 3, 0), (BULK, 100, 1, 0)])
+    steps, _ = run(problem, configuration="bs+e", estimator="machine", ttft_s=0.05)
+    assert steps[0] == (0, {0: 10, 1: 30})
+
+
+def test_hygen_keeps_each_step_to_its_budget():
+    problem = instance([(INTERACTIVE, 10, 3, 0), (BULK, 100, 1, 0)])
+    steps, _ = run(problem, "hygen")
+    assert steps[:2] == [(0, {0: 10, 1: 30}), (50, {0: 1, 1: 40})]
+
+
+def test_hygen_walks_the_prefix_tree():
+    rows = [(BULK, 8, 1, 0), (BULK, 8, 1, 0), (BULK, 8, 1, 0)]
+    problem = instance(rows, clients=1, document=[1, 2, 1], shared=4)
+    steps, _ = run(problem, "hygen")
+    assert [next(iter(tokens)) for _, tokens in steps] == [0, 2, 1]
+
+
+def test_conserve_takes_long_steps_alone_and_short_ones_beside_interactive_requests():
+    problem = instance([(BULK, 300, 1, 0), (INTERACTIVE, 10, 2, 60)])
+    steps, _ = run(problem, "conserve")
+    assert steps[:3] == [(0, {0: 90}), (100, {1: 10, 0: 30}), (150, {1: 1, 0: 40})]
+
+
+def test_conserve_resumes_from_what_is_kept():
+    problem = instance([(BULK, 8, 4, 0), (INTERACTIVE, 4, 1, 25)], clients=1)
+    steps, schedule = run(problem, "conserve")
+    assert steps[:3] == [(0, {0: 8}), (18, {0: 1}), (28, {1: 4})]
+    assert schedule.work.hit.max() == 8  # both full blocks of its prompt
+
+
+def test_slack_spreads_what_is_left_of_the_first_limit():
+    """After its first token at 50 ms request 0 has 50 ms in hand and at most 2 tokens to come."""
+    problem = instance([(INTERACTIVE, 10, 3, 0), (BULK, 300, 1, 0)])
+    steps, _ = run(problem, "slack")
+    assert steps[0] == (0, {0: 10, 1: 80})  # due at 100
+    assert steps[1] == (100, {0: 1, 1: 40})  # no slack: TPOT
+
+
+def test_slack_does_the_group_with_most_tokens_a_second_first():
+    rows = [(BULK, 8, 1, 0), (BULK, 8, 1, 0), (BULK, 8, 1, 0)]
+    problem = instance(rows, clients=1, document=[1, 2, 2], shared=4)
+    steps, _ = run(problem, "slack")
+    assert [next(iter(tokens)) for _, tokens in steps] == [1, 2, 0]
+    steps, _ = run(problem, "slack", order="tree")
+    assert [next(iter(tokens)) for _, tokens in steps] == [0, 1, 2]
