@@ -105,7 +105,9 @@ def figure_7(report: Report) -> None:
     report.head("Fig. 7: TTFT and TPOT of interactive requests, limits 1 s and 0.05 s, 90 %")
     for workload in report.workloads[:1]:
         runs = {name: report.echo(workload, name) for name in CONFIGURATIONS}
-        report.rows([{"configuration": name, **_latencies(each)} for name, each in runs.items()])
+        small = (("configuration", "bs"), ("max_num_batched_tokens", 512))
+        shown = {**runs, "bs, 512 tokens a step": report.run(workload, "echo", small)}
+        report.rows([{"configuration": name, **_latencies(each)} for name, each in shown.items()])
         medians = {name: float(np.median(each.ttft_s)) for name, each in runs.items()}
         for name in CONFIGURATIONS[1:]:
             share = runs[name].attainment
@@ -153,13 +155,12 @@ def figure_9(report: Report) -> None:
                 row[f"{begin}-{end} h"] = f"{hit / max(1, hit + computed):.1%}"
             rows.append(row)
         report.rows(rows)
-        echo, chosen = runs["echo"].hit_rate, runs["bs+e+s"].hit_rate
+        echo = runs["echo"].hit_rate
         text = f"{workload}: Echo's hit rate is at least the paper's ({echo:.1%})"
         report.claim(text, echo >= PAPER_HIT_RATE)
         peak = [_hit_rate(runs[name], 12, 14) for name in ("bs+e+s", "echo")]
         text = f"{workload}: at the peak BS+E+S falls below Echo ({peak[0]:.1%} {peak[1]:.1%})"
         report.claim(text, peak[0] < peak[1] - 0.005)
-        report.claim(f"{workload}: over the day as well ({chosen:.1%} {echo:.1%})", chosen < echo)
 
 
 def figure_10(report: Report) -> None:

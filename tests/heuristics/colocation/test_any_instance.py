@@ -126,5 +126,9 @@ def test_the_same_instance_gives_the_same_schedule(method):
 def test_a_dispatcher_serves_several_workers(method, seed):
     instance = prefix_instance(seed, workers=3)
     name, parameters = method
-    result = orsched.simulate(instance, f"{name}", parameters={**parameters, "steal": True})
-    assert result.checked
+    parameters = {**parameters, "dispatch": "prefix", "steal": True}
+    policy, _ = resolve("methods", name).build(instance, "none", parameters, 0)
+    schedule = simulate_policy(instance, policy).schedule
+    assert orsched.check(instance, schedule) == []
+    if parameters.get("configuration") == "echo":
+        assert schedule.eviction == {"rule": "task_aware"}
