@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 from warnings import warn
 
+TYPE_CHECKING = False  # the working folder is on the path still: nothing more is imported here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
 
 def lazy_names(

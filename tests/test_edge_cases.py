@@ -95,7 +95,7 @@ def test_a_worker_has_clients(clients):
 
 COLOCATED = ("conserve", "echo", "hygen", "slack")
 CHUNKING = {"fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf", "sls", "ssjf"}
-CHUNKING |= {"vllm", *COLOCATED}
+CHUNKING |= {"vllm", "vtc", *COLOCATED}
 """Methods that split a prompt that is longer than a stage may be."""
 
 

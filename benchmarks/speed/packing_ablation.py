@@ -19,9 +19,10 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.speed.packing_families import FAMILIES, Packing, gsm8k_like
+from orsched import stop
 from orsched.models import packing
 from orsched.models.packing import pack
-from orsched.models.pcmax import problem, search
+from orsched.models.pcmax import search
 from orsched.models.pcmax.compiled import compiled, compiled_exchanges
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def solved(case: Packing) -> tuple[bool, int, float]:
     begin = process_time()
     with (
         mock.patch.object(packing, "perf_counter", process_time),
-        mock.patch.object(problem, "perf_counter", process_time),
+        mock.patch.object(stop, "perf_counter", process_time),
     ):
         result = pack(case.jobs, case.clients, time_limit=LIMIT_S)
     return result.optimal, result.makespan - result.bound, process_time() - begin

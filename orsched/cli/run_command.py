@@ -192,7 +192,7 @@ def run_command(
     return _exit_code(done)
 
 
-_ARTEFACTS = ("output", "report", "gantt", "usage", "trace", "records")
+_ARTEFACTS = ("output", "report", "gantt", "usage", "classes", "trace", "records")
 
 
 def _exit_code(done: RunResult) -> int:

@@ -84,4 +84,4 @@ def test_a_deadline_that_rings_in_a_certificate_is_no_violation(monkeypatch):
     assert certificates.certificate_violations(instance, document) == []
     monkeypatch.setattr(certificates, "_differences", rings)
     with pytest.raises(orsched.TimeLimitError):
-        certificates.certificate_violations(instance, document)
+        certificates.certificate_violations(instance.replace(), document)

@@ -147,7 +147,7 @@ def test_nothing_to_arrive_is_fine():
 REFUSED = [
     ("nothing", "arrivals", "no law 'nothing'"),
     ("", "arrivals", "no law ''"),
-    (3, "arrivals", "no specification"),
+    (3, "arrivals", "not a specification"),
     ({"rate": 3}, "arrivals", "no law"),
     ("poisson", "arrivals", "lacks rate"),
     ("gamma:rate=3", "arrivals", "lacks cv"),

@@ -132,7 +132,7 @@ def test_a_specification_is_a_text_a_mapping_or_a_predictor():
         ("classes:classes=4", "no counts for 4 classes"),
         ("classes:sigma=1", "no parameter 'sigma'"),
         ("oracle:x=1", "it has none"),
-        (3, "no specification"),
+        (3, "not a specification"),
         ({"law": 5}, "no predictor 5"),
     ],
 )
