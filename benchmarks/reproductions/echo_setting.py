@@ -147,8 +147,8 @@ WORKLOADS = {
     "toolbench": Documents(15_000, 1_835, 742, 0.85, 39.0, 64.0, 43.0, 0.36),
     "nextqa": Documents(4_000, 9_865, 5_976, 0.88, 8.6, 2.0, 4.0, 0.37),
 }
-"""Prompts and shares: Echo, Table 1, which has them from Preble (arXiv 2407.00023, Table 1);
-deviations, requests to a document and answers are Preble's. LooGLE's 1,951 requests (paper) are
+"""Prompts and shares: Echo, Table 1, which has them from Preble (arXiv 2407.00023). Deviations,
+requests to a document and answers are assumed, of the size that such data have. LooGLE's 1,951 requests (paper) are
 taken for Short QA; for Long QA 1,101 on as many documents with answers of 45 tokens (assumed).
 ToolBench and NExT-QA: as many requests as outlast the day (assumed)."""
 
@@ -214,7 +214,7 @@ def _documents(of: Documents, seed: int) -> tuple[Tokens, Tokens, Tokens, Tokens
     """Return prompts, answers, documents and shared tokens of a bulk workload, in random order.
 
     The requests on a document are spread as a Poisson number whose mean is drawn from a gamma law;
-    where that is wider than Preble's law, all documents have as many.
+    where that is wider than the law asked for, all documents have as many.
     """
     generator = stream("echo/documents", seed)
     count = max(1, round(of.requests / of.of_one))
