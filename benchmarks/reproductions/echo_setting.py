@@ -148,8 +148,8 @@ WORKLOADS = {
     "nextqa": Documents(4_000, 9_865, 5_976, 0.88, 8.6, 2.0, 4.0, 0.37),
 }
 """Prompts and shares: Echo, Table 1, which has them from Preble (arXiv 2407.00023). Deviations,
-requests to a document and answers are assumed, of the size that such data have. LooGLE's 1,951 requests (paper) are
-taken for Short QA; for Long QA 1,101 on as many documents with answers of 45 tokens (assumed).
+requests to a document and answers are assumed, of the size that such data have. LooGLE's 1,951
+requests (paper) are taken for Short QA; for Long QA 1,101 on as many documents with answers of 45 tokens (assumed).
 ToolBench and NExT-QA: as many requests as outlast the day (assumed)."""
 
 SHAREGPT_BULK = 9_000
