@@ -149,8 +149,8 @@ WORKLOADS = {
 }
 """Prompts and shares: Echo, Table 1, which has them from Preble (arXiv 2407.00023). Deviations,
 requests to a document and answers are assumed, of the size that such data have. LooGLE's 1,951
-requests (paper) are taken for Short QA; for Long QA 1,101 on as many documents with answers of 45 tokens (assumed).
-ToolBench and NExT-QA: as many requests as outlast the day (assumed)."""
+requests (paper) are taken for Short QA; for Long QA 1,101 on as many documents with answers of 45
+tokens (assumed). ToolBench and NExT-QA: as many requests as outlast the day (assumed)."""
 
 SHAREGPT_BULK = 9_000
 """Bulk requests of the workload ``sharegpt`` (assumed: they outlast the day)."""
