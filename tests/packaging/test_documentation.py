@@ -13,26 +13,35 @@ import pytest
 import orsched
 
 
-def test_every_public_name_is_on_the_page_of_the_api(repo_root):
-    page = (repo_root / "docs" / "api.md").read_text().partition("## `orsched.extending`")[0]
+def test_every_public_name_is_on_a_page_of_the_api(repo_root):
+    blocks = [b for page in api_pages(repo_root) for b in page.split(".. currentmodule:: ")[1:]]
+    text = "".join(block for block in blocks if block.startswith("orsched\n"))
     directive = r"^\.\. auto(?:class|function|exception|data):: (\w+)$"
-    named = set(re.findall(directive, page, re.M))
-    assert named == set(orsched.__all__) - {"__version__"}
+    named = re.findall(directive, text, re.M)
+    assert set(named) == set(orsched.__all__) - {"__version__"}
+    assert len(named) == len(set(named))
+
+
+def api_pages(root):
+    """Return the texts of the pages of the API, one a topic."""
+    texts = [page.read_text() for page in sorted((root / "docs").glob("api*.md"))]
+    assert len(texts) > 5
+    return texts
 
 
 @pytest.mark.parametrize("package", ["models", "models.batch", "models.full_mip"])
 def test_the_public_names_of_the_models_are_documented(package, repo_root):
-    pages = [(repo_root / "docs" / f"{name}.md").read_text() for name in ("api", "batcher")]
-    named = set(re.findall(r"^\.\. auto(?:class|function|data):: (\w+)$", "".join(pages), re.M))
-    modules = re.findall(r"^\.\. automodule:: ([\w.]+)$", pages[0], re.M)
+    pages = "".join(api_pages(repo_root)) + (repo_root / "docs" / "batcher.md").read_text()
+    named = set(re.findall(r"^\.\. auto(?:class|function|data):: (\w+)$", pages, re.M))
+    modules = re.findall(r"^\.\. automodule:: ([\w.]+)$", pages, re.M)
     for module in modules:
         named |= {name for name in vars(import_module(module)) if not name.startswith("_")}
     assert set(import_module(f"orsched.{package}").__all__) <= named
 
 
-def test_every_module_that_the_page_of_the_api_names_exists(repo_root):
-    page = (repo_root / "docs" / "api.md").read_text()
-    modules = re.findall(r"^\.\. automodule:: orsched\.([\w.]+)$", page, re.M)
+def test_every_module_that_the_pages_of_the_api_name_exists(repo_root):
+    pages = "".join(api_pages(repo_root))
+    modules = re.findall(r"^\.\. automodule:: orsched\.([\w.]+)$", pages, re.M)
     assert len(modules) > 10
     for module in modules:
         place = repo_root / "orsched" / module.replace(".", "/")
@@ -48,11 +57,40 @@ def test_the_make_targets_that_are_named_exist(name, repo_root):
         assert set(line.split()) <= targets, line
 
 
-def test_every_page_is_in_the_contents(repo_root):
-    index = (repo_root / "docs" / "index.md").read_text()
-    for page in (repo_root / "docs").glob("*.md"):
-        if page.stem != "index":
-            assert re.search(rf"^{page.stem}$", index, re.M), page.name
+def contents(root, page="index"):
+    """Return the pages of a page's contents and those of theirs, as often as they stand there."""
+    text = (root / "docs" / f"{page}.md").read_text()
+    found = []
+    for block in re.findall(r"^```\{toctree\}\n(.*?)^```", text, re.S | re.M):
+        for name in re.findall(r"^([\w-]+)$", block, re.M):
+            found += [name, *contents(root, name)]
+    return found
+
+
+def test_every_page_is_in_the_contents_once(repo_root):
+    pages = {page.stem for page in (repo_root / "docs").glob("*.md")} - {"index"}
+    found = contents(repo_root)
+    assert set(found) == pages
+    assert len(found) == len(pages)
+
+
+GROUPS = ("start", "how-to", "theory", "methods", "results", "reference")
+
+
+def test_the_contents_are_five_groups_and_the_reference(repo_root):
+    text = (repo_root / "docs" / "index.md").read_text()
+    (block,) = re.findall(r"^```\{toctree\}\n:hidden:\n\n(.*?)^```", text, re.S | re.M)
+    assert tuple(block.split()) == GROUPS
+    for group in GROUPS:
+        assert f"]({group}.md)**" in text, group
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_says_of_each_of_its_pages_what_it_is_about(group, repo_root):
+    text = (repo_root / "docs" / f"{group}.md").read_text()
+    (block,) = re.findall(r"^```\{toctree\}\n:hidden:\n\n(.*?)^```", text, re.S | re.M)
+    described = re.findall(r"^- \[\]\(([\w-]+)\.md\): \S", text, re.M)
+    assert described == block.split()
 
 
 def test_the_python_examples_of_readme_and_start_page_run(repo_root, capsys):
