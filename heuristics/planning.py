@@ -65,9 +65,9 @@ def plan(
             if best.makespan_ns == run.bound_ns and clairvoyant:
                 termination = Termination.FINISHED
                 break
-            if run.stop(iteration, best.makespan_ns):
-                out_of_time = run.stop.seconds_left <= 0
-                termination = Termination.TIME_LIMIT if out_of_time else Termination.ITERATIONS
+            ended = run.why_ended(iteration, best.makespan_ns)
+            if ended is not None:
+                termination = ended
                 break
     except TimeLimitError:
         if best is None:

@@ -14,6 +14,7 @@ from orsched.methods import Outcome, Progress, Run
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
+from orsched.stop import gap_met
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _TERMINATIONS = {
     "time_limit": Termination.TIME_LIMIT,
     "interrupted": Termination.INTERRUPTED,
     "too_large": Termination.FINISHED,
+    "stopped": Termination.TARGET_GAP,
 }
 
 
@@ -60,7 +62,7 @@ class ExactMethod:
                 remedy="backend, stages",
             )
         backend = run.parameters.get("backend", "cpsat")
-        seconds = run.stop.seconds_left
+        seconds, certified_ns = run.stop.seconds_left, run.bound_ns
         result = solve_full_mip(
             instance,
             backend,
@@ -79,18 +81,21 @@ class ExactMethod:
             array("q"),
             dict(run.parameters),
             str(result.status) == "optimal",
-            self._notes(result, backend, run.bound_ns),
+            self._notes(result, backend, certified_ns),
         )
 
     def _listener(self, run: Run) -> Any:
         count, best = 0, math.inf
 
-        def listen(seen: FullMipProgress) -> None:
+        def listen(seen: FullMipProgress) -> bool:
             nonlocal count, best
             count += 1
             improved = seen.makespan_ns is not None and seen.makespan_ns < best
             best = min(best, math.inf if seen.makespan_ns is None else seen.makespan_ns)
+            if seen.bound_ns is not None:
+                run.bounded(seen.bound_ns)
             run.report(Progress(self.name, count, seen.makespan_ns, improved))
+            return gap_met(run.stop, seen.makespan_ns)
 
         return listen
 

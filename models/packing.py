@@ -22,7 +22,7 @@ from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
 from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
 from orsched.models.pcmax.problem import Problem
 from orsched.models.pcmax.search import Effort, Search
-from orsched.stop import Clock
+from orsched.stop import Clock, most_within, require_gap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,6 +76,7 @@ def pack(
     time_limit: float | None = None,
     seed: int = 0,
     moves: int = MAX_MOVES,
+    gap: float = 0.0,
 ) -> PackingResult:
     """Assign jobs to clients so that the largest load is least, and prove it.
 
@@ -88,15 +89,17 @@ def pack(
         time_limit: seconds from the call; None: a fixed amount of work (reproducible).
         seed: of everything drawn at random.
         moves: most repartitions of pairs before column generation; 0: only longest first.
+        gap: end once (makespan - bound) / bound is at most this; 0.01 is 1 %.
 
     Raises:
         InputError: a time is negative or not whole, the sum leaves 62 bits, there is no client,
-            seed or moves is no whole number from 0, or the time limit is not a positive number.
+            seed or moves is no whole number from 0, the time limit is not a positive number, or the
+            gap is no number from 0 to below 1.
     """
     begin, clock = perf_counter(), Clock(time_limit)
     jobs = int_column(processing_times, "processing_times", maximum=2**53).tolist()
     clients = whole_number(clients, "clients", minimum=1)
-    seed, moves = whole_number(seed, "seed"), whole_number(moves, "moves")
+    seed, moves, gap = whole_number(seed, "seed"), whole_number(moves, "moves"), require_gap(gap)
     total = sum(jobs)
     if total > _LARGEST_TOTAL:
         raise InputError(
@@ -109,7 +112,7 @@ def pack(
     best, interrupted = _Best(groups, certificate), False
     try:
         if total:
-            _search(best, clients, clock, random.Random(seed), moves)
+            _search(best, clients, clock, random.Random(seed), moves, gap)
     except KeyboardInterrupt:
         interrupted = True
     except MissingDependencyError:  # of column generation: what there is without it stands
@@ -161,6 +164,10 @@ class _Best:
     certificate: dict[str, Any]
     search: Search | None = None
 
+    def target(self, gap: float) -> int:
+        """Return the largest makespan within a gap of the bound."""
+        return most_within(gap, self.certificate["value"])
+
     def found(self, jobs: Sequence[int]) -> tuple[Groups, dict[str, Any]]:
         """Return groups and certificate; groups in the middle of a change are dealt out again."""
         best = self.search or self
@@ -170,45 +177,47 @@ class _Best:
         return groups, best.certificate
 
 
-def _search(best: _Best, clients: int, clock: Clock, rng: random.Random, moves: int) -> None:
-    """Local search; then, unless the bound is met, what proves more."""
+def _search(
+    best: _Best, clients: int, clock: Clock, rng: random.Random, moves: int, gap: float
+) -> None:
+    """Local search; then, unless the bound is met within the gap, what proves more."""
     jobs = [job for group in best.groups for job in group]
-    problem, bound = Problem.of(jobs, len(best.groups)), best.certificate["value"]
+    problem, target = Problem.of(jobs, len(best.groups)), best.target(gap)
     few = len(jobs) < 4 * clients  # pairs have few splits: column generation is worth more
     steps = min(moves, (10 if few else 100) * len(jobs))
     most = max(map(sum, best.groups))
-    other = best_fit(jobs, problem.clients, bound, most, clock) if few else None
+    other = best_fit(jobs, problem.clients, target, most, clock) if few else None
     large = not few and most > LARGE
     if large:
         compiled_exchanges()  # begins to load
-    makespan = repartition(best.groups, bound, rng, min(steps, FIRST_MOVES), clock)
-    if makespan > bound and moves and not few:
+    makespan = repartition(best.groups, target, rng, min(steps, FIRST_MOVES), clock)
+    if makespan > target and moves and not few:
         best.certificate = _by_rooms(problem, best.certificate, makespan)
-        bound = best.certificate["value"]
-    if makespan > bound and moves and large:
-        _exchange(best, bound, clock, rng)
-    makespan = repartition(best.groups, bound, rng, steps - FIRST_MOVES, clock)
-    if other and makespan > bound and repartition(other, bound, rng, steps, clock) < makespan:
+        target = best.target(gap)
+    if makespan > target and moves and large:
+        _exchange(best, target, clock, rng)
+    makespan = repartition(best.groups, target, rng, steps - FIRST_MOVES, clock)
+    if other and makespan > target and repartition(other, target, rng, steps, clock) < makespan:
         best.groups = other
     makespan = max(map(sum, best.groups))
-    if makespan == bound or not moves or clock.out():
+    if makespan <= target or not moves or clock.out():
         return
     if table_cells(problem.sizes, problem.counts, makespan - 1) > LARGEST_TABLE:
         if large:
-            _exchange(best, bound, clock, rng)
+            _exchange(best, target, clock, rng)
         more = 4 * moves if not clock.limited else 10**12
-        repartition(best.groups, bound, rng, more, clock)
+        repartition(best.groups, target, rng, more, clock)
         return
-    best.search = Search(problem, best.groups, best.certificate, clock, rng)
+    best.search = Search(problem, best.groups, best.certificate, clock, rng, gap)
     best.search.run(Effort() if not clock.limited else Effort(dives=10**9))
 
 
-def _exchange(best: _Best, bound: int, clock: Clock, rng: random.Random) -> None:
+def _exchange(best: _Best, target: int, clock: Clock, rng: random.Random) -> None:
     """Exchange jobs between clients, if the loops for that are compiled."""
     loops = compiled_exchanges().get(not clock.limited)
     if loops is not None:
         numbers = np.random.default_rng(rng.randrange(2**32))
-        best.groups = exchange(best.groups, bound, numbers, clock, loops)
+        best.groups = exchange(best.groups, target, numbers, clock, loops)
 
 
 def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> dict[str, Any]:

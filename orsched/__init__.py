@@ -49,7 +49,7 @@ _HOME = {
     "orsched.sizing": ("Capacity", "capacity"),
     "orsched.solver": ("Comparison", "compare", "simulate", "solve"),
     "orsched.step": ("ARRIVAL", "FINISH", "Step", "decode_rounds", "prefill_stage"),
-    "orsched.stop": ("FirstOf", "MaxIterations", "MaxRuntime"),
+    "orsched.stop": ("FirstOf", "MaxIterations", "MaxRuntime", "TargetGap"),
     "orsched.versions": ("show_versions",),
     "orsched.workers": ("Worker",),
 }

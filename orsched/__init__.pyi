@@ -194,6 +194,9 @@ from orsched.stop import (
 from orsched.stop import (
     MaxRuntime as MaxRuntime,
 )
+from orsched.stop import (
+    TargetGap as TargetGap,
+)
 from orsched.versions import (
     show_versions as show_versions,
 )

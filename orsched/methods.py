@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from orsched.policy import Information
+from orsched.result import Termination
+from orsched.stop import gap_met, gap_of, tell_bound
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable, Mapping
 
     from orsched.instance import Instance
-    from orsched.policy import Information, View
-    from orsched.result import Termination
+    from orsched.policy import View
     from orsched.schedule import Schedule
     from orsched.step import Step
     from orsched.stop import Stop
@@ -26,12 +31,24 @@ class Progress(NamedTuple):
         iteration: iterations done.
         makespan_ns: the incumbent's makespan, or None.
         improved: whether this iteration found it.
+        bound_ns: the best lower bound that is known so far, or None: also where the method plans on
+            predicted lengths, since the bound is that of the true ones.
+        seconds_spent: since the search began.
+        seconds_left: until its time limit; infinity without one.
     """
 
     method: str
     iteration: int
     makespan_ns: int | None
     improved: bool
+    bound_ns: int | None = None
+    seconds_spent: float = 0.0
+    seconds_left: float = math.inf
+
+    @property
+    def gap(self) -> float | None:
+        """(makespan - bound) / bound, or None while one of them is unknown."""
+        return gap_of(self.makespan_ns, self.bound_ns)
 
 
 @dataclass
@@ -47,6 +64,7 @@ class Run:
         bound_ns: a proven lower bound, or None: a method may end when it meets it.
         initial_schedule: a schedule to start from, or None.
         observer: called with the view and the step before each step of a simulation, or None.
+        begin: when ``solve`` was called, on the clock ``perf_counter``.
     """
 
     information: Information
@@ -57,15 +75,46 @@ class Run:
     bound_ns: int | None = None
     initial_schedule: Schedule | None = None
     observer: Callable[[View, Step], None] | None = None
+    begin: float = field(default_factory=perf_counter)
+
+    def __post_init__(self) -> None:
+        if self._true_bound_ns is not None:
+            tell_bound(self.stop, self._true_bound_ns)
+
+    @property
+    def _true_bound_ns(self) -> int | None:
+        """The bound, where the makespans that the method knows can be held against it."""
+        return self.bound_ns if self.information is Information.CLAIRVOYANT else None
+
+    def bounded(self, bound_ns: int) -> None:
+        """Take a better lower bound, of the search itself; it may end the search."""
+        self.bound_ns = max(bound_ns, self.bound_ns or 0)
+        tell_bound(self.stop, self.bound_ns)
+
+    def why_ended(self, iteration: int, best_ns: int | None) -> Termination | None:
+        """Return why the search ends after an iteration, or None where it goes on."""
+        if not self.stop(iteration, best_ns):
+            return None
+        if gap_met(self.stop, best_ns):
+            return Termination.TARGET_GAP
+        return Termination.TIME_LIMIT if self.out_of_time() else Termination.ITERATIONS
 
     def out_of_time(self) -> bool:
         """Whether a time limit has ended."""
         return self.stop.seconds_left <= 0
 
     def report(self, progress: Progress) -> None:
-        """Call the callback, if there is one."""
-        if self.callback is not None:
-            self.callback(progress)
+        """Call the callback, if there is one, with the bound and the times added."""
+        if self.callback is None:
+            return
+        bound = self._true_bound_ns if progress.bound_ns is None else progress.bound_ns
+        self.callback(
+            progress._replace(
+                bound_ns=bound,
+                seconds_spent=perf_counter() - self.begin,
+                seconds_left=self.stop.seconds_left,
+            )
+        )
 
 
 class Outcome(NamedTuple):

@@ -26,6 +26,7 @@ class Termination(StrEnum):
     ITERATIONS = "iterations"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
+    TARGET_GAP = "target_gap"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
 from orsched.policy import Information
 from orsched.result import Result, Status, Termination
-from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop
+from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, target_gap
 from orsched.versions import environment
 
 if TYPE_CHECKING:
@@ -35,6 +35,9 @@ __all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
 DEFAULT_ITERATIONS = 18
 """Iterations of methods that search, when neither iterations nor a time limit is given."""
 
+GAP_LIMIT_S = 60.0
+"""Time limit of a search that has only a gap to reach: it may be out of reach."""
+
 
 def solve(
     instance: Instance,
@@ -49,6 +52,7 @@ def solve(
     parameters: dict[str, Any] | None = None,
     time_limit: float | None = None,
     iterations: int | None = None,
+    gap: float | None = None,
     slo: SLO | None = None,
     observer: Callable[[View, Step], None] | None = None,
 ) -> Result:
@@ -62,12 +66,15 @@ def solve(
             ``orsched.method_choice.choose`` has made of one of these.
         objective: ``makespan``.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
-            return) and ``iterations`` can be given, and the first to be reached ends the search.
+            return), ``iterations`` and ``gap`` can be given, and the first to be reached ends the
+            search.
         seed: seed of the method's random choices.
         initial_schedule: a valid schedule; a clairvoyant method returns nothing worse.
         callback: called with ``Progress`` after each iteration.
         information: what the method may know; default: its own first class.
         parameters: the method's parameters by name.
+        gap: a search ends once (makespan - bound) / bound is at most this: 0.01 is 1 %. Without
+            another criterion it has a minute for it.
         slo: a service-level objective to report the attainment of.
         observer: of a method that is a policy: called with the view and the step before each step.
 
@@ -92,7 +99,10 @@ def solve(
             field="observer",
             remedy="simulate a policy",
         )
-    criterion = _criterion(stop, time_limit, iterations, len(instance))
+    no_search = _no_search(chosen)
+    criterion = _criterion(
+        stop, time_limit, iterations, gap, len(instance), endless=no_search is None
+    )
     criterion.start()
     lower = _bound(instance, criterion.seconds_left)
     bounded = perf_counter()
@@ -105,13 +115,15 @@ def solve(
         lower.value_ns,
         initial_schedule,
         observer,
+        begin,
     )
     outcome = chosen.method(instance, run)
     if initial_schedule is not None:
         outcome = _not_worse(instance, outcome, initial_schedule, chosen.information)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
     result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
-    return replace(result, label=chosen.label) if chosen.label else result
+    missed = _missed(result, target_gap(criterion), no_search)
+    return replace(result, label=chosen.label, notes=(*result.notes, *missed))
 
 
 def simulate(
@@ -221,17 +233,55 @@ def compare(
 
 
 def _criterion(
-    stop: Stop | None, time_limit: float | None, iterations: int | None, requests: int
+    stop: Stop | None,
+    time_limit: float | None,
+    iterations: int | None,
+    gap: float | None,
+    requests: int,
+    *,
+    endless: bool,
 ) -> Stop:
-    """Combine the ways to end; a time limit keeps back what checking will take."""
+    """Combine the ways to end; a time limit keeps back what checking will take.
+
+    A search that has only a gap to reach, and may never reach it, is ``endless``: it gets a limit.
+    """
     criteria: list[Stop] = [] if stop is None else [stop]
+    if gap is not None:
+        criteria.append(TargetGap(gap))
     if iterations is not None:
         criteria.append(MaxIterations(iterations))
+    elif time_limit is None and criteria and all(isinstance(c, TargetGap) for c in criteria):
+        if endless:
+            time_limit = GAP_LIMIT_S
+        else:
+            criteria.append(MaxIterations(DEFAULT_ITERATIONS))
     if time_limit is not None:
         whole = MaxRuntime(time_limit).seconds
         kept_back = min(0.3 * whole, 0.02 + 5e-6 * requests)
         criteria.append(MaxRuntime(whole - kept_back))
     return FirstOf(tuple(criteria or [MaxIterations(DEFAULT_ITERATIONS)]))
+
+
+def _no_search(chosen: Chosen) -> str | None:
+    """Return why a method has no search that a gap could end, or None where it has one."""
+    if getattr(chosen.method, "live", False):
+        return "policies make one schedule: the target gap ends nothing"
+    if chosen.information is not Information.CLAIRVOYANT:
+        return "a plan on predicted lengths has no gap while it is sought: the target ends nothing"
+    return None
+
+
+def _missed(result: Result, target: float | None, no_search: str | None) -> list[str]:
+    """Return the remark on a gap that was asked for and not reached."""
+    if target is None or result.gap is None or result.gap <= target:
+        return []
+    if no_search is not None:
+        return [no_search]
+    if result.termination in (Termination.TARGET_GAP, Termination.INTERRUPTED):
+        return []  # within the gap of a bound without a certificate, of which a note tells
+    ends = {Termination.TIME_LIMIT: "more time", Termination.ITERATIONS: "more iterations"}
+    remedy = ends.get(result.termination, "method windows, if it suits")
+    return [f"the gap is {result.gap:.2%}, not the {target:.2%} asked for: try {remedy}"]
 
 
 def _bound(instance: Instance, seconds_left: float = math.inf) -> Bound:

@@ -15,6 +15,7 @@ from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.guided import Guided, Pool
 from orsched.models.pcmax.local import Groups, longest_first, repartition
 from orsched.models.pcmax.tree import PATTERNS, Tree
+from orsched.stop import most_within
 
 if TYPE_CHECKING:
     import random
@@ -61,8 +62,10 @@ class Search:
         certificate: dict[str, Any],
         clock: Clock,
         rng: random.Random,
+        gap: float = 0.0,
     ) -> None:
         self.problem = problem
+        self.gap = gap
         self.groups = groups
         self.makespan = max(map(sum, groups))
         self.certificate = certificate
@@ -85,8 +88,8 @@ class Search:
         return int(self.certificate["value"])
 
     def finished(self) -> bool:
-        """Whether the packing is proven optimal or time is up."""
-        return self.bound >= self.makespan or self.clock.out()
+        """Whether the packing is proven to be within the gap, or time is up."""
+        return self.makespan <= most_within(self.gap, self.bound) or self.clock.out()
 
     def run(self, effort: Effort) -> None:
         """Raise the bound to the linear program's, then dive at it and above it."""

@@ -20,7 +20,7 @@ from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
 from orsched.simulator import simulate_policy
-from orsched.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime
+from orsched.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime, gap_met
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -66,6 +66,8 @@ class WindowsMethod:
             return best._replace(termination=Termination.FINISHED)
         if run.stop.seconds_left == math.inf:
             fast.wait()
+        if gap_met(run.stop, best.schedule.makespan_ns):
+            return best._replace(termination=Termination.TARGET_GAP)
         follower = _Follower(instance, best, self.name)
         searches = self._searches(follower, run, threads, fast)
         iteration = 0
@@ -80,7 +82,7 @@ class WindowsMethod:
                 makespan = follower.best.schedule.makespan_ns
                 if makespan <= lower or run.stop(iteration, makespan):
                     break
-            termination = self._why(run, follower.best.schedule.makespan_ns <= lower)
+            termination = self._why(run, follower.best.schedule.makespan_ns, lower)
         except KeyboardInterrupt:
             termination = Termination.INTERRUPTED
         searches.close()
@@ -134,9 +136,11 @@ class WindowsMethod:
         return outcome._replace(schedule=schedule)
 
     @staticmethod
-    def _why(run: Run, optimal: bool) -> Termination:
-        if optimal:
+    def _why(run: Run, makespan_ns: int, lower_ns: int) -> Termination:
+        if makespan_ns <= lower_ns:
             return Termination.FINISHED
+        if gap_met(run.stop, makespan_ns):
+            return Termination.TARGET_GAP
         return Termination.TIME_LIMIT if run.out_of_time() else Termination.ITERATIONS
 
 

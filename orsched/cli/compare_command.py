@@ -15,6 +15,7 @@ from orsched.cli.deadline import ended_by
 from orsched.cli.instance_commands import read_settings
 from orsched.cli.options import (
     FORMAT,
+    GAP,
     INSTANCE,
     ITERATIONS,
     SEED,
@@ -67,7 +68,7 @@ _MEANS = (
     help="With --seeds: an argument of the generator; may be given several times.",
 )
 @click.option("--each", is_flag=True, help="With --seeds: a row a seed instead of means.")
-@with_options(SEED, TIME_LIMIT, ITERATIONS, FORMAT)
+@with_options(SEED, TIME_LIMIT, ITERATIONS, GAP, FORMAT)
 @click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report."
 )
@@ -83,6 +84,7 @@ def compare_command(
     seed: int,
     time_limit: float | None,
     iterations: int | None,
+    gap: float | None,
     style: str,
     report: Path | None,
     gantt: Path | None,
@@ -97,15 +99,17 @@ def compare_command(
     and the exit code is 3. With --seeds the seeds before are printed.
     """
     from orsched.solver import compare
-    from orsched.stop import MaxRuntime
+    from orsched.stop import MaxRuntime, require_gap
 
     begin = perf_counter()
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates before the loading
+    if gap is not None:
+        require_gap(gap, "--gap")
     chosen = [name.strip() for name in methods.split(",") if name.strip()]
     if not chosen:
         raise InputError("no method is named", field="--methods")
-    options: dict[str, Any] = {"seed": seed, "iterations": iterations}
+    options: dict[str, Any] = {"seed": seed, "iterations": iterations, "gap": gap}
     if seeds is not None:
         if report is not None or gantt is not None:
             raise InputError("charts and reports show one instance", field="--seeds")

@@ -39,6 +39,12 @@ ITERATIONS = click.option(
     metavar="N",
     help="Iterations of a method that searches: reproducible, unlike a time limit.",
 )
+GAP = click.option(
+    "--gap",
+    type=float,
+    metavar="SHARE",
+    help="End a search once the makespan is proven to be so close to the least: 0.01 is 1 %.",
+)
 PARAMETERS = click.option(
     "--param",
     "parameters",

@@ -12,6 +12,7 @@ from orsched.cli.class_output import print_classes, with_classes
 from orsched.cli.deadline import ended_by
 from orsched.cli.options import (
     FORMAT,
+    GAP,
     INSTANCE,
     ITERATIONS,
     PARAMETERS,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     type=click.Choice(["none", "predicted", "clairvoyant"]),
     help="What the method may know of output lengths (default: its own).",
 )
-@with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, *SLO_OPTIONS, FORMAT, *SINGLE)
+@with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS, FORMAT, *SINGLE)
 def solve_command(
     instance: str,
     method: str,
@@ -56,6 +57,7 @@ def solve_command(
     seed: int,
     time_limit: float | None,
     iterations: int | None,
+    gap: float | None,
     slo_ttft: float | None,
     slo_tpot: float | None,
     style: str,
@@ -64,11 +66,13 @@ def solve_command(
     """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
     from orsched.result import Termination
     from orsched.solver import solve
-    from orsched.stop import MaxRuntime
+    from orsched.stop import MaxRuntime, require_gap
 
     begin = perf_counter()
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates before the loading
+    if gap is not None:
+        require_gap(gap, "--gap")
     given = read_pairs(parameters, "--param")
     slo = read_slo(slo_ttft, slo_tpot)
     said_once(method, information, given)
@@ -86,6 +90,7 @@ def solve_command(
                 parameters=given,
                 time_limit=left_of(time_limit, begin),
                 iterations=iterations,
+                gap=gap,
                 slo=slo,
             )
         progress.say("writing")

@@ -51,6 +51,18 @@ def test_same_seed_same_packing_and_other_seeds_are_valid():
     assert pack(jobs, 40, seed=4).makespan >= packing_bound(jobs, 40)["value"]
 
 
+def test_a_gap_ends_the_packing_sooner():
+    jobs = [68, 66, 61, 57, 52, 49, 43, 38, 31, 30, 22, 17] * 3
+    results = {gap: pack(jobs, 7, gap=gap) for gap in (0.0, 0.01, 0.5)}
+    assert results[0.0] == pack(jobs, 7)
+    for gap, result in results.items():
+        assert (result.makespan - result.bound) <= gap * result.bound or not gap
+        assert packing_violations(jobs, 7, result) == []
+    assert results[0.5].makespan > results[0.0].makespan
+    with pytest.raises(InputError, match="is not a gap"):
+        pack(jobs, 7, gap=5)
+
+
 def test_trivial_packings():
     assert pack([], 3).makespan == 0
     assert pack([7], 3).makespan == 7
