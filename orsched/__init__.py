@@ -38,6 +38,8 @@ _HOME = {
     "orsched.models.bounds": ("Bound", "bound"),
     "orsched.models.bulk_bound": ("BulkBound", "attainment_bound", "bulk_bound"),
     "orsched.plotting.gantt": ("gantt", "save_gantt"),
+    "orsched.plotting.latency": ("latency", "save_latency"),
+    "orsched.plotting.timeline": ("save_timeline", "timeline_chart"),
     "orsched.plotting.usage": ("save_usage", "usage"),
     "orsched.policy": ("ClairvoyantView", "Information", "Policy", "PredictedView", "View"),
     "orsched.report.html": ("write_report",),

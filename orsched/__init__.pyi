@@ -101,6 +101,18 @@ from orsched.plotting.gantt import (
 from orsched.plotting.gantt import (
     save_gantt as save_gantt,
 )
+from orsched.plotting.latency import (
+    latency as latency,
+)
+from orsched.plotting.latency import (
+    save_latency as save_latency,
+)
+from orsched.plotting.timeline import (
+    save_timeline as save_timeline,
+)
+from orsched.plotting.timeline import (
+    timeline_chart as timeline_chart,
+)
 from orsched.plotting.usage import (
     save_usage as save_usage,
 )

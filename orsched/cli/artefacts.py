@@ -30,6 +30,17 @@ SINGLE = (
         "--usage", type=_PATH, help="Write clients and KV blocks over time (.png, .svg or .pdf)."
     ),
     click.option(
+        "--latency",
+        type=_PATH,
+        help="Write distributions of TTFT, TPOT and JCT, with limits attainment over them"
+        " (.png, .svg or .pdf).",
+    ),
+    click.option(
+        "--timeline",
+        type=_PATH,
+        help="Write running and waiting requests and KV blocks over time (.png, .svg or .pdf).",
+    ),
+    click.option(
         "--classes", type=_PATH, help="Write what classes get over time (.png, .svg or .pdf)."
     ),
     click.option("--trace", type=_PATH, help="Write a Chrome/Perfetto trace (.json)."),
@@ -43,6 +54,8 @@ SUFFIXES = {
     "report": (".html", ".htm"),
     "gantt": (".png", ".svg", ".pdf"),
     "usage": (".png", ".svg", ".pdf"),
+    "latency": (".png", ".svg", ".pdf"),
+    "timeline": (".png", ".svg", ".pdf"),
     "classes": (".png", ".svg", ".pdf"),
     "trace": (".json",),
     "records": (".csv", ".jsonl", ".parquet"),
@@ -52,6 +65,13 @@ SUFFIXES = {
     "TARGET": (".json", ".parquet", ".csv"),
 }
 """What a file may end in, by the option or argument that names it."""
+
+
+OF_SEVERAL = ("latency", "timeline")
+"""Options whose pictures show any number of schedules."""
+
+PICTURES = ("gantt", "usage", "latency", "timeline", "classes")
+"""Options whose files need matplotlib."""
 
 
 def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()) -> None:
@@ -98,8 +118,8 @@ def _require_folder(path: Path, field: str) -> None:
 
 def require_packages(paths: dict[str, Path | None]) -> None:
     """Raise ``MissingDependencyError``, before any work, where a file needs a missing package."""
-    if any(paths.get(kind) is not None for kind in ("gantt", "usage", "classes")):
-        from orsched.plotting.gantt import require_matplotlib
+    if any(paths.get(kind) is not None for kind in PICTURES):
+        from orsched.plotting.pictures import require_matplotlib
 
         require_matplotlib()
     if paths.get("report") is not None:
@@ -133,7 +153,10 @@ def write_comparison(
     gantt: Path | None,
     names: Sequence[str] = (),
 ) -> None:
-    """Write one report over all schedules, and a Gantt chart of each, by name, into a folder."""
+    """Write one report over all schedules, and charts into a folder.
+
+    These are a Gantt chart of each, by name, and ``latency.png`` and ``timeline.png`` of all.
+    """
     if report is not None:
         _report(instance, schedules, report)
         say(f"report written to {report}")
@@ -141,6 +164,23 @@ def write_comparison(
         gantt.mkdir(parents=True, exist_ok=True)
         for name, schedule in zip(_file_names(names), schedules, strict=True):
             _written("gantt", instance, schedule, gantt / f"{name}.png")
+        write_curves(
+            instance, schedules, {kind: gantt / f"{kind}.png" for kind in OF_SEVERAL}, names
+        )
+
+
+def write_curves(
+    instance: Instance,
+    schedules: Sequence[Schedule],
+    paths: dict[str, Path | None],
+    names: Sequence[str] = (),
+) -> None:
+    """Write the pictures that show several schedules beside each other: ``OF_SEVERAL``."""
+    for kind, path in paths.items():
+        if path is not None and schedules:
+            module, _, name = _WRITERS[kind].partition(":")
+            getattr(import_module(module), name)(instance, schedules, path, names=names)
+            say(f"{kind} written to {path}")
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
@@ -169,6 +209,8 @@ def _report(instance: Instance, schedules: Schedule | Sequence[Schedule], path: 
 _WRITERS = {
     "gantt": "orsched.plotting.gantt:save_gantt",
     "usage": "orsched.plotting.usage:save_usage",
+    "latency": "orsched.plotting.latency:save_latency",
+    "timeline": "orsched.plotting.timeline:save_timeline",
     "classes": "orsched.plotting.classes:save_classes",
     "trace": "orsched.report.perfetto:write_chrome_trace",
     "records": "orsched.report.records:write_records",

@@ -135,7 +135,7 @@ def capacity_command(
     require_named(policy, None, given)
     check_paths({"plot": plot}, [instance])
     if plot is not None:
-        from orsched.plotting.gantt import require_matplotlib
+        from orsched.plotting.pictures import require_matplotlib
 
         require_matplotlib()
     with ProgressPrinter("loading") as progress:

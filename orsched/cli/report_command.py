@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.artefacts import (
+    OF_SEVERAL,
     check_paths,
     write_artefacts,
     write_comparison,
+    write_curves,
     write_plan_and_run,
 )
 from orsched.cli.options import INSTANCE, load_instance
@@ -33,6 +35,14 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--usage", type=_FILE, help="Write clients and KV blocks over time (.png, .svg or .pdf)."
 )
+@click.option(
+    "--latency", type=_FILE, help="Write distributions of TTFT, TPOT and JCT (.png, .svg or .pdf)."
+)
+@click.option(
+    "--timeline",
+    type=_FILE,
+    help="Write running and waiting requests and KV blocks over time (.png, .svg or .pdf).",
+)
 @click.option("--trace", type=_FILE, help="Write a Chrome/Perfetto trace (.json).")
 @click.option("--records", type=_FILE, help="Write records (.csv, .jsonl or .parquet).")
 def report_command(
@@ -40,18 +50,19 @@ def report_command(
 ) -> None:
     """Draw and list SCHEDULE files of INSTANCE; each is checked first.
 
-    Charts, trace and records are of one schedule, the HTML report takes any number, and --gantt a
-    plan with its run (orsched run). A report with a run compares both.
+    The HTML report, --latency and --timeline take any number of schedules, --gantt one or a plan
+    with its run (orsched run), all others one. A report with a run compares both.
     """
     from orsched.checker import check
     from orsched.files import load_schedule
 
     if output is None and not any(paths.values()):
         raise InputError(
-            "nothing to write", remedy="give -o, --gantt, --usage, --trace or --records"
+            "nothing to write",
+            remedy="give -o, --gantt, --usage, --latency, --timeline, --trace or --records",
         )
     several = len(schedules) > 1
-    if several and any(path for kind, path in paths.items() if kind != "gantt"):
+    if several and any(paths[kind] for kind in ("usage", "trace", "records")):
         raise InputError("--usage, --trace and --records take one schedule", field="SCHEDULE")
     check_paths({"report": output, **paths}, (instance, *schedules))
     with ProgressPrinter("loading") as progress:
@@ -66,6 +77,8 @@ def report_command(
                 raise InvalidScheduleError(message, violations)
         progress.say("writing")
         write_comparison(problem, loaded, output, None)
+        names = [path.stem for path in schedules] if several else ()
+        write_curves(problem, loaded, {kind: paths.pop(kind) for kind in OF_SEVERAL}, names)
         if several and paths["gantt"] is not None:
             write_plan_and_run(problem, *_plan_and_run(loaded), paths["gantt"])
         else:

@@ -192,7 +192,9 @@ def run_command(
     return _exit_code(done)
 
 
-_ARTEFACTS = ("output", "report", "gantt", "usage", "classes", "trace", "records")
+_ARTEFACTS = (
+    "output", "report", "gantt", "usage", "latency", "timeline", "classes", "trace", "records",
+)  # fmt: skip
 
 
 def _exit_code(done: RunResult) -> int:

@@ -66,7 +66,7 @@ def class_curves(instance: Instance, schedule: Schedule) -> ClassCurves:
     """Return the figures of a complete schedule over time."""
     line = Timeline(instance, schedule)
     borders = np.linspace(0, max(schedule.makespan_ns, 1), STRETCHES + 1)
-    owners, blocks = _owners(instance, schedule, line, borders)
+    owners, blocks = memory_by_owner(instance, schedule, line, borders)
     return ClassCurves(
         borders,
         _attainment(line, borders),
@@ -102,7 +102,7 @@ def _attainment(line: Timeline, borders: Values) -> Values | None:
     return _share(met, every)
 
 
-def _owners(
+def memory_by_owner(
     instance: Instance, schedule: Schedule, line: Timeline, borders: Values
 ) -> tuple[list[tuple[str, Values]], int]:
     """Blocks held by running requests that are not bulk, by bulk ones, and by nobody but cached.

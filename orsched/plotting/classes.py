@@ -9,6 +9,17 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.plotting import style
 from orsched.plotting.class_curves import class_curves, has_class_curves
+from orsched.plotting.pictures import (
+    figure_or_new,
+    heading,
+    legend_above,
+    mark_limit,
+    require_matplotlib,
+    save_picture,
+    shortened,
+    time_axes,
+    title_above,
+)
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -22,6 +33,9 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.plotting.class_curves import ClassCurves
     from orsched.schedule import Schedule
+
+SIZE = (10.0, 6.6)
+"""Width and height in inches."""
 
 _MARKERS = ("-", "--", "-.", ":")
 
@@ -51,31 +65,17 @@ def classes(
         InputError: the instance has neither classes nor tenants.
         MissingDependencyError: matplotlib is missing.
     """
-    from orsched.plotting.gantt import require_matplotlib
-
     require_matplotlib()
     require_classes(instance)
-    if figure is None:
-        from matplotlib import pyplot
-
-        figure = pyplot.figure(figsize=(12, 7), layout="constrained")
+    figure = figure_or_new(figure, SIZE)
     curves = class_curves(instance, schedule)
     rows = [draw for draw, there in _rows(curves) if there]
     axes = list(figure.subplots(max(len(rows), 1), 1, sharex=True, squeeze=False)[:, 0])
     for ax, draw in zip(axes, rows, strict=False):
         draw(ax, curves)
-        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=8, frameon=False, fontsize=8,
-                  handlelength=1.8, borderaxespad=0.2)  # fmt: skip
-    if title is None:
-        title = f"{instance.name}, {schedule.method} (information: {schedule.information})"
-    axes[0].set_title(
-        style.one_line(title)[:100], loc="left", fontweight="bold", pad=20, parse_math=False
-    )
-    axes[-1].set_xlabel("time (s)", loc="right")
-    axes[-1].set_xlim(0, float(curves.borders_ns[-1]) / NS_PER_S)
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.set_ylim(bottom=0)
+    legends = [legend_above(ax) for ax in axes]
+    title_above(axes[0], heading(instance, [schedule]) if title is None else title, legends[0])
+    time_axes(axes, int(curves.borders_ns[-1]))
     return axes
 
 
@@ -93,16 +93,12 @@ def save_classes(
             the file cannot be written.
         MissingDependencyError: matplotlib is missing.
     """
-    from orsched.plotting.gantt import save_picture
-
     require_classes(instance)
 
     def draw(figure: Figure) -> None:
-        figure.set_size_inches(12, 7)
-        figure.set_layout_engine("constrained")
         classes(instance, schedule, figure, title=title)
 
-    save_picture(draw, path)
+    save_picture(draw, path, SIZE)
 
 
 def require_classes(instance: Instance) -> None:
@@ -151,8 +147,7 @@ def _draw_owners(ax: Axes, curves: ClassCurves) -> None:
             gid=f"owner-{name}", linewidth=0, hatch=hatch, edgecolor="white",
         )  # fmt: skip
         floor = floor + values
-    if curves.blocks <= 3 * floor.max(initial=0):
-        ax.axhline(curves.blocks, color="black", lw=1, ls=":", label="blocks", gid="blocks")
+    mark_limit(ax, curves.blocks, f"{curves.blocks:,} blocks", "blocks")
     ax.set_ylabel("KV blocks")
 
 
@@ -166,7 +161,7 @@ def _draw_bulk(ax: Axes, curves: ClassCurves) -> None:
 def _draw_service(ax: Axes, curves: ClassCurves) -> None:
     ends = curves.borders_ns / NS_PER_S
     for k, (name, values) in enumerate(curves.service[: len(style.WORKER_COLOURS)]):
-        word = style.one_line(name)[:24].replace("$", r"\$")
+        word = shortened(name, 24).replace("$", r"\$")
         ax.plot(
             ends, np.concatenate([[0], values]), color=style.WORKER_COLOURS[k], lw=1.4,
             ls=_MARKERS[k % len(_MARKERS)], label=f"tenant {word}", gid=f"tenant-{k}",

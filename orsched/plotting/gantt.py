@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.errors import unavailable
 from orsched.plotting import style
 from orsched.plotting.density import density_image
 from orsched.plotting.legend import draw_legend
+from orsched.plotting.pictures import DPI, heading, require_matplotlib, save_picture, shortened
 from orsched.plotting.spans import ClientUse, Spans, client_use, lane_offsets, rank_in_lane
-from orsched.scalars import require_suffix
 from orsched.schedule import MIXED, PREFILL
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import os
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -30,12 +27,10 @@ if TYPE_CHECKING:
 MAX_BARS = 20_000
 """Above this many bars of a kind the chart is an image of busy shares (``density_image``)."""
 
-FORMATS = (".png", ".svg", ".pdf")
 _BAR_HEIGHT = 0.8
 _HATCHES = {"invalid": style.INVALID_HATCH, "bulk": style.BULK_HATCH}
 _MAX_LABELS = 80
 _MAX_NAMES = 30
-_DPI = 150
 _WIDTH, _RIGHT, _TOP, _BOTTOM = 12.0, 0.35, 0.65, 0.75
 _HEIGHT_PIXELS, _MIN_HEIGHT_PIXELS, _MAX_ROW_PIXELS = 1000, 120, 45
 
@@ -120,45 +115,6 @@ def save_gantt(
     save_picture(draw, path)
 
 
-def save_picture(draw: Callable[[Figure], None], path: str | os.PathLike[str]) -> None:
-    """Write what a function draws on a figure as PNG, SVG or PDF; equal input, equal bytes.
-
-    Raises:
-        InputError: the suffix is none of these, or the file cannot be written.
-        MissingDependencyError: matplotlib is missing.
-    """
-    from orsched.files.atomic import opened
-
-    name = os.fspath(path)
-    suffix = require_suffix(name, FORMATS)
-    require_matplotlib()
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    # The user's settings must not change the bytes; text stays text in SVG and PDF.
-    fixed: Any = {"svg.hashsalt": "orsched", "svg.fonttype": "none", "pdf.fonttype": 42}
-    metadata: Any = {
-        ".png": {"Software": "orsched"},
-        ".svg": {"Creator": "orsched", "Date": None},
-        ".pdf": {"Creator": "orsched", "Producer": "orsched", "CreationDate": None},
-    }[suffix]
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, **fixed, "backend": "Agg"}):
-        figure = Figure()
-        draw(figure)
-        with opened(path, binary=True) as stream, warnings.catch_warnings():
-            # A name in a script that the font lacks is drawn as boxes, and no reason to warn.
-            warnings.filterwarnings("ignore", message="Glyph .* missing")
-            figure.savefig(stream, format=suffix[1:], dpi=_DPI, metadata=metadata)
-
-
-def require_matplotlib() -> None:
-    """Raise ``MissingDependencyError`` if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise unavailable(error, "pictures need matplotlib: pip install matplotlib") from None
-
-
 def _axes_height(instance: Instance) -> float:
     """Inches: each client a whole number of pixels, so that all rows look the same.
 
@@ -166,7 +122,7 @@ def _axes_height(instance: Instance) -> float:
     """
     lanes = int(lane_offsets(instance)[-1])
     pixels = lanes * max(1, min(_MAX_ROW_PIXELS, _HEIGHT_PIXELS // lanes))
-    return max(_MIN_HEIGHT_PIXELS, min(pixels, 2 * _HEIGHT_PIXELS)) / _DPI
+    return max(_MIN_HEIGHT_PIXELS, min(pixels, 2 * _HEIGHT_PIXELS)) / DPI
 
 
 def _place(figure: Figure, instance: Instance) -> Axes:
@@ -281,7 +237,7 @@ def _label_axes(ax: Axes, instance: Instance, schedule: Schedule, end_ns: int) -
         ax.yaxis.set_major_locator(MaxNLocator(min(lanes, 11), integer=True, steps=[1, 2, 5, 10]))
     else:
         middles = (offsets[:-1] + offsets[1:] - 1) / 2
-        names = [_shortened(style.one_line(w.name), 14) for w in instance.workers]
+        names = [shortened(w.name, 14) for w in instance.workers]
         every = -(-len(names) // _MAX_NAMES)
         ax.set_yticks(middles[::every], names[::every], parse_math=False)
         ax.set_ylabel("worker")
@@ -306,10 +262,9 @@ def _draw_title(ax: Axes, instance: Instance, schedule: Schedule, title: str | N
     from orsched.metrics import summarise
 
     if title is None:
-        known = f"information: {schedule.information}"
-        title = f"{instance.name}, {schedule.method} ({known})"
+        title = heading(instance, [schedule])
     ax.set_title(
-        _shortened(style.one_line(title), 100), loc="left", fontweight="bold", pad=24,
+        shortened(title, 100), loc="left", fontweight="bold", pad=24,
         parse_math=False,
     )  # fmt: skip
     results = summarise(instance, schedule)
@@ -339,10 +294,6 @@ def _draw_title(ax: Axes, instance: Instance, schedule: Schedule, title: str | N
     )  # fmt: skip
 
 
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def _label_bars(ax: Axes, instance: Instance, decode: Spans) -> None:
     """Write the names of requests into bars that are wide and high enough for them."""
     figure = ax.get_figure(root=True)
@@ -356,7 +307,7 @@ def _label_bars(ax: Axes, instance: Instance, decode: Spans) -> None:
     points_per_s = width / (ax.get_xlim()[1] or 1)
     dark = rank_in_lane(decode) % 2 == 0
     for k in range(len(decode)):
-        name = _shortened(style.one_line(instance.requests.id_of(int(decode.request[k]))), 24)
+        name = shortened(instance.requests.id_of(int(decode.request[k])), 24)
         start, end = decode.start_ns[k] / NS_PER_S, decode.end_ns[k] / NS_PER_S
         if (end - start) * points_per_s > size * (0.7 * len(name) + 1):
             ax.text(

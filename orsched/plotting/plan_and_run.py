@@ -14,8 +14,8 @@ from orsched.plotting.gantt import (
     _WIDTH,
     _axes_height,
     gantt,
-    save_picture,
 )
+from orsched.plotting.pictures import save_picture
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.units import NS_PER_S
 

@@ -6,6 +6,8 @@ readable for the colour-blind and in print.
 
 from __future__ import annotations
 
+from typing import Any
+
 from orsched.units import NS_PER_S
 
 DECODE_COLOURS = ("#0072B2", "#56B4E9")
@@ -58,12 +60,32 @@ WORKER_COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#999999",
 )  # fmt: skip
 
+LINE_STYLES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
+    "-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)),
+)  # fmt: skip
+"""Lines beside each other differ in these as well as in colour."""
+
+
+def line_look(place: int) -> dict[str, Any]:
+    """Return colour and line style of the line with that number."""
+    colours, styles = len(WORKER_COLOURS), len(LINE_STYLES)
+    # After all colours the styles move on by one, so that many lines stay different.
+    return {
+        "color": WORKER_COLOURS[place % colours],
+        "linestyle": LINE_STYLES[(place + place // colours) % styles],
+    }
+
 
 def seconds(ns: int, digits: int = 4) -> str:
     """Return a time in seconds with at least so many significant digits, for people."""
     value = ns / NS_PER_S
     decimals = max(0, digits - len(str(int(value)))) if value >= 1 else digits
     return f"{value:,.{decimals}f} s"
+
+
+def short(value: float) -> str:
+    """Return a number with at most three significant digits, without an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{float(f'{value:.3g}'):,}".removesuffix(".0")
 
 
 def percent(value: float | None) -> str:

@@ -8,6 +8,16 @@ import numpy as np
 
 from orsched.plotting import style
 from orsched.plotting.curves import Curve, block_curves, client_curves, means, sum_of
+from orsched.plotting.pictures import (
+    figure_or_new,
+    heading,
+    legend_above,
+    mark_limit,
+    save_picture,
+    shortened,
+    time_axes,
+    title_above,
+)
 from orsched.timeline import Timeline
 from orsched.units import NS_PER_S
 
@@ -24,6 +34,9 @@ if TYPE_CHECKING:
 
 COLUMNS = 240
 """Stretches of time at most; with more changes each stretch shows its mean."""
+
+SIZE = (10.0, 4.6)
+"""Width and height in inches."""
 
 MAX_WORKERS = 8
 """With more workers their blocks are added up."""
@@ -55,13 +68,7 @@ def usage(
     Raises:
         MissingDependencyError: matplotlib is missing.
     """
-    from orsched.plotting.gantt import require_matplotlib
-
-    require_matplotlib()
-    if figure is None:
-        from matplotlib import pyplot
-
-        figure = pyplot.figure(figsize=(12, 5), layout="constrained")
+    figure = figure_or_new(figure, SIZE)
     line = Timeline(instance, schedule)
     blocks = named_blocks(instance, line)
     rows = 2 if blocks else 1
@@ -69,17 +76,9 @@ def usage(
     _draw_clients(axes[0], instance, schedule, line)
     if blocks:
         _draw_blocks(axes[1], schedule, blocks)
-    if title is None:
-        title = f"{instance.name}, {schedule.method} (information: {schedule.information})"
-    axes[0].set_title(
-        style.one_line(title)[:100], loc="left", fontweight="bold", pad=20,
-        parse_math=False,
-    )  # fmt: skip
-    axes[-1].set_xlabel("time (s)", loc="right")
-    axes[-1].set_xlim(0, schedule.makespan_ns / NS_PER_S or 1)
-    for ax in axes:
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.set_ylim(bottom=0)
+    legends = [legend_above(ax) for ax in axes]
+    title_above(axes[0], heading(instance, [schedule]) if title is None else title, legends[0])
+    time_axes(axes, schedule.makespan_ns)
     return axes
 
 
@@ -96,14 +95,11 @@ def save_usage(
         InputError: the suffix is none of these, or the file cannot be written.
         MissingDependencyError: matplotlib is missing.
     """
-    from orsched.plotting.gantt import save_picture
 
     def draw(figure: Figure) -> None:
-        figure.set_size_inches(12, 5)
-        figure.set_layout_engine("constrained")
         usage(instance, schedule, figure, title=title)
 
-    save_picture(draw, path)
+    save_picture(draw, path, SIZE)
 
 
 def named_blocks(instance: Instance, line: Timeline) -> list[tuple[str, Curve, int]]:
@@ -144,30 +140,25 @@ def _draw_clients(ax: Axes, instance: Instance, schedule: Schedule, line: Timeli
         )  # fmt: skip
         floor = top
     clients = sum(worker.clients for worker in instance.workers)
-    ax.axhline(clients, color="black", lw=1, ls=":", label="clients", gid="clients")
+    mark_limit(ax, clients, f"{clients:,} clients", "clients")
     ax.set_ylabel("clients")
-    _legend(ax)
 
 
 def _draw_blocks(ax: Axes, schedule: Schedule, blocks: Sequence[tuple[str, Curve, int]]) -> None:
     borders = borders_of([curve for _, curve, _ in blocks], schedule.makespan_ns, COLUMNS)
-    for k, (name, curve, limit) in enumerate(blocks):
+    for k, (name, curve, _) in enumerate(blocks):
         colour = style.WORKER_COLOURS[k % len(style.WORKER_COLOURS)]
-        word = style.one_line(name)[:24].replace("$", r"\$")
+        word = shortened(name, 24).replace("$", r"\$")
         ax.stairs(
             means(curve, borders), borders / NS_PER_S, baseline=None, color=colour, lw=1.2,
             label=word, gid=f"blocks-{k}",
         )  # fmt: skip
-        highest = max(int(curve.value.max(initial=0)) for _, curve, _ in blocks)
-        # A limit that is far away would flatten the lines.
-        if limit <= 3 * highest:
-            ax.axhline(limit, color=colour, lw=1, ls=":", gid=f"limit-{k}")
+    marked: set[int] = set()
+    for k, (_, _, limit) in enumerate(blocks):
+        colour = (
+            "black" if len(blocks) == 1 else style.WORKER_COLOURS[k % len(style.WORKER_COLOURS)]
+        )
+        word = "" if limit in marked else f"{limit:,} blocks"
+        mark_limit(ax, limit, word, f"limit-{k}", colour)
+        marked.add(limit)
     ax.set_ylabel("KV blocks")
-    _legend(ax)
-
-
-def _legend(ax: Axes) -> None:
-    ax.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=6, frameon=False, fontsize=8,
-        handlelength=1.4, borderaxespad=0.2,
-    )  # fmt: skip

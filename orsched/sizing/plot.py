@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
-from orsched.plotting.gantt import require_matplotlib, save_picture
+from orsched.plotting.pictures import require_matplotlib, save_picture
 from orsched.plotting.style import WORKER_COLOURS
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def save_plots(
             svg, png and pdf.
         MissingDependencyError: matplotlib is missing.
     """
-    from orsched.plotting.gantt import require_matplotlib
+    from orsched.plotting.pictures import require_matplotlib
 
     require_matplotlib()
     if suffix not in _SUFFIXES:
@@ -82,7 +82,7 @@ def require_plots(study: Study) -> None:
 
     Raises ``InputError`` or ``MissingDependencyError``.
     """
-    from orsched.plotting.gantt import require_matplotlib
+    from orsched.plotting.pictures import require_matplotlib
 
     require_matplotlib()
     cells = study.cells()

@@ -117,9 +117,9 @@ def test_compare_over_seeds_prints_means(call):
 
 
 def test_pictures_traces_and_records_are_written(call, tmp_path):
-    names = ("r.html", "g.png", "u.svg", "t.json", "c.csv")
+    names = ("r.html", "g.png", "u.svg", "l.svg", "w.png", "t.json", "c.csv")
     paths = [tmp_path / name for name in names]
-    flags = ("--report", "--gantt", "--usage", "--trace", "--records")
+    flags = ("--report", "--gantt", "--usage", "--latency", "--timeline", "--trace", "--records")
     pairs = [part for pair in zip(flags, paths, strict=True) for part in pair]
     code, _, err = call(
         "solve", "pang-100x20", "--method", "fcfs", *pairs, "-o", tmp_path / "s.json"
@@ -370,3 +370,18 @@ def test_a_reader_that_goes_away_is_no_error():
     process.stderr.close()
     assert "Traceback" not in errors
     assert process.returncode in (0, 1)
+
+
+def test_curves_of_several_schedules_are_one_picture(call, tmp_path):
+    for method in ("fcfs", "hybrid"):
+        call("solve", "two-by-two", "--method", method, "-o", tmp_path / f"{method}.json")
+    schedules = [tmp_path / "fcfs.json", tmp_path / "hybrid.json"]
+    paths = ["--latency", tmp_path / "l.svg", "--timeline", tmp_path / "t.svg"]
+    assert call("report", "two-by-two", *schedules, *paths)[0] == 0
+    for name in ("l.svg", "t.svg"):
+        text = (tmp_path / name).read_text()
+        assert ">fcfs<" in text
+        assert ">hybrid<" in text
+    code, _, err = call("report", "two-by-two", *schedules, "--usage", tmp_path / "u.svg")
+    assert code == 2
+    assert "--usage, --trace and --records take one schedule" in err

@@ -90,6 +90,8 @@ def test_a_chart_for_each_of_several_similar_methods(call, tmp_path):
         "fcfs-none.png",
         "hybrid+gate_factor=0.5-clairvoyant.png",
         "hybrid-clairvoyant.png",
+        "latency.png",
+        "timeline.png",
     ]
 
 
