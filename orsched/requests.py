@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +13,10 @@ from orsched.errors import InputError
 from orsched.prefixes import Prefixes as Prefixes
 from orsched.service_classes import MAX_CLASSES
 from orsched.tenants import tenant_column
-from orsched.units import MAX_TIME_NS, MAX_TOKENS
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_column
 
 if TYPE_CHECKING:
+    import pandas as pd
     from numpy.typing import ArrayLike
 
 INTERACTIVE = 0
@@ -41,6 +42,8 @@ class Requests:
         tenants: the names that the numbers of ``tenant`` stand for, or None.
         deadline_ns: limits on the time from arrival to finish, in place of that of the request's
             class where they are above 0; None where no request has one of its own.
+        arrival_s: arrival times in seconds, in place of ``arrival_ns``: rounded exactly to
+            nanoseconds.
 
     Raises:
         InputError: a value is wrong; names row, field and remedy.
@@ -56,21 +59,15 @@ class Requests:
     tenant: IntColumn | None = field(default=None, repr=False)
     tenants: tuple[str, ...] | None = field(default=None, repr=False)
     deadline_ns: IntColumn | None = field(default=None, repr=False)
+    arrival_s: InitVar[ArrayLike | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, arrival_s: ArrayLike | None) -> None:
         put = object.__setattr__
         prompts = _token_column(self.prompt_tokens, "prompt_tokens", None)
         n = len(prompts)
         put(self, "prompt_tokens", prompts)
         put(self, "output_tokens", _token_column(self.output_tokens, "output_tokens", n))
-        arrivals: ArrayLike = np.zeros(n, np.int64) if self.arrival_ns is None else self.arrival_ns
-        put(
-            self,
-            "arrival_ns",
-            int_column(
-                arrivals, "arrival_ns", maximum=MAX_TIME_NS, length=n, remedy="times start at 0"
-            ),
-        )
+        put(self, "arrival_ns", _arrivals(self.arrival_ns, arrival_s, n))
         if self.predicted_tokens is not None:
             predicted = _token_column(self.predicted_tokens, "predicted_tokens", n)
             put(self, "predicted_tokens", predicted)
@@ -151,7 +148,47 @@ class Requests:
 
     def replace(self, **changes: Any) -> Requests:
         """Return a copy with some columns replaced and everything validated again."""
-        return replace(self, **changes)
+        if changes.get("arrival_s") is not None:
+            changes.setdefault("arrival_ns", None)
+        return replace(self, **{"arrival_s": None, **changes})
+
+    @classmethod
+    def from_pandas(cls, frame: pd.DataFrame) -> Requests:
+        """Return the requests of a data frame, one row each; the index plays no part.
+
+        Columns are those of this class, ``id`` and ``arrival_s`` among them. Raises ``InputError``
+        for a column that is unknown or missing.
+        """
+        from orsched.files.frames import requests_from_frame
+
+        return requests_from_frame(frame)
+
+
+def _arrivals(given_ns: ArrayLike | None, given_s: ArrayLike | None, n: int) -> IntColumn:
+    """Return arrival times, of which nanoseconds or seconds are given, or none: all at 0."""
+    if given_s is not None:
+        seconds = seconds_column(given_s, "arrival_s", n)
+        if given_ns is None:
+            return seconds
+        if not np.array_equal(seconds, given_ns):  # dataclasses.replace gives both
+            raise InputError(
+                "arrivals are given twice", field="arrival_s", remedy="keep one of them"
+            )
+    return int_column(
+        np.zeros(n, np.int64) if given_ns is None else given_ns,
+        "arrival_ns",
+        maximum=MAX_TIME_NS,
+        length=n,
+        remedy="times start at 0",
+    )
+
+
+def _arrival_s(self: Requests) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Arrival times in seconds."""
+    return self.arrival_ns / NS_PER_S
+
+
+Requests.arrival_s = property(_arrival_s)  # type: ignore[attr-defined]
 
 
 def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from orsched.columns import IntColumn, int_column
 from orsched.errors import InputError
 from orsched.scalars import is_number
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -38,3 +45,52 @@ def seconds_to_ns(seconds: float, field: str = "time") -> int:
 def ns_to_seconds(ns: int) -> float:
     """Return nanoseconds as seconds, correctly rounded."""
     return ns / NS_PER_S
+
+
+def seconds_column(values: ArrayLike, field: str, length: int | None = None) -> IntColumn:
+    """Return a column of seconds as nanoseconds, each rounded exactly, half to even.
+
+    Raises ``InputError`` for the first row that is no number, not finite, negative or too large.
+    """
+    raw = _floats(values, field)
+    whole = np.floor(raw)
+    parts = (raw - whole) * NS_PER_S  # the difference is exact, the product all but
+    near = np.rint(parts)
+    # The product may be off by less than a millionth: only close to a half that could matter.
+    unsure = (
+        (raw < 0) | (np.abs(np.abs(parts - near) - 0.5) < 1e-6) | (raw > MAX_TIME_NS / NS_PER_S)
+    )
+    ns = np.where(unsure, 0, whole).astype(np.int64) * NS_PER_S + np.where(unsure, 0, near).astype(
+        np.int64
+    )
+    for row in np.flatnonzero(unsure).tolist():
+        ns[row] = _located_ns(float(raw[row]), row, field)
+    return int_column(ns, field, maximum=MAX_TIME_NS, length=length)
+
+
+def _located_ns(value: object, row: int, field: str) -> int:
+    try:
+        return seconds_to_ns(value, field)  # type: ignore[arg-type]
+    except InputError as error:
+        raise error.located(row=row) from None
+
+
+def _floats(values: ArrayLike, field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return a one-dimensional column of finite numbers."""
+    listed = isinstance(values, (list, tuple))
+    raw = np.empty(0) if listed and not len(values) else np.asarray(values)  # type: ignore[arg-type]
+    if raw.ndim != 1:
+        raise InputError(
+            f"expected one dimension, got {raw.ndim}", field=field, remedy="give a list of numbers"
+        )
+    mixed = listed and any(type(value) is bool for value in values)  # type: ignore[union-attr]
+    if mixed or raw.dtype.kind not in "iuf":
+        for row, value in enumerate(values):  # type: ignore[arg-type]
+            if not isinstance(value, (np.integer, np.floating)):
+                _located_ns(value, row, field)
+        raw = np.array([float(value) for value in values], dtype=np.float64)  # type: ignore[union-attr,arg-type]
+    raw = raw.astype(np.float64)
+    if not np.isfinite(raw).all():
+        row = int(np.argmin(np.isfinite(raw)))
+        _located_ns(float(raw[row]), row, field)
+    return raw

@@ -34,7 +34,7 @@ class _Measured(NamedTuple):
     speed: Speed | None
 
 
-@click.command("calibrate")
+@click.command("calibrate", short_help="Measure a worker and fit cost models to it.")
 @click.option("--model", default="tiny", show_default=True, help="A preset or a model's folder.")
 @ALLOW_PICKLE
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1.")

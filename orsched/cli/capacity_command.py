@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("capacity")
+@click.command("capacity", short_help="Find the fewest workers that keep limits, with a proof.")
 @INSTANCE
 @click.option(
     "--policy", default="vllm", show_default=True, help="A method's name, or module:Class."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orsched.schedule import Schedule
 
 
-@click.command("check")
+@click.command("check", short_help="Check every rule and reported number of a schedule.")
 @INSTANCE
 @click.argument("schedule", type=click.Path(dir_okay=False, path_type=Path), metavar="SCHEDULE")
 @click.option(

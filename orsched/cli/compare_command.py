@@ -47,7 +47,7 @@ _MEANS = (
 )
 
 
-@click.command("compare")
+@click.command("compare", short_help="Solve with several methods, one line for each.")
 @INSTANCE
 @click.option(
     "--methods",

@@ -19,12 +19,12 @@ _DIRECTORY = click.option(
 )
 
 
-@click.group("data")
+@click.group("data", short_help="List, verify and convert public data sets.")
 def data_group() -> None:
     """List, verify and convert public data sets; the files themselves are not shipped."""
 
 
-@data_group.command("list")
+@data_group.command("list", short_help="List the known data sets, and which are here.")
 @_DIRECTORY
 @FORMAT
 def list_command(directory: Path | None, style: str) -> None:
@@ -49,7 +49,7 @@ def list_command(directory: Path | None, style: str) -> None:
     print_rows(rows, style)
 
 
-@data_group.command("verify")
+@data_group.command("verify", short_help="Compare the files with their checksums.")
 @_DIRECTORY
 @FORMAT
 def verify_command(directory: Path | None, style: str) -> int:
@@ -62,7 +62,7 @@ def verify_command(directory: Path | None, style: str) -> int:
     return 1 if any(outcome.status == "changed" for outcome in outcomes) else 0
 
 
-@data_group.command("convert")
+@data_group.command("convert", short_help="Convert a data set to an instance file.")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path), metavar="TARGET")
 @with_options(*READ_OPTIONS)

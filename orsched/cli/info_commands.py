@@ -11,7 +11,7 @@ from orsched.cli.options import FORMAT, INSTANCE, load_instance
 from orsched.cli.output import print_facts, print_json, say, table
 
 
-@click.command("bound")
+@click.command("bound", short_help="Print a proven lower bound with its certificate.")
 @INSTANCE
 @click.option(
     "--objective",
@@ -74,7 +74,7 @@ def bound_command(
             say(text, "note")
 
 
-@click.command("info")
+@click.command("info", short_help="Describe an instance, a method, a generator; list them.")
 @click.argument("instance", required=False, metavar="[INSTANCE]")
 @FORMAT
 def info_command(instance: str | None, style: str) -> None:

@@ -63,7 +63,7 @@ READ_OPTIONS = (
 )
 
 
-@click.command("generate")
+@click.command("generate", short_help="Make an instance with a generator.")
 @click.argument("generator", metavar="GENERATOR")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the generator.")
 @click.option(
@@ -122,7 +122,7 @@ def _write(instance: Instance, output: Path | None) -> None:
     say(f"{len(instance)} requests written to {output}")
 
 
-@click.command("convert")
+@click.command("convert", short_help="Convert requests or a trace to an instance file.")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", type=_FILE, metavar="TARGET")
 @with_options(*READ_OPTIONS)

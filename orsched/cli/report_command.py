@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("report")
+@click.command("report", short_help="Draw and list schedules: report, charts, records.")
 @INSTANCE
 @click.argument("schedules", nargs=-1, required=True, type=_FILE, metavar="SCHEDULE...")
 @click.option("-o", "--output", type=_FILE, help="Write an interactive HTML report of all.")

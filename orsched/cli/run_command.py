@@ -82,7 +82,7 @@ WORKER_OPTIONS = (
 )
 
 
-@click.command("run")
+@click.command("run", short_help="Execute a schedule or a policy; hold plan against run.")
 @click.argument("source", metavar="SCHEDULE|INSTANCE")
 @click.option(
     "--instance",

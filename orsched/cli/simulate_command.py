@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from orsched.study.config import Settings
 
 
-@click.command("simulate")
+@click.command("simulate", short_help="Run a policy once, from start to end.")
 @INSTANCE
 @click.option(
     "--policy",

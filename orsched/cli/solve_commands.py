@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from orsched.result import Result
 
 
-@click.command("solve")
+@click.command("solve", short_help="Make a schedule, bound it and check it.")
 @INSTANCE
 @click.option(
     "--method",

@@ -27,7 +27,7 @@ _LONGEST = 500
 _SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_utilization", "gap")
 
 
-@click.command("study")
+@click.command("study", short_help="Run a grid of instances, policies and seeds.")
 @click.argument("file", metavar="FILE.toml", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "-o",

@@ -15,12 +15,12 @@ from orsched.scalars import require_suffix
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group("vllm")
+@click.group("vllm", short_help="Send a plan's order to vLLM; read what it measured.")
 def vllm_group() -> None:
     """Send a plan's order to vLLM, and read back what it measured."""
 
 
-@vllm_group.command("export")
+@vllm_group.command("export", short_help="Write a plan's order for vLLM's scheduler.")
 @INSTANCE
 @click.argument("schedule", type=_FILE)
 @click.option("-o", "--output", type=_FILE, required=True, help="The file to write.")
@@ -65,7 +65,7 @@ def export_command(
     say(f"{len(problem)} requests written to {output}{matched}")
 
 
-@vllm_group.command("results")
+@vllm_group.command("results", short_help="Read what vllm bench serve has measured.")
 @click.argument("result", type=_FILE)
 @click.option(
     "--plan",

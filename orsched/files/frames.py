@@ -8,7 +8,7 @@ import numpy as np
 
 from orsched.errors import InputError, unavailable
 from orsched.files.cells import class_codes, number_ns
-from orsched.files.csv_requests import COLUMNS, requests_of, require_columns
+from orsched.files.csv_requests import COLUMNS, SECONDS, requests_of, require_columns
 from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def requests_to_frame(requests: Requests) -> pd.DataFrame:
     """
     pandas = _pandas()
     columns: dict[str, Any] = {} if requests.ids is None else {"id": list(requests.ids)}
-    for name in COLUMNS[1:]:
+    for name in (name for name in COLUMNS[1:] if name not in SECONDS):
         column: IntColumn | None = getattr(requests, name, None)
         if column is not None:
             columns[name] = column.copy()

@@ -89,6 +89,7 @@ LAYERS = (
 # none at the top of a module.
 LATE = {
     ("instance", "files.frames"): "Instance.from_pandas and to_pandas, for users' convenience",
+    ("requests", "files.frames"): "Requests.from_pandas, for users' convenience",
     ("instance", "report.tables"): "notebooks ask an object for its own HTML",
     ("schedule", "report.tables"): "notebooks ask an object for its own HTML",
     ("schedule", "timeline"): "Schedule.request_times, for users' convenience",
