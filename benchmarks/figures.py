@@ -1,0 +1,291 @@
+"""The figures of the result pages, drawn from the tables on them.
+
+python -m benchmarks.figures [PAGE ...] reads the tables of each page and draws its figure into
+``docs/_static``. The tables are what the commands on the pages print (``benchmarks.pages``), so a
+figure shows no number of its own. Each holds a digest of its rows, which a test compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.pages import numbers, tables
+from orsched.plotting.style import WORKER_COLOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+BLUE, ORANGE, GREEN, PINK, SKY, RED, BLACK, GREY = WORKER_COLOURS
+
+Table = list[list[str]]
+
+
+class Figure(NamedTuple):
+    """A figure of a page.
+
+    Attributes:
+        page: name of the page.
+        headings: sections whose tables it shows, and which of their tables.
+        draw: draws these tables on a matplotlib figure.
+        size: inches.
+    """
+
+    page: str
+    headings: tuple[tuple[str, int], ...]
+    draw: Callable[[Any, list[Table]], None]
+    size: tuple[float, float]
+
+    @property
+    def path(self) -> Path:
+        """The file, beside the other pictures."""
+        return DOCS / "_static" / f"figure-{self.page}.svg"
+
+    def rows(self) -> list[Table]:
+        """Return the tables, or the lines of a printed block as rows of words."""
+        text = (DOCS / f"{self.page}.md").read_text()
+        return [_section(text, heading)[k] for heading, k in self.headings]
+
+    def digest(self) -> str:
+        """Return the digest of what the figure shows."""
+        return hashlib.sha256(repr(self.rows()).encode()).hexdigest()[:16]
+
+
+def _section(text: str, heading: str) -> list[Table]:
+    """Return the tables of a section and, behind them, its printed blocks split at two spaces."""
+    body = re.split(rf"^#+ {re.escape(heading)}\n", text, flags=re.M)[1]
+    body = re.split(r"^#+ ", body, flags=re.M)[0]
+    blocks = re.findall(r"^```text\n(.*?)^```", body, re.S | re.M)
+    printed = [[re.split(r"\s{2,}", line) for line in block.splitlines()] for block in blocks]
+    return [*tables(text, heading), *printed]
+
+
+def number(cell: str, which: int = 0) -> float:
+    """Return a number of a cell."""
+    return float(numbers(cell.replace("*", ""))[which])
+
+
+def dots(ax: Any, labels: Sequence[str], series: dict[str, Sequence[float | None]]) -> None:
+    """Draw a row of marks a label, from above; a series each has its colour and shape."""
+    for (name, values), colour, marker in zip(
+        series.items(), WORKER_COLOURS, "oDs^v", strict=False
+    ):
+        pairs = [(v, k) for k, v in enumerate(values) if v is not None]
+        ax.plot(*zip(*pairs, strict=True), marker, color=colour, label=name, markersize=7)
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.grid(axis="x", alpha=0.3)
+
+
+def pang(figure: Any, found: list[Table]) -> None:
+    """Makespans of ours and of the paper by method, with the bound."""
+    (table,) = found
+    methods, (bound,) = table[1:-1], table[-1:]
+    ax = figure.subplots()
+    ours = [number(row[2]) for row in methods]
+    paper = [number(row[7]) for row in methods]
+    dots(ax, [row[0] for row in methods], {"orsched": ours, "Pang et al.": paper})
+    ax.axvline(number(bound[2]), color=RED, linestyle="--", label="proven lower bound")
+    ax.set_xlabel("makespan, s (mean of ten seeds)")
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def four_workloads(figure: Any, found: list[Table]) -> None:
+    """Change in mean JCT against the nearest policy, with intervals, by workload and load."""
+    (table,) = found
+    names = list(dict.fromkeys(row[0] for row in table[1:]))
+    for ax, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
+        for information, colour, marker, shift in (
+            ("none", BLUE, "o", -0.02),
+            ("predicted", ORANGE, "D", 0.02),
+        ):
+            rows = [row for row in table[1:] if row[0] == name and row[2] == information]
+            ax.errorbar(
+                [number(row[1]) + shift for row in rows],
+                [number(row[5]) for row in rows],
+                yerr=[number(row[5], 1) for row in rows],
+                fmt=marker,
+                color=colour,
+                capsize=3,
+                label=f"lengths: {information}",
+            )
+        ax.axhline(0, color=BLACK, linewidth=1)
+        ax.set_title(name, fontsize=10)
+        ax.set_xticks([0.5, 0.7, 0.9])
+        ax.set_xlabel("load")
+        ax.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("mean JCT of gittins against\nthe nearest policy, %")
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8
+    )
+
+
+def fidelity(figure: Any, found: list[Table]) -> None:
+    """Errors of the simulated figures on both machines."""
+    labels = [row[0] for row in found[0][1:]]
+    first = {row[0]: number(row[3]) for row in found[0][1:]}
+    second = {row[0]: number(row[3]) for row in found[1][1:]}
+    ax = figure.subplots()
+    series = {
+        "RTX 4090, predicted": [first[label] for label in labels],
+        "RTX PRO 6000, fitted": [second.get(label) for label in labels],
+    }
+    dots(ax, labels, series)
+    ax.axvspan(-5, 5, color=GREEN, alpha=0.12, label="goal: 5 % on makespan and TPOT")
+    ax.axvline(0, color=BLACK, linewidth=1)
+    ax.set_xlim(-6, 6)
+    ax.set_xlabel("simulated against measured, %")
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def worker(figure: Any, found: list[Table]) -> None:
+    """Time of steps over that of transformers' forward pass."""
+    (table,) = found
+    labels, model = [], ""
+    for row in table[1:]:
+        model = row[0] or model
+        labels.append(f"{model.strip('`')}, {row[1]}, {row[2]}")
+    ax = figure.subplots()
+    series = {
+        "float32": [number(row[5]) for row in table[1:]],
+        "bfloat16": [number(row[8]) for row in table[1:]],
+    }
+    dots(ax, labels, series)
+    ax.axvline(1, color=BLACK, linewidth=1)
+    ax.set_xlim(0, 1.2)
+    ax.set_xlabel("time of a step over that of transformers")
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def benchmarks(figure: Any, found: list[Table]) -> None:
+    """CPU time and memory of ten thousand requests beside two peers."""
+    (table,) = found
+    head = table[0]
+    rows = [row for row in table[1:] if row[0] in ("Poisson", "burst")]
+    programs = list(dict.fromkeys(row[1] for row in rows))
+    axes = figure.subplots(1, 2, sharey=True)
+    for ax, column, label in (
+        (axes[0], "cpu_s", "CPU time, s"),
+        (axes[1], "peak_mib", "peak memory, MiB"),
+    ):
+        at = head.index(column)
+        series: dict[str, Sequence[float | None]] = {}
+        for workload in ("Poisson", "burst"):
+            by_program = {row[1]: number(row[at]) for row in rows if row[0] == workload}
+            series[workload] = [by_program[name] for name in programs]
+        dots(ax, programs, series)
+        ax.set_xlim(left=0)
+        ax.set_xlabel(label)
+    axes[1].legend(fontsize=8)
+
+
+def peers(figure: Any, found: list[Table]) -> None:
+    """CPU time by program for three sizes."""
+    (table,) = found
+    rows = [row for row in table[1:] if row[1]]
+    ax = figure.subplots()
+    series = {table[0][k]: [number(row[k]) for row in rows] for k in (1, 3, 5)}
+    dots(ax, [row[0] for row in rows], series)
+    ax.set_xscale("log")
+    ax.set_xticks([0.5, 1, 2, 5], ["0.5", "1", "2", "5"])
+    ax.minorticks_off()
+    ax.set_xlabel("CPU time, s (logarithmic)")
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def echo(figure: Any, found: list[Table]) -> None:
+    """Bulk tokens and attainment of each policy on three workloads."""
+    (table, bound) = found
+    names = list(dict.fromkeys(row[0] for row in table[1:]))
+    proven = {row[0]: number(row[1]) for row in bound[1:]}
+    policies = list(dict.fromkeys(row[1] for row in table[1:]))
+    for ax, name in zip(figure.subplots(1, len(names), sharey=True), names, strict=True):
+        of = {row[1]: row for row in table[1:] if row[0] == name}
+        ax.axhline(proven[name] / 1000, color=RED, linestyle="--", label="bound at 90 %")
+        for policy, colour, marker in zip(policies, WORKER_COLOURS, "oDs^vP", strict=False):
+            row = of[policy]
+            at = (number(row[4]), number(row[2]) / 1000)
+            ax.plot(*at, marker, color=colour, label=policy, markersize=7)
+        ax.set_title(name, fontsize=10)
+        ax.set_xlabel("attainment, %")
+        ax.set_xlim(94.5, 100)
+        ax.grid(alpha=0.3)
+    figure.axes[0].set_ylim(bottom=0)
+    figure.axes[0].set_ylabel("bulk tokens, thousands a second")
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+    )
+
+
+def scls(figure: Any, found: list[Table]) -> None:
+    """Throughput by arrival rate of each scheduler on both engines."""
+    (table,) = found
+    for ax, engine in zip(figure.subplots(1, 2, sharey=True), ("HF", "DS"), strict=True):
+        rows = [row for row in table[1:] if row[0] == engine]
+        names = list(dict.fromkeys(row[1] for row in rows))
+        for name, colour, marker in zip(names, WORKER_COLOURS, "oDs^", strict=False):
+            points = [(number(row[2]), number(row[3])) for row in rows if row[1] == name]
+            ax.plot(*zip(*points, strict=True), f"-{marker}", color=colour, label=name)
+        ax.set_title({"HF": "transformers", "DS": "DeepSpeed"}[engine], fontsize=10)
+        ax.set_xlabel("arrivals, requests/s")
+        ax.grid(alpha=0.3)
+        ax.legend(fontsize=8)
+    figure.axes[0].set_ylabel("done, requests/s")
+
+
+FIGURES = (
+    Figure("pang", (("The four methods", 0),), pang, (7, 2.6)),
+    Figure("four-workloads", (("Result", 0),), four_workloads, (8, 3.2)),
+    Figure(
+        "fidelity",
+        (
+            ("RTX 4090: predicted from kernel profiles", 0),
+            ("RTX PRO 6000: fitted on 150 requests, scored on the others", 0),
+        ),
+        fidelity,
+        (7.5, 2.9),
+    ),
+    Figure("worker", (("What it costs", 0),), worker, (7.5, 3.4)),
+    Figure("benchmarks", (("Ten thousand requests, beside two peers", -1),), benchmarks, (8, 2.6)),
+    Figure("peers", (("The same table with orsched in it", 0),), peers, (7, 2.6)),
+    Figure("echo", (("Ours beside them", 0), ("Ours beside them", 1)), echo, (8, 3.8)),
+    Figure("scls", (("Figs. 12 and 17: all schedulers", 0),), scls, (7.5, 3.2)),
+)
+
+
+def save(each: Figure) -> None:
+    """Draw a figure; the same tables give the same bytes with the same version of matplotlib."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+
+    settings = {"svg.hashsalt": each.page, "svg.fonttype": "none", "font.family": "sans-serif"}
+    with mpl.rc_context(settings):
+        canvas = Canvas(figsize=each.size, layout="constrained")
+        each.draw(canvas, each.rows())
+        metadata = {"Date": None, "Creator": None, "Source": each.digest()}
+        canvas.savefig(each.path, format="svg", metadata=metadata)
+    each.path.write_text(re.sub(r"[ \t]+$", "", each.path.read_text(), flags=re.M))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw the figures of the pages named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.figures", description=__doc__)
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help="without .md; default: all")
+    wanted = parser.parse_args(argv).pages
+    known = [each.page for each in FIGURES]
+    unknown = set(wanted) - set(known)
+    if unknown:
+        parser.error(f"no figure of {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    for each in FIGURES:
+        if not wanted or each.page in wanted:
+            save(each)
+            print(each.path.relative_to(DOCS.parent))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
