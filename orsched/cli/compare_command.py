@@ -26,6 +26,7 @@ from orsched.cli.options import (
 from orsched.cli.output import print_notes, print_rows, say
 from orsched.cli.policies import own_code
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError, TimeLimitError
 
@@ -75,6 +76,7 @@ _MEANS = (
 @click.option(
     "--gantt", type=click.Path(file_okay=False, path_type=Path), help="Write charts to a folder."
 )
+@with_options(*REQUEST_OPTIONS)
 def compare_command(
     instance: str,
     methods: str,

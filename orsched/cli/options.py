@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orsched.cli.interrupts import kept_interrupts
+from orsched.cli.request_options import load_instance as load_instance
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
     from orsched.metrics import SLO
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,11 +89,3 @@ def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:
         MAX_TIME_NS if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
         MAX_TIME_NS if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),
     )
-
-
-def load_instance(source: str) -> Instance:
-    """Return the instance with this name or path."""
-    from orsched.locate import load
-
-    with kept_interrupts():
-        return load(source)

@@ -20,6 +20,7 @@ from orsched.cli.options import (
 )
 from orsched.cli.policies import own_code, require_named, working_folder_last
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import report_single
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 )
 @ALLOW_CODE
 @click.option("--seed", type=int, help="Seed of arrivals and random choices (default: 0).")
-@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
+@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE, *REQUEST_OPTIONS)
 def simulate_command(
     instance: str,
     policy: str | None,

@@ -75,7 +75,10 @@ LAYERS = (
     Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),
     Layer("files", "native files: instances, schedules, cost models", ("files",)),
     Layer("instances", "shipped instances, generators, readers of others' traces", ("instances",)),
-    Layer("front", "solve, simulate, compare, load", ("method_choice", "solver", "locate")),
+    Layer(
+        "front", "solve, simulate, compare, load",
+        ("method_choice", "solver", "request_files", "locate"),
+    ),
     Layer(
         "pictures",
         "charts, reports, studies, capacities",
