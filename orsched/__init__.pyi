@@ -75,9 +75,6 @@ from orsched.memory import (
     PrefixCache as PrefixCache,
 )
 from orsched.metrics import (
-    SLO as SLO,
-)
-from orsched.metrics import (
     summarise as summarise,
 )
 from orsched.models.bounds import (
@@ -169,6 +166,9 @@ from orsched.sizing import (
 )
 from orsched.sizing import (
     capacity as capacity,
+)
+from orsched.slo import (
+    SLO as SLO,
 )
 from orsched.solver import (
     Comparison as Comparison,

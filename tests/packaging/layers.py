@@ -45,7 +45,7 @@ LAYERS = (
         "requests, workers and memory make an instance; steps make a schedule",
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "workers", "instance",
-            "schedule", "service_classes", "tenants",
+            "schedule", "service_classes", "tenants", "slo",
         ),
     ),
     Layer(
@@ -59,7 +59,8 @@ LAYERS = (
         (
             "step", "views", "policy", "methods", "stop", "result", "class_rows", "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
-            "token_times", "tenant_service",
+            "token_times", "token_gaps", "tenant_service", "flat_figures",
+            "distributions",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
         ),
     ),
@@ -67,8 +68,8 @@ LAYERS = (
         "verdicts",
         "figures, rules kept, bounds proven: what is said of a schedule",
         (
-            "distributions", "metrics", "class_metrics", "tenant_metrics", "checker",
-            "measured",
+            "metrics", "class_metrics", "tenant_metrics", "checker",
+            "measured", "objectives",
         ),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
