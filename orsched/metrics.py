@@ -18,7 +18,7 @@ from orsched.intervals import exact_product
 from orsched.schedule import MIXED, PREFILL
 from orsched.slo import SLO as SLO  # noqa: TC001
 from orsched.tenant_metrics import tenant_figures
-from orsched.timeline import Timeline, finishes_ns, first_tokens_ns
+from orsched.timeline import Timeline, finishes_ns, first_rounds_ns, first_tokens_ns
 from orsched.token_gaps import largest_gaps_ns
 from orsched.units import NS_PER_S
 
@@ -85,6 +85,8 @@ def figures(
     makespan = int(line.end_ns.max(initial=0))
     busy, bubbles = client_time(line)
     output_tokens, rounds = exact_sum(requests.output_tokens), int(line.rounds_before[-1])
+    if first_round_ns is None:
+        first_round_ns = first_rounds_ns(line, np.arange(len(line.worker)))
     first, finish = first_tokens_ns(line, first_round_ns), finishes_ns(line)
     ttft, several = first - requests.arrival_ns, requests.output_tokens >= 2
     pace = (finish - first) // np.maximum(requests.output_tokens - 1, 1)

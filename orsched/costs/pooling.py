@@ -117,9 +117,8 @@ class PoolingCost:
 
     def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
         """Duration of the longest of a run of rounds: their times are linear in the position."""
-        later = rounds - 1
-        first = self.round_ns(active, context_sum, context_max)
-        return max(first, self.round_ns(active, context_sum + later * active, context_max + later))
+        later = rounds - 1 if self.gamma_fs + self.delta_fs > 0 else 0
+        return self.round_ns(active, context_sum + later * active, context_max + later)
 
     def mixed_ns(
         self, prompts: Sequence[int], active: int, context_sum: int, context_max: int

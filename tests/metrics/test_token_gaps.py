@@ -49,7 +49,7 @@ def test_the_drawn_schedules_have_gaps_of_every_cause():
     """Evictions, paused requests, mixed steps and prefills of others are among them."""
     kinds = set()
     for seed in range(200):
-        instance, schedule = any_schedule(seed)
+        _, schedule = any_schedule(seed)
         work, phases = schedule.work, set(schedule.steps.phase.tolist())
         decode = work.phase == DECODE
         kinds |= {"mixed"} if MIXED in phases else set()
