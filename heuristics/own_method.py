@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
@@ -104,9 +105,15 @@ class OwnMethod(LiveMethod):
             ) from None
 
 
+_RAN = "_orsched_ran_with"
+
+
 @dataclass(frozen=True)
 class PolicyObject(LiveMethod):
-    """A policy object, for one run."""
+    """A policy object, for one run: what it counted and queued in it would carry over to another.
+
+    One that sets its state up in ``start``, or that has none, may run again.
+    """
 
     policy: Policy
     name: str = "policy"
@@ -121,13 +128,38 @@ class PolicyObject(LiveMethod):
         seed: int,
         seconds_left: float = math.inf,
     ) -> tuple[Policy, dict[str, Any]]:
-        """Return the object, and the parameters with which it says that it was made."""
+        """Return the object, and the parameters with which it says that it was made.
+
+        Raises ``InputError`` for one that has run before, and may have kept something of it.
+        """
+        self.require_fresh()
+        vars(self.policy).setdefault(_RAN, _constants(self.policy))
         return self.policy, parameters
 
+    def require_fresh(self) -> None:
+        """Raise ``InputError`` if the object has run before, and may have kept something of it."""
+        before = vars(self.policy).get(_RAN, self)
+        if before is self or type(self.policy).start is not Policy.start:
+            return
+        if before is None or before != _constants(self.policy):
+            name = type(self.policy).__name__
+            raise InputError(
+                f"this object of {name} has run before, and its state would carry over",
+                field="policy",
+                remedy=f"give the class, {name}, or a new object; or set its state up in start",
+            )
 
-def own_method(target: str) -> OwnMethod:
-    """Return ``module:Class`` as a method; the module is imported. Raises as ``class_of``."""
-    return OwnMethod(target, class_of(target, Policy))
+
+def _constants(policy: Policy) -> dict[str, Any] | None:
+    """Return the attributes of an object if they are plain values, which nothing can alter."""
+    found = {name: value for name, value in vars(policy).items() if name != _RAN}
+    plain = (bool, int, float, str, bytes, NoneType)
+    return found if all(isinstance(value, plain) for value in found.values()) else None
+
+
+def own_method(target: str, field: str = "policy") -> OwnMethod:
+    """Return ``module:Class`` or a path as a method; its code runs. Raises as ``class_of``."""
+    return OwnMethod(target, class_of(target, Policy, field))
 
 
 def _arguments(cls: type[Policy]) -> set[str]:

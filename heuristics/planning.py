@@ -114,7 +114,8 @@ def as_known(instance: Instance, information: Information) -> Instance:
         raise InputError(
             "the instance has no predicted lengths",
             field="predicted_tokens",
-            remedy="add the column, or choose clairvoyant information",
+            remedy="--predictions classes adds some, in Python predictions='classes'; or choose "
+            "clairvoyant information",
         )
     if instance.worker.memory is not None:  # else a prediction would be what does not fit
         blocks_set_aside(instance, instance.worker.memory, sighted=False)

@@ -28,7 +28,6 @@ __all__ = [
     "data_directory",
     "found",
     "instance_of",
-    "source_path",
     "verify",
 ]
 
@@ -132,7 +131,7 @@ def convert(
     """
     from orsched.files import save_instance, write_requests_csv
 
-    path = source_path(source)
+    path = _source_path(source)
     trace = read(path, format, drop_empty=drop_empty, **(reader_options or {}))
     if spread:
         trace = Trace(spread_arrivals(trace.requests, spread_seed), trace.report)
@@ -188,11 +187,7 @@ def _known(path: Path) -> DataSet | None:
     return entry
 
 
-def source_path(source: str | PathLike[str]) -> Path:
-    """Return a path, or that of the data set with this name in the ``ORSCHED_DATA`` directory.
-
-    Raises ``InputError`` for a data set without requests, and as ``data_directory``.
-    """
+def _source_path(source: str | PathLike[str]) -> Path:
     path = Path(source)
     if path.exists() or str(source) not in DATA_SETS:
         return path

@@ -75,6 +75,9 @@ from orsched.memory import (
     PrefixCache as PrefixCache,
 )
 from orsched.metrics import (
+    SLO as SLO,
+)
+from orsched.metrics import (
     summarise as summarise,
 )
 from orsched.models.bounds import (
@@ -166,9 +169,6 @@ from orsched.sizing import (
 )
 from orsched.sizing import (
     capacity as capacity,
-)
-from orsched.slo import (
-    SLO as SLO,
 )
 from orsched.solver import (
     Comparison as Comparison,

@@ -30,10 +30,10 @@ from orsched.memory import BlockMemory
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
 from orsched.requests import Prefixes, Requests
+from orsched.scenario import read_workers, with_workers
 from orsched.schedule import Schedule
 from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
 from orsched.study import over_seeds, paired, read_study, run
-from orsched.study.scenario import read_workers, with_workers
 from orsched.workers import Worker
 
 __all__ = [

@@ -7,16 +7,19 @@ worker, too; for the others a schedule is made and then followed.
 
 from __future__ import annotations
 
+import os
+from copy import deepcopy
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
-from orsched.own_code import is_own
+from orsched.own_code import is_own, path_in
 from orsched.pairs import read_pairs
 from orsched.policy import Information, Policy
 from orsched.registry import names, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from orsched.methods import Method
 
@@ -50,8 +53,10 @@ def read_spec(text: str, field: str = "method") -> Spec:
 
     Raises ``InputError`` at the field for a parameter without a value or given twice.
     """
-    head, *pairs = text.split("+")
+    path = path_in(text) or ""
+    head, *pairs = text[len(path) :].split("+")
     name, at, information = head.partition("@")
+    name = path + name
     if at and not information:
         raise InputError(
             f"{text!r} names no information", field=field, remedy="none, predicted, clairvoyant"
@@ -101,6 +106,74 @@ def choose(
     return Chosen(method, _information(method, information), given, label)
 
 
+def choose_all(
+    sources: Iterable[str | Method | Policy | type[Policy] | Chosen],
+    information: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    field: str = "methods",
+) -> list[Chosen]:
+    """Return the methods that several sources stand for, each labelled as it was given.
+
+    A policy object is copied: it stays as it is, and can be given more than once.
+
+    Raises:
+        InputError: one of them is none, has a parameter that there is not, or is an object that has
+            run before or cannot be copied and is given twice.
+    """
+    found: list[Chosen] = []
+    seen: list[Policy] = []
+    for source in sources:
+        chosen = choose(_copied(source, seen), information, parameters, field)
+        check = getattr(chosen.method, "check_parameters", None)
+        if check is not None:
+            check(chosen.parameters)
+        fresh = getattr(chosen.method, "require_fresh", None)
+        if fresh is not None:
+            fresh()
+        label = _label(source, chosen)
+        if not isinstance(source, (str, Chosen)):
+            taken = {each.label for each in found}
+            label = next(name for name in _numbered(label) if name not in taken)
+        found.append(chosen._replace(label=label))
+    return found
+
+
+def _copied(source: Any, seen: list[Policy]) -> Any:
+    if not isinstance(source, Policy):
+        return source
+    twice = any(source is each for each in seen)
+    seen.append(source)
+    try:
+        return deepcopy(source)
+    except Exception as error:
+        if not twice:
+            return source
+        raise InputError(
+            f"an object of {type(source).__name__} is given twice and cannot be copied: {error}",
+            field="methods",
+            remedy="give the class, or two objects",
+        ) from None
+
+
+def _label(source: object, chosen: Chosen) -> str:
+    """Return what a method is called beside others: a file by its name, without its folders."""
+    if chosen.label:
+        return chosen.label
+    if isinstance(source, str):
+        path = path_in(source) or ""
+        return os.path.basename(path) + source[len(path) :]
+    policy = getattr(chosen.method, "policy", None)
+    named: str = chosen.method.name if policy is None else policy.name
+    if named != Policy.name or policy is None:
+        return named
+    return policy.__name__ if isinstance(policy, type) else type(policy).__name__
+
+
+def _numbered(label: str) -> Iterator[str]:
+    yield label
+    yield from (f"{label} ({number})" for number in count(2))
+
+
 def _information(method: Method, information: str | None) -> Information:
     kinds = tuple(method.information)
     if information is None:
@@ -132,7 +205,7 @@ def method_named(name: str, field: str = "method") -> Method:
     if is_own(name):
         from orsched.heuristics.own_method import own_method
 
-        return own_method(name)
+        return own_method(name, field)
     if name in names("methods"):
         method = resolve("methods", name)
         return method
@@ -143,6 +216,15 @@ def method_named(name: str, field: str = "method") -> Method:
         cls = resolve("policies", name)
         require_class(cls, Policy, name)
         return OwnMethod(name, cls)
+    if name.endswith(".py"):
+        from orsched.own_file import classes_in
+
+        raise InputError(
+            "a file holds several classes: which one?",
+            file=name,
+            field=field,
+            remedy=f"write {name}:{classes_in(name, field)}",
+        )
     from difflib import get_close_matches
 
     known = method_names()
@@ -151,7 +233,7 @@ def method_named(name: str, field: str = "method") -> Method:
     raise InputError(
         f"unknown method {name!r}",
         field=field,
-        remedy=f"{hint}known: {', '.join(known)}; or module:Class of your own",
+        remedy=f"{hint}known: {', '.join(known)}; of your own: path/to/own.py:Class, module:Class",
     )
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from orsched.checker import check
 from orsched.columns import whole_number
-from orsched.errors import InputError, InvalidScheduleError, TimeLimitError
+from orsched.errors import InputError, InvalidScheduleError
+from orsched.failures import Failure, attempted, failed_row, require_any
 from orsched.instance import require_instance, say_unused
-from orsched.method_choice import Chosen, Spec, choose, read_spec
+from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
 from orsched.policy import Information
 from orsched.result import Result, Status, Termination
+from orsched.scenario import scenario
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, target_gap
 from orsched.versions import environment
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from orsched.instance import Instance
+    from orsched.instances.arrivals import Arrivals
+    from orsched.instances.predictions import Predictor
     from orsched.models.bounds import Bound
     from orsched.policy import Policy, View
     from orsched.schedule import Schedule
@@ -129,8 +132,11 @@ def solve(
 
 def simulate(
     instance: Instance,
-    policy: Policy | type[Policy] | str | Method,
+    policy: str | Method | Policy | type[Policy] | Chosen = "fcfs",
     *,
+    workers: object = None,
+    arrivals: str | Mapping[str, Any] | Arrivals | None = None,
+    predictions: str | Mapping[str, Any] | Predictor | None = None,
     parameters: dict[str, Any] | None = None,
     slo: SLO | None = None,
     observer: Callable[[View, Step], None] | None = None,
@@ -139,22 +145,30 @@ def simulate(
 ) -> Result:
     """Run a policy on an instance from start to end, once; bound and check its schedule.
 
-    The function behind ``orsched simulate``: ``solve`` with one iteration.
+    What ``orsched simulate`` does, with the same names and defaults: ``solve`` with one iteration,
+    on other workers and with other arrivals if wanted.
 
     Args:
         instance: the problem.
         policy: as ``method`` of ``solve``. On several workers a policy class that serves one worker
             gets a dispatcher.
+        workers: copies of the instance's worker, or others: worker files, ``Worker`` objects.
+        arrivals: e.g. ``poisson:rate=20``, ``gamma:rate=10,cv=2``, ``replay:scale=1.5``.
+        predictions: predicted lengths: ``classes``, ``percentiles``, ``noise:sigma=0.3``.
         parameters: of the class or the method; of an object they are only recorded.
         slo: a service-level objective to report the attainment of.
         observer: called with the view and the step before each step is taken.
-        information, seed: of a method, as in ``solve``.
+        information: of a method, as in ``solve``.
+        seed: of arrivals, predictions and the method's random choices.
+
+    The result is for ``orsched.scenario.scenario(instance, workers, arrivals, predictions, seed)``.
 
     Raises as ``solve`` does, and ``PolicyError`` when the policy asks for an impossible step.
     """
     require_instance(instance)
     chosen = choose(policy, information, parameters, "policy")
-    return solve(instance, chosen, seed=seed, iterations=1, slo=slo, observer=observer)
+    problem = scenario(instance, workers, arrivals, predictions, seed)
+    return solve(problem, chosen, seed=seed, iterations=1, slo=slo, observer=observer)
 
 
 @dataclass(frozen=True)
@@ -163,36 +177,40 @@ class Comparison(Sequence[Result]):
 
     Attributes:
         results: one for each method that made a schedule, in the order of the methods.
-        timed_out: the methods that had none when their time ended, each with the reason.
+        failed: the methods that made none, each with the reason.
     """
 
     results: tuple[Result, ...]
-    timed_out: tuple[str, ...] = ()
+    failed: tuple[Failure, ...] = ()
+
+    @property
+    def timed_out(self) -> tuple[str, ...]:
+        """The methods that had no schedule when their time ended, each with the reason."""
+        return tuple(str(failure) for failure in self.failed if failure.timed_out)
 
     def __len__(self) -> int:
         return len(self.results)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return results by place or slice, or the one of a method by its name or label."""
-        if not isinstance(index, str):
-            return self.results[index]
-        names = [result.label or result.schedule.method for result in self.results]
-        for labels in (names, [result.schedule.method for result in self.results]):
-            if index in labels:
-                return self.results[labels.index(index)]
-        near = get_close_matches(index, names, n=1)
-        raise InputError(
-            f"{index!r} is no method of the comparison",
-            field="method",
-            remedy=f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}",
-        )
+        return self.results[index]
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self.results)
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one dictionary per method, as ``orsched compare --format json`` prints."""
-        return [result.to_row() for result in self.results]
+        """Return one dictionary per method, as ``orsched compare --format json`` prints.
+
+        A method that failed has its reason under ``error`` and None elsewhere.
+        """
+        return self.with_failed([result.to_row() for result in self.results])
+
+    def with_failed(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return rows of the results with those of the failed methods between them."""
+        names = list(rows[0]) if rows else ["method"]
+        found = [{**row, "error": None} for row in rows]
+        for failure in self.failed:
+            found.insert(failure.position, failed_row(failure, names))
+        return found
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a data frame."""
@@ -206,43 +224,73 @@ class Comparison(Sequence[Result]):
 
 def compare(
     instance: Instance,
-    methods: str | Iterable[str | Method | Policy | type[Policy]] = (
+    methods: str
+    | Method
+    | Policy
+    | type[Policy]
+    | Iterable[str | Method | Policy | type[Policy] | Chosen] = (
         "fcfs",
         "offline",
         "online",
         "hybrid",
     ),
+    *,
+    workers: object = None,
+    arrivals: str | Mapping[str, Any] | Arrivals | None = None,
+    predictions: str | Mapping[str, Any] | Predictor | None = None,
+    slo: SLO | None = None,
+    seed: int = 0,
+    time_limit: float | None = None,
+    information: str | None = None,
+    parameters: dict[str, Any] | None = None,
     **options: Any,
 ) -> Comparison:
-    """Solve an instance with several methods; ``options`` go to ``solve``.
+    """Solve an instance with several methods.
 
-    A ``time_limit`` holds for all methods together: each gets an equal share of what is left. A
-    method without a schedule by then is named in ``timed_out``; without any schedule
-    ``TimeLimitError`` is raised. After Ctrl-C the results so far are returned, a search's
-    incumbent among them.
+    Args:
+        instance: the problem.
+        methods: names, ``module:Class``, ``path/to/own.py:Class``, policy classes, policy objects
+            (each is copied, and stays as it is).
+        workers, arrivals, predictions: another scenario for all methods, as in ``simulate``.
+        slo: a service-level objective to report the attainment of.
+        seed: of arrivals, predictions and the methods' random choices.
+        time_limit: seconds for all methods together: each gets an equal share of what is left.
+        information, parameters: of every method, as in ``solve``.
+        options: further arguments of ``solve``.
+
+    A method that does not suit, lacks a package, fails or runs out of time is named in ``failed``
+    with its reason, and the others go on; if none makes a schedule, that is raised. Names that
+    stand for nothing, and parameters that do not exist, are refused before anything runs. After
+    Ctrl-C the results so far are returned, a search's incumbent among them.
+
+    Raises:
+        InputError: a name, a parameter or the scenario is wrong.
+        TimeLimitError: no method had a schedule in time. OrschedError: none made one.
     """
-    chosen = [methods] if isinstance(methods, str) else list(methods)
-    limit, end = options.pop("time_limit", None), None
-    if limit is not None:
-        MaxRuntime(limit)  # validates
-        end = perf_counter() + limit
+    begin = perf_counter()
+    require_instance(instance)
+    if time_limit is not None:
+        MaxRuntime(time_limit)  # validates
+    several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
+    chosen = choose_all(methods if several else [methods], information, parameters)  # type: ignore[arg-type,list-item]
+    problem = scenario(instance, workers, arrivals, predictions, seed)
     results: list[Result] = []
-    timed_out: list[str] = []
+    failed: list[Failure] = []
     for position, method in enumerate(chosen):
-        if end is not None:
-            left = max(1e-3, end - perf_counter())
+        if time_limit is not None:
+            left = max(1e-3, time_limit - (perf_counter() - begin))
             options["time_limit"] = left / (len(chosen) - position)
-        try:
-            results.append(solve(instance, method, **options))
-        except TimeLimitError as error:
-            name = method if isinstance(method, str) else method.name
-            timed_out.append(f"{name}: {error}")
+        done = attempted(
+            method, position, lambda method: solve(problem, method, seed=seed, slo=slo, **options)
+        )
+        if isinstance(done, Failure):
+            failed.append(done)
             continue
-        if results[-1].termination is Termination.INTERRUPTED:
+        results.append(done)
+        if done.termination is Termination.INTERRUPTED:
             break
-    if timed_out and not results:
-        raise TimeLimitError("; ".join(timed_out))
-    return Comparison(tuple(results), tuple(timed_out))
+    require_any(failed, results)
+    return Comparison(tuple(results), tuple(failed))
 
 
 def _criterion(

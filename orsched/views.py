@@ -38,7 +38,8 @@ def build_views(
             raise InputError(
                 "the instance has no predicted lengths",
                 field="predicted_tokens",
-                remedy="add the column, or choose a policy with other information",
+                remedy="--predictions classes adds some, in Python predictions='classes'; or "
+                "choose a policy with other information",
             )
         columns.append(req.predicted_tokens)
     labels = {name: getattr(req, name) for name in LABELS if getattr(req, name) is not None}

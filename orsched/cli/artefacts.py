@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.output import say
-from orsched.cli.request_options import named_files
 from orsched.errors import InputError
 from orsched.scalars import require_suffix
 
@@ -83,8 +82,7 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
     file without pyarrow.
     """
     # Not Path.resolve, which raises where links go round in circles.
-    read = (*inputs, *named_files())
-    taken = {os.path.realpath(name): "the command reads it" for name in read}
+    taken = {os.path.realpath(name): "the command reads it" for name in inputs}
     for kind, path in paths.items():
         field = f"--{kind}" if kind.islower() else kind
         if path is None or (path.exists() and not path.is_file()):
@@ -128,6 +126,17 @@ def require_packages(paths: dict[str, Path | None]) -> None:
         from orsched.report.html import require_plotly
 
         require_plotly()
+
+
+def require_contents(instance: Instance, paths: dict[str, Path | None]) -> None:
+    """Raise ``InputError``, before any work, where the instance has nothing for a file to show."""
+    if paths.get("classes") is not None:
+        from orsched.plotting.classes import require_classes
+
+        try:
+            require_classes(instance)
+        except InputError as error:
+            raise InputError(error.problem, field="--classes", remedy=error.remedy) from None
 
 
 def write_artefacts(instance: Instance, schedule: Schedule, paths: dict[str, Path | None]) -> None:

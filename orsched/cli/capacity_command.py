@@ -22,7 +22,6 @@ from orsched.cli.options import (
 from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.errors import InfeasibleError, InputError
 from orsched.pairs import read_pairs
 
@@ -107,7 +106,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE.json",
     help="Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
 )
-@with_options(PARAMETERS, TIME_LIMIT, FORMAT, *REQUEST_OPTIONS)
+@with_options(PARAMETERS, TIME_LIMIT, FORMAT)
 def capacity_command(
     instance: str,
     policy: str,
@@ -180,7 +179,7 @@ def read_machines(
 
     Raises ``InputError`` for a text or a worker file that is wrong.
     """
-    from orsched.study.scenario import read_workers
+    from orsched.scenario import read_workers
 
     if not texts:
         return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orsched.cli import EXIT_INTERRUPTED, EXIT_TIME_LIMIT
-from orsched.cli.artefacts import check_paths, write_comparison
+from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
+from orsched.cli.artefacts import check_paths, require_packages, write_comparison
 from orsched.cli.class_output import print_classes, with_classes
 from orsched.cli.deadline import ended_by
 from orsched.cli.instance_commands import read_settings
@@ -18,22 +18,31 @@ from orsched.cli.options import (
     GAP,
     INSTANCE,
     ITERATIONS,
-    SEED,
+    SLO_OPTIONS,
     TIME_LIMIT,
     load_instance,
+    read_slo,
     with_options,
 )
 from orsched.cli.output import print_notes, print_rows, say
-from orsched.cli.policies import own_code
+from orsched.cli.policies import own_code, show_failure
+from orsched.cli.problem_options import (
+    PROBLEM_OPTIONS,
+    PROBLEM_SEED,
+    derived,
+    given_settings,
+    merged,
+)
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError, TimeLimitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orsched.method_choice import Chosen
     from orsched.solver import Comparison
+    from orsched.study.config import Settings
 
 _MOST_SEEDS = 1_000_000
 _MEANS = (
@@ -54,8 +63,10 @@ _MEANS = (
     "--methods",
     default="fcfs,offline,online,hybrid",
     show_default=True,
-    help="Names, separated by commas; name@information picks what a method may know.",
+    help="Names, module:Class or path/to/own.py:Class, separated by commas; name@information picks "
+    "what a method may know, name+parameter=value sets a parameter.",
 )
+@with_options(*PROBLEM_OPTIONS, *SLO_OPTIONS)
 @click.option(
     "--seeds",
     metavar="A:B",
@@ -69,21 +80,28 @@ _MEANS = (
     help="With --seeds: an argument of the generator; may be given several times.",
 )
 @click.option("--each", is_flag=True, help="With --seeds: a row a seed instead of means.")
-@with_options(SEED, TIME_LIMIT, ITERATIONS, GAP, FORMAT)
+@click.option("--param", multiple=True, hidden=True)
+@with_options(PROBLEM_SEED, TIME_LIMIT, ITERATIONS, GAP, FORMAT)
 @click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report."
 )
 @click.option(
     "--gantt", type=click.Path(file_okay=False, path_type=Path), help="Write charts to a folder."
 )
-@with_options(*REQUEST_OPTIONS)
 def compare_command(
     instance: str,
     methods: str,
+    workers: str | None,
+    arrivals: str | None,
+    predictions: str | None,
+    config: Path | None,
+    slo_ttft: float | None,
+    slo_tpot: float | None,
     seeds: str | None,
     settings: tuple[str, ...],
     each: bool,
-    seed: int,
+    param: tuple[str, ...],
+    seed: int | None,
     time_limit: float | None,
     iterations: int | None,
     gap: float | None,
@@ -94,11 +112,14 @@ def compare_command(
     """Solve INSTANCE with several methods and print one line for each.
 
     Examples: orsched compare gsm8k-llama65b;
+    orsched compare gsm8k-llama65b --methods fcfs,vllm,mine.py:Policy --workers 4
+    --arrivals poisson:rate=20 --slo-ttft 2 --slo-tpot 0.05;
     orsched compare gsm8k --seeds 0:10 --methods fcfs,hybrid,hybrid@predicted;
     orsched compare pang-case --seeds 0:100 --methods fcfs,hybrid (Pang's 100-case study).
 
-    Methods without a schedule when the time limit ends are named on stderr; the others are printed
-    and the exit code is 3. With --seeds the seeds before are printed.
+    A method that makes no schedule has the reason in its line, in full on stderr, and is not the
+    end of the others. Exit codes: 0 all made one, 2 some did not, 3 some did not in the time limit.
+    With --seeds and a time limit the seeds before are printed.
     """
     from orsched.solver import compare
     from orsched.stop import MaxRuntime, require_gap
@@ -108,60 +129,115 @@ def compare_command(
         MaxRuntime(time_limit)  # validates before the loading
     if gap is not None:
         require_gap(gap, "--gap")
-    chosen = [name.strip() for name in methods.split(",") if name.strip()]
-    if not chosen:
-        raise InputError("no method is named", field="--methods")
-    options: dict[str, Any] = {"seed": seed, "iterations": iterations, "gap": gap}
-    if seeds is not None:
-        if report is not None or gantt is not None:
-            raise InputError("charts and reports show one instance", field="--seeds")
-        return _compare_seeds(instance, chosen, seeds, settings, each, time_limit, options, style)
-    if settings or each:
+    if param:
+        raise InputError(
+            "the methods have parameters of their own",
+            field="--param",
+            remedy=f"write it behind the method's name: --methods 'fcfs,vllm+{param[0]}'",
+        )
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise InputError("no method is named", field="--methods", remedy="e.g. fcfs,vllm")
+    slo = read_slo(slo_ttft, slo_tpot)
+    check_paths({"report": report}, [instance] if config is None else [instance, config])
+    require_packages({"report": report, "gantt": gantt})
+    run = _settings(given_settings(None, workers, arrivals, predictions, seed), config)
+    check_paths({"report": report}, run.files or ())
+    options: dict[str, Any] = {"iterations": iterations, "gap": gap, "slo": slo}
+    if seeds is None and (settings or each):
         raise InputError("--set and --each go with --seeds", field="--seeds")
-    check_paths({"report": report}, [instance])
+    if seeds is not None and (report is not None or gantt is not None):
+        raise InputError("charts and reports show one instance", field="--seeds")
+    chosen = _chosen(names)
+    if seeds is not None:
+        made = _Generated(instance, seeds, settings, run)
+        return _compare_seeds(made, chosen, each, time_limit, options, style)
     with ProgressPrinter("loading") as progress:
-        with ended_by(time_limit), own_code(chosen):
-            problem = load_instance(instance)
+        with ended_by(time_limit), own_code(names):
+            problem = derived(load_instance(instance), run)
             results = compare(
                 problem,
                 chosen,
+                seed=run.seed or 0,
                 callback=progress.callback,
                 time_limit=left_of(time_limit, begin),
                 **options,
             )
         progress.say("writing")
-        names = [f"{r.label or r.schedule.method}-{r.information}" for r in results]
-        write_comparison(problem, [r.schedule for r in results], report, gantt, names)
-    print_rows([with_classes(result, style) for result in results], style)
+        titles = [f"{r.label or r.schedule.method}-{r.information}" for r in results]
+        write_comparison(problem, [r.schedule for r in results], report, gantt, titles)
+    print_rows(_with_failed(results, [with_classes(r, style) for r in results], style), style)
     print_classes(results, style)
     print_notes(results)
     return _exit_code(results)
 
 
+def _settings(given: Settings, config: Path | None) -> Settings:
+    """Return the settings of options and file; the file's policy is for ``simulate``."""
+    if config is None:
+        return given
+    run = merged(given, config)
+    if run.policy is not None or run.parameters or run.information is not None:
+        raise InputError(
+            "[policy] is for orsched simulate",
+            file=str(config),
+            field="policy",
+            remedy="take it out, and name the methods with --methods",
+        )
+    return run
+
+
+def _chosen(names: list[str]) -> list[Chosen]:
+    """Return the methods of the names; refuses, before anything runs, those that are wrong."""
+    from orsched.method_choice import choose_all
+
+    found = []
+    for name in names:
+        with own_code([name]):
+            found += choose_all([name], field="--methods")
+    return found
+
+
+def _with_failed(
+    results: Comparison, rows: list[dict[str, Any]], style: str
+) -> list[dict[str, Any]]:
+    """Return the rows with those of failed methods; a table has the column if there are some."""
+    if style == "table" and not results.failed:
+        return rows
+    return results.with_failed(rows)
+
+
+class _Generated(NamedTuple):
+    """Instances of a generator, one a seed."""
+
+    generator: str
+    seeds: str
+    settings: tuple[str, ...]
+    run: Settings
+
+
 def _compare_seeds(
-    generator: str,
-    methods: list[str],
-    seeds: str,
-    settings: tuple[str, ...],
+    made: _Generated,
+    methods: list[Chosen],
     each: bool,
     time_limit: float | None,
     options: dict[str, Any],
     style: str,
 ) -> int:
-
-    values = read_seeds(seeds)
-    arguments = read_settings(settings, "--seeds")
+    values = read_seeds(made.seeds)
+    arguments = read_settings(made.settings, "--seeds")
     done: list[tuple[int, Comparison]] = []
     code = 0
-    with ProgressPrinter(generator) as progress:
+    with ProgressPrinter(made.generator) as progress:
         try:
-            with ended_by(time_limit), own_code(methods):
+            with ended_by(time_limit), own_code([each.method.name for each in methods]):
                 for value, results in _over_seeds(
-                    generator, methods, values, arguments, time_limit, options, progress
+                    made, methods, values, arguments, time_limit, options, progress
                 ):
-                    code = _exit_code(results, f"seed {value}: ")
-                    if code:
-                        break  # interrupted or out of time: the seeds before are complete
+                    ended = _exit_code(results, f"seed {value}: ")
+                    code = ended or code
+                    if ended in (EXIT_INTERRUPTED, EXIT_TIME_LIMIT):
+                        break  # the seeds before are complete
                     done.append((value, results))
         except TimeLimitError as error:
             if not done:
@@ -173,16 +249,18 @@ def _compare_seeds(
             raise KeyboardInterrupt
         return code
     if each:
-        rows = [{"seed": value, **row} for value, results in done for row in results.to_rows()]
+        rows = [{"seed": value, **row} for value, found in done for row in found.to_rows()]
     else:
-        rows = [_mean([results[i].to_row() for _, results in done]) for i in range(len(methods))]
+        rows = _means([found.to_rows() for _, found in done])
+    if style == "table" and all(row["error"] is None for row in rows):
+        rows = [{name: value for name, value in row.items() if name != "error"} for row in rows]
     print_rows(rows, style)
     return code
 
 
 def _over_seeds(
-    generator: str,
-    methods: list[str],
+    made: _Generated,
+    methods: list[Chosen],
     seeds: range,
     arguments: dict[str, Any],
     time_limit: float | None,
@@ -195,22 +273,31 @@ def _over_seeds(
 
     begin = perf_counter()
     for position, value in enumerate(seeds):
-        progress.say(f"{generator}: seed {value}, {position} of {len(seeds)} done")
+        progress.say(f"{made.generator}: seed {value}, {position} of {len(seeds)} done")
         left = left_of(time_limit, begin)
         share = None if left is None else left / (len(seeds) - position)
-        problem = generate(generator, seed=value, **arguments)
-        yield value, compare(problem, methods, time_limit=share, **options)
+        problem = derived(generate(made.generator, seed=value, **arguments), made.run, value)
+        yield value, compare(problem, methods, time_limit=share, seed=made.run.seed or 0, **options)
 
 
 def _exit_code(results: Comparison, where: str = "") -> int:
-    """Name the methods that made no schedule in time; return 130 after Ctrl-C, 3 after those, 0."""
+    """Name the methods that made no schedule; return the exit code.
+
+    It is 130 after Ctrl-C, 1 after a schedule that the checker refused, 2 after other failures, 3
+    where all of them ran out of time.
+    """
     from orsched.result import Termination
 
-    for message in results.timed_out:
-        say(f"{where}{message}")
+    for failure in results.failed:
+        show_failure(failure)
+        say(f"{where}{failure}")
     if any(r.termination is Termination.INTERRUPTED for r in results):
         return EXIT_INTERRUPTED
-    return EXIT_TIME_LIMIT if results.timed_out else 0
+    if any(failure.invalid for failure in results.failed):
+        return EXIT_INVALID
+    if any(not failure.timed_out for failure in results.failed):
+        return EXIT_INPUT
+    return EXIT_TIME_LIMIT if results.failed else 0
 
 
 def read_seeds(text: str) -> range:
@@ -228,16 +315,24 @@ def read_seeds(text: str) -> range:
     return range(low, high)
 
 
+def _means(tables: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return a row for each method, by its place: means over the seeds with a schedule."""
+    return [_mean([table[place] for table in tables]) for place in range(len(tables[0]))]
+
+
 def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the mean of each figure over rows of one method."""
-    first = rows[0]
+    made = [row for row in rows if row["error"] is None]
+    errors = [row["error"] for row in rows if row["error"] is not None]
     means: dict[str, Any] = {
-        "method": first["method"],
-        "information": first["information"],
-        "seeds": len(rows),
+        "method": rows[0]["method"],
+        "information": made[0]["information"] if made else None,
+        "seeds": len(made),
     }
     for name in _MEANS:
-        values = [row[name] for row in rows if row[name] is not None]
+        values = [row[name] for row in made if row[name] is not None]
         means[name] = sum(values) / len(values) if values else None
-    means["checked"] = all(row["checked"] for row in rows)
+    means["checked"] = all(row["checked"] for row in made) if made else None
+    several = f" ({len(errors)} of {len(rows)} seeds)" if made else ""
+    means["error"] = f"{errors[0]}{several}" if errors else None
     return means

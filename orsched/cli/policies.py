@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import traceback
 from contextlib import contextmanager, redirect_stdout
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.cli.output import show_lines
 from orsched.errors import InputError, OrschedError
 from orsched.own_code import is_own
+from orsched.own_trace import origin_of, own_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import TracebackType
+
+    from orsched.failures import Failure
 
 
 def working_folder_last(names: Iterable[str]) -> None:
@@ -78,19 +78,31 @@ def blamed_on(*targets: str) -> Iterator[None]:
         raise
     except BaseException as error:
         target = targets[0] if len(targets) == 1 else _solving(error) or ", ".join(targets)
-        origin = _origin(target)
-        start = _first_own(error.__traceback__, origin)
+        start = own_part(error, target)
         # A source that is no text has no file name.
-        in_syntax = isinstance(error, SyntaxError) and error.filename in (origin, None)
+        in_syntax = isinstance(error, SyntaxError) and error.filename in (origin_of(target), None)
         if start is None and not in_syntax:
             raise
-        lines = traceback.TracebackException(type(error), error, start).format(chain=False)
-        show_lines("".join(lines))
+        show_traceback(error, start)
         raise InputError(
             f"{target!r} raised {type(error).__name__}: {error}".rstrip(": "),
             field="policy",
             remedy="see the lines above",
         ) from None
+
+
+def show_traceback(error: BaseException, start: TracebackType | None) -> None:
+    """Print an error with a part of its traceback on stderr."""
+    lines = traceback.TracebackException(type(error), error, start).format(chain=False)
+    show_lines("".join(lines))
+
+
+def show_failure(failure: Failure) -> None:
+    """Print the user's part of a traceback on stderr if a method failed in code of the user's."""
+    if not isinstance(failure.error, (OrschedError, ImportError)):
+        start = own_part(failure.error, failure.target)
+        if start is not None:
+            show_traceback(failure.error, start)
 
 
 def _solving(error: BaseException) -> str | None:
@@ -101,27 +113,4 @@ def _solving(error: BaseException) -> str | None:
         if frame.f_code is solve.__code__:
             method = frame.f_locals["method"]
             return method if isinstance(method, str) else None
-    return None
-
-
-def _origin(target: str) -> str | None:
-    """Return the file of the policy's module."""
-    try:
-        spec = find_spec(target.partition(":")[0])
-    except Exception:  # of the packages around the module, which this imports
-        return None
-    return None if spec is None else spec.origin
-
-
-def _first_own(trace: TracebackType | None, origin: str | None) -> TracebackType | None:
-    """Return the traceback from the first frame in the user's code on, or None."""
-    paths = sysconfig.get_paths()
-    others = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    others.append(str(Path(__file__).parents[1]))
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        elsewhere = name.startswith("<") or any(Path(name).is_relative_to(f) for f in others)
-        if name == origin or not elsewhere:
-            return trace
-        trace = trace.tb_next
     return None

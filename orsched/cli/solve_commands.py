@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orsched.cli.artefacts import SINGLE, check_paths, write_artefacts
+from orsched.cli.artefacts import (
+    SINGLE,
+    check_paths,
+    require_contents,
+    require_packages,
+    write_artefacts,
+)
 from orsched.cli.class_output import print_classes, with_classes
 from orsched.cli.deadline import ended_by
 from orsched.cli.options import (
@@ -24,9 +30,8 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import print_notes, print_rows
-from orsched.cli.policies import own_code, said_once
+from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     "--method",
     default="hybrid",
     show_default=True,
-    help="A method (see orsched info), or module:Class.",
+    help="A method (see orsched info), module:Class or path/to/own.py:Class.",
 )
 @click.option(
     "--information",
@@ -50,7 +55,6 @@ if TYPE_CHECKING:
     help="What the method may know of output lengths (default: its own).",
 )
 @with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS, FORMAT, *SINGLE)
-@with_options(*REQUEST_OPTIONS, COPIES)
 def solve_command(
     instance: str,
     method: str,
@@ -77,11 +81,13 @@ def solve_command(
         require_gap(gap, "--gap")
     given = read_pairs(parameters, "--param")
     slo = read_slo(slo_ttft, slo_tpot)
-    said_once(method, information, given)
     check_paths(paths, [instance])
+    require_packages(paths)
+    require_named(method, information, given)
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([method]):
             problem = load_instance(instance)
+            require_contents(problem, paths)
             progress.say(method)
             result = solve(
                 problem,

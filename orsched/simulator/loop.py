@@ -85,7 +85,7 @@ class Loop:
         if len(instance.workers) > 1 and not policy.many_workers:
             raise PolicyError(
                 f"policy {policy.name} is for one worker, the instance has "
-                f"{len(instance.workers)}: give it a dispatcher"
+                f"{len(instance.workers)}: give its class, which gets a dispatcher"
             )
         self.run_state = run_state = RunState(instance, policy)
         run_state.deadline = deadline

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.files.toml import require_known, require_table
 from orsched.limits import CELLS
 from orsched.method_choice import read_spec, require_choice
-from orsched.own_code import is_own, source_of
+from orsched.own_code import at_path, is_own, path_in, source_of
+from orsched.scenario import read_workers
 from orsched.study.data_files import data_hash
-from orsched.study.scenario import read_workers
-from orsched.study.toml import require_known, require_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -150,14 +150,19 @@ def _sample(value: object) -> dict[str, int]:
     return {} if value is None else {"sample": whole_number(value, "instances.sample", minimum=1)}
 
 
-def policy_axis(value: object, shared: dict[str, Any]) -> tuple[PolicyChoice, ...]:
-    """Read specifications and tables; ``shared`` parameters go to every policy."""
+def policy_axis(
+    value: object, shared: dict[str, Any], base: Path = Path()
+) -> tuple[PolicyChoice, ...]:
+    """Read specifications and tables; ``shared`` parameters go to every policy.
+
+    Paths of Python files start from the folder ``base``.
+    """
     found: dict[str, PolicyChoice] = {}
     for item in _listed(value, "policies"):
         named = {"name": item} if isinstance(item, str) else item
         table = _entry(named, "policies", '{name = "vllm", parameters = {...}}')
         require_known(table, "policies", ("name", "information", "parameters", "label"))
-        for choice in _policies(table, shared):
+        for choice in _policies(table, shared, base):
             found.setdefault(repr(choice.content), choice)
         CELLS.require(len(found), "policies")
     return tuple(found.values())
@@ -166,7 +171,7 @@ def policy_axis(value: object, shared: dict[str, Any]) -> tuple[PolicyChoice, ..
 _PLACES = ("policies.name", "policies.information")
 
 
-def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyChoice]:
+def _policies(table: dict[str, Any], shared: dict[str, Any], base: Path) -> Iterator[PolicyChoice]:
     if not isinstance(table.get("name"), str):
         raise InputError(f"{table.get('name')!r} is not a policy", field="policies.name")
     own = require_table(table.get("parameters", {}), "policies.parameters")
@@ -177,10 +182,12 @@ def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyC
             f"{table['name']!r} already says this", field="policies", remedy="say it once"
         )
     own, information = {**own, **{k: [v] for k, v in given.items()}}, told or information
-    source = _source_hash(name) if is_own(name) else None
+    given_name, name = name, at_path(name, base)
+    source = _source_hash(name, given_name) if is_own(name) else None
     if source is not None and information is not None:
         raise InputError("the class itself says what it must know", field="policies.information")
-    label = str(table.get("label", name if information is None else f"{name}@{information}"))
+    told = "" if information is None else f"@{information}"
+    label = str(table.get("label", f"{given_name}{told}"))
     where = "policies.parameters" if own else "parameters"
     require_choice(name, information, {}, (*_PLACES, where))  # before the grid is made
     for parameters in grid({**shared, **own}):
@@ -189,9 +196,16 @@ def _policies(table: dict[str, Any], shared: dict[str, Any]) -> Iterator[PolicyC
         yield PolicyChoice(label, content if source is None else {**content, "source": source})
 
 
-def _source_hash(target: str) -> str:
+def _source_hash(target: str, given: str) -> str:
     """Return the hash of the file that holds a policy's module: a changed policy runs again."""
     found = source_of(target)
+    if found is None and path_in(target) is not None:
+        raise InputError(
+            "no such file",
+            file=path_in(given),
+            field="policies.name",
+            remedy="give the path from the study's file",
+        )
     if found is None:
         raise InputError(
             f"there is no module {target.partition(':')[0]!r}",

@@ -170,12 +170,11 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     Raises:
         InputError: the file is not the one that the study was planned with, or a step fails.
     """
-    from orsched.instances.arrivals import sampled, with_arrivals
+    from orsched.instances.arrivals import sampled
     from orsched.instances.catalog import generate, load_named
-    from orsched.instances.predictions import predict
     from orsched.locate import load
+    from orsched.scenario import scenario
     from orsched.study.data_files import data_hash
-    from orsched.study.scenario import read_workers, with_workers
 
     source, seed = content["instance"], content["seed"]
     if "generator" in source:
@@ -197,13 +196,7 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
             )
     if "sample" in source:
         instance = sampled(instance, source["sample"], seed)
-    if content["workers"] is not None:
-        instance = with_workers(instance, read_workers(content["workers"]))
-    if content["arrivals"] is not None:
-        instance = with_arrivals(instance, content["arrivals"], seed)
-    if content["predictions"] is not None:
-        instance = predict(instance, content["predictions"], seed)
-    return instance
+    return scenario(instance, content["workers"], content["arrivals"], content["predictions"], seed)
 
 
 def outcome_of(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:

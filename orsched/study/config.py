@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.study.scenario import Workers, read_workers, worker_files
-from orsched.study.toml import read_toml, require_known, require_table
+from orsched.files.toml import read_toml, require_known, require_table
+from orsched.own_code import at_path
+from orsched.scenario import Workers, read_workers, worker_files
 
 if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
@@ -53,8 +54,9 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
     for key in ("name", "information"):
         if key in policy and not isinstance(policy[key], str):
             raise InputError("must be a text", field=f"policy.{key}")
+    name = policy.get("name")
     return Settings(
-        policy.get("name"),
+        None if name is None else at_path(name, base),
         policy.get("information"),
         require_table(policy.get("parameters", {}), "policy.parameters"),
         _workers(table["workers"], base) if "workers" in table else None,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched._version import __version__
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.files.toml import read_toml, require_known, require_table
 from orsched.limits import CELLS
 from orsched.own_code import is_own, require_consent
 from orsched.study.axes import (
@@ -25,12 +26,11 @@ from orsched.study.axes import (
     predictions_axis,
     workers_axis,
 )
-from orsched.study.toml import read_toml, require_known, require_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RECORD = 3
+RECORD = 2
 """Version of the records of cells; those of other versions are left alone and run again."""
 
 _MOST_DIGITS = 30
@@ -67,7 +67,7 @@ class Study:
     seeds: tuple[int, ...]
     policies: tuple[PolicyChoice, ...]
     bounds: tuple[str, ...] = ("makespan",)
-    slo: dict[str, int | None] | None = None
+    slo: dict[str, int] | None = None
     iterations: int | None = None
     plots: tuple[dict[str, Any], ...] = field(default=())
     file: str | None = None
@@ -184,7 +184,7 @@ def read_study(
         workers_axis(table.get("workers"), folder),
         predictions_axis(table.get("predictions")),
         _seeds(table.get("seeds", [0])),
-        policy_axis(table["policies"], shared),
+        policy_axis(table["policies"], shared, folder),
         _bounds(table.get("bounds", ["makespan"])),
         _slo(table.get("slo")),
         _iterations(table.get("iterations")),
@@ -237,8 +237,8 @@ def _bounds(value: object) -> tuple[str, ...]:
     return tuple(name for name in OBJECTIVES if name in value)
 
 
-def _slo(value: object) -> dict[str, int | None] | None:
-    from orsched.units import seconds_to_ns
+def _slo(value: object) -> dict[str, int] | None:
+    from orsched.units import MAX_TIME_NS, seconds_to_ns
 
     if value is None:
         return None
@@ -246,7 +246,7 @@ def _slo(value: object) -> dict[str, int | None] | None:
     return {
         f"{name}_ns": seconds_to_ns(table[f"{name}_s"], f"slo.{name}_s")
         if f"{name}_s" in table
-        else None
+        else MAX_TIME_NS
         for name in ("ttft", "tpot")
     }
 

@@ -14,7 +14,7 @@ from orsched.costs.measurements import Measurements
 from orsched.files import load_cost
 from orsched.files.native import load_fitted_cost
 from orsched.runner.calibration.measurements_csv import write_measurements
-from orsched.study.scenario import read_workers
+from orsched.scenario import read_workers
 
 COST = AffineCost()
 

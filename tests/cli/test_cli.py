@@ -60,7 +60,7 @@ def test_compare_prints_one_object_per_method(call):
     )
     rows = json.loads(out)
     assert code == 0
-    assert [list(row) for row in rows] == [KEYS] * 5
+    assert [list(row) for row in rows] == [[*KEYS, "error"]] * 5
     assert [row["method"] for row in rows] == ["fcfs", "offline", "online", "hybrid", "hybrid"]
     assert [row["information"] for row in rows][-1] == "predicted"
     assert all(row["checked"] for row in rows)

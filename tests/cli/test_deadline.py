@@ -94,7 +94,10 @@ def test_finished_methods_are_printed_beside_one_that_timed_out(slow_windows, ca
     arguments += ["--time-limit", "30", "--report", str(tmp_path / "r.html")]
     assert run(arguments) == 3
     out, err = capsys.readouterr()
-    assert [row["method"] for row in json.loads(out)] == ["fcfs", "online"]
+    rows = json.loads(out)
+    assert [row["method"] for row in rows] == ["fcfs", "windows", "online"]
+    assert [row["error"] for row in rows] == [None, "time limit", None]
+    assert rows[1]["makespan_s"] is None
     assert "orsched: windows: the time limit ended before there was a schedule\n" in err
     assert (tmp_path / "r.html").is_file()
 

@@ -33,6 +33,8 @@ class Silent(Mine):
     def decide(self, view):
         return None
 
+SOME = 3
+
 class Broken(Mine):
     def __init__(self):
         raise RuntimeError("not today")
@@ -67,6 +69,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "fails.py").write_text("1 / 0\n")
     (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "no_text.py").write_bytes(b"x = 1\0")
+    (tmp_path / "lacks.py").write_text("import json\nimport nowhere_at_all\n")
+    (tmp_path / "a_folder.py").mkdir()
     (tmp_path / "failing_package").mkdir()
     (tmp_path / "failing_package" / "__init__.py").write_text("1 / 0\n")
     (tmp_path / "failing_package" / "inner.py").write_text("")
@@ -115,7 +119,17 @@ def test_its_errors_are_shown_as_its_own(folder, capsys, kind):
         ("leaves:Mine", "raised SystemExit: 0"),
         ("no_text:Mine", "raised SyntaxError"),
         ("failing_package.inner:Mine", "raised ZeroDivisionError"),
-        ("./my_own_policy.py:Mine", "cannot load"),
+        ("./my_own_policy.py:mine", "did you mean Mine?"),
+        ("my_own_policy.py:", "no class is named (it has: Mine, Silent"),
+        ("./my_own_polcy.py:Mine", "no such file (did you mean ./my_own_policy.py?)"),
+        ("failing_package.py:Mine", "no such file"),
+        ("a_folder.py:Mine", "is a folder, no Python file"),
+        ("my_own_policy.py:SOME", "is not a subclass of Policy"),
+        ("no_syntax.py:Mine", "no_syntax.py, row 1, field 'policy': is no Python: "),
+        ("fails.py:Mine", "raised ZeroDivisionError"),
+        ("lacks.py:Mine", "lacks.py, row 2, field 'policy': cannot be imported: No module named"),
+        ("no_text.py:Mine", "no_text.py, field 'policy': is no Python: "),
+        ("my_own_policy.py:Broken", "raised RuntimeError: not today"),
     ],
 )
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -124,12 +138,12 @@ def test_every_failure_ends_in_a_message(folder, capsys, target, named, workers)
     assert named in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_compare_names_the_one_policy_that_failed(folder, capsys):
-    methods = "my_own_policy:Mine,my_own_policy:Broken,no_syntax:Mine"
-    assert run(["compare", "two-by-two", "--methods", methods]) == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "'my_own_policy:Broken' raised RuntimeError: not today" in last
-    assert "Mine" not in last
+def test_compare_refuses_what_cannot_be_loaded_before_anything_runs(folder, monkeypatch, capsys):
+    monkeypatch.setattr("orsched.solver.solve", None)
+    for target in ("no_syntax:Mine", "no_syntax.py:Mine", "fails.py:Mine", "my_own_policy:mine"):
+        assert run(["compare", "two-by-two", "--methods", f"my_own_policy:Mine,{target}"]) == 2
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert target.partition(":")[0] in last
 
 
 def test_what_a_policy_prints_is_no_result(folder, capsys):

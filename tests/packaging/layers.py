@@ -35,8 +35,9 @@ LAYERS = (
         "words",
         "errors, units, columns of whole numbers, names of what is registered",
         (
-            "errors", "units", "limits", "columns", "scalars", "pairs", "registry", "own_code",
-            "lazy_names", "subprocess_call", "_version", "versions",
+            "errors", "units", "limits", "columns", "scalars", "pairs", "registry",
+            "own_code", "own_file", "own_trace", "lazy_names", "subprocess_call",
+            "_version", "versions",
         ),
     ),
     Layer("costs", "the time of a step, and the fit of such times", ("costs",)),
@@ -45,7 +46,7 @@ LAYERS = (
         "requests, workers and memory make an instance; steps make a schedule",
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "workers", "instance",
-            "schedule", "service_classes", "tenants", "slo",
+            "schedule", "service_classes", "tenants",
         ),
     ),
     Layer(
@@ -59,8 +60,7 @@ LAYERS = (
         (
             "step", "views", "policy", "methods", "stop", "result", "class_rows", "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
-            "token_times", "token_gaps", "tenant_service", "flat_figures",
-            "distributions",
+            "token_times", "tenant_service",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
         ),
     ),
@@ -68,8 +68,8 @@ LAYERS = (
         "verdicts",
         "figures, rules kept, bounds proven: what is said of a schedule",
         (
-            "metrics", "class_metrics", "tenant_metrics", "checker",
-            "measured", "objectives",
+            "distributions", "metrics", "class_metrics", "tenant_metrics", "checker",
+            "measured",
         ),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
@@ -77,8 +77,9 @@ LAYERS = (
     Layer("files", "native files: instances, schedules, cost models", ("files",)),
     Layer("instances", "shipped instances, generators, readers of others' traces", ("instances",)),
     Layer(
-        "front", "solve, simulate, compare, load",
-        ("method_choice", "solver", "request_files", "locate"),
+        "front",
+        "solve, simulate, compare, load",
+        ("method_choice", "scenario", "failures", "solver", "locate"),
     ),
     Layer(
         "pictures",

@@ -18,8 +18,8 @@ from orsched.method_choice import choose, method_names
 from orsched.registry import resolve
 from orsched.runner import RunSettings
 from orsched.runner import run as run_live
+from orsched.scenario import with_workers
 from orsched.study import run as run_study
-from orsched.study.scenario import with_workers
 
 MINE = """
 from orsched.heuristics.fcfs import FirstComeFirstServed
@@ -146,7 +146,7 @@ def test_methods_that_plan_are_followed_and_not_observed():
     ("source", "field", "problem"),
     [
         ("fcsf", "method", "unknown method"),
-        ("os:getcwd", "policy", "is not a subclass of Policy"),
+        ("os:getcwd", "method", "is not a subclass of Policy"),
         ("orsched.heuristics.fcfs:FirstComeFirstServed@none", "information", "class itself"),
         ("fcfs@clairvoyant", "information", "does not run"),
         (3, "method", "is not a method"),

@@ -19,8 +19,8 @@ from orsched.policy import Information
 from orsched.result import Termination
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop.live import execute_policy
+from orsched.scenario import with_workers
 from orsched.simulator import simulate_policy
-from orsched.study.scenario import with_workers
 from tests.heuristics.rolling.test_rolling import policy_of, small
 from tests.runner.loop.fake_device import VOCABULARY
 from tests.runner.loop.test_live_real_time import SleepingDevice

@@ -27,8 +27,8 @@ from orsched.instances import with_arrivals
 from orsched.instances.gsm8k import gsm8k
 from orsched.metrics import summarise
 from orsched.policy import Information
+from orsched.scenario import with_workers
 from orsched.simulator import simulate_policy
-from orsched.study.scenario import with_workers
 from tests.oracle import oracle
 from tests.simulator.instances import instances
 

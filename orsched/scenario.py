@@ -1,0 +1,182 @@
+"""Scenarios: an instance on other workers, with other arrivals and predicted lengths."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.workers import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orsched.instance import Instance
+    from orsched.instances.arrivals import Arrivals
+    from orsched.instances.predictions import Predictor
+
+MAX_WORKERS = 100_000
+_NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
+
+Workers = int | tuple[Worker, ...]
+"""How many copies of an instance's worker, or other workers."""
+
+
+def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
+    """Return the workers that a specification names.
+
+    Args:
+        spec: a number of copies (``4`` or ``"4"``), the path of a worker file, several of them
+            with commas or in a list, or a list of tables and ``Worker`` objects. A worker file is
+            JSON or TOML with the fields of an entry of ``workers`` in an instance file; ``cost``
+            may be the path of a cost-model file beside it.
+        base: the folder that relative paths start from.
+
+    Raises:
+        InputError: the specification or a file is wrong.
+    """
+    given = spec
+    if isinstance(spec, str):
+        parts = _parts(spec)
+        if len(parts) == 1 and _NUMBER.fullmatch(parts[0]):
+            return read_workers(int(parts[0]), base)
+        spec = parts
+    if isinstance(spec, (Worker, dict)):
+        spec = [spec]
+    if isinstance(spec, int) and not isinstance(spec, bool):
+        return whole_number(spec, "workers", minimum=1, maximum=MAX_WORKERS)
+    if not isinstance(spec, (list, tuple)) or not spec:
+        raise InputError(
+            f"{given!r} does not name workers",
+            field="workers",
+            remedy="give a number, or worker files",
+        )
+    return tuple(_worker(item, Path(base)) for item in spec)
+
+
+def _parts(spec: str) -> list[str]:
+    return [part.strip() for part in spec.split(",") if part.strip()]
+
+
+def worker_files(spec: object, base: str | os.PathLike[str] = ".") -> tuple[Path, ...]:
+    """Return the files that ``read_workers`` reads for a specification it takes.
+
+    Those are the worker files, and the cost-model files that they name.
+    """
+    items = _parts(spec) if isinstance(spec, str) else spec
+    if not isinstance(items, (list, tuple)):
+        return ()
+    found = []
+    for path in [Path(base) / item for item in items if isinstance(item, str)]:
+        if path.is_file():  # a number of copies is none
+            cost = _table(path).get("cost")
+            found += [path] if not isinstance(cost, str) else [path, path.parent / cost]
+    return tuple(found)
+
+
+def _worker(item: object, base: Path) -> Worker:
+    from orsched.registry import cost_model
+
+    if isinstance(item, Worker):
+        return item
+    if isinstance(item, dict):
+        return Worker.from_dict(item, cost_model)
+    if not isinstance(item, str):
+        raise InputError(
+            f"{item!r} is not a worker file", field="workers", remedy="give the path of a file"
+        )
+    path = base / item
+    if not os.path.exists(path):  # unlike Path's, says no to names that no file can have
+        raise InputError(
+            "no such file",
+            file=str(path),
+            field="workers",
+            remedy="give a whole number of workers, or the paths of worker files",
+        )
+    try:
+        return Worker.from_dict(_document(path), cost_model)
+    except InputError as error:
+        raise error.located(file=str(path)) from None
+
+
+def _table(path: Path) -> dict[str, Any]:
+    from orsched.files.text import parse_json, read_text
+    from orsched.files.toml import read_toml
+
+    read = read_toml(path) if path.suffix == ".toml" else parse_json(read_text(path))
+    if not isinstance(read, dict):
+        raise InputError(
+            "holds no worker", remedy="write the fields of an entry of workers in an instance file"
+        )
+    return read
+
+
+def _document(path: Path) -> dict[str, Any]:
+    from orsched.files import load_cost
+
+    values = dict(_table(path))
+    if isinstance(values.get("cost"), str):
+        named = path.parent / values["cost"]
+        if not named.exists():
+            raise InputError(
+                f"there is no cost-model file {str(named)!r}",
+                field="cost",
+                remedy="give its path from the worker file, or the cost model itself",
+            )
+        cost = load_cost(named)
+        values["cost"] = {"model": cost.model, **cost.to_dict()}
+    return values
+
+
+def with_workers(instance: Instance, workers: Workers) -> Instance:
+    """Return an instance on other workers.
+
+    Raises:
+        InputError: copies are asked for of workers that differ in more than their names.
+    """
+    if isinstance(workers, int):
+        first = instance.workers[0]
+        if any(replace(other, name=first.name) != first for other in instance.workers):
+            raise InputError(
+                "the instance's workers differ: it is not clear which one to copy",
+                field="workers",
+                remedy="give worker files",
+            )
+        workers = tuple(replace(first, name=f"worker-{index}") for index in range(workers))
+    label = f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"
+    return instance.replace(workers=workers, name=f"{instance.name} ({label})")
+
+
+def scenario(
+    instance: Instance,
+    workers: object = None,
+    arrivals: str | Mapping[str, Any] | Arrivals | None = None,
+    predictions: str | Mapping[str, Any] | Predictor | None = None,
+    seed: int = 0,
+) -> Instance:
+    """Return an instance on other workers, with other arrivals and predicted lengths, if given.
+
+    Args:
+        instance: whose requests, and whose worker, are taken.
+        workers: what ``read_workers`` takes: a number of copies, worker files, ``Worker`` objects.
+        arrivals: what ``read_arrivals`` takes, e.g. ``poisson:rate=20``.
+        predictions: what ``read_predictor`` takes, e.g. ``noise:sigma=0.3``.
+        seed: of arrivals and predictions.
+
+    Raises:
+        InputError: a specification is wrong, or does not suit the instance.
+    """
+    from orsched.instances.arrivals import with_arrivals
+    from orsched.instances.predictions import predict
+
+    if workers is not None:
+        instance = with_workers(instance, read_workers(workers))
+    if arrivals is not None:
+        instance = with_arrivals(instance, arrivals, seed)
+    if predictions is not None:
+        instance = predict(instance, predictions, seed)
+    return instance

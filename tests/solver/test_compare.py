@@ -1,0 +1,173 @@
+"""``compare`` and ``simulate`` in Python: own policies, scenarios, failures, objects used twice."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import orsched
+from orsched.errors import InputError, OrschedError
+from orsched.instances.catalog import generate
+from orsched.method_choice import choose
+from orsched.scenario import scenario
+
+SMALL = generate("uniform", seed=1, requests=12, clients=3)
+
+
+class Mine(orsched.Policy):
+    """One prefill after the other; keeps its queue from its construction on."""
+
+    name = "mine"
+
+    def __init__(self, fail=False):
+        self.queue, self.served, self.fail = [], 0, fail
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        if self.fail and self.served == 2:
+            raise KeyError("not mine")
+        if self.queue and view.free_clients:
+            self.served += 1
+            return orsched.prefill_stage([self.queue.pop(0)])
+        return orsched.decode_rounds() if view.running else None
+
+
+class Unnamed(Mine):
+    name = orsched.Policy.name
+
+
+class Locked(Mine):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Starts(Mine):
+    def start(self, view):
+        self.queue, self.served = [], 0
+
+
+class Constant(orsched.Policy):
+    def __init__(self, limit=2):
+        self.limit = limit
+
+    def decide(self, view):
+        return None
+
+
+def test_names_classes_and_objects_stand_together():
+    found = orsched.compare(SMALL, ["fcfs", Mine, Mine(), Unnamed(), Mine])
+    assert [result.label for result in found] == ["fcfs", "mine", "mine (2)", "Unnamed", "mine (3)"]
+    assert len({result.makespan_ns for result in found.results[1:]}) == 1
+    assert found.failed == ()
+    assert [row["error"] for row in found.to_rows()] == [None] * 5
+
+
+def test_one_scenario_for_all_is_that_of_simulate():
+    words = {"workers": 2, "arrivals": "poisson:rate=5", "predictions": "classes", "seed": 3}
+    slo = orsched.SLO(2 * 10**9, 5 * 10**7)
+    found = orsched.compare(SMALL, ["fcfs", "mico", Mine], slo=slo, **words)
+    problem = scenario(SMALL, **words)
+    for result, method in zip(found, ["fcfs", "mico", Mine], strict=True):
+        assert result.schedule.instance_sha256 == problem.sha256
+        single = orsched.simulate(SMALL, method, slo=slo, **words)
+        assert single.schedule.results == result.schedule.results
+        assert orsched.check(problem, result.schedule) == []
+    assert orsched.simulate(SMALL, **words).schedule.method == "fcfs"
+
+
+def test_a_worker_object_takes_the_place_of_the_instances():
+    worker = orsched.Worker(2, name="mine")
+    expected = orsched.simulate(SMALL.replace(workers=(worker,)), "fcfs").makespan_ns
+    assert expected != orsched.simulate(SMALL, "fcfs").makespan_ns
+    for given in (worker, [worker], worker.to_dict(), [worker.to_dict()]):
+        assert orsched.simulate(SMALL, "fcfs", workers=given).makespan_ns == expected
+        assert scenario(SMALL, workers=given).workers == (worker,)
+
+
+def test_what_fails_is_named_and_the_others_go_on():
+    found = orsched.compare(SMALL, [Mine(fail=True), "windows", "fcfs", "mico"], workers=2)
+    assert [result.label for result in found] == ["fcfs"]
+    rows = found.to_rows()
+    assert [row["method"] for row in rows] == ["mine", "windows", "fcfs", "mico"]
+    assert [failure.position for failure in found.failed] == [0, 1, 3]
+    assert "is for one worker" in rows[1]["error"]
+    assert rows[3]["error"] == "the instance has no predicted lengths"
+    assert "predictions='classes'" in found.failed[2].reason
+    alone = orsched.compare(SMALL, [Mine(fail=True), "fcfs"])
+    assert alone.failed[0].short == "raised KeyError"
+    assert alone.failed[0].reason.startswith("raised KeyError: 'not mine' (test_compare.py, line ")
+    assert isinstance(alone.failed[0].error, KeyError)
+
+
+def test_without_any_schedule_the_reason_is_raised():
+    with pytest.raises(InputError, match="is for one worker"):
+        orsched.compare(SMALL, "windows", workers=2)
+    with pytest.raises(OrschedError, match=r"no method made a schedule: windows: .*; exact: "):
+        orsched.compare(SMALL, ["windows", "exact"], workers=2)
+
+
+def test_a_bug_in_the_library_is_not_a_row(monkeypatch):
+    monkeypatch.setattr("orsched.solver.summarise", len)  # called with too many arguments
+    for method in ("fcfs", Mine):
+        with pytest.raises(TypeError):
+            orsched.compare(SMALL, [method, "online"])
+
+
+@pytest.mark.parametrize(
+    ("methods", "named"),
+    [
+        (["fcfs", "vlm"], "did you mean vllm"),
+        (["fcfs", "hybrid+gait=1"], "gait"),
+        (["fcfs", 3], "3 is not a method"),
+        (["fcfs", "nowhere.py:Mine"], "no such file"),
+    ],
+)
+def test_wrong_names_are_refused_before_anything_runs(monkeypatch, methods, named):
+    monkeypatch.setattr("orsched.solver.solve", None)
+    with pytest.raises(InputError, match=named):
+        orsched.compare(SMALL, methods)
+
+
+def test_an_object_given_twice_carries_nothing_over():
+    policy = Mine()
+    first, second = orsched.compare(SMALL, [policy, policy])
+    assert first.makespan_ns == second.makespan_ns
+    assert policy.served == 0
+    assert orsched.compare(SMALL, [policy])[0].makespan_ns == first.makespan_ns
+
+
+def test_an_object_that_cannot_be_copied_runs_once():
+    policy = Locked()
+    assert orsched.compare(SMALL, [policy])[0].makespan_ns > 0
+    assert policy.served == len(SMALL)
+    policy = Locked()
+    with pytest.raises(InputError, match="given twice and cannot be copied"):
+        orsched.compare(SMALL, [policy, policy])
+
+
+def test_an_object_that_has_run_is_refused():
+    policy = Mine()
+    orsched.simulate(SMALL, policy)
+    for again in (orsched.simulate, orsched.solve, orsched.compare):
+        with pytest.raises(InputError, match=r"this object of Mine has run before.*give the class"):
+            again(SMALL, policy)
+
+
+def test_an_object_that_starts_anew_runs_again():
+    policy = Starts()
+    first, second = (orsched.simulate(SMALL, policy).makespan_ns for _ in range(2))
+    assert first == second
+
+
+def test_an_object_of_constants_alone_runs_again():
+    policy = Constant()
+    method = choose(policy).method
+    for _ in range(2):
+        assert method.build(SMALL, policy.information, {}, 0)[0] is policy
+    policy.limit = 3
+    with pytest.raises(InputError, match="has run before"):
+        method.build(SMALL, policy.information, {}, 0)
