@@ -166,4 +166,4 @@ def _draw_service(ax: Axes, curves: ClassCurves) -> None:
             ends, np.concatenate([[0], values]), color=style.WORKER_COLOURS[k], lw=1.4,
             ls=_MARKERS[k % len(_MARKERS)], label=f"tenant {word}", gid=f"tenant-{k}",
         )  # fmt: skip
-    ax.set_ylabel("service")
+    ax.set_ylabel("service\n(weighted tokens)")

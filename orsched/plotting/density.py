@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.plotting import style
-from orsched.plotting.spans import ClientUse, lane_offsets
+from orsched.plotting.lanes import lanes_of
 from orsched.schedule import MIXED, PREFILL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.instance import Instance
+    from orsched.plotting.lanes import Lanes
+    from orsched.plotting.spans import ClientUse
     from orsched.schedule import Schedule
 
-COLUMNS = 2400
-MAX_ROWS = 1500
+COLUMNS = 1600
+MAX_ROWS = 2000
 """Pixels of the image; more clients than rows share a row."""
 
 
@@ -43,15 +45,20 @@ def shares(
     return np.clip(result, 0.0, 1.0)
 
 
-def density_image(instance: Instance, schedule: Schedule, use: ClientUse) -> NDArray[np.float64]:
-    """Return an RGB image (rows of clients, columns of time) in the colours of the Gantt chart."""
+def density_image(
+    instance: Instance, schedule: Schedule, use: ClientUse, lanes: Lanes | None = None
+) -> NDArray[np.float64]:
+    """Return an RGB image (rows of clients, columns of time) in the colours of the Gantt chart.
+
+    ``lanes`` are the rows of the chart; by default each client has one.
+    """
     from matplotlib.colors import to_rgb
 
-    offsets = lane_offsets(instance)
-    lanes = int(offsets[-1])
-    per_row = -(-lanes // MAX_ROWS)
+    lanes = lanes_of(instance) if lanes is None else lanes
+    rows = lanes.rows
+    per_row = max(1, -(-rows // MAX_ROWS))
     horizon = schedule.makespan_ns
-    image = np.zeros((-(-lanes // per_row), COLUMNS, 3))
+    image = np.zeros((-(-rows // per_row), COLUMNS, 3))
     rest = np.ones(image.shape[:2])
     for spans, colour in (
         (use.decode, style.DECODE_COLOURS[0]),
@@ -61,12 +68,13 @@ def density_image(instance: Instance, schedule: Schedule, use: ClientUse) -> NDA
     ):
         if len(spans) == 0:
             continue
-        exact = shares(spans.lane, spans.start_ns, spans.end_ns, (lanes, COLUMNS), horizon)
+        row = lanes.row[spans.lane]
+        exact = shares(row, spans.start_ns, spans.end_ns, (rows, COLUMNS), horizon)
         share = _row_means(exact, per_row)
         image += share[..., None] * np.array(to_rgb(colour))
         rest -= share
     image += np.clip(rest, 0, 1)[..., None] * np.array(to_rgb(style.IDLE_COLOUR))
-    owner = np.searchsorted(offsets, np.arange(0, lanes, per_row), side="right") - 1
+    owner = np.searchsorted(lanes.top, np.arange(0, rows, per_row), side="right") - 1
     for phase, opacity in ((PREFILL, 0.45), (MIXED, style.MIXED_OPACITY)):
         veil = opacity * _stage_shares(instance, schedule, phase)[owner][..., None]
         image = image * (1 - veil) + veil * np.array(to_rgb(style.STAGE_COLOUR))

@@ -8,7 +8,15 @@ import numpy as np
 
 from orsched.plotting import style
 from orsched.plotting.latency_curves import ecdf, latencies, limits_of, needed_multiples
-from orsched.plotting.pictures import figure_or_new, heading, legend_below, save_picture, shortened
+from orsched.plotting.pictures import (
+    MOST_OF_DATA,
+    figure_or_new,
+    fit,
+    heading,
+    legend_below,
+    save_picture,
+    shortened,
+)
 from orsched.plotting.scales import scale_axis, wants_log
 from orsched.schedule import Schedule
 from orsched.units import NS_PER_S
@@ -75,10 +83,11 @@ def latency(
         _draw_attainment(axes[-1], needs, limit)
     for ax in axes:
         _finish(ax)
-    figure.suptitle(
-        shortened(heading(instance, several) if title is None else title, 90), x=0.01, ha="left",
+    words = figure.suptitle(
+        shortened(heading(instance, several) if title is None else title, 100), x=0.01, ha="left",
         fontweight="bold", parse_math=False,
     )  # fmt: skip
+    fit(words, 0.97 * figure.get_figwidth())
     if len(several) > 1:
         legend_below(figure, axes[0].lines[: len(several)], line_names(several, names))
     return axes
@@ -190,10 +199,24 @@ def _steps(
 
 
 def _mark(ax: Axes, at: float, word: str) -> None:
-    """Draw a limit with its words beside it, at the foot of the axes."""
-    ax.axvline(at, color=style.BOUND_COLOUR, lw=1.2, ls=(0, (4, 1.5)), zorder=1, gid="limit")
+    """Draw a limit with its words beside it, at the foot of the axes.
+
+    One far outside of the data stands at the border with its value: it would flatten the curves.
+    """
+    low, high = ax.get_xlim()
+    if high < at <= MOST_OF_DATA * high:
+        high = 1.05 * at
+        ax.set_xlim(low, high)
+    inside = low <= at <= high
+    place = float(ax.transAxes.inverted().transform(ax.transData.transform((at, 0)))[0])
+    to_left = place > 0.6
+    if inside:
+        ax.axvline(at, color=style.BOUND_COLOUR, lw=1.2, ls=(0, (4, 1.5)), zorder=1, gid="limit")
+    else:
+        word = f"{word} →" if to_left else f"← {word}"
     ax.annotate(
-        word, (at, 0.03), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points",
+        word, (min(max(place, 0.0), 1.0), 0.03), (-3 if to_left else 3, 0),
+        xycoords="axes fraction", textcoords="offset points", ha="right" if to_left else "left",
         fontsize=9, color=style.BOUND_COLOUR, gid="limit-word",
     )  # fmt: skip
 

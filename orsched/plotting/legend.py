@@ -5,32 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.plotting import style
+from orsched.plotting.pictures import fitting
 from orsched.schedule import MIXED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.legend import Legend
 
     from orsched.plotting.spans import ClientUse
     from orsched.schedule import Schedule
 
 
 def draw_legend(ax: Axes, schedule: Schedule, use: ClientUse, dense: bool) -> None:
-    """Explain the colours below the axes."""
+    """Explain the colours below the axes, in two rows where one is too short."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.transforms import ScaledTranslation
 
     entries = _entries(schedule, use, dense)
     figure = ax.get_figure(root=True)
     assert figure is not None
-    below = ax.transAxes + ScaledTranslation(0, -0.4, figure.dpi_scale_trans)
-    # All on one line: the more entries, the closer they stand.
-    spare = 1.6 if len(entries) <= 6 else 0.9
-    ax.legend(
-        [handle for handle, _ in entries], [word for _, word in entries], loc="upper left",
-        bbox_to_anchor=(0, 0), bbox_transform=below, ncols=len(entries), frameon=False,
-        fontsize=9 if len(entries) <= 8 else 7.5, handlelength=spare + 0.2, columnspacing=spare,
-        borderaxespad=0, borderpad=0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
-    )  # fmt: skip
+    below = ax.transAxes + ScaledTranslation(0, -0.47, figure.dpi_scale_trans)
+    size = 9.0 if len(entries) <= 8 else 8.0
+
+    def draw(columns: int) -> Legend:
+        return ax.legend(
+            [handle for handle, _ in entries], [word for _, word in entries], loc="upper left",
+            bbox_to_anchor=(0, 0), bbox_transform=below, ncols=columns, frameon=False,
+            fontsize=size, handlelength=1.6, columnspacing=1.3, labelspacing=0.3, borderaxespad=0,
+            borderpad=0, handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+        )  # fmt: skip
+
+    width = ax.get_position().width * figure.get_figwidth() + 0.25
+    fitting(draw, len(entries), width * figure.dpi)
 
 
 def _bulk_entry(use: ClientUse, dense: bool) -> list[tuple[Any, str]]:

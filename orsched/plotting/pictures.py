@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.legend import Legend
+    from matplotlib.text import Text
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
@@ -74,7 +75,10 @@ def save_picture(
     ):
         # A name in a script that the font lacks is drawn as boxes, and no reason to warn.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
-        figure = Figure() if size is None else Figure(figsize=size, layout="constrained")
+        # Of the resolution of the file, so that words are measured as they are drawn.
+        figure = Figure(size, dpi=DPI)
+        if size is not None:
+            figure.set_layout_engine("constrained")
         draw(figure)
         with opened(path, binary=True) as stream:
             figure.savefig(stream, format=suffix[1:], dpi=DPI, metadata=metadata)
@@ -114,15 +118,31 @@ def time_axes(axes: Sequence[Axes], end_ns: int) -> None:
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_ylim(bottom=0)
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
 
 
 def title_above(ax: Axes, text: str, legend: Legend | None = None) -> None:
     """Write the title of a picture over its first axes, above their legend."""
     rows = 0 if legend is None else -(-len(legend.get_texts()) // max(1, legend._ncols))  # type: ignore[attr-defined]
-    ax.set_title(
+    words = ax.set_title(
         shortened(text, _TITLE_LETTERS), loc="left", fontweight="bold",
         pad=6 + _LEGEND_ROW * rows, parse_math=False,
     )  # fmt: skip
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    fit(words, 0.9 * figure.get_figwidth())
+
+
+def fit(text: Text, inches: float) -> None:
+    """Make the letters of a text smaller until it is as wide as that at most."""
+    figure = text.get_figure(root=True)
+    assert figure is not None
+    renderer = figure._get_renderer()  # type: ignore[attr-defined]
+    for _ in range(8):  # the width of letters goes in steps of pixels, not with their size
+        width = text.get_window_extent(renderer).width / figure.dpi
+        if width <= inches:
+            return
+        text.set_fontsize(0.99 * float(text.get_fontsize()) * inches / width)
 
 
 def legend_above(ax: Axes) -> Legend | None:
@@ -138,7 +158,7 @@ def legend_above(ax: Axes) -> Legend | None:
         )  # fmt: skip
 
     # Axes are not laid out yet; beside them stand the numbers of their own axis.
-    return _fitting(draw, len(handles), 0.9 * figure.get_figwidth() * figure.dpi)
+    return fitting(draw, len(handles), 0.9 * figure.get_figwidth() * figure.dpi)
 
 
 def legend_below(figure: Figure, handles: Iterable[Any], words: Iterable[str]) -> Legend | None:
@@ -150,10 +170,10 @@ def legend_below(figure: Figure, handles: Iterable[Any], words: Iterable[str]) -
             marks, names, loc="outside lower center", ncols=columns, frameon=False, fontsize=10
         )
 
-    return _fitting(draw, len(marks), figure.get_figwidth() * figure.dpi)
+    return fitting(draw, len(marks), figure.get_figwidth() * figure.dpi)
 
 
-def _fitting(draw: Callable[[int], Legend], entries: int, room: float) -> Legend | None:
+def fitting(draw: Callable[[int], Legend], entries: int, room: float) -> Legend | None:
     """Return a legend in one row, or else with as many columns as surely fit; None if empty."""
     if entries == 0:
         return None

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.plotting import style
-from orsched.plotting.gantt import (
-    _BOTTOM,
-    _RIGHT,
-    _TOP,
-    _WIDTH,
-    _axes_height,
-    gantt,
-)
-from orsched.plotting.pictures import save_picture
+from orsched.plotting.gantt import gantt
+from orsched.plotting.gantt_frame import BOTTOM, RIGHT, TOP, WIDTH, left_of
+from orsched.plotting.lanes import lanes_of
+from orsched.plotting.pictures import DPI, save_picture
+from orsched.plotting.spans import client_use
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.units import NS_PER_S
 
@@ -76,15 +72,18 @@ def draw_plan_and_run(
     from orsched.measured.plan_errors import plan_against_run
 
     against = plan_against_run(instance, plan, trace)
-    height = _axes_height(instance)
-    heights = (height, height, _ERROR_HEIGHT)
-    total = sum(heights) + 2 * _TOP + 2 * _BETWEEN + _BOTTOM
-    figure.set_size_inches(_WIDTH, total)
-    left = 0.9 if len(instance.workers) == 1 else 1.5  # names of workers need more room
-    bottoms = (_ERROR_HEIGHT + _TOP + height + 2 * _BETWEEN, _ERROR_HEIGHT + _BETWEEN, 0.0)
+    high, low = (
+        lanes_of(instance, client_use(instance, each).stays).height_pixels() / DPI
+        for each in (plan, trace)
+    )
+    heights = (high, low, _ERROR_HEIGHT)
+    total = sum(heights) + 2 * TOP + 2 * _BETWEEN + BOTTOM
+    figure.set_size_inches(WIDTH, total)
+    left = max(0.9, left_of(instance))
+    bottoms = (_ERROR_HEIGHT + TOP + low + 2 * _BETWEEN, _ERROR_HEIGHT + _BETWEEN, 0.0)
     places = [
-        (left / _WIDTH, (_BOTTOM + low) / total, 1 - (left + _RIGHT) / _WIDTH, size / total)
-        for low, size in zip(bottoms, heights, strict=True)
+        (left / WIDTH, (BOTTOM + start) / total, 1 - (left + RIGHT) / WIDTH, size / total)
+        for start, size in zip(bottoms, heights, strict=True)
     ]
     above, below, errors = (figure.add_axes(place) for place in places)
     end = max(plan.makespan_ns, trace.makespan_ns)

@@ -155,9 +155,8 @@ def _draw_blocks(ax: Axes, schedule: Schedule, blocks: Sequence[tuple[str, Curve
         )  # fmt: skip
     marked: set[int] = set()
     for k, (_, _, limit) in enumerate(blocks):
-        colour = (
-            "black" if len(blocks) == 1 else style.WORKER_COLOURS[k % len(style.WORKER_COLOURS)]
-        )
+        alike = all(other == limit for _, _, other in blocks)
+        colour = "black" if alike else style.WORKER_COLOURS[k % len(style.WORKER_COLOURS)]
         word = "" if limit in marked else f"{limit:,} blocks"
         mark_limit(ax, limit, word, f"limit-{k}", colour)
         marked.add(limit)

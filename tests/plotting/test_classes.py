@@ -108,7 +108,9 @@ def test_without_classes_and_tenants_there_is_nothing_to_show():
 def test_rows_are_those_that_have_something_to_show():
     instance, schedule = mixed()
     axes = classes(instance, schedule, Figure())
-    assert [ax.get_ylabel() for ax in axes] == ["share (%)", "KV blocks", "tokens/s", "service"]
+    assert [ax.get_ylabel() for ax in axes] == [
+        "share (%)", "KV blocks", "tokens/s", "service\n(weighted tokens)"
+    ]  # fmt: skip
     gids = {child.get_gid() for ax in axes for child in ax.get_children()}
     assert {"attainment", "owner-interactive", "owner-bulk", "bulk", "tenant-0"} <= gids
     words = {text.get_text() for ax in axes for text in ax.get_legend().get_texts()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -11,13 +12,18 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+import orsched
 from orsched.errors import InputError, MissingDependencyError
+from orsched.instance import Instance
 from orsched.metrics import summarise
 from orsched.plotting import gantt as module
 from orsched.plotting import style
 from orsched.plotting.gantt import gantt, save_gantt
+from orsched.plotting.lanes import lanes_of
 from orsched.plotting.spans import client_use, decode_spans, prefill_spans, rank_in_lane
+from orsched.requests import Requests
 from orsched.schedule import PREFILL
+from orsched.workers import Worker
 from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<?xml", ".pdf": b"%PDF-1."}
@@ -252,3 +258,103 @@ def test_a_name_in_a_script_that_the_font_lacks_is_no_warning(tmp_path):
     instance = random_instance(3, 2, name="漢字")
     save_gantt(instance, served(instance), tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 1000
+
+
+def many_served(instance):
+    """Continuous batching on several workers."""
+    return orsched.simulate(instance, "vllm").schedule
+
+
+def one_of_many(clients=40, n=12):
+    """Twelve requests on workers with many more clients."""
+    requests = Requests([50] * n, [20] * n, [10**9 * k for k in range(n)])
+    return Instance(requests, (Worker(clients), Worker(clients)), name="mostly empty")
+
+
+def test_clients_without_a_request_are_folded_into_a_strip_that_counts_them():
+    instance = one_of_many()
+    schedule = many_served(instance)
+    lanes = lanes_of(instance, client_use(instance, schedule).stays)
+    used = {tuple(lane) for lane in zip(*np.divmod(decode_spans(instance, schedule).lane, 40),
+                                        strict=True)}  # fmt: skip
+    assert lanes.shown.tolist() == [sum(w == k for w, _ in used) for k in (0, 1)]
+    assert (lanes.shown + lanes.folded).tolist() == [40, 40]
+    assert sorted(set(lanes.numbers.tolist())) == sorted({-1, *(int(c) for _, c in used)})
+    axes = gantt(instance, schedule)
+    words = [t.get_text() for t in axes.texts if t.get_gid() == "folded-words"]
+    assert words == [f"{count} clients without a request" for count in lanes.folded]
+    assert axes.get_ylim() == (lanes.rows - 0.5, -0.5)
+    boxes, spans = extents(parts(axes)["decode"]), decode_spans(instance, schedule)
+    assert np.allclose((boxes[:, 1] + boxes[:, 3]) / 2, lanes.row[spans.lane])
+    strips = extents(parts(axes)["folded"])
+    assert not any(low < y < high for y in lanes.row[spans.lane] for _, low, _, high in strips)
+    axes.figure.canvas.draw()
+    for text in axes.texts:
+        if text.get_gid() == "folded-words":
+            height = text.get_window_extent().transformed(axes.transData.inverted()).height
+            assert abs(height) <= (strips[0][3] - strips[0][1])
+
+
+def test_two_empty_clients_are_shown_and_numbers_stay_those_of_the_clients():
+    requests = Requests([5, 5], [3, 3])
+    instance = Instance(requests, (Worker(4),), name="two of four")
+    lanes = lanes_of(instance, client_use(instance, served(instance, bound=False)).stays)
+    assert (lanes.rows, lanes.folded.tolist()) == (4, [0])
+    instance = Instance(requests, (Worker(9),), name="two of nine")
+    schedule = served(instance, bound=False)
+    schedule = schedule.replace(work=replace(schedule.work, client=schedule.work.client + 6))
+    axes = gantt(instance, schedule)
+    formatter = axes.yaxis.get_major_formatter()
+    assert [formatter(row) for row in (0, 1, 2)] == ["6", "7", ""]
+
+
+def test_clients_are_separated_by_white_and_not_by_the_colour_of_bubbles(sample, tmp_path):
+    from matplotlib.image import imread
+
+    axes = gantt(*sample)
+    borders = parts(axes)["borders"]
+    assert to_hex(borders.get_facecolors()[0]) == "#ffffff"
+    assert borders.get_zorder() > parts(axes)["stages"].get_zorder()
+    boxes = extents(borders)
+    assert np.allclose((boxes[:, 1] + boxes[:, 3]) / 2, np.arange(5) + 0.5)
+    save_gantt(*sample, tmp_path / "a.png")
+    image = imread(tmp_path / "a.png")[:, :, :3]
+    # Along a column of pixels through the axes there is white between any two clients.
+    column = image[:, image.shape[1] // 3]
+    white = (column > 0.99).all(axis=1)
+    runs = np.flatnonzero(np.diff(white.astype(int)) == 1)
+    assert len(runs) >= 6
+
+
+def test_bars_thinner_than_a_pixel_become_an_image():
+    n = 4000
+    requests = Requests([1] * n, [2] * n, [10**9 * k for k in range(n)])
+    instance = Instance(requests, (Worker(3),), name="short requests, far apart")
+    found = parts(gantt(instance, served(instance, bound=False)))
+    assert "density" in found
+    wide = random_instance(n=1500, clients=1200)
+    assert "density" in parts(gantt(wide, served(wide, bound=False)))
+
+
+@pytest.mark.parametrize("workers", [1, 5, 20, 60])
+def test_many_workers_keep_the_picture_in_bounds(workers, tmp_path):
+    requests = Requests([10] * 3, [3] * 3)
+    instance = Instance(requests, (Worker(8),) * workers, name="many")
+    schedule = many_served(instance)
+    lanes = lanes_of(instance, client_use(instance, schedule).stays)
+    assert 120 <= lanes.height_pixels() <= 2000
+    save_gantt(instance, schedule, tmp_path / "a.png")
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_requests_are_drawn_in_seconds(tmp_path):
+    n = 100_000
+    draw = np.random.default_rng(0)
+    requests = Requests(draw.integers(5, 50, n), draw.integers(1, 30, n), np.arange(n) * 10**8)
+    instance = Instance(requests, (Worker(64),) * 4, name="large")
+    schedule = orsched.simulate(instance, "vllm").schedule
+    begin = perf_counter()
+    for save in (save_gantt, orsched.save_latency, orsched.save_timeline):
+        save(instance, schedule, tmp_path / f"{save.__name__}.svg")
+        assert (tmp_path / f"{save.__name__}.svg").stat().st_size < 2_000_000
+    assert perf_counter() - begin < 30  # some seconds where nothing else runs
