@@ -18,6 +18,7 @@ _HOME = {
         "LevelsCost",
         "PoolingCost",
         "ProfiledCost",
+        "RooflineCost",
         "RoundFloor",
         "StageFloor",
     ),

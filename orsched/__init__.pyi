@@ -27,6 +27,9 @@ from orsched.costs import (
     ProfiledCost as ProfiledCost,
 )
 from orsched.costs import (
+    RooflineCost as RooflineCost,
+)
+from orsched.costs import (
     RoundFloor as RoundFloor,
 )
 from orsched.costs import (

@@ -20,6 +20,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "bilinear": "orsched.costs.bilinear:BilinearCost",
         "pooling": "orsched.costs.pooling:PoolingCost",
         "profiled": "orsched.costs.profiled:ProfiledCost",
+        "roofline": "orsched.costs.roofline:RooflineCost",
     },
     "methods": {
         "fcfs": "orsched.heuristics.methods:FCFS",

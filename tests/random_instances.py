@@ -5,7 +5,7 @@ Drawn from a seed, without Hypothesis: for long sweeps where no failing case nee
 
 from __future__ import annotations
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
 from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
@@ -120,7 +120,7 @@ def _cost(rng, longest_prompt, mixtures=_MIXTURES):
     def draw(count):
         return [rng.randint(0, _SIZES[rng.choice(mixture)]) for _ in range(count)]
 
-    model = rng.randrange(4)
+    model = rng.randrange(5)
     if model == 0:
         return AffineCost(*draw(4))
     if model == 1:
@@ -130,6 +130,8 @@ def _cost(rng, longest_prompt, mixtures=_MIXTURES):
         cost = LevelsCost(levels, *draw(1))
     elif model == 2:
         cost = BilinearCost(*draw(8))
-    else:
+    elif model == 3:
         cost = PoolingCost(*draw(5))
+    else:
+        cost = RooflineCost(*draw(5))
     return cost.scaled(rng.choice((1, 1, 7)))

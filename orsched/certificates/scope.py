@@ -85,7 +85,7 @@ class Scope:
             return None
         if (worker.padding or self.yielding) and not floor.stage.grows:
             return None
-        return floor
+        return floor.of_chunks() if self.chunks else floor
 
     def require_floor(self, worker: Worker) -> Floor:
         """Return the floor under the steps of these schedules; ``ValueError`` where none is."""

@@ -8,6 +8,7 @@ from orsched.costs.levels import LevelsCost
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
 from orsched.costs.protocol import CostModel, mixed_ns
+from orsched.costs.roofline import RooflineCost
 
 __all__ = [
     "AffineCost",
@@ -17,6 +18,7 @@ __all__ = [
     "LevelsCost",
     "PoolingCost",
     "ProfiledCost",
+    "RooflineCost",
     "RoundFloor",
     "StageFloor",
     "as_bilinear",

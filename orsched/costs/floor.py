@@ -144,6 +144,18 @@ class Floor:
             one_unit and plain and not (a_round.context or a_round.longest) and a_round.mean is None
         )
 
+    def of_chunks(self) -> Floor:
+        """Return a floor of prompts in any chunks that is in proportion to their tokens, if known.
+
+        A chunk of c >= 1 tokens takes ``square c^2 + token c >= (square + token) c`` where no part
+        is below 0. Of a least part of a prompt nothing is known that adds up over chunks.
+        """
+        stage = self.stage
+        if not stage.square or stage.least is not None:
+            return self
+        straight = replace(stage, square=0, token=stage.token + stage.square)
+        return replace(self, stage=straight, exact=False)
+
     def prefill_ns(self, prompts: Sequence[int]) -> int:
         """Return the least time of a stage over these prompts; ``InputError`` above all levels."""
         stage, longest = self.stage, max(prompts, default=0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, mixed_ns
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost, mixed_ns
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
@@ -23,6 +23,7 @@ COSTS = (
     LevelsCost(((4, 11), (30, 40), (200, 90)), 13),
     BilinearCost(2 * NS, 3 * NS, NS // 3, 5 * NS, NS // 7, NS, 3 * NS, 4 * NS),
     PoolingCost(NS // 5, 2 * NS, 9 * NS, 3 * NS, NS // 3, 1_300_000),
+    RooflineCost(2 * NS, 40 * NS + 1, 3 * NS, NS // 3, NS // 5),
 )
 
 

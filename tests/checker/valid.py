@@ -22,7 +22,7 @@ from tests.simulator.instances import ContextCost
 
 COST = AffineCost(30, 2, 17, 5)
 SLOW = SLO(10**6, 10**3)
-DICE = (201, 232)
+DICE = (473, 500)
 """Seeds of small schedules that are in all modes between them."""
 
 

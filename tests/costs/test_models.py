@@ -17,6 +17,7 @@ from orsched.costs import (
     LevelsCost,
     PoolingCost,
     ProfiledCost,
+    RooflineCost,
 )
 from orsched.costs.profiled import GRIDS
 from orsched.costs.profiled_grid import Grid
@@ -28,6 +29,8 @@ affine = st.builds(AffineCost, *[st.integers(0, 10**12)] * 4)
 bilinear = st.builds(BilinearCost, *[COEFFICIENT] * 8, st.integers(1, 5))
 pooling = st.builds(PoolingCost, *[COEFFICIENT] * 5, st.integers(0, 3 * 10**6), st.integers(1, 5))
 
+roofline = st.builds(RooflineCost, *[COEFFICIENT] * 5, st.integers(1, 5))
+
 
 @st.composite
 def levels(draw: st.DrawFn) -> LevelsCost:
@@ -38,7 +41,7 @@ def levels(draw: st.DrawFn) -> LevelsCost:
     return LevelsCost(tuple(pairs), draw(st.integers(0, 10**12)))
 
 
-any_cost = st.one_of(affine, levels(), bilinear, pooling)
+any_cost = st.one_of(affine, levels(), bilinear, pooling, roofline)
 
 
 @st.composite
@@ -49,6 +52,7 @@ def contexts(draw: st.DrawFn) -> tuple[int, int, int]:
     return len(values) * times, sum(values) * times, max(values)
 
 
+CONTEXT_MATTERS = ("bilinear", "pooling", "profiled", "roofline")
 EXAMPLES: list[Any] = [
     AffineCost(),
     LevelsCost(((512, 91_560_000), (2048, 291_240_000)), 71_000_000),
@@ -61,6 +65,9 @@ EXAMPLES: list[Any] = [
         decode=Grid(
             GRIDS["decode"], ((0,), (1, 64), (16, 4096)), (300_000, 800_000, 1_000_000, 38_000_000)
         ),
+    ),
+    RooflineCost.from_s(
+        fixed=4e-4, weights=5.3e-3, token=26.4e-6, context=53.1e-9, attended=0.6e-9
     ),
 ]
 
@@ -125,7 +132,7 @@ def test_the_round_trip_through_json_is_exact(cost: CostModel) -> None:
 def test_every_model_follows_the_protocol(cost: Any) -> None:
     assert isinstance(cost, CostModel)
     assert cost_model(cost.model) is type(cost)
-    assert cost.context_matters is (cost.model in ("bilinear", "pooling", "profiled"))
+    assert cost.context_matters is (cost.model in CONTEXT_MATTERS)
     if not cost.context_matters:
         assert cost.round_ns(5, 0, 0) == cost.round_ns(5, 100, 90)
     with pytest.raises(FrozenInstanceError):
@@ -181,6 +188,9 @@ def test_unknown_and_missing_fields_are_named(cost: Any) -> None:
         ("pooling", "time_scale", 0),
         ("pooling", "c_fs", -1),
         ("bilinear", "p1_fs", 2**62 + 1),
+        ("roofline", "attended_fs", -1),
+        ("roofline", "token_fs", 2**62 + 1),
+        ("roofline", "time_scale", 0),
         ("pooling", "alpha_fs", -(2**62) - 1),
     ],
 )

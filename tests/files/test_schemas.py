@@ -42,6 +42,10 @@ PARAMETERS = {
         "decode": {"beside": [0], "batch": [1, 2], "context": [3], "time_ns": [[[1], [2]]]},
         "time_scale": 1,
     },
+    "roofline": {
+        **{"fixed_fs": 1, "weights_fs": 10**15, "token_fs": 0, "context_fs": 4},
+        **{"attended_fs": 2**62, "time_scale": 3},
+    },
 }
 
 

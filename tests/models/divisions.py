@@ -6,7 +6,7 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
@@ -26,6 +26,8 @@ COSTS = (
     PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
     PoolingCost(10**6, 0, 10**6, 3 * 10**6, 9 * 10**6),
     PoolingCost(1, 1, 1, 1, 1),
+    RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
+    RooflineCost(1, 1, 1, 1, 1),
 )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import orsched
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
 from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.instances import catalog
@@ -34,6 +34,8 @@ COSTS = (
     BilinearCost(1, 1, 1, 1, 1, 1, 1, 1),
     PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
     PoolingCost(1, 1, 1, 1, 1),
+    RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
+    RooflineCost(1, 1, 1, 1, 1),
 )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker.certificates import certificate_violations
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.models.bounds import makespan_bound, ordering_cannot_help
@@ -22,6 +22,8 @@ COSTS = (
     LevelsCost(((6, 3), (12, 5)), 4),
     BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
     PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
+    RooflineCost(1, 1, 1, 1, 1),
 )
 
 

@@ -6,7 +6,7 @@ import math
 import random
 from functools import cache
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
@@ -33,7 +33,7 @@ MEMORY = {
 }
 PADDING = {"off": False, "on": True}
 FIRST_TOKEN = ("decode", "prefill")
-COST = ("affine", "levels", "bilinear", "pooling")
+COST = ("affine", "levels", "bilinear", "pooling", "roofline")
 WORKLOAD = (
     "all_at_0",
     "poisson",
@@ -86,6 +86,9 @@ def _cost(model, most, factor):
         "bilinear": BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.061, 0.9, 0.21, 29.3)),
         "pooling": PoolingCost.from_ms(
             alpha=0.01, beta=0.4, c=21.5, gamma=0.7, delta=0.3, lambda_=1.2
+        ),
+        "roofline": RooflineCost.from_s(
+            fixed=2e-3, weights=29.5e-3, token=4.1e-3, context=0.31e-3, attended=0.07e-3
         ),
     }[model]
     return cost.scaled(factor)
