@@ -28,6 +28,7 @@ __all__ = [
     "data_directory",
     "found",
     "instance_of",
+    "source_path",
     "verify",
 ]
 
@@ -131,7 +132,7 @@ def convert(
     """
     from orsched.files import save_instance, write_requests_csv
 
-    path = _source_path(source)
+    path = source_path(source)
     trace = read(path, format, drop_empty=drop_empty, **(reader_options or {}))
     if spread:
         trace = Trace(spread_arrivals(trace.requests, spread_seed), trace.report)
@@ -187,7 +188,11 @@ def _known(path: Path) -> DataSet | None:
     return entry
 
 
-def _source_path(source: str | PathLike[str]) -> Path:
+def source_path(source: str | PathLike[str]) -> Path:
+    """Return a path, or that of the data set with this name in the ``ORSCHED_DATA`` directory.
+
+    Raises ``InputError`` for a data set without requests, and as ``data_directory``.
+    """
     path = Path(source)
     if path.exists() or str(source) not in DATA_SETS:
         return path

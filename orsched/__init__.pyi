@@ -78,9 +78,6 @@ from orsched.memory import (
     PrefixCache as PrefixCache,
 )
 from orsched.metrics import (
-    SLO as SLO,
-)
-from orsched.metrics import (
     summarise as summarise,
 )
 from orsched.models.bounds import (
@@ -172,6 +169,9 @@ from orsched.sizing import (
 )
 from orsched.sizing import (
     capacity as capacity,
+)
+from orsched.slo import (
+    SLO as SLO,
 )
 from orsched.solver import (
     Comparison as Comparison,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+    from orsched.slo import Limits as GivenLimits
     from orsched.timeline import Timeline
 
     Mask = NDArray[np.bool_]
@@ -29,7 +30,10 @@ class Limits(NamedTuple):
 
 
 def class_figures(
-    line: Timeline, first: IntColumn, finish: IntColumn, slo_ns: tuple[int, int] | None = None
+    line: Timeline,
+    first: IntColumn,
+    finish: IntColumn,
+    slo_ns: GivenLimits | None = None,
 ) -> dict[str, Any]:
     """Return the numbers of each class by its name under ``classes``; nothing without classes.
 
@@ -65,7 +69,7 @@ def class_figures(
     return {"classes": figures}
 
 
-def class_limits(instance: Instance, slo_ns: tuple[int, int] | None = None) -> list[Limits]:
+def class_limits(instance: Instance, slo_ns: GivenLimits | None = None) -> list[Limits]:
     """Return the limits on TTFT and TPOT of each class.
 
     ``slo_ns`` takes the place of those of ``interactive``.

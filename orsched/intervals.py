@@ -109,3 +109,23 @@ def exact_product(factors: IntColumn, values: IntColumn) -> int:
     """Return the sum of the products of two columns without overflow, for factors below 2**31."""
     high, low = values >> 31, values & (2**31 - 1)
     return (exact_sum(factors * high) << 31) + exact_sum(factors * low)
+
+
+def spanned_max(values: IntColumn, first: IntColumn, last: IntColumn) -> IntColumn:
+    """Return the maximum of the values from each first to each last place, both included.
+
+    ``NOTHING`` for intervals with last < first. An interval is two overlapping ones whose length is
+    a power of two; the maxima over all intervals of one length are made from those of half of it.
+    """
+    found = np.full(len(first), NOTHING, np.int64)
+    power = np.frexp(np.maximum(last - first + 1, 0))[1] - 1  # -1 for empty intervals
+    order = np.argsort(power, kind="stable")
+    border = np.searchsorted(power[order], np.arange(int(power.max(initial=-1)) + 2))
+    most = values
+    for k in range(len(border) - 1):
+        if k:
+            half = 1 << (k - 1)
+            most = np.maximum(most[:-half], most[half:])
+        rows = order[border[k] : border[k + 1]]
+        found[rows] = np.maximum(most[first[rows]], most[last[rows] + 1 - (1 << k)])
+    return found

@@ -1,4 +1,4 @@
-"""``load``: an instance by name or by path."""
+"""``load``: an instance by name, by path, or of requests alone."""
 
 from __future__ import annotations
 
@@ -9,18 +9,86 @@ from orsched.errors import InputError
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Sequence
 
+    from orsched.costs import CostModel
     from orsched.instance import Instance
+    from orsched.service_classes import ServiceClass
+    from orsched.workers import Worker
 
 
-def load(source: str | os.PathLike[str]) -> Instance:
-    """Return the instance in a file (native JSON or Parquet), or a shipped one by its name.
+def load(
+    source: str | os.PathLike[str],
+    *,
+    clients: int | None = None,
+    cost: CostModel | str | os.PathLike[str] | None = None,
+    prefill_cap_tokens: int | None = None,
+    memory_blocks: int | None = None,
+    block_tokens: int | None = None,
+    prefix_cache: str | None = None,
+    first_token: str | None = None,
+    output_limit_tokens: int | None = None,
+    workers: int | tuple[Worker, ...] | None = None,
+    classes: Sequence[str | ServiceClass] = (),
+    format: str | None = None,
+    drop_empty: bool = False,
+    spread: bool = False,
+) -> Instance:
+    """Return the instance with this name, in this file, or of the requests in it.
 
-    A text with a suffix or a folder in it is a path; everything else is a name.
+    A text with a suffix or a folder in it is a path; everything else is a name. A native file (JSON
+    or Parquet) and a shipped name hold their workers. Requests alone (CSV, JSON lines, and every
+    trace that ``orsched convert`` reads) need ``clients``, and get one worker, or ``workers``
+    copies of it:
+
+        orsched.load("mine.csv", clients=64, cost="cost.json", memory_blocks=4000)
+
+    Args:
+        source: a name or a path.
+        clients: J, the requests that the worker serves at once.
+        cost: its cost model, or the file of one (default: Pang's LLaMA-65B).
+        prefill_cap_tokens: most tokens of a prefill stage (default: no limit).
+        memory_blocks: its KV-cache blocks (default: no limit) of ``block_tokens`` tokens (128).
+        block_tokens: see ``memory_blocks``.
+        prefix_cache: ``lru``, ``task_aware`` or ``least_future_use``: keep freed blocks.
+        first_token: ``prefill`` (default) or ``decode``, as in ``Instance``.
+        output_limit_tokens: the server's limit on output tokens.
+        workers: copies of the worker, or workers in place of all that describes one.
+        classes: service classes, or texts such as ``interactive:ttft=1,tpot=0.05``.
+        format: the format of a foreign trace (default: recognised).
+        drop_empty: leave requests without tokens out.
+        spread: spread arrivals that share one clock tick.
 
     Raises:
-        InputError: there is no such file or name, or the file is wrong.
+        InputError: there is no such file or name, the file is wrong, requests have no ``clients``,
+            or a native instance gets arguments that are for requests.
     """
+    from orsched.request_files import WorkerChoice, holds_requests, load_requests
+
+    choice = WorkerChoice(
+        clients, cost, prefill_cap_tokens, memory_blocks, block_tokens, prefix_cache,
+        first_token, output_limit_tokens, workers,
+    )  # fmt: skip
+    if format is not None or holds_requests(source):
+        return load_requests(
+            source, choice, classes=classes, format=format, drop_empty=drop_empty, spread=spread
+        ).instance
+    found = _native(source)
+    foreign = [name for name, value in (("drop_empty", drop_empty), ("spread", spread)) if value]
+    for name in (*choice.given(), *foreign):
+        raise has_its_own(name)
+    return found.with_classes(*classes) if classes else found
+
+
+def has_its_own(name: str) -> InputError:
+    """Return what to say of an argument that a native instance does not take."""
+    return InputError(
+        "does not apply: a native instance has its own", field=name, remedy="leave it out"
+    )
+
+
+def _native(source: str | os.PathLike[str]) -> Instance:
+    """Return the instance in a native file, or a shipped one by its name."""
     path = Path(source)
     if _is_path(source):
         from orsched.files import load_instance
@@ -38,19 +106,6 @@ def load(source: str | os.PathLike[str]) -> Instance:
             if error.remedy
             else "give a shipped name or the path of an instance file",
         ) from None
-
-
-def is_native(source: str | os.PathLike[str]) -> bool:
-    """Whether ``load`` is meant for this source: a shipped name, or a native instance file."""
-    from orsched.instances.catalog import names
-
-    path = Path(source)
-    if path.suffix == ".parquet":
-        return True
-    if path.is_file():
-        with path.open("rb") as stream:
-            return b'"orsched/' in stream.read(4096)
-    return str(source) in names()
 
 
 def _is_path(source: str | os.PathLike[str]) -> bool:

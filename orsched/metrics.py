@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,16 @@ import numpy as np
 
 from orsched.class_metrics import class_figures
 from orsched.client_time import client_time
-from orsched.columns import exact_sum, whole_number
+from orsched.columns import exact_sum
 from orsched.distributions import PERCENTILES as PERCENTILES
 from orsched.distributions import distribution as distribution
 from orsched.distributions import ratio as ratio
 from orsched.intervals import exact_product
 from orsched.schedule import MIXED, PREFILL
+from orsched.slo import SLO as SLO  # noqa: TC001
 from orsched.tenant_metrics import tenant_figures
-from orsched.timeline import Timeline, finishes_ns, first_tokens_ns
+from orsched.timeline import Timeline, finishes_ns, first_rounds_ns, first_tokens_ns
+from orsched.token_gaps import largest_gaps_ns
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -27,24 +28,13 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.slo import Limits
 
-_OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "jct_ns", "slo", "gap")
+_OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
 """Numbers that a run has only if it was not stopped."""
 
 OF_CLASSES = ("classes", "tenants", "fairness")
 """Numbers that only instances with classes or tenants have."""
-
-
-@dataclass(frozen=True)
-class SLO:
-    """A service-level objective: limits on TTFT and TPOT, in nanoseconds."""
-
-    ttft_ns: int
-    tpot_ns: int
-
-    def __post_init__(self) -> None:
-        whole_number(self.ttft_ns, "slo.ttft_ns")
-        whole_number(self.tpot_ns, "slo.tpot_ns")
 
 
 def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) -> dict[str, Any]:
@@ -63,6 +53,8 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     Where a worker has a prefix cache, ``hit_tokens`` are those that stays found in it, ``hit_rate``
     their share of all that stays needed before they decoded, and ``recomputed_tokens`` those that
     were prefilled although an earlier stay of the request had them.
+    ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
+    (``largest_gaps_ns``), over the requests of two tokens or more.
     An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
     its requests that are not bulk; one with tenants has ``tenants`` and ``fairness``.
 
@@ -71,7 +63,7 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     """
     line = Timeline(instance, schedule)
     bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
-    results = figures(line, bound_ns, None if slo is None else (slo.ttft_ns, slo.tpot_ns))
+    results = figures(line, bound_ns, None if slo is None else slo.limits_ns)
     if schedule.is_measured and schedule.is_partial:
         results |= dict.fromkeys(_OF_WHOLE_RUNS)
         results |= dict.fromkeys(name for name in OF_CLASSES if name in results)
@@ -81,17 +73,20 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
 def figures(
     line: Timeline,
     bound_ns: int | None = None,
-    slo_ns: tuple[int, int] | None = None,
+    slo_ns: Limits | None = None,
     first_round_ns: IntColumn | None = None,
 ) -> dict[str, Any]:
     """Return the numbers of ``summarise`` from a schedule's timeline.
 
-    ``slo_ns`` are the limits on TTFT and TPOT, ``first_round_ns`` is for ``first_tokens_ns``.
+    ``slo_ns`` are the limits on TTFT and TPOT, None where there is none;
+    ``first_round_ns`` is for ``first_tokens_ns``.
     """
     requests, batches = line.instance.requests, line.batches
     makespan = int(line.end_ns.max(initial=0))
     busy, bubbles = client_time(line)
     output_tokens, rounds = exact_sum(requests.output_tokens), int(line.rounds_before[-1])
+    if first_round_ns is None:
+        first_round_ns = first_rounds_ns(line, np.arange(len(line.worker)))
     first, finish = first_tokens_ns(line, first_round_ns), finishes_ns(line)
     ttft, several = first - requests.arrival_ns, requests.output_tokens >= 2
     pace = (finish - first) // np.maximum(requests.output_tokens - 1, 1)
@@ -118,8 +113,11 @@ def figures(
         "tokens_per_s": ratio(output_tokens * NS_PER_S, makespan),
         "ttft_ns": distribution(ttft),
         "tpot_ns": distribution(pace[several]),
+        "itl_ns": distribution(largest_gaps_ns(line, first_round_ns)[several]),
         "jct_ns": distribution(finish - requests.arrival_ns),
-        "slo": None if slo_ns is None else _attainment(slo_ns, ttft, pace, several, judged),
+        "slo": None
+        if slo_ns is None
+        else _attainment(slo_ns, ttft, pace, several, judged, makespan),
         "bound_ns": bound_ns,
         "gap": gap(makespan, bound_ns),
         **_cache_figures(line),
@@ -171,18 +169,24 @@ def _cache_figures(line: Timeline) -> dict[str, Any]:
 
 
 def _attainment(
-    slo_ns: tuple[int, int],
+    slo_ns: Limits,
     ttft: IntColumn,
     pace: IntColumn,
     several: NDArray[np.bool_],
     judged: NDArray[np.bool_],
+    makespan_ns: int,
 ) -> dict[str, Any]:
-    """Requests within both limits; an undefined TPOT counts as met."""
-    met = (ttft <= slo_ns[0]) & (~several | (pace <= slo_ns[1]))
+    """Requests within the limits that there are; an undefined TPOT counts as met."""
+    met = np.ones(len(ttft), bool)
+    if slo_ns[0] is not None:
+        met &= ttft <= slo_ns[0]
+    if slo_ns[1] is not None:
+        met &= ~several | (pace <= slo_ns[1])
     attained = int((met & judged).sum())
     return {
         "ttft_ns": slo_ns[0],
         "tpot_ns": slo_ns[1],
         "attained": attained,
         "attainment": ratio(attained, int(judged.sum())),
+        "goodput_per_s": ratio(attained * NS_PER_S, makespan_ns),
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from orsched.flat_figures import flat_figures
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ class Termination(StrEnum):
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
     TARGET_GAP = "target_gap"
+
+
+_OF_OLD = ("makespan_s", "slot_utilization", "tokens_per_s", "bound_s", "gap")
+"""Figures that stand further ahead in a row."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,86 @@ class Result:
         return value
 
     @property
+    def figures(self) -> dict[str, float | None]:
+        """The figures that people ask for, times in seconds (``orsched.flat_figures``)."""
+        return flat_figures(self.schedule.results)
+
+    @property
+    def makespan_s(self) -> float:
+        """End of the last stage, in seconds."""
+        return self.makespan
+
+    @property
+    def bound_s(self) -> float | None:
+        """The proven lower bound, in seconds."""
+        return self.bound
+
+    @property
+    def ttft_mean_s(self) -> float | None:
+        """Mean time to first token."""
+        return self.figures["ttft_mean_s"]
+
+    @property
+    def ttft_p50_s(self) -> float | None:
+        """Median time to first token (nearest rank)."""
+        return self.figures["ttft_p50_s"]
+
+    @property
+    def ttft_p99_s(self) -> float | None:
+        """99th percentile of the time to first token (nearest rank)."""
+        return self.figures["ttft_p99_s"]
+
+    @property
+    def tpot_mean_s(self) -> float | None:
+        """Mean time per output token after the first, of the requests that have several."""
+        return self.figures["tpot_mean_s"]
+
+    @property
+    def tpot_p50_s(self) -> float | None:
+        """Median time per output token after the first."""
+        return self.figures["tpot_p50_s"]
+
+    @property
+    def tpot_p99_s(self) -> float | None:
+        """99th percentile of the time per output token after the first."""
+        return self.figures["tpot_p99_s"]
+
+    @property
+    def itl_max_s(self) -> float | None:
+        """Largest time between two successive tokens of a request, over all requests."""
+        return self.figures["itl_max_s"]
+
+    @property
+    def jct_mean_s(self) -> float | None:
+        """Mean job completion time: from the arrival to the last token."""
+        return self.figures["jct_mean_s"]
+
+    @property
+    def jct_p50_s(self) -> float | None:
+        """Median job completion time."""
+        return self.figures["jct_p50_s"]
+
+    @property
+    def jct_p99_s(self) -> float | None:
+        """99th percentile of the job completion time."""
+        return self.figures["jct_p99_s"]
+
+    @property
+    def slo_attainment(self) -> float | None:
+        """Share of requests within the limits: of the SLO if one was given, else of the classes."""
+        return self.figures["slo_attainment"]
+
+    @property
+    def goodput_per_s(self) -> float | None:
+        """Requests within the limits by the makespan."""
+        return self.figures["goodput_per_s"]
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Output tokens by the makespan."""
+        return self.figures["tokens_per_s"]
+
+    @property
     def certified(self) -> bool:
         """Whether the makespan equals the bound, so that the bound's certificate proves it optimal.
 
@@ -126,6 +211,7 @@ class Result:
             "gap": self.gap,
             "decision_p99_s": None if p99 is None else p99 / NS_PER_S,
             "checked": self.checked,
+            **{name: value for name, value in self.figures.items() if name not in _OF_OLD},
         }
 
     def _repr_html_(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -192,7 +193,19 @@ class Comparison(Sequence[Result]):
         return len(self.results)
 
     def __getitem__(self, index: Any) -> Any:
-        return self.results[index]
+        """Return results by place or slice, or the one of a method by its name or label."""
+        if not isinstance(index, str):
+            return self.results[index]
+        names = [result.label or result.schedule.method for result in self.results]
+        for labels in (names, [result.schedule.method for result in self.results]):
+            if index in labels:
+                return self.results[labels.index(index)]
+        near = get_close_matches(index, names, n=1)
+        raise InputError(
+            f"{index!r} is no method of the comparison",
+            field="method",
+            remedy=f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}",
+        )
 
     def __iter__(self) -> Iterator[Result]:
         return iter(self.results)

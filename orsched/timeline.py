@@ -464,7 +464,7 @@ def first_tokens_ns(line: Timeline, first_round_ns: IntColumn | None = None) -> 
     served = np.flatnonzero(found >= 0)
     places = found[served]
     if first_round_ns is None:
-        one = _first_rounds(line, places)
+        one = first_rounds_ns(line, places)
     else:
         whole = line.phase[places] == MIXED
         one = np.where(whole, (line.end_ns - line.start_ns)[places], first_round_ns[places])
@@ -482,7 +482,7 @@ def _prefill_ends(line: Timeline) -> IntColumn:
     return _of_requests(line, ordered, line.end_ns[line.last])
 
 
-def _first_rounds(line: Timeline, places: IntColumn) -> IntColumn:
+def first_rounds_ns(line: Timeline, places: IntColumn) -> IntColumn:
     """Duration of the first round of some steps.
 
     Exact where all rounds of a step last equally long; where contexts matter, the cost model is

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orsched.checker.durations import Durations
     from orsched.checker.violations import Findings
     from orsched.columns import IntColumn
+    from orsched.slo import Limits
     from orsched.timeline import Timeline
 
 _LABELS = ("none", "predicted", "clairvoyant")
@@ -28,7 +29,8 @@ _TABLES = {
     "ttft_ns": _SPREAD,
     "jct_ns": _SPREAD,
     "tpot_ns": _SPREAD,
-    "slo": ("ttft_ns", "tpot_ns", "attained", "attainment"),
+    "itl_ns": _SPREAD,
+    "slo": ("ttft_ns", "tpot_ns", "attained", "attainment", "goodput_per_s"),
 }
 _SCALARS = (
     "makespan_ns", "busy_client_ns", "slot_utilization", "prefill_stages", "mixed_steps",
@@ -36,15 +38,20 @@ _SCALARS = (
     "tokens_per_s", "bound_ns", "gap",
 )  # fmt: skip
 
+_NOT_IN_OLDER_FILES = ("results.itl_ns", "results.slo.goodput_per_s")
+"""Numbers that schedules lack which orsched wrote before it knew them."""
+
 _OF_CACHES = ("hit_tokens", "hit_rate", "recomputed_tokens")
 
 _ORDER = (
     "makespan_ns", "busy_client_ns", "slot_utilization", "bubble_ns", "prefill_stages",
     "mixed_steps", "decode_rounds", "prompt_tokens", "output_tokens", "invalid_tokens",
     "pad_tokens", "restarts", "batch_size", "tokens_per_s", "worker_end_ns", "kv_blocks",
-    "ttft_ns", "jct_ns", "tpot_ns", "bound_ns", "gap", "slo",
+    "ttft_ns", "jct_ns", "tpot_ns", "itl_ns", "bound_ns", "gap", "slo",
 )  # fmt: skip
 """The order in which numbers are compared."""
+
+_MISSING = object()
 
 
 def check_labels(line: Timeline, findings: Findings) -> None:
@@ -165,7 +172,7 @@ def check_results(
             _check_names(findings, Kind.RESULT, f"results.{name}", results[name], parts)
     if findings.any_of(*STRUCTURE):
         return
-    if further and durations is not None and durations.refusals:
+    if durations is not None and durations.refusals:
         return  # reported already; the times of tokens are not known
     slo = _slo(findings, results.get("slo"))
     expected = figures(line, bound_ns, slo, _first_rounds(line, durations))
@@ -186,16 +193,22 @@ def _first_rounds(line: Timeline, durations: Durations | None) -> IntColumn:
     return np.maximum(durations.first_round, 0)
 
 
-def _slo(findings: Findings, slo: object) -> tuple[int, int] | None:
-    """Return the stated objectives, which are free to choose; None without any."""
-    limits: list[int] = []
-    for name in ("ttft_ns", "tpot_ns") if slo is not None else ():
-        limit = slo.get(name) if isinstance(slo, dict) else None
-        if type(limit) is not int or not 0 <= limit < 2**63:
-            findings.add(Kind.RESULT, "not a time", field=f"results.slo.{name}", found=limit)
+def _slo(findings: Findings, slo: object) -> Limits | None:
+    """Return the stated limits, which are free to choose, one of them at least; None without."""
+    if slo is None:
+        return None
+    limits: list[int | None] = []
+    for name in ("ttft_ns", "tpot_ns"):
+        limit = slo.get(name, _MISSING) if isinstance(slo, dict) else _MISSING
+        if limit is not None and (type(limit) is not int or not 0 <= limit < 2**63):
+            found = None if limit is _MISSING else limit
+            findings.add(Kind.RESULT, "not a time", field=f"results.slo.{name}", found=found)
             return None
         limits.append(limit)
-    return (limits[0], limits[1]) if limits else None
+    if limits == [None, None]:
+        findings.add(Kind.RESULT, "an objective without a limit", field="results.slo")
+        return None
+    return limits[0], limits[1]
 
 
 def _further(line: Timeline) -> tuple[str, ...]:
@@ -218,7 +231,7 @@ def _check_names(
     findings: Findings, kind: Kind, where: str, table: dict[Any, Any], names: tuple[str, ...]
 ) -> None:
     for name in names:
-        if name not in table:
+        if name not in table and f"{where}.{name}" not in _NOT_IN_OLDER_FILES:
             findings.add(kind, f"{where} lacks {name}", field=f"{where}.{name}")
     for name in table:
         if name not in names:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.output import say
+from orsched.cli.request_options import named_files
 from orsched.errors import InputError
 from orsched.scalars import require_suffix
 
@@ -82,7 +83,8 @@ def check_paths(paths: dict[str, Path | None], inputs: Iterable[str | Path] = ()
     file without pyarrow.
     """
     # Not Path.resolve, which raises where links go round in circles.
-    taken = {os.path.realpath(name): "the command reads it" for name in inputs}
+    read = (*inputs, *named_files())
+    taken = {os.path.realpath(name): "the command reads it" for name in read}
     for kind, path in paths.items():
         field = f"--{kind}" if kind.islower() else kind
         if path is None or (path.exists() and not path.is_file()):

@@ -22,6 +22,7 @@ from orsched.cli.options import (
 from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.errors import InfeasibleError, InputError
 from orsched.pairs import read_pairs
 
@@ -106,7 +107,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE.json",
     help="Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
 )
-@with_options(PARAMETERS, TIME_LIMIT, FORMAT)
+@with_options(PARAMETERS, TIME_LIMIT, FORMAT, *REQUEST_OPTIONS)
 def capacity_command(
     instance: str,
     policy: str,

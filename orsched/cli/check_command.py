@@ -9,9 +9,10 @@ import click
 
 from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.cli.bulk_bounds import bulk_claim, check_bulk_claim
-from orsched.cli.options import FORMAT, INSTANCE, load_instance
+from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Cells of tables that may be filled to verify the bound's certificate.",
 )
-@FORMAT
+@with_options(FORMAT, *REQUEST_OPTIONS, COPIES)
 def check_command(instance: str, schedule: Path, times: str | None, budget: int, style: str) -> int:
     """Check every rule and every reported number of SCHEDULE against INSTANCE.
 

@@ -34,6 +34,7 @@ from orsched.cli.problem_options import (
     merged,
 )
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError, TimeLimitError
 
@@ -88,6 +89,7 @@ _MEANS = (
 @click.option(
     "--gantt", type=click.Path(file_okay=False, path_type=Path), help="Write charts to a folder."
 )
+@with_options(*REQUEST_OPTIONS)
 def compare_command(
     instance: str,
     methods: str,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from orsched.cli.instance_commands import READ_OPTIONS, convert_source
+from orsched.cli.instance_commands import convert_source
 from orsched.cli.options import FORMAT, with_options
 from orsched.cli.output import print_rows
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 
 _DIRECTORY = click.option(
     "--directory",
@@ -65,8 +65,8 @@ def verify_command(directory: Path | None, style: str) -> int:
 @data_group.command("convert", short_help="Convert a data set to an instance file.")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path), metavar="TARGET")
-@with_options(*READ_OPTIONS)
-def convert_command(source: str, target: Path, **options: Any) -> None:
+@with_options(*REQUEST_OPTIONS, COPIES)
+def convert_command(source: str, target: Path) -> None:
     """Convert a data set (its name, or a path) to the instance file TARGET."""
     with ProgressPrinter("converting"):
-        convert_source(source, target, options)
+        convert_source(source, target)

@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from orsched.cli.bulk_bounds import bulk_options, print_bulk_bound, refuse_bulk_options
-from orsched.cli.options import FORMAT, INSTANCE, load_instance
+from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_facts, print_json, say, table
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 
 
 @click.command("bound", short_help="Print a proven lower bound with its certificate.")
@@ -27,7 +28,7 @@ from orsched.cli.output import print_facts, print_json, say, table
 )
 @click.option("--certificate", is_flag=True, help="Print the certificate, as JSON.")
 @bulk_options
-@FORMAT
+@with_options(FORMAT, *REQUEST_OPTIONS, COPIES)
 def bound_command(
     instance: str,
     objective: str,
@@ -76,7 +77,7 @@ def bound_command(
 
 @click.command("info", short_help="Describe an instance, a method, a generator; list them.")
 @click.argument("instance", required=False, metavar="[INSTANCE]")
-@FORMAT
+@with_options(FORMAT, *REQUEST_OPTIONS, COPIES)
 def info_command(instance: str | None, style: str) -> None:
     """Describe INSTANCE; without it, list instances, generators, methods and versions."""
     if instance is not None:

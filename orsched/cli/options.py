@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orsched.cli.interrupts import kept_interrupts
+from orsched.cli.request_options import load_instance as load_instance
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
     from orsched.metrics import SLO
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,19 +81,11 @@ def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
 def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:
     """Return the service-level objective, or None when no limit is given."""
     from orsched.metrics import SLO
-    from orsched.units import MAX_TIME_NS, seconds_to_ns
+    from orsched.units import seconds_to_ns
 
     if ttft_s is None and tpot_s is None:
         return None
     return SLO(
-        MAX_TIME_NS if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
-        MAX_TIME_NS if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),
+        None if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
+        None if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),
     )
-
-
-def load_instance(source: str) -> Instance:
-    """Return the instance with this name or path."""
-    from orsched.locate import load
-
-    with kept_interrupts():
-        return load(source)

@@ -15,8 +15,9 @@ from orsched.cli.artefacts import (
     write_curves,
     write_plan_and_run,
 )
-from orsched.cli.options import INSTANCE, load_instance
+from orsched.cli.options import INSTANCE, load_instance, with_options
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError, InvalidScheduleError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--trace", type=_FILE, help="Write a Chrome/Perfetto trace (.json).")
 @click.option("--records", type=_FILE, help="Write records (.csv, .jsonl or .parquet).")
+@with_options(*REQUEST_OPTIONS, COPIES)
 def report_command(
     instance: str, schedules: tuple[Path, ...], output: Path | None, **paths: Path | None
 ) -> None:

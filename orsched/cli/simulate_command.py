@@ -26,6 +26,7 @@ from orsched.cli.problem_options import (
     merged,
 )
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import report_single
 from orsched.errors import InputError
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     help="A method's name, module:Class or path/to/own.py:Class of your own (default: fcfs).",
 )
 @with_options(*PROBLEM_OPTIONS, ALLOW_CODE, PROBLEM_SEED)
-@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE)
+@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE, *REQUEST_OPTIONS)
 def simulate_command(
     instance: str,
     policy: str | None,

@@ -32,6 +32,7 @@ from orsched.cli.options import (
 from orsched.cli.output import print_notes, print_rows
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     help="What the method may know of output lengths (default: its own).",
 )
 @with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS, FORMAT, *SINGLE)
+@with_options(*REQUEST_OPTIONS, COPIES)
 def solve_command(
     instance: str,
     method: str,

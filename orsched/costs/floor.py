@@ -227,7 +227,13 @@ def splits(cost: CostModel) -> Floor | None:
 
 
 def stated(cost: CostModel, name: str) -> Any:
-    """Return what a cost model's method ``name`` states of its type, or None.
+    """Return what a cost model's method ``name`` states of its type, or None (``stating``)."""
+    method = stating(cost, name)
+    return None if method is None else method()
+
+
+def stating(cost: CostModel, name: str) -> Any:
+    """Return the method ``name`` of a cost model if it speaks for the model's type, or None.
 
     A statement belongs to the class that defines it. It holds for a derived class only if nothing
     is added that could change a time: with any other name in a class that the stating one does not
@@ -242,10 +248,12 @@ def stated(cost: CostModel, name: str) -> Any:
         return None
     if not _TIMING.isdisjoint(getattr(cost, "__dict__", ())):
         return None
-    return getattr(cost, name)()
+    return getattr(cost, name)
 
 
-_TIMING = {"prefill_ns", "round_ns", "rounds_ns", "mixed_ns", "floor", "as_bilinear"}
+_TIMING = {
+    "prefill_ns", "round_ns", "rounds_ns", "mixed_ns", "longest_round_ns", "floor", "as_bilinear",
+}  # fmt: skip
 _MADE_BY_PYTHON = set(vars(type("_Empty", (), {}))) | {
     "__annotate__",
     "__annotate_func__",

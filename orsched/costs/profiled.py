@@ -93,6 +93,17 @@ class ProfiledCost:
             total += round_half_up_sum(count, divisor * b, slope * b, start)
         return total * self.time_scale
 
+    def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
+        """Duration of the longest of a run of rounds: at an end of a straight piece."""
+        if active == 0:
+            return self._rounded(self._dense(active))
+        ends, done = [0], 0
+        for count, *_ in self.decode.pieces((0, active), context_sum, active, rounds):
+            ends += [done, done + count - 1]
+            done += count
+        sums = {context_sum + place * active for place in ends}
+        return max(self.round_ns(active, each, context_max) for each in sums)
+
     def mixed_ns(
         self,
         prompts: Sequence[int],

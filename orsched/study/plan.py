@@ -30,7 +30,7 @@ from orsched.study.axes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RECORD = 2
+RECORD = 3
 """Version of the records of cells; those of other versions are left alone and run again."""
 
 _MOST_DIGITS = 30
@@ -67,7 +67,7 @@ class Study:
     seeds: tuple[int, ...]
     policies: tuple[PolicyChoice, ...]
     bounds: tuple[str, ...] = ("makespan",)
-    slo: dict[str, int] | None = None
+    slo: dict[str, int | None] | None = None
     iterations: int | None = None
     plots: tuple[dict[str, Any], ...] = field(default=())
     file: str | None = None
@@ -237,8 +237,8 @@ def _bounds(value: object) -> tuple[str, ...]:
     return tuple(name for name in OBJECTIVES if name in value)
 
 
-def _slo(value: object) -> dict[str, int] | None:
-    from orsched.units import MAX_TIME_NS, seconds_to_ns
+def _slo(value: object) -> dict[str, int | None] | None:
+    from orsched.units import seconds_to_ns
 
     if value is None:
         return None
@@ -246,7 +246,7 @@ def _slo(value: object) -> dict[str, int] | None:
     return {
         f"{name}_ns": seconds_to_ns(table[f"{name}_s"], f"slo.{name}_s")
         if f"{name}_s" in table
-        else MAX_TIME_NS
+        else None
         for name in ("ttft", "tpot")
     }
 

@@ -163,6 +163,10 @@ def result(dice, place, samples):
     slo = found.results.get("slo")
     limits = None if slo is None else SLO(slo["ttft_ns"], slo["tpot_ns"])
     right = {} if not found.results else summarise(problem, found, limits)
+    if found.results and "itl_ns" not in found.results:  # as in files of older versions
+        del right["itl_ns"]
+    if slo is not None and "goodput_per_s" not in slo:
+        del right["slo"]["goodput_per_s"]
     demand(found.results == right, "other numbers than those recomputed are accepted")
     return "accepted"
 

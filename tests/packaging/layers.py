@@ -46,7 +46,7 @@ LAYERS = (
         "requests, workers and memory make an instance; steps make a schedule",
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "workers", "instance",
-            "schedule", "service_classes", "tenants",
+            "schedule", "service_classes", "tenants", "slo",
         ),
     ),
     Layer(
@@ -60,7 +60,8 @@ LAYERS = (
         (
             "step", "views", "policy", "methods", "stop", "result", "class_rows", "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
-            "token_times", "tenant_service",
+            "token_times", "token_gaps", "tenant_service", "flat_figures",
+            "distributions",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
         ),
     ),
@@ -68,8 +69,8 @@ LAYERS = (
         "verdicts",
         "figures, rules kept, bounds proven: what is said of a schedule",
         (
-            "distributions", "metrics", "class_metrics", "tenant_metrics", "checker",
-            "measured",
+            "metrics", "class_metrics", "tenant_metrics", "checker",
+            "measured", "objectives",
         ),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
@@ -79,7 +80,7 @@ LAYERS = (
     Layer(
         "front",
         "solve, simulate, compare, load",
-        ("method_choice", "scenario", "failures", "solver", "locate"),
+        ("method_choice", "scenario", "failures", "solver", "request_files", "locate"),
     ),
     Layer(
         "pictures",

@@ -128,3 +128,27 @@ def test_the_benchmarks_that_a_page_starts_tell_their_usage(repo_root):
         done = subprocess.run(command, cwd=repo_root, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{module}: {done.stderr}"
         assert done.stdout.startswith("usage"), shlex.join(command)
+
+
+def test_the_glossary_has_the_words_that_tables_and_files_use(repo_root):
+    text = (repo_root / "docs" / "glossary.md").read_text()
+    (block,) = re.findall(r"^:::\{glossary\}\n(.*?)^:::", text, re.S | re.M)
+    terms = re.findall(r"^([^\s].*)$", block, re.M)
+    assert terms[0] == "client"
+    assert len(terms) == len(set(terms))
+    wanted = [
+        "TTFT",
+        "TPOT",
+        "JCT",
+        "ITL",
+        "goodput",
+        "makespan",
+        "gap",
+        "bubble",
+        "stage",
+        "round",
+        "step",
+        "worker",
+        "policy",
+    ]
+    assert {*wanted, "SLO attainment", "lower bound", "slot utilization"} <= set(terms)

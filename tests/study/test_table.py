@@ -40,7 +40,7 @@ def test_a_row_says_what_solve_says(done):
         instance = generate("uniform", requests=20, clients=2, seed=row["seed"])
         instance = with_arrivals(instance, row["arrivals"], row["seed"])
         gate = {} if row["param_gate"] is None else {"gate": row["param_gate"]}
-        slo = orsched.SLO(5 * 10**9, 2**62)
+        slo = orsched.SLO(ttft_s=5)
         result = orsched.solve(instance, row["policy"], parameters=gate, seed=row["seed"], slo=slo)
         said = result.schedule.results
         assert row["makespan_ns"] == said["makespan_ns"]

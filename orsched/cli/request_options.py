@@ -1,0 +1,176 @@
+"""Options for requests alone, where a command takes an INSTANCE, and the loading of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from orsched.cli.interrupts import kept_interrupts
+from orsched.cli.output import say
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.instance import Instance
+    from orsched.request_files import Loaded
+    from orsched.workers import Worker
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+_GIVEN = "orsched.requests"
+_FLAGS = {
+    "clients": "--clients",
+    "cost": "--cost",
+    "prefill_cap_tokens": "--prefill-cap",
+    "memory_blocks": "--memory-blocks",
+    "block_tokens": "--block-tokens",
+    "prefix_cache": "--prefix-cache",
+    "first_token": "--first-token",
+    "output_limit_tokens": "--output-limit",
+    "workers": "--workers",
+    "format": "--from",
+    "drop_empty": "--drop-empty",
+    "spread": "--spread",
+}
+"""Arguments of ``orsched.load`` and the options that stand for them."""
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Keep what is given beside the command's own arguments: ``load_instance`` takes it."""
+    if value not in (None, False, ()):
+        context.meta.setdefault(_GIVEN, {})[parameter.name] = value
+
+
+def _option(*names: str, **settings: Any) -> Callable[[F], F]:
+    return click.option(*names, **settings, expose_value=False, callback=_keep)
+
+
+WORKER_OPTIONS = (
+    _option(
+        "--clients", type=int, metavar="J", help="Of requests alone: what their worker serves at "
+        "once. The options below go with it.",
+    ),
+    _option("--cost", metavar="FILE", help="A cost-model file (default: Pang's LLaMA-65B)."),
+    _option("--prefill-cap", "prefill_cap_tokens", type=int, metavar="TOKENS",
+            help="Most tokens a prefill stage."),
+    _option("--memory-blocks", type=int, metavar="N", help="KV-cache blocks of the worker."),
+    _option("--block-tokens", type=int, metavar="N", show_default="128", help="Tokens of one."),
+    _option(
+        "--prefix-cache",
+        metavar="RULE",
+        help="Keep freed blocks for shared prefixes (paged memory): lru, task_aware or "
+        "least_future_use says which are taken first.",
+    ),
+    _option(
+        "--first-token",
+        type=click.Choice(["decode", "prefill"]),
+        show_default="prefill",
+        help="Which stage yields the first token.",
+    ),
+    _option("--output-limit", "output_limit_tokens", type=int, metavar="TOKENS",
+            help="The server's limit on output tokens."),
+)  # fmt: skip
+CLASS = _option(
+    "--class",
+    "class_limits",  # not "classes", which is a picture
+    multiple=True,
+    metavar="NAME:LIMITS",
+    help="A service class, e.g. interactive:ttft=1,tpot=0.05; may be given several times.",
+)
+REQUEST_OPTIONS = (
+    *WORKER_OPTIONS,
+    CLASS,
+    _option("--from", "format", metavar="FORMAT",
+            help="Format of a foreign trace (default: detected)."),
+    _option("--drop-empty", is_flag=True, help="Leave requests without tokens out."),
+    _option("--spread", is_flag=True, help="Spread arrivals that share one clock tick."),
+)  # fmt: skip
+"""What a file of requests needs to be an instance, on every command that takes an INSTANCE."""
+
+COPIES = _option(
+    "--workers", metavar="N|FILES", help="Copies of the worker, or worker files with commas."
+)
+"""For commands without an option ``--workers`` of their own."""
+
+
+def given() -> dict[str, Any]:
+    """Return the options of this module that the running command was given, by their names."""
+    context = click.get_current_context(silent=True)
+    return {} if context is None else dict(context.meta.get(_GIVEN, {}))
+
+
+def named_files() -> tuple[str, ...]:
+    """Return the files that these options name: the command reads them."""
+    cost = given().get("cost")
+    return () if cost is None else (cost,)
+
+
+def load_instance(source: str) -> Instance:
+    """Return the instance with this name or path, or of the requests in a file.
+
+    Of requests, what was read and what was assumed of the worker goes to stderr.
+    """
+    with kept_interrupts():
+        try:
+            return _loaded(source, given())
+        except InputError as error:
+            raise _with_flag(error) from None
+
+
+def _loaded(source: str, options: dict[str, Any]) -> Instance:
+    from orsched.locate import has_its_own, load
+    from orsched.request_files import holds_requests
+    from orsched.scenario import read_workers, with_workers
+
+    spec = options.pop("workers", None)
+    if "format" in options or holds_requests(source):
+        found = read_requests(source, options).instance
+    else:
+        found = load(source)
+        for name in _FLAGS:
+            if name in options:
+                raise has_its_own(name)
+        if "class_limits" in options:
+            found = found.with_classes(*options["class_limits"])
+    return found if spec is None else with_workers(found, read_workers(spec))
+
+
+def read_requests(source: str, options: dict[str, Any]) -> Loaded:
+    """Return the instance of requests with the options' worker; say on stderr what was read.
+
+    Worker files of an option ``--workers`` stand in for a worker that is not described.
+    """
+    from orsched.request_files import WorkerChoice, load_requests
+
+    said = {name: options[name] for name in WorkerChoice.__dataclass_fields__ if name in options}
+    choice = WorkerChoice(**said, workers=_worker_files())
+    loaded = load_requests(
+        source,
+        choice,
+        classes=options.get("class_limits", ()),
+        **{name: options[name] for name in ("format", "drop_empty", "spread") if name in options},
+    )
+    say(str(loaded.report))
+    if loaded.assumed is not None:
+        say(loaded.assumed, "note")
+    return loaded
+
+
+def _worker_files() -> tuple[Worker, ...] | None:
+    """Return the workers of the files that ``--workers`` names, None if it gives a number."""
+    from orsched.scenario import read_workers
+
+    context = click.get_current_context()
+    spec = given().get("workers") or context.params.get("workers")
+    workers = read_workers(spec) if isinstance(spec, str) else None
+    return workers if isinstance(workers, tuple) else None
+
+
+def _with_flag(error: InputError) -> InputError:
+    """Return an error that names the option, where it names an argument of ``load``."""
+    if error.file is not None or error.field not in _FLAGS:
+        return error
+    flag = _FLAGS[error.field]
+    return InputError(error.problem, row=error.row, field=flag, remedy=error.remedy)

@@ -1,0 +1,152 @@
+"""Requests straight into the commands that take an INSTANCE: worker, notes, refusals."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+import orsched
+from orsched.cli.commands import run
+from orsched.costs import AffineCost
+from orsched.errors import InputError
+from orsched.files import load_instance, save_cost
+from orsched.workers import Worker
+
+AZURE = (
+    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    "2023-11-16 18:15:46.6805900,374,44\n"
+    "2023-11-16 18:15:50.9951690,396,109\n"
+)
+
+
+@pytest.fixture
+def call(capsys, tmp_path, monkeypatch):
+    """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*args):
+        code = run([str(a) for a in args])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return invoke
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """Write requests as a new user has them: 500 rows, lengths and arrivals in seconds."""
+    dice, now, lines = random.Random(5), 0.0, ["prompt_tokens,output_tokens,arrival_s"]
+    for _ in range(500):
+        now += dice.expovariate(10)
+        lines.append(f"{dice.randint(20, 2000)},{dice.randint(1, 400)},{now:.3f}")
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_five_hundred_rows_are_compared_in_one_command(call, mine):
+    methods = ("--methods", "fcfs,vllm", "--format", "json")
+    code, out, err = call("compare", "mine.csv", "--clients", 64, *methods)
+    assert code == 0
+    assert [row["method"] for row in json.loads(out)] == ["fcfs", "vllm"]
+    assert all(row["checked"] for row in json.loads(out))
+    assert "mine.csv: requests, 500 of 500 requests" in err
+    assert "LLaMA-65B on eight Ascend devices (--cost)" in err
+
+
+def test_every_command_makes_the_same_instance(call, mine, tmp_path):
+    save_cost(AffineCost(1_000_000, 50_000, 8_000_000, 30_000), tmp_path / "cost.json")
+    said = ("--clients", 32, "--cost", "cost.json", "--prefill-cap", 4096, "--memory-blocks", 900,
+            "--block-tokens", 64, "--first-token", "decode")  # fmt: skip
+    assert call("convert", "mine.csv", "i.json", *said)[0] == 0
+    instance = load_instance(tmp_path / "i.json")
+    assert (instance.worker.clients, instance.worker.prefill_cap_tokens) == (32, 4096)
+    assert instance.worker.memory.to_dict()["block_tokens"] == 64
+    code, out, err = call("info", "mine.csv", *said, "--format", "json")
+    assert (code, json.loads(out)["sha256"]) == (0, instance.sha256)
+    assert "assumed" not in err
+    assert call("solve", "mine.csv", *said, "--method", "fcfs", "-o", "s.json")[0] == 0
+    assert call("check", "mine.csv", "s.json", *said)[0] == 0
+    assert call("check", "i.json", "s.json")[0] == 0
+    assert call("report", "mine.csv", "s.json", *said, "--records", "r.csv")[0] == 0
+    bounds = [call("bound", source, *more, "--format", "json")[1]
+              for source, more in (("mine.csv", said), ("i.json", ()))]  # fmt: skip
+    assert bounds[0] == bounds[1] != ""
+
+
+def test_workers_multiply(call, mine):
+    two = ("--clients", 32, "--workers", 2, "--format", "json")
+    assert json.loads(call("info", "mine.csv", *two)[1])["workers"] == 2
+    solved = json.loads(call("solve", "mine.csv", *two, "--method", "fcfs")[1])
+    simulated = json.loads(call("simulate", "mine.csv", *two)[1])
+    assert solved["makespan_s"] == simulated["makespan_s"]
+    assert json.loads(call("info", "pang-100x20", *two[2:])[1])["workers"] == 2
+
+
+def test_worker_files_stand_in_for_the_options(call, mine, tmp_path):
+    (tmp_path / "w.json").write_text(json.dumps(Worker(7).to_dict()))
+    code, out, err = call("info", "mine.csv", "--workers", "w.json,w.json", "--format", "json")
+    assert (code, json.loads(out)["clients"]) == (0, 14)
+    assert "--cost" not in err
+    assert call("simulate", "mine.csv", "--workers", "w.json,w.json")[0] == 0
+    code, _, err = call("info", "mine.csv", "--workers", "w.json", "--clients", 3)
+    assert (code, "'--clients': the workers are given" in err) == (2, True)
+
+
+def test_a_foreign_trace_needs_no_conversion(call, tmp_path):
+    (tmp_path / "azure.csv").write_text(AZURE)
+    code, out, err = call("simulate", "azure.csv", "--clients", 4, "--format", "json")
+    assert (code, json.loads(out)["checked"]) == (0, True)
+    assert "azure, 2 of 2 requests" in err
+    slo = ("--slo-ttft", 1, "--slo-tpot", 1, "--jobs", 1)
+    assert call("capacity", "azure.csv", "--clients", 4, *slo)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("mine.csv",), "field '--clients': requests have no worker of their own (say how many "
+                        "requests it serves at once, --clients 64"),
+        (("mine.csv", "--clients", 0), "field '--clients'"),
+        (("mine.csv", "--clients", 4, "--block-tokens", 16), "'--block-tokens': needs a number of"),
+        (("mine.csv", "--clients", 4, "--cost", "no.json"), "no.json: no such file"),
+        (("mine.csv", "--clients", 4, "--workers", "0"), "workers"),
+        (("none.csv",), "none.csv: there is no such file"),
+        (("pang-100x20", "--clients", 3), "'--clients': does not apply: a native instance has its"),
+        (("pang-100x20", "--cost", "c.json"), "'--cost': does not apply"),
+        (("pang-100x20", "--drop-empty"), "'--drop-empty': does not apply"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_idle_is_named_with_its_option(call, mine, arguments, says):
+    for command in ("info", "compare", "solve", "bound"):
+        if command == "compare" and "--workers" in arguments:
+            continue
+        code, out, err = call(command, *arguments)
+        assert (code, out) == (2, "")
+        assert says in err
+
+
+def test_the_cost_file_is_never_overwritten(call, mine, tmp_path):
+    save_cost(AffineCost(), tmp_path / "c.json")
+    before = (tmp_path / "c.json").read_bytes()
+    given = ("--clients", 2, "--cost", "c.json", "--method", "fcfs", "-o", "c.json")
+    code, _, err = call("solve", "mine.csv", *given)
+    assert (code, "would be overwritten" in err) == (2, True)
+    assert (tmp_path / "c.json").read_bytes() == before
+
+
+def test_load_takes_the_same_in_python(mine, call):
+    instance = orsched.load(mine, clients=16, workers=3, memory_blocks=500, prefix_cache="lru")
+    assert [worker.clients for worker in instance.workers] == [16] * 3
+    assert instance.workers[2].memory.prefix_cache.eviction == "lru"
+    assert instance.first_token == "prefill"
+    assert orsched.load(mine, workers=(Worker(5), Worker(6))).workers[1].clients == 6
+    assert orsched.load(mine, clients=2, cost=AffineCost(1)).worker.cost == AffineCost(1)
+    with pytest.raises(InputError, match="clients=64"):
+        orsched.load(mine)
+    with pytest.raises(InputError, match="field 'clients': does not apply"):
+        orsched.load("pang-100x20", clients=3)
+    named = orsched.load("pang-100x20", classes=["interactive:ttft=1"])
+    assert named.classes[0].ttft_ns == 10**9

@@ -1,0 +1,170 @@
+"""The largest gap between two tokens of a request, against every token's time one by one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched.costs import BilinearCost, PoolingCost
+from orsched.costs.floor import stating
+from orsched.intervals import NOTHING, spanned_max
+from orsched.metrics import distribution, summarise
+from orsched.schedule import DECODE, INVALID, MIXED
+from orsched.timeline import Timeline
+from orsched.token_gaps import largest_gaps_ns
+from orsched.token_times import token_times as all_times
+from tests.by_the_book import Book
+from tests.metrics.any_schedule import any_schedule
+from tests.metrics.book_of_classes import token_times
+from tests.random_instances import random_instance
+from tests.simulator.instances import ContextCost
+
+cases = st.integers(0, 10**6).map(any_schedule)
+
+
+def literal_gaps(instance, schedule):
+    """The largest gap of each request from a literal reading of its tokens."""
+    times = token_times(Book(instance, schedule))
+    return [max((b - a for a, b in pairwise(times[r])), default=0) for r in range(len(instance))]
+
+
+@settings(max_examples=150)
+@given(cases)
+def test_gaps_are_those_of_every_token(case):
+    instance, schedule = case
+    gaps = literal_gaps(instance, schedule)
+    assert largest_gaps_ns(Timeline(instance, schedule)).tolist() == gaps
+    several = [g for g, n in zip(gaps, instance.requests.output_tokens, strict=True) if n >= 2]
+    assert summarise(instance, schedule)["itl_ns"] == distribution(several)
+
+
+def test_the_drawn_schedules_have_gaps_of_every_cause():
+    """Evictions, paused requests, mixed steps and prefills of others are among them."""
+    kinds = set()
+    for seed in range(200):
+        _, schedule = any_schedule(seed)
+        work, phases = schedule.work, set(schedule.steps.phase.tolist())
+        decode = work.phase == DECODE
+        kinds |= {"mixed"} if MIXED in phases else set()
+        kinds |= {"evicted"} if (work.stay[decode] >= 1).any() else set()
+        kinds |= {"held"} if (work.phase == INVALID).any() else set()
+        one = (work.request[decode][1:] == work.request[decode][:-1]) & (
+            work.stay[decode][1:] == work.stay[decode][:-1]
+        )
+        kinds |= {"paused"} if one.any() else set()
+        rounds = schedule.steps.rounds[schedule.steps.phase == DECODE]
+        kinds |= {"several rounds"} if (rounds > 1).any() else set()
+    assert kinds == {"mixed", "evicted", "held", "paused", "several rounds"}
+
+
+@pytest.mark.parametrize("method", ["fcfs", "vllm", "static", "ils", "scls", "slack"])
+def test_gaps_of_methods_are_those_of_every_token(method):
+    """Chunked, mixed, evicting and static batches, on the oracle's sizes of instance."""
+    compared = 0
+    for seed in range(12):
+        instance = random_instance(random.Random(seed))
+        try:
+            schedule = orsched.solve(instance, method, iterations=2).schedule
+        except orsched.InputError:
+            continue  # the method does not suit the instance
+        gaps = largest_gaps_ns(Timeline(instance, schedule)).tolist()
+        assert gaps == literal_gaps(instance, schedule)
+        compared += 1
+    assert compared > 2
+
+
+@settings(max_examples=60)
+@given(cases)
+def test_measured_gaps_are_those_of_equal_rounds(case):
+    instance, schedule = case
+    measured = schedule.replace(run={"device": "a device", "clock": "a clock"})
+    line = Timeline(instance, measured)
+    tokens = {}
+    for request, index, time in all_times(line, np.ones(len(instance), bool)):
+        tokens |= dict(zip(zip(request.tolist(), index.tolist(), strict=True), time.tolist(),
+                           strict=True))  # fmt: skip
+    expected = [0] * len(instance)
+    for (request, index), time in tokens.items():
+        if index:
+            gap = time - tokens[request, index - 1]
+            expected[request] = max(expected[request], gap)
+    assert largest_gaps_ns(line).tolist() == expected
+
+
+def test_a_gap_by_hand():
+    """The prefill of the second request stands between two tokens of the first."""
+    worker = orsched.Worker(2, orsched.AffineCost(100, 1, 10, 0))
+    instance = orsched.Instance(orsched.Requests([5, 7], [4, 1], [0, 115]), worker)
+    result = orsched.solve(instance, "fcfs")
+    # rounds at 105 to 115, 115 to 125; then 107 for the prefill, and the next round ends at 242
+    assert largest_gaps_ns(Timeline(instance, result.schedule)).tolist() == [117, 0]
+    assert result.itl_max_s == 117 / 1e9
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_maxima_of_spans(data):
+    n = data.draw(st.integers(1, 40))
+    values = np.array(data.draw(st.lists(st.integers(-50, 50), min_size=n, max_size=n)))
+    place = st.integers(0, n - 1)
+    spans = data.draw(st.lists(st.tuples(place, place), max_size=30))
+    first, last = (np.array([span[k] for span in spans], np.int64) for k in (0, 1))
+    found = spanned_max(values, first, last)
+    assert found.tolist() == [max(values[a : b + 1].tolist(), default=NOTHING) for a, b in spans]
+
+
+COSTS = [
+    BilinearCost(3, 5, 2, 10**6, 700_001, 5_000_000, 900_000, 10**7),
+    BilinearCost(3, 5, 2, 10**6, -701, 5_000_000, -900, 10**9),
+    PoolingCost(3, 5, 10**6, 700_001, 300_007, 1_000_000),
+]
+
+
+@pytest.mark.parametrize("cost", [*COSTS, "profiled"])
+@settings(max_examples=60)
+@given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 300), st.integers(0, 200))
+def test_the_longest_round_that_a_model_states_is_that_of_all_rounds(cost, rounds, active, most, k):
+    model = profiled() if cost == "profiled" else cost
+    total = max(active, most * active - k)
+    each = [model.round_ns(active, total + active * i, most + i) for i in range(rounds)]
+    assert model.longest_round_ns(rounds, active, total, most) == max(each)
+
+
+def profiled():
+    grids = {
+        "dense": {"tokens": [0, 8, 64], "time_ns": [50, 90, 1000]},
+        "prefill": {"chunk": [0, 100], "context": [0, 100], "time_ns": [[0, 0], [70, 170]]},
+        "decode": {
+            "beside": [0, 50],
+            "batch": [1, 4, 16],
+            "context": [0, 30, 60, 200],
+            "time_ns": [[[1, 90, 20, 300], [9, 95, 70, 10], [99, 98, 97, 999]]] * 2,
+        },
+    }
+    return orsched.ProfiledCost.from_dict({"fixed_ns": 3, **grids})
+
+
+def test_a_derived_model_is_asked_for_each_round():
+    """What a class states of its longest round says nothing of one that changes its rounds."""
+
+    class Bumpy(BilinearCost):
+        def round_ns(self, active, context_sum, context_max):
+            return 10_000 if context_max == 6 else 100
+
+        def rounds_ns(self, rounds, active, context_sum, context_max):
+            return sum(self.round_ns(active, 0, context_max + k) for k in range(rounds))
+
+    bumpy = Bumpy(0, 0, 0, 10**9, 0, 0, 0, 10**8)
+    assert stating(bumpy, "longest_round_ns") is None
+    instance = orsched.Instance(orsched.Requests([3], [6]), orsched.Worker(1, bumpy))
+    assert orsched.solve(instance, "fcfs").itl_max_s == 10_000 / 1e9
+    plain = replace(COSTS[0])
+    assert stating(plain, "longest_round_ns") is not None
+    assert stating(ContextCost(), "longest_round_ns") is None
