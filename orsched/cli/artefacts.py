@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.slo import SLO
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -165,13 +166,14 @@ def write_comparison(
     report: Path | None,
     gantt: Path | None,
     names: Sequence[str] = (),
+    slo: SLO | None = None,
 ) -> None:
     """Write one report over all schedules, and charts into a folder.
 
     These are a Gantt chart of each, by name, and ``latency.png`` and ``timeline.png`` of all.
     """
     if report is not None:
-        _report(instance, schedules, report)
+        _report(instance, schedules, report, slo)
         say(f"report written to {report}")
     if gantt is not None:
         gantt.mkdir(parents=True, exist_ok=True)
@@ -208,7 +210,12 @@ def _file_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _report(instance: Instance, schedules: Schedule | Sequence[Schedule], path: Path) -> None:
+def _report(
+    instance: Instance,
+    schedules: Schedule | Sequence[Schedule],
+    path: Path,
+    slo: SLO | None = None,
+) -> None:
     from orsched.models.bounds import ordering_cannot_help
     from orsched.report.html import write_report
     from orsched.schedule import Schedule
@@ -216,7 +223,7 @@ def _report(instance: Instance, schedules: Schedule | Sequence[Schedule], path: 
     note = ordering_cannot_help(instance)
     several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_report(instance, several, path, notes=[] if note is None else [note])
+    write_report(instance, several, path, notes=[] if note is None else [note], slo=slo)
 
 
 _WRITERS = {

@@ -15,7 +15,7 @@ from orsched.cli.artefacts import (
     write_curves,
     write_plan_and_run,
 )
-from orsched.cli.options import INSTANCE, load_instance, with_options
+from orsched.cli.options import INSTANCE, SLO_OPTIONS, load_instance, read_slo, with_options
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError, InvalidScheduleError
@@ -46,23 +46,32 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--trace", type=_FILE, help="Write a Chrome/Perfetto trace (.json).")
 @click.option("--records", type=_FILE, help="Write records (.csv, .jsonl or .parquet).")
-@with_options(*REQUEST_OPTIONS, COPIES)
+@with_options(*SLO_OPTIONS, *REQUEST_OPTIONS, COPIES)
 def report_command(
-    instance: str, schedules: tuple[Path, ...], output: Path | None, **paths: Path | None
+    instance: str,
+    schedules: tuple[Path, ...],
+    output: Path | None,
+    slo_ttft: float | None,
+    slo_tpot: float | None,
+    **paths: Path | None,
 ) -> None:
     """Draw and list SCHEDULE files of INSTANCE; each is checked first.
 
     The HTML report, --latency and --timeline take any number of schedules, --gantt one or a plan
-    with its run (orsched run), all others one. A report with a run compares both.
+    with its run (orsched run), all others one. A report with a run compares both. The limits are
+    for the HTML report; without them it has those that the schedules were made with.
     """
     from orsched.checker import check
     from orsched.files import load_schedule
 
+    slo = read_slo(slo_ttft, slo_tpot)
     if output is None and not any(paths.values()):
         raise InputError(
             "nothing to write",
             remedy="give -o, --gantt, --usage, --latency, --timeline, --trace or --records",
         )
+    if slo is not None and output is None:
+        raise InputError("the limits are for the HTML report", field="--slo-ttft", remedy="add -o")
     several = len(schedules) > 1
     if several and any(paths[kind] for kind in ("usage", "trace", "records")):
         raise InputError("--usage, --trace and --records take one schedule", field="SCHEDULE")
@@ -78,7 +87,7 @@ def report_command(
                 message = f"{path} is not valid: {violations[0].message} (see orsched check)"
                 raise InvalidScheduleError(message, violations)
         progress.say("writing")
-        write_comparison(problem, loaded, output, None)
+        write_comparison(problem, loaded, output, None, slo=slo)
         names = [path.stem for path in schedules] if several else ()
         write_curves(problem, loaded, {kind: paths.pop(kind) for kind in OF_SEVERAL}, names)
         if several and paths["gantt"] is not None:

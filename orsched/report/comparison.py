@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from orsched.plotting.style import BUBBLES, gap_text, one_line, percent, seconds
+from orsched.plotting.style import BUBBLES, one_line, percent, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.slo import SLO
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Row:
     part: str = ""
 
 
-def rows_of(instance: Instance, schedules: Sequence[Schedule]) -> list[Row]:
+def rows_of(instance: Instance, schedules: Sequence[Schedule], slo: SLO | None = None) -> list[Row]:
     """Compute every number anew from the schedules and check each of them."""
     from orsched.checker import check
     from orsched.metrics import summarise
@@ -43,7 +44,7 @@ def rows_of(instance: Instance, schedules: Sequence[Schedule]) -> list[Row]:
         if schedule.is_measured and schedule.is_partial:
             done = finished_requests(instance, schedule)
             part = f"partial ({done:,} of {len(instance):,} requests finished)"
-        rows.append(Row(label, schedule, summarise(instance, schedule), len(found), part))
+        rows.append(Row(label, schedule, summarise(instance, schedule, slo), len(found), part))
     return rows
 
 
@@ -78,83 +79,13 @@ def cell(shown: str, **data: float | str | None) -> str:
     return f"<td{values}>{shown}</td>"
 
 
-def comparison_table(rows: Sequence[Row]) -> str:
-    """Return the table of methods; the decision time is filled in from the ``run`` block.
-
-    Valid schedules with times of the model compete for the shortest makespan; runs have their own.
-    """
-    rivals = [
-        r.schedule.makespan_ns for r in rows if not r.violations and not r.schedule.is_measured
-    ]
-    shortest = min(rivals) if len(rivals) > 1 else None
-    body = [_method_row(k, row, shortest) for k, row in enumerate(rows)]
-    heads = [
-        "Method", "Information", "Makespan", "Slot utilization", "Prefill stages K", "Rounds R",
-        "Output tokens/s", "Lower bound", "Gap", "Decision p99", "Checked",
-    ]  # fmt: skip
-    return _table("comparison", "Methods on this instance", heads, body)
-
-
-def _method_row(index: int, row: Row, shortest: int | None) -> str:
-    results, bound = row.results, row.schedule.bound
-    competes = not row.violations and not row.schedule.is_measured
-    best = competes and row.schedule.makespan_ns == shortest
-    badge = ' <span class="badge">shortest</span>' if best else ""
-    rate = results["tokens_per_s"]
-    name = "" if bound is None else f' title="bound: {text(str(bound["name"]))}"'
-    bound_cell = cell(
-        "–" if bound is None else f"<span{name}>{seconds(results['bound_ns'])}</span>",
-        field="bound",
-        ns=results["bound_ns"],
-    )
-    found = row.violations
-    return (
-        f'<tr data-method="{text(row.schedule.method)}" data-index="{index}">'
-        f'<th scope="row">{text(row.label)}{badge}</th>'
-        f'<td class="word">{row.schedule.information}</td>'
-        + cell(seconds(results["makespan_ns"]), field="makespan", ns=results["makespan_ns"])
-        + cell(
-            percent(results["slot_utilization"]),
-            field="utilization",
-            value=results["slot_utilization"],
-            busy_client_ns=results["busy_client_ns"],
-        )
-        + cell(f"{results['prefill_stages']:,}", field="stages", value=results["prefill_stages"])
-        + cell(f"{results['decode_rounds']:,}", field="rounds", value=results["decode_rounds"])
-        + cell("–" if rate is None else f"{rate:,.1f}", field="rate", value=rate)
-        + bound_cell
-        + cell(gap_text(results["gap"]), field="gap", value=results["gap"])
-        + cell("–", field="decision")
-        + f'<td class="{"good" if found == 0 else "bad"}" data-field="checked" '
-        f'data-violations="{found}">{_verdict(row)}</td></tr>'
-    )
-
-
-def _verdict(row: Row) -> str:
+def verdict(row: Row) -> str:
     """Return what the checker says; of a run, what it could not say."""
     found = row.violations
     said = "yes" if found == 0 else f"no: {found} violation{'s' if found > 1 else ''}"
     if row.schedule.is_measured:
         said += "; times not checked"
     return f"{said}; {row.part}" if row.part else said
-
-
-def latency_table(rows: Sequence[Row]) -> str:
-    """Return the table of TTFT, TPOT and JCT."""
-    heads = ["Method"]
-    for measure in ("TTFT", "TPOT", "JCT"):
-        heads += [f"{measure} mean", f"{measure} p50", f"{measure} p99"]
-    body = []
-    for row in rows:
-        cells = [f'<th scope="row">{text(row.label)}</th>']
-        for measure in ("ttft_ns", "tpot_ns", "jct_ns"):
-            values = row.results[measure]
-            for figure in ("mean", "p50", "p99"):
-                value = None if values is None else values[figure]
-                shown = "–" if value is None else short_time(value)
-                cells.append(cell(shown, field=f"{measure[:-3]}-{figure}", ns=value))
-        body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table("latency", "Latency of requests", heads, body)
 
 
 def class_table(rows: Sequence[Row]) -> str:
@@ -184,7 +115,7 @@ def class_table(rows: Sequence[Row]) -> str:
                 cell(percent(part["hit_rate"] or None), field="hit-rate"),
             ]
             body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table("classes-table", "Requests by class", heads, body) if body else ""
+    return table("classes-table", "Requests by class", heads, body) if body else ""
 
 
 def _time_cell(field: str, value: float | None) -> str:
@@ -203,7 +134,7 @@ def bubble_table(rows: Sequence[Row]) -> str:
             share = percent(value / total if total else None)
             cells.append(cell(share, field=name.replace("_", "-"), ns=value))
         body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table(
+    return table(
         "bubbles-table", "Client-time by use, as shares of clients × makespan", heads, body
     )
 
@@ -231,7 +162,7 @@ def batch_table(rows: Sequence[Row]) -> str:
             value = None if blocks is None else blocks[name]
             cells.append(cell(_decimal(value), field=f"kv-{name}", value=value))
         body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table("batches", "Means, counts and sums of each schedule", heads, body)
+    return table("batches", "Means, counts and sums of each schedule", heads, body)
 
 
 def _decimal(value: float | None) -> str:
@@ -267,7 +198,7 @@ def path_table(instance: Instance, rows: Sequence[Row]) -> str:
             client = f"{text(instance.workers[busiest['worker']].name)}, {client}"
         cells.append(f"<td>{client}: {busy} with {len(busiest['requests'])} requests</td>")
         body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table("path-table", "The critical path of each schedule", heads, body) if body else ""
+    return table("path-table", "The critical path of each schedule", heads, body) if body else ""
 
 
 def short_time(ns: float) -> str:
@@ -277,7 +208,8 @@ def short_time(ns: float) -> str:
     return f"{ns / 1_000_000:.1f} ms" if ns >= 1_000_000 else f"{ns / 1_000:.1f} µs"
 
 
-def _table(name: str, caption: str, heads: Sequence[str], body: Iterable[str]) -> str:
+def table(name: str, caption: str, heads: Sequence[str], body: Iterable[str]) -> str:
+    """Return a table that scrolls sideways where it does not fit, with a name and a caption."""
     head = "".join(f'<th scope="col">{h}</th>' for h in heads)
     return (
         f'<div class="scroll"><table id="{name}"><caption>{caption}</caption>'

@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any
 from orsched.errors import InputError, unavailable
 from orsched.plotting.class_curves import has_class_curves, tells_classes_apart
 from orsched.plotting.spans import client_use
-from orsched.plotting.style import BUBBLES, seconds
+from orsched.plotting.style import BUBBLES
 from orsched.report.comparison import (
     Row,
     batch_table,
     bubble_table,
     class_table,
-    comparison_table,
-    latency_table,
     path_table,
     rows_of,
     text,
 )
+from orsched.report.facts import facts
+from orsched.report.latency_data import latency_data
+from orsched.report.limits_and_bounds import mean_bounds, slo_of
+from orsched.report.method_tables import latency_table, makespan_table
 from orsched.report.page_data import chart_data, instance_data
 from orsched.report.plan_and_run import pair_data, pairs_of, section
+from orsched.report.ranking import ranking_of
 from orsched.report.words import WORDS
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
-    from orsched.workers import Worker
+    from orsched.slo import SLO
 
 # Nothing may be loaded from anywhere: the page works offline and reports nothing about its reader.
 _POLICY = (
@@ -47,11 +50,14 @@ def write_report(
     *,
     title: str | None = None,
     notes: Sequence[str] = (),
+    slo: SLO | None = None,
 ) -> None:
     """Write an interactive page that compares schedules of one instance.
 
-    The page holds a comparison table, client-time by use, a Gantt chart for each schedule and an
-    explanation of the words. All numbers are computed anew and every schedule is checked; exact
+    The page holds tables of all schedules, those of latency first where requests arrive over time
+    or limits are given, distributions of latencies and the attainment over the limits, a Gantt
+    chart and charts over time for each schedule, client-time by use and an explanation of the
+    words. All numbers are computed anew and every schedule is checked; exact
     values stand in ``data-`` attributes. Equal input gives equal bytes; what comes from the
     ``run`` blocks of the schedules stands in the element ``orsched-run`` only.
 
@@ -61,6 +67,8 @@ def write_report(
         path: the HTML file.
         title: heading; None: the name of the instance.
         notes: statements to print at the top, such as that ordering cannot help.
+        slo: limits to report the attainment of; None: those that the schedules were made with, if
+            these are the same for all.
 
     Raises:
         InputError: no schedule, a schedule for another instance, or the file cannot be written.
@@ -76,43 +84,85 @@ def write_report(
                 "the schedule is for another instance", row=k, field="instance_sha256",
                 remedy="give the instance that the schedule was made for",
             )  # fmt: skip
-    write_text(path, _page(instance, rows_of(instance, schedules), title, notes))
+    limits = slo_of(schedules) if slo is None else slo
+    write_text(path, _page(instance, rows_of(instance, schedules, limits), limits, title, notes))
 
 
 def _page(
-    instance: Instance, rows: list[Row], title: str | None, notes: Sequence[str]
+    instance: Instance, rows: list[Row], slo: SLO | None, title: str | None, notes: Sequence[str]
 ) -> Iterator[str]:
     heading = text(title if title is not None else f"Schedules for {instance.name}")
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
         f"<title>{heading}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
-        f"<header><h1>{heading}</h1>\n{_facts(instance)}</header>\n<main>\n"
+        f"<header><h1>{heading}</h1>\n{facts(instance, slo)}</header>\n<main>\n"
     )
     yield _notes([*notes, *_findings(rows)])
-    tables = f"{comparison_table(rows)}\n{latency_table(rows)}\n{class_table(rows)}"
-    yield f"<section><h2>Comparison</h2>\n{tables}</section>\n"
-    yield f"<section><h2>Batches, workers and memory</h2>\n{batch_table(rows)}</section>\n"
+    latencies = latency_data(instance, rows, slo)
+    yield f"<section><h2>Comparison</h2>\n{_tables(instance, rows)}</section>\n"
+    yield _latencies() if latencies else ""
+    yield _charts(instance, rows)
+    pairs = pairs_of(instance, rows)
+    yield section(pairs, rows)
     yield (
         '<section><h2>Where the client-time goes</h2>\n<div id="bubbles" role="img" aria-label="'
         'Stacked bars of client-time by use; the table below has the numbers"></div>\n'
         f"<details><summary>The numbers</summary>{bubble_table(rows)}</details></section>\n"
     )
+    yield f"<section><h2>Batches, workers and memory</h2>\n{batch_table(rows)}</section>\n"
     paths = path_table(instance, rows)
     if paths:
         yield f"<section><h2>What the makespan is made of</h2>\n{paths}</section>\n"
-    pairs = pairs_of(instance, rows)
-    yield section(pairs, rows)
-    yield _charts(instance, rows)
     yield f'<section><h2>Words</h2>\n<dl class="words">{_words()}</dl></section>\n</main>\n'
-    data = _data(instance, rows)
+    data = {**_data(instance, rows), "latency": latencies}
     yield _block("orsched-data", {**data, "pairs": pair_data(pairs)} if pairs else data)
     yield _block("orsched-run", [row.schedule.run for row in rows])
-    yield f"<script>\n{_plotly()}\n</script>\n<script>\n{_asset('page.js')}</script>\n"
+    yield f"<script>\n{_plotly()}\n</script>\n<script>\n{_script()}</script>\n"
     if pairs:
         yield f"<script>\n{_asset('plan_and_run.js')}</script>\n"
     yield "</body>\n</html>\n"
+
+
+def _tables(instance: Instance, rows: list[Row]) -> str:
+    """Return the tables with a row a schedule; first the one that decides which is the best."""
+    ranking = ranking_of(instance, rows)
+    latency_first = ranking.name != "makespan"
+    makespans = makespan_table(rows, ranking, badged=not latency_first)
+    bounds = mean_bounds(instance, rows)
+    latencies = latency_table(rows, ranking, badged=latency_first, bounds=bounds)
+    tables = [latencies, makespans] if latency_first else [makespans, latencies]
+    return "\n".join([*tables, class_table(rows)])
+
+
+def _latencies() -> str:
+    """Return the empty charts of latencies, all schedules in each."""
+    charts = "".join(
+        f'<div id="latency-{name}" role="img" aria-label="{words}"></div>'
+        for name, words in (
+            ("ttft", "Share of requests by time to first token"),
+            ("tpot", "Share of requests by time per further token"),
+            ("jct", "Share of requests by time from arrival to finish"),
+            ("attainment", "Share of requests within the limits, over these limits"),
+        )
+    )
+    return (
+        '<section id="latencies"><h2>Latency of requests</h2>\n<ul class="key" id="latency-key">'
+        f'</ul>\n<div class="quarters">{charts}</div></section>\n'
+    )
+
+
+_SCRIPTS = (
+    "theme", "telling", "time_axis", "lanes", "gantt", "gantt_panel", "over_time", "latency",
+    "sorting", "page",
+)  # fmt: skip
+"""Parts of the page's script, in order: each uses what the ones before it define."""
+
+
+def _script() -> str:
+    return "\n".join(_asset(f"{name}.js") for name in _SCRIPTS)
 
 
 def _asset(name: str) -> str:
@@ -152,58 +202,11 @@ def _data(instance: Instance, rows: list[Row]) -> dict[str, Any]:
                 "makespan": row.results["makespan_ns"],
                 "bound": bound,
                 "use": [row.results["busy_client_ns"], *(bubbles[name] for name in BUBBLES)],
-                **chart_data(instance, row.schedule),
+                **chart_data(instance, row.schedule, len(rows)),
             }
         )
     uses = [["busy", "#0072B2"], *map(list, BUBBLES.values())]
     return {"instance": instance_data(instance), "uses": uses, "methods": methods}
-
-
-def _facts(instance: Instance) -> str:
-    """Return the facts of the instance as a definition list."""
-    requests, workers = instance.requests, instance.workers
-    n, last = len(requests), int(requests.arrival_ns.max(initial=0))
-    facts = [
-        ("Requests", f"{n:,}"),
-        ("Clients", f"{sum(w.clients for w in workers):,}"),
-        ("Workers", f"{len(workers):,}"),
-        ("Prompt tokens", _tokens(requests.prompt_tokens)),
-        ("Output tokens", _tokens(requests.output_tokens)),
-        ("Arrivals", f"until {seconds(last)}" if last else "all at the start"),
-        ("First token", f"from {instance.first_token}"),
-        ("Predicted lengths", "yes" if requests.predicted_tokens is not None else "no"),
-        ("Cost model", _each(w.cost.model for w in workers)),
-        ("Prefill cap", _each("none" if w.prefill_limit is None else f"{w.prefill_limit:,} tokens"
-                              for w in workers)),
-        ("Memory", _each(_memory(w) for w in workers)),
-        ("Padding", _each("yes" if w.padding else "no" for w in workers)),
-    ]  # fmt: skip
-    items = "".join(f"<div><dt>{k}</dt><dd>{text(v)}</dd></div>" for k, v in facts)
-    about = f"<p>{text(instance.description)}</p>\n" if instance.description else ""
-    return (
-        f'{about}<dl class="facts">{items}</dl>\n'
-        f'<p class="hash">Instance <b>{text(instance.name)}</b>, SHA-256 '
-        f"<code>{instance.sha256}</code></p>\n"
-    )
-
-
-def _memory(worker: Worker) -> str:
-    memory = worker.memory
-    if memory is None:
-        return "unlimited"
-    paged = ", paged" if memory.is_paged else ""
-    return f"{memory.blocks:,} blocks of {memory.block_tokens:,}{paged}"
-
-
-def _tokens(column: Any) -> str:
-    if len(column) == 0:
-        return "–"
-    return f"{int(column.sum()) / len(column):,.1f} on average, at most {int(column.max()):,}"
-
-
-def _each(values: Any) -> str:
-    """Join the different values in order of first use."""
-    return ", ".join(dict.fromkeys(values))
 
 
 def _findings(rows: list[Row]) -> list[str]:
@@ -238,28 +241,37 @@ def _charts(instance: Instance, rows: list[Row]) -> str:
     """Return the tabs and one empty panel a schedule; the script draws a panel when it is shown."""
     tabs, panels = [], []
     for k, row in enumerate(rows):
-        chosen = k == 0
+        chosen, label = k == 0, text(row.label)
         tabs.append(
             f'<button type="button" role="tab" id="tab-{k}" aria-controls="panel-{k}" '
             f'aria-selected="{str(chosen).lower()}" tabindex="{0 if chosen else -1}">'
-            f"{text(row.label)}</button>"
+            f"{label}</button>"
         )
         panels.append(
             f'<div role="tabpanel" id="panel-{k}" aria-labelledby="tab-{k}"'
             f'{"" if chosen else " hidden"}><p class="part" hidden></p>'
-            f'<div class="gantt" id="gantt-{k}" role="group" aria-label="Gantt chart of '
-            f'{text(row.label)}"></div>'
-            f'<div class="usage" id="usage-{k}" role="img" aria-label="Clients by use'
-            f' and KV blocks over time of {text(row.label)}"></div>'
+            '<p class="folded" hidden><label><input type="checkbox"> <span></span></label></p>'
+            f'<div class="gantt" id="gantt-{k}" role="group" aria-label="Gantt chart of {label}">'
+            f'</div><div class="usage" id="usage-{k}" role="group" aria-label="Clients by use, '
+            f'requests that wait and run, and KV blocks over time of {label}"></div>'
             f"{_class_chart(instance, row, k)}</div>"
         )
     return (
-        "<section><h2>Gantt charts</h2>\n"
-        f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n'
-        f"{_key(instance, rows)}{''.join(panels)}\n"
-        '<p class="hint">Drag to zoom, double-click to see everything, point at a bar or at a '
-        "stage in the top row to read it.</p></section>\n"
+        '<section id="charts"><h2>Over time</h2>\n'
+        f'<div role="tablist" aria-label="Schedules">{"".join(tabs)}</div>\n{_RANGE}'
+        f"{_key(instance, rows)}{''.join(panels)}</section>\n"
     )
+
+
+_RANGE = (
+    '<div class="range"><button type="button" class="in" title="Zoom in">+</button>'
+    '<button type="button" class="out" title="Zoom out">−</button>'
+    '<button type="button" class="all">Show all</button>'
+    "<output></output></div>\n"
+    '<p class="hint">The wheel over a chart zooms time, with Shift it scrolls the page. Drag to '
+    "zoom, double-click to see everything; all charts and tabs share the range. With the keyboard: "
+    "+, −, 0 and the arrows. Point at a bar, or at a stage in the top row, to read it.</p>\n"
+)
 
 
 def _class_chart(instance: Instance, row: Row, index: int) -> str:
@@ -267,7 +279,7 @@ def _class_chart(instance: Instance, row: Row, index: int) -> str:
     if not has_class_curves(instance) or row.schedule.is_partial:
         return ""
     return (
-        f'<div class="usage" id="classes-{index}" role="img" aria-label="Attainment, memory by '
+        f'<div class="usage" id="classes-{index}" role="group" aria-label="Attainment, memory by '
         f'owner, bulk tokens and service over time of {text(row.label)}"></div>'
     )
 

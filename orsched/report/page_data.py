@@ -8,6 +8,7 @@ import numpy as np
 
 from orsched.plotting.class_curves import class_curves, has_class_curves
 from orsched.plotting.curves import client_curves, means
+from orsched.plotting.load_curves import load_curves
 from orsched.plotting.spans import client_use, lane_offsets, rank_in_lane
 from orsched.plotting.style import (
     BULK_COLOURS,
@@ -18,6 +19,7 @@ from orsched.plotting.style import (
     WORKER_COLOURS,
 )
 from orsched.plotting.usage import COLUMNS, borders_of, named_blocks
+from orsched.report.density_data import density_data, runs
 from orsched.report.stages import bins, stage_columns
 from orsched.timeline import Timeline, request_times
 
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from orsched.plotting.spans import Spans
     from orsched.schedule import Schedule
 
-MAX_BARS = 6_000
-"""Most bars and most stages of one interactive chart; more, and it shows the first part only."""
+MAX_BARS = 12_000
+"""Most bars and stages of one interactive chart; after them it shows shares of client-time only."""
 
+PAGE_BARS = 32_000
+"""The same for all charts of a page together: a bar takes about 70 bytes."""
 
 _DASHES = ("solid", "dash", "dashdot", "dot")
 
@@ -50,15 +54,17 @@ def instance_data(instance: Instance) -> dict[str, Any]:
     }
 
 
-def chart_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
-    """Return the columns of one schedule's chart; times are integer nanoseconds.
+def chart_data(instance: Instance, schedule: Schedule, charts: int = 1) -> dict[str, Any]:
+    """Return the columns of one schedule's chart, of so many; times are integer nanoseconds.
 
-    ``shown_ns`` is the end of the part that is shown: the makespan unless the schedule has more
-    than ``MAX_BARS`` bars or stages.
+    ``shown_ns`` is the end of the part with single bars: the makespan unless the schedule has more
+    than ``MAX_BARS`` bars and stages, or its part of ``PAGE_BARS``. ``used`` are the clients that
+    ever hold a request, as half-open runs.
     """
     use, stages = client_use(instance, schedule), stage_columns(instance, schedule)
     bars = {name: getattr(use, name) for name in BARS}
-    shown = _shown_ns(schedule, bars, stages)
+    shown = _shown_ns(schedule, bars, stages, min(MAX_BARS, PAGE_BARS // charts))
+    used = np.unique(use.stays.lane)
     shade = (rank_in_lane(use.decode) % 2)[use.decode.start_ns < shown]
     again = use.stays.take((use.stays.stay > 0) & (use.stays.start_ns < shown))
     bars = {name: spans.take(spans.start_ns < shown) for name, spans in bars.items()}
@@ -72,6 +78,8 @@ def chart_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     overtime = {"classes": class_data(instance, schedule)} if has_class_curves(instance) else {}
     return {
         "shown_ns": shown,
+        "used": runs(used),
+        "density": density_data(instance, schedule, use, is_cut=shown < schedule.makespan_ns),
         "requests": _request_columns(instance, schedule, requests),
         **columns,
         "restarts": {
@@ -135,11 +143,13 @@ def usage_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     """Return clients by use and KV blocks over time, as means of stretches of time.
 
     ``borders`` are the stretches' ends in nanoseconds, ``uses`` the clients of each use in the
-    order of ``style.USES``, ``blocks`` name, limit and values of each worker with memory.
+    order of ``style.USES``, ``requests`` those that wait and run, ``blocks`` name, limit and values
+    of each worker with memory.
     """
     line = Timeline(instance, schedule)
     curves, blocks = client_curves(line), named_blocks(instance, line)
-    every = [*curves.values(), *(curve for _, curve, _ in blocks)]
+    requests = load_curves(line)
+    every = [*curves.values(), *requests.values(), *(curve for _, curve, _ in blocks)]
     borders = borders_of(every, schedule.makespan_ns, COLUMNS)
 
     def values(curve: Curve) -> list[float]:
@@ -148,18 +158,20 @@ def usage_data(instance: Instance, schedule: Schedule) -> dict[str, Any]:
     return {
         "borders": [round(border) for border in borders.tolist()],
         "uses": [values(curves[name]) for name in USES],
+        "requests": {name: values(curve) for name, curve in requests.items()},
         "blocks": [
             {"name": name, "limit": limit, "values": values(curve)} for name, curve, limit in blocks
         ],
     }
 
 
-def _shown_ns(schedule: Schedule, bars: dict[str, Spans], stages: dict[str, IntColumn]) -> int:
-    shown = schedule.makespan_ns
-    for starts in (*(spans.start_ns for spans in bars.values()), stages["start"]):
-        if len(starts) > MAX_BARS:
-            shown = min(shown, int(np.partition(starts, MAX_BARS)[MAX_BARS]))
-    return shown
+def _shown_ns(
+    schedule: Schedule, bars: dict[str, Spans], stages: dict[str, IntColumn], most: int
+) -> int:
+    starts = np.concatenate([*(spans.start_ns for spans in bars.values()), stages["start"]])
+    if len(starts) <= most:
+        return schedule.makespan_ns
+    return min(schedule.makespan_ns, int(np.partition(starts, most)[most]))
 
 
 def _request_columns(

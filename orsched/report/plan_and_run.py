@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.measured.plan_errors import plan_against_run
 from orsched.plotting.style import seconds
-from orsched.report.comparison import _table, cell, text
-from orsched.report.page_data import MAX_BARS
+from orsched.report.comparison import cell, table, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.measured.plan_errors import PlanAgainstRun
     from orsched.report.comparison import Row
+
+MAX_STAGES = 6_000
+"""Most stages whose errors are in the page."""
 
 
 class Pair(NamedTuple):
@@ -108,7 +110,7 @@ def _phases(pair: Pair, number: int) -> str:
             shown = _percent(value, sign=name == "error")
             cells.append(cell(shown, field=name, value=value))
         body.append(f"<tr>{''.join(cells)}</tr>")
-    return _table(f"plan-phases-{number}", "Times by phase; a gap counts to the stage after it",
+    return table(f"plan-phases-{number}", "Times by phase; a gap counts to the stage after it",
                   heads, body)  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def _terms(pair: Pair, number: int) -> str:
     caption = (
         "Terms of the cost model: a step or round, a prompt token, a request, a token of context"
     )
-    return _table(f"plan-terms-{number}", caption, heads, body)
+    return table(f"plan-terms-{number}", caption, heads, body)
 
 
 def pair_data(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
@@ -135,7 +137,7 @@ def pair_data(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     found = []
     for pair in pairs:
         against = pair.against
-        rows = against.stage_rows()[:MAX_BARS]
+        rows = against.stage_rows()[:MAX_STAGES]
         found.append(
             {
                 "run": pair.run,

@@ -2,96 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 
 import pytest
 
 from orsched.metrics import summarise
 from orsched.plotting.class_curves import class_curves
 from orsched.plotting.spans import decode_spans
-from orsched.report.html import write_report
 from orsched.timeline import request_times
-from tests.plotting.samples import by_hand, every_kind, random_instance, served
+from tests.browser.opening import until
+from tests.plotting.samples import by_hand, every_kind
 from tests.plotting.test_classes import mixed
 
 pytestmark = pytest.mark.browser
-
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-
-
-def unavailable(reason):
-    if os.environ.get("ORSCHED_REQUIRE_BROWSER") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
-        unavailable("there is no Chromium on this system")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        unavailable("playwright is not installed")
-    with sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=program, headless=True, args=list(ARGUMENTS)
-        )
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
-def sample():
-    ids = [f"<b>{k}</b>" for k in range(200)]
-    instance = random_instance(n=200, clients=20, ids=ids, name="<i>sample</i>")
-    schedule = served(instance)
-    return instance, [schedule, schedule.replace(method="<script>second", run={})]
-
-
-@pytest.fixture
-def opened(browser, tmp_path):
-    """Open a report, its first chart drawn; errors and requests to the network fail the test."""
-    pages, problems = [], []
-
-    def open_report(instance, schedules):
-        path = tmp_path / "report.html"
-        write_report(instance, schedules, path)
-        page = browser.new_page(viewport={"width": 1300, "height": 900})
-        pages.append(page)
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
-        page.goto(path.as_uri())
-        page.wait_for_selector("#panel-0[data-drawn=done]")
-        return page
-
-    yield open_report
-    for page in pages:
-        page.close()
-    assert problems == []
-
-
-@pytest.fixture
-def page(opened, sample):
-    """The open report of the sample."""
-    return opened(*sample)
-
-
-def until(page, expression):
-    """Wait until an expression is true; the page's own policy forbids to poll inside it."""
-    for _ in range(200):
-        if page.evaluate(expression):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"never true: {expression}")
 
 
 def span(page, index=0):
@@ -183,7 +106,7 @@ def test_pauses_invalid_rounds_and_mixed_steps_are_drawn_and_told(opened):
     assert "mixed, client 1" in told_at(page, 3, 50)
     drawn = page.evaluate("document.getElementById('usage-0').data.map((t) => t.name)")
     assert drawn == ["decode", "prefill", "invalid tokens", "paused for others",
-                     "worker-0: blocks", "mixed: blocks"]  # fmt: skip
+                     "waiting", "running", "worker-0: blocks", "mixed: blocks"]  # fmt: skip
     shares = page.evaluate("document.getElementById('bubbles').data.map((t) => t.x[0])")
     assert len(shares) == 6
     assert shares[-1] == pytest.approx(100 * 12 / (4 * 59))
@@ -299,7 +222,7 @@ def test_what_classes_get_over_time_and_bulk_requests_told_apart(opened):
     )
     decoded = (schedule.work.phase == 1) & instance.bulk[schedule.work.request]
     assert bars == [[int(decoded.sum()), "\\"]]
-    assert "decode of a bulk request" in page.inner_text(".key")
+    assert "decode of a bulk request" in page.inner_text("#charts .key")
     by_class = summarise(instance, schedule)["classes"]
     told = page.evaluate(
         """() => [...document.querySelectorAll('#classes-table tbody tr')].map((row) => [

@@ -9,8 +9,10 @@ import pytest
 import orsched
 from orsched.metrics import summarise
 from orsched.plotting.gantt import gantt
-from orsched.report.comparison import comparison_table, labels, latency_table, rows_of
+from orsched.report.comparison import labels, rows_of
 from orsched.report.html import write_report
+from orsched.report.method_tables import latency_table, makespan_table
+from orsched.report.ranking import ranking_of
 from orsched.schedule import Steps
 
 MEASURED = {"device": "d", "clock": "c"}
@@ -37,6 +39,11 @@ def run_of(plan, speed=1, **run):
     return trace.replace(run={**MEASURED, **run}, results={})
 
 
+def makespans(instance, schedules):
+    rows = rows_of(instance, schedules)
+    return makespan_table(rows, ranking_of(instance, rows), badged=True)
+
+
 def page_of(instance, schedules, tmp_path):
     write_report(instance, schedules, tmp_path / "a.html")
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -54,7 +61,7 @@ def test_runs_are_never_the_shortest(instance, plan, tmp_path):
         assert page.count("yes; times not checked") == 2
         assert 'data-field="gap" data-value="-' not in page
     slow = orsched.solve(instance, "fcfs", parameters={}).schedule
-    table = comparison_table(rows_of(instance, [run_of(plan, 2), plan, slow]))
+    table = makespans(instance, [run_of(plan, 2), plan, slow])
     badged = re.findall(r'<th scope="row">([^<]*) <span class="badge">', table)
     assert "exact, run" not in badged
     assert "exact" in badged
@@ -63,7 +70,7 @@ def test_runs_are_never_the_shortest(instance, plan, tmp_path):
 def test_an_invalid_schedule_is_not_the_shortest(instance, plan):
     steps = plan.steps
     halved = Steps(steps.worker, steps.phase, steps.start_ns // 2, steps.end_ns // 2, steps.rounds)
-    table = comparison_table(rows_of(instance, [plan, plan.replace(steps=halved)]))
+    table = makespans(instance, [plan, plan.replace(steps=halved)])
     assert "badge" not in table
 
 
@@ -109,4 +116,4 @@ def test_a_part_of_a_run_says_so_and_has_no_latencies(instance, plan, tmp_path):
     assert "Gap" not in part._repr_html_()
     (row,) = rows_of(instance, [part])
     assert row.results["gap"] is row.results["tokens_per_s"] is row.results["jct_ns"] is None
-    assert "-1" not in latency_table([row])
+    assert "-1" not in latency_table([row], ranking_of(instance, [row]), badged=True)
