@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.step import FOREVER
 
 if TYPE_CHECKING:
@@ -191,4 +192,6 @@ def make_gate(name: str, factor: float = 1.0) -> Gate:
         from orsched.heuristics.shadow_price import ShadowPrice
 
         return ShadowPrice()
-    raise InputError(f"unknown gate {name!r}", field="gate", remedy=", ".join(GATES))
+    raise InputError(
+        f"unknown gate {name!r}", field="gate", remedy=known_names(name, GATES, "one of: ")
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.heuristics.policy_method import LiveMethod, dispatched, split
+from orsched.near_names import known_names
 from orsched.own_code import class_of
 from orsched.policy import Information, Policy
 
@@ -99,9 +100,11 @@ class OwnMethod(LiveMethod):
         try:
             known.bind(**parameters)
         except TypeError as error:
-            names = ", ".join(known.parameters) or "it has none"
+            strange = next((name for name in parameters if name not in known.parameters), "")
             raise InputError(
-                f"{self.name}: {error}", field="parameters", remedy=f"known: {names}"
+                f"{self.name}: {error}",
+                field="parameters",
+                remedy=known_names(strange, known.parameters, none="it has none"),
             ) from None
 
 

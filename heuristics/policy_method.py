@@ -12,6 +12,7 @@ from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.dispatchers import DISPATCHERS
 from orsched.heuristics.planning import in_time
 from orsched.methods import Outcome, Progress, Run
+from orsched.parameters import read_params as read_params
 from orsched.result import Termination
 from orsched.scalars import require_bool, require_one_of
 from orsched.simulator import simulate_policy
@@ -43,21 +44,6 @@ class Dispatching:
     def __post_init__(self) -> None:
         require_one_of(self.dispatch, "dispatch", DISPATCHERS)
         require_bool(self.steal, "steal")
-
-
-def read_params(kind: Any, parameters: dict[str, Any], known: Any = ()) -> Any:
-    """Return a parameter dataclass filled from a dict; ``kind`` checks the values itself.
-
-    Raises ``InputError`` that lists the parameters when one is unknown.
-    """
-    names = [item.name for item in fields(kind)]
-    for name in parameters:
-        if name not in names:
-            listed = ", ".join([*names, *known]) or "it has none"
-            raise InputError(
-                f"there is no parameter {name!r}", field="parameters", remedy=f"known: {listed}"
-            )
-    return kind(**parameters)
 
 
 class LiveMethod(ABC):

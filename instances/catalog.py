@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from orsched.instances.gsm8k import gsm8k, pang_case
 from orsched.instances.small import KNOWN_OPTIMA, SMALL
 from orsched.instances.sources import sources
 from orsched.instances.synthetic import peers_workload, uniform
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,6 +78,13 @@ def generate(name: str, /, **parameters: Any) -> Instance:
     from inspect import signature
 
     known = signature(GENERATORS[name])
+    for parameter in parameters:
+        if parameter not in known.parameters:
+            raise InputError(
+                f"generator {name} has no argument {parameter!r}",
+                field="parameters",
+                remedy=known_names(parameter, known.parameters, "known arguments: "),
+            )
     try:
         known.bind(**parameters)
     except TypeError as error:
@@ -90,8 +97,4 @@ def generate(name: str, /, **parameters: Any) -> Instance:
 
 
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> InputError:
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return InputError(
-        f"there is no {kind} {name!r}", field="name", remedy=f"{hint}known: {', '.join(known)}"
-    )
+    return InputError(f"there is no {kind} {name!r}", field="name", remedy=known_names(name, known))

@@ -112,7 +112,15 @@ def pang_case(
     Pang draws input *and* output lengths from the distributions of Table III. Prompt lengths are
     drawn, with replacement, from the 1,319 real ones, which have exactly the stated mean 68.43
     and standard deviation 25.04; output lengths come from ``output_tokens``. The
-    streams are others than those of ``gsm8k``. Arguments and errors as there.
+    streams are others than those of ``gsm8k``. Errors as there.
+
+    Args:
+        seed: number of the case.
+        requests: how many; the prompt lengths are drawn, however many they are.
+        clients: J.
+        prefill_cap_tokens: tokens that a prefill stage holds (our assumption; None: no cap).
+        first_token: ``decode`` (Pang) or ``prefill``.
+        prediction_sigma: error of the predicted lengths, 0 for exact ones, None for none.
     """
     number = whole_number(seed, "seed", remedy="cases start at 0")
     count = whole_number(requests, "requests", maximum=10_000_000)

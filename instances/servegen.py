@@ -13,6 +13,7 @@ from orsched.instances.dataset_table import DATA_SETS
 from orsched.instances.readers.cells import CellError, whole_numbers
 from orsched.instances.readers.table import read_table
 from orsched.instances.sources import SERVEGEN, Lengths, LengthWindow, Source, SourceMix, Window
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +37,7 @@ def read_servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
         raise InputError(
             f"there is no mix {name!r} of ServeGen",
             field="mix",
-            remedy=f"known: {', '.join(SERVEGEN)}",
+            remedy=known_names(name, SERVEGEN),
         )
     windows = _windows(rates)
     laws = _laws(lengths)

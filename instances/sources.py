@@ -17,6 +17,7 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.instances.streams import stream
+from orsched.near_names import known_names
 from orsched.scalars import require_number
 from orsched.units import MAX_TOKENS, NS_PER_S
 
@@ -283,8 +284,8 @@ def load_mix(name: str, directory: str | PathLike[str] | None = None) -> SourceM
     if name == "synthetic":
         return synthetic_mix()
     if name not in SERVEGEN:
-        known = ", ".join(("synthetic", *SERVEGEN))
-        raise InputError(f"there is no mix {name!r}", field="mix", remedy=f"known: {known}")
+        remedy = known_names(name, ("synthetic", *SERVEGEN))
+        raise InputError(f"there is no mix {name!r}", field="mix", remedy=remedy)
     from orsched.instances.datasets import data_directory
     from orsched.instances.servegen import read_servegen
 
@@ -346,8 +347,17 @@ def sources(
 ) -> Instance:
     """Return what the sources of a mix send in a span of time, on one affine worker.
 
-    The generator of that name; the arguments are those of ``draw_sources``, ``load_mix`` and
-    ``Worker``.
+    The generator of that name; see ``draw_sources`` and ``load_mix``.
+
+    Args:
+        mix: ``synthetic``, or a mix of ServeGen whose tables are in the data folder.
+        clients: J, the clients of the worker.
+        seed: of the random streams, two for each source.
+        start_s: where the span begins in the mix.
+        duration_s: length of the span.
+        rate: mean requests a second over the span; None: the mix's own.
+        prefill_cap_tokens: most tokens of a prefill stage; None: no cap.
+        first_token: the stage that yields it, ``prefill`` or ``decode``.
 
     Raises:
         InputError: an argument is wrong.

@@ -7,6 +7,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.pairs import read_pairs
 
 
@@ -33,15 +34,13 @@ def read_spec(
         raise InputError(f"{spec!r} is not a specification", field=field, remedy=f"e.g. {example}")
     if not isinstance(name, str) or name not in kinds:
         raise InputError(
-            f"there is no {what} {name!r}", field=field, remedy=f"known: {', '.join(kinds)}"
+            f"there is no {what} {name!r}", field=field, remedy=known_names(name, kinds)
         )
     known = {item.name: item for item in fields(kinds[name])}
     for parameter in parameters:
         if parameter not in known:
-            listed = ", ".join(known) or "it has none"
-            raise InputError(
-                f"{name} has no parameter {parameter!r}", field=field, remedy=f"known: {listed}"
-            )
+            remedy = known_names(parameter, known, none="it has none")
+            raise InputError(f"{name} has no parameter {parameter!r}", field=field, remedy=remedy)
     for item in known.values():
         if item.name not in parameters and item.default is MISSING:
             raise InputError(

@@ -68,6 +68,16 @@ def peers_workload(
     It is the law of the peers' trace, not the same draws. The worker is affine, with the
     constants of LLaMA-65B, which 8 requests a second overload: its queue grows.
 
+    Args:
+        requests: how many.
+        seed: of lengths and arrivals.
+        burst: whether all arrive at time 0.
+        rate: requests a second.
+        clients: J, the clients of the worker.
+        prefill_cap_tokens: most tokens of a prefill stage; None: no cap.
+        memory: of the worker (a ``BlockMemory``, in Python only); None: no limit.
+        first_token: the stage that yields it, ``prefill`` or ``decode``.
+
     Raises:
         InputError: an argument is wrong.
     """
@@ -110,6 +120,17 @@ def uniform(
     """Return requests with uniform lengths (both ends included) on one affine worker.
 
     All arrive at time 0, or as a Poisson process of ``rate`` requests a second.
+
+    Args:
+        requests: how many.
+        clients: J, the clients of the worker.
+        seed: of lengths and arrivals.
+        prompt_tokens: shortest and longest prompt, as [low, high].
+        output_tokens: shortest and longest answer, as [low, high].
+        rate: requests a second; None: all arrive at time 0.
+        prefill_cap_tokens: most tokens of a prefill stage; None: no cap.
+        memory: of the worker (a ``BlockMemory``, in Python only); None: no limit.
+        first_token: the stage that yields it, ``decode`` or ``prefill``.
 
     Raises:
         InputError: an argument is wrong.

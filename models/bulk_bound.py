@@ -18,6 +18,7 @@ from orsched.errors import InputError, OrschedError
 from orsched.instance import require_instance
 from orsched.models.bulk_done import bulk_tokens
 from orsched.models.bulk_lp import prices_of
+from orsched.near_names import known_names
 from orsched.units import NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:
@@ -260,7 +261,9 @@ def _how(
     require_instance(instance)
     for name, value, known in (("credit", credit, CREDITS), ("measure", measure, MEASURES)):
         if value not in known:
-            raise InputError(f"{value!r} is unknown", field=name, remedy=" or ".join(known))
+            raise InputError(
+                f"{value!r} is unknown", field=name, remedy=known_names(value, known, "one of: ")
+            )
     if restarts is not None:
         restarts = whole_number(restarts, "restarts")
     scope = Scope.allowing(allows, instance)

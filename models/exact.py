@@ -6,11 +6,12 @@ import logging
 import math
 from array import array
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.costs import splits
 from orsched.errors import InputError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
+from orsched.parameters import read_params
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
@@ -38,12 +39,26 @@ _TERMINATIONS = {
 
 
 @dataclass(frozen=True)
+class ExactParams:
+    """Parameters of ``exact``.
+
+    Attributes:
+        backend: the solver, cpsat or scip.
+        stages: K, most prefill stages; None: as many as are proven to suffice.
+    """
+
+    backend: str = "cpsat"
+    stages: int | None = None
+
+
+@dataclass(frozen=True)
 class ExactMethod:
     """Pang's full MIP in SCIP or CP-SAT, warm-started from ``hybrid``."""
 
     name: str = "exact"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "the full MIP of Pang (1)-(25), repaired, in CP-SAT or SCIP; for small instances"
+    params: ClassVar[type] = ExactParams
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Solve with the parameters ``backend`` (cpsat, scip) and ``stages`` (K).
@@ -54,19 +69,13 @@ class ExactMethod:
         """
         from orsched.models.full_mip import solve_full_mip
 
-        unknown = set(run.parameters) - {"backend", "stages"}
-        if unknown:
-            raise InputError(
-                f"there is no parameter {sorted(unknown)[0]!r}",
-                field="parameters",
-                remedy="backend, stages",
-            )
-        backend = run.parameters.get("backend", "cpsat")
+        params = read_params(ExactParams, run.parameters)
+        backend = params.backend
         seconds, certified_ns = run.stop.seconds_left, run.bound_ns
         result = solve_full_mip(
             instance,
             backend,
-            stages=run.parameters.get("stages"),
+            stages=params.stages,
             time_limit=DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds),
             initial_schedule=run.initial_schedule,
             callback=self._listener(run),
@@ -122,6 +131,7 @@ class AutoMethod:
     name: str = "auto"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "picks exact, windows or hybrid by the instance's size, arrivals and cost model"
+    several_workers: ClassVar[bool] = True
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Run the chosen method; the schedule says which it was."""

@@ -35,6 +35,7 @@ _HOME = {
     "orsched.instance": ("Instance",),
     "orsched.locate": ("load",),
     "orsched.memory": ("BlockMemory", "PrefixCache"),
+    "orsched.methods": ("methods",),
     "orsched.metrics": ("summarise",),
     "orsched.models.bounds": ("Bound", "bound"),
     "orsched.models.bulk_bound": ("BulkBound", "attainment_bound", "bulk_bound"),

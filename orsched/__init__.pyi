@@ -77,6 +77,9 @@ from orsched.memory import (
 from orsched.memory import (
     PrefixCache as PrefixCache,
 )
+from orsched.methods import (
+    methods as methods,
+)
 from orsched.metrics import (
     summarise as summarise,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.units import NS_PER_S
 
 LATENCIES = ("ttft", "tpot", "jct")
@@ -62,7 +63,7 @@ def attainment_of(results: dict[str, Any], name: str) -> float:
         raise InputError(
             f"{name!r} is no class of the results",
             field="class",
-            remedy=f"known: {', '.join(classes)}"
+            remedy=known_names(name, classes)
             if classes
             else "name classes with limits: instance.with_classes('interactive:ttft=1,tpot=0.05')",
         )

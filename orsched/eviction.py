@@ -8,6 +8,7 @@ from typing import Any, Self
 from orsched.columns import shown
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
+from orsched.near_names import known_names
 
 RULES = ("lru", "task_aware", "least_future_use")
 """Names of the rules, as files have them."""
@@ -19,7 +20,7 @@ def require_rule(rule: object) -> None:
         raise InputError(
             f"{shown(rule)} is no eviction rule",
             field="eviction",
-            remedy=f"one of {', '.join(RULES)}",
+            remedy=known_names(rule, RULES, "one of "),
         )
 
 

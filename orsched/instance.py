@@ -13,6 +13,7 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InfeasibleError, InputError
+from orsched.near_names import known_names
 from orsched.requests import Requests
 from orsched.service_classes import (
     DEFAULT_CLASSES,
@@ -181,7 +182,7 @@ class Instance:
             raise InputError(
                 f"{name!r} is no class of the instance",
                 field="class",
-                remedy=f"known: {', '.join(known)}",
+                remedy=known_names(name, known),
             )
         return known.index(name)
 

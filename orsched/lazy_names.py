@@ -31,12 +31,41 @@ def lazy_names(
             warn(text, DeprecationWarning, stacklevel=2)
             return getattr(import_module(package), now[name])
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(module_of[name]), name)
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}{_near(name, module_of)}"
+            )
+        module = import_module(module_of[name])
+        if module.__name__ == f"{package}.{name}":  # one that can be called, see below
+            return module
+        value = getattr(module, name)
         setattr(sys.modules[package], name, value)
         return value
 
     return get
+
+
+def _near(name: str, known: Mapping[str, str]) -> str:
+    """Return the hint at the public name that is nearest, for a message."""
+    if name.startswith("_"):
+        return ""
+    near = import_module("orsched.near_names").nearest(name, known)
+    return f", did you mean {near[0]!r}?" if near else ""
+
+
+def callable_module(name: str) -> None:
+    """Let a module be called as the function in it that has its name.
+
+    ``package.name()`` then works although ``package.name`` is the module as soon as anything has
+    imported it.
+    """
+    module = sys.modules[name]
+    kind, function = type(module), name.rpartition(".")[2]
+
+    class Callable(kind):  # type: ignore[valid-type,misc]
+        def __call__(self, *arguments: Any, **options: Any) -> Any:
+            return self.__dict__[function](*arguments, **options)
+
+    module.__class__ = Callable
 
 
 def renamed_module(old: str, new: str) -> Callable[[str], Any]:

@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.own_code import is_own, path_in
 from orsched.pairs import read_pairs
 from orsched.policy import Information, Policy
@@ -184,7 +185,7 @@ def _information(method: Method, information: str | None) -> Information:
         raise InputError(
             f"method {method.name} does not run with information {information!r}",
             field="information",
-            remedy=f"one of: {', '.join(kinds)}",
+            remedy=known_names(information, kinds, "one of: "),
         )
     return Information(information)
 
@@ -225,15 +226,11 @@ def method_named(name: str, field: str = "method") -> Method:
             field=field,
             remedy=f"write {name}:{classes_in(name, field)}",
         )
-    from difflib import get_close_matches
-
-    known = method_names()
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
+    own = "of your own: path/to/own.py:Class, module:Class"
     raise InputError(
         f"unknown method {name!r}",
         field=field,
-        remedy=f"{hint}known: {', '.join(known)}; of your own: path/to/own.py:Class, module:Class",
+        remedy=f"{known_names(name, method_names())}; {own}",
     )
 
 

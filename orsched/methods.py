@@ -8,6 +8,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from orsched.lazy_names import callable_module
 from orsched.policy import Information
 from orsched.result import Termination
 from orsched.stop import gap_met, gap_of, tell_bound
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from orsched.instance import Instance
+    from orsched.parameters import Parameter
     from orsched.policy import View
     from orsched.schedule import Schedule
     from orsched.step import Step
@@ -152,3 +154,39 @@ class Method(Protocol):
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Make a schedule; raises ``TimeLimitError`` when time ends before there is one."""
+
+
+class MethodInfo(NamedTuple):
+    """A method, as ``orsched info METHOD`` describes it.
+
+    Attributes:
+        name: what ``solve`` takes.
+        information: what it may know of output lengths, its default first; empty: its class says.
+        workers: ``one``, or ``any`` number.
+        searches: whether it gets better with time, until a gap, iterations or a time end it.
+        summary: what it does, in a line.
+        parameters: name, default and meaning of each.
+        paper: where it comes from.
+    """
+
+    name: str
+    information: tuple[str, ...]
+    workers: str
+    searches: bool
+    summary: str
+    parameters: tuple[Parameter, ...]
+    paper: str = ""
+
+
+def methods() -> list[MethodInfo]:
+    """Return all methods and registered policies, a row each: ``orsched.methods()``.
+
+    Name, information, number of workers, whether it searches, what it does, its parameters with
+    defaults and meanings, and the paper. Importing them all may take a second.
+    """
+    from orsched.method_catalogue import all_methods
+
+    return all_methods()
+
+
+callable_module(__name__)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.flat_figures import FIGURES, flat_figures
+from orsched.near_names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -94,7 +94,7 @@ def objective_named(name: str | Objective) -> Objective:
     for each in OBJECTIVES.values():
         if name in (each.name, each.column):
             return each
-    near = get_close_matches(str(name), OBJECTIVES, n=1)
+    near = nearest(name, OBJECTIVES)
     raise InputError(
         f"{name!r} is no objective",
         field="objective",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,8 +89,6 @@ def _no_class(path: str, name: str) -> str:
 
 def _near(module: ModuleType, name: str, base: type) -> str:
     """Return which classes of a module could have been meant."""
-    from difflib import get_close_matches
-
     known = [
         each
         for each, value in vars(module).items()
@@ -99,10 +98,7 @@ def _near(module: ModuleType, name: str, base: type) -> str:
     ]
     if not known:
         return f"it has no class derived from {base.__name__}"
-    folded = {each.casefold(): each for each in known}
-    near = get_close_matches(name.casefold(), folded, n=1)
-    hint = f"did you mean {folded[near[0]]}? " if near else ""
-    return f"{hint}it has: {', '.join(known)}"
+    return known_names(name, known, "it has: ")
 
 
 def require_class(found: object, base: type, target: str, what: str = "policy") -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
+from orsched.near_names import nearest
 
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
@@ -82,14 +83,12 @@ def _read(path: str, what: str) -> bytes:
 
 def _files_near(path: str) -> str:
     """Return which Python file beside it could have been meant."""
-    from difflib import get_close_matches
-
     folder, name = os.path.split(path)
     try:
         there = sorted(each for each in os.listdir(folder or ".") if each.endswith(".py"))
     except (OSError, ValueError):
         there = []
-    near = get_close_matches(name, there, n=1)
+    near = nearest(name, there)
     if near:
         return f"did you mean {os.path.join(folder, near[0])}?"
     return "give the path from the working folder, or from the file that names it"

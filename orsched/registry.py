@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 
 BUILT_IN: dict[str, dict[str, str]] = {
     "cost_models": {
@@ -78,7 +79,7 @@ def resolve(kind: str, name: str) -> Any:
         raise InputError(
             f"unknown {kind.replace('_', ' ').rstrip('s')} {name!r}",
             field=kind,
-            remedy=f"known: {', '.join(names(kind))}",
+            remedy=known_names(name, names(kind)),
         )
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)

@@ -170,7 +170,7 @@ def _arrivals(given_ns: ArrayLike | None, given_s: ArrayLike | None, n: int) -> 
         seconds = seconds_column(given_s, "arrival_s", n)
         if given_ns is None:
             return seconds
-        if not np.array_equal(seconds, given_ns):  # dataclasses.replace gives both
+        if not isinstance(given_s, _ReadSeconds):
             raise InputError(
                 "arrivals are given twice", field="arrival_s", remedy="keep one of them"
             )
@@ -183,9 +183,13 @@ def _arrivals(given_ns: ArrayLike | None, given_s: ArrayLike | None, n: int) -> 
     )
 
 
+class _ReadSeconds(np.ndarray[Any, np.dtype[np.float64]]):
+    """What ``arrival_s`` returns; ``dataclasses.replace`` gives it back beside ``arrival_ns``."""
+
+
 def _arrival_s(self: Requests) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Arrival times in seconds."""
-    return self.arrival_ns / NS_PER_S
+    return (self.arrival_ns / NS_PER_S).view(_ReadSeconds)
 
 
 Requests.arrival_s = property(_arrival_s)  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -21,8 +22,10 @@ def is_number(value: object) -> TypeGuard[float]:
 def require_one_of(value: object, field: str, choices: Collection[str | None]) -> None:
     """Raise ``InputError`` that lists the choices unless a value is one of them."""
     if value not in tuple(choices):
-        listed = ", ".join(choice for choice in choices if choice is not None)
-        raise InputError(f"{value!r} is unknown", field=field, remedy=listed)
+        listed = [choice for choice in choices if choice is not None]
+        raise InputError(
+            f"{value!r} is unknown", field=field, remedy=known_names(value, listed, "one of: ")
+        )
 
 
 def require_bool(value: object, field: str) -> None:

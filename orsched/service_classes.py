@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.columns import shown, whole_number
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.pairs import read_pairs
 from orsched.units import MAX_TIME_NS, NS_PER_S, seconds_to_ns
 
@@ -96,7 +97,7 @@ class ServiceClass:
                 raise InputError(
                     f"a class has no field {shown(name)}",
                     field=str(name),
-                    remedy=f"known fields: {', '.join(FIELDS)}",
+                    remedy=known_names(name, FIELDS, "known fields: "),
                 )
         if "name" not in values:
             raise InputError("a class needs the field 'name'", field="name", remedy="add it")
@@ -121,7 +122,7 @@ def read_class(spec: str) -> ServiceClass:
             raise InputError(
                 f"a class has no limit {parameter!r}",
                 field="class",
-                remedy=f"known: {', '.join(known)}; e.g. interactive:ttft=1,tpot=0.05",
+                remedy=f"{known_names(parameter, known)}; e.g. interactive:ttft=1,tpot=0.05",
             )
     try:
         return ServiceClass(name, **{known[item]: value for item, value in given.items()})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from orsched.instance import require_instance, say_unused
 from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
+from orsched.near_names import nearest
 from orsched.policy import Information
 from orsched.result import Result, Status, Termination
 from orsched.scenario import scenario
@@ -200,7 +200,7 @@ class Comparison(Sequence[Result]):
         for labels in (names, [result.schedule.method for result in self.results]):
             if index in labels:
                 return self.results[labels.index(index)]
-        near = get_close_matches(index, names, n=1)
+        near = nearest(index, names)
         raise InputError(
             f"{index!r} is no method of the comparison",
             field="method",

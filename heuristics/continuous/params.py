@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.units import MAX_TOKENS, seconds_to_ns
 
 POLICIES = ("fcfs", "priority")
@@ -121,4 +122,5 @@ class DynamicParams(Ordering):
 def require_choice(value: str, field: str, choices: tuple[str, ...]) -> None:
     """Raise ``InputError`` unless a value is one of the choices."""
     if value not in choices:
-        raise InputError(f"{value!r} is unknown", field=field, remedy=", ".join(choices))
+        remedy = known_names(value, choices, "one of: ")
+        raise InputError(f"{value!r} is unknown", field=field, remedy=remedy)

@@ -8,6 +8,7 @@ from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.heuristics.colocation.deadlines import require_seconds
 from orsched.heuristics.colocation.params import ColocationParams, require_share
+from orsched.near_names import known_names
 from orsched.units import MAX_TOKENS
 
 CONFIGURATIONS = ("bs", "bs+e", "bs+e+s", "echo")
@@ -51,7 +52,9 @@ class EchoParams(ColocationParams):
         for name, known in (("configuration", CONFIGURATIONS), ("estimator", ESTIMATORS)):
             if getattr(self, name) not in known:
                 raise InputError(
-                    f"{getattr(self, name)!r} is unknown", field=name, remedy=", ".join(known)
+                    f"{getattr(self, name)!r} is unknown",
+                    field=name,
+                    remedy=known_names(getattr(self, name), known, "one of: "),
                 )
         for name in ("buckets", "candidates"):
             whole_number(getattr(self, name), name, minimum=1, maximum=MAX_TOKENS)

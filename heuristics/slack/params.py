@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orsched.columns import whole_number
-from orsched.errors import InputError
 from orsched.heuristics.colocation.deadlines import require_seconds
 from orsched.heuristics.colocation.params import ColocationParams, require_share
+from orsched.scalars import require_one_of
 from orsched.units import MAX_TOKENS
 
 
@@ -22,9 +22,8 @@ class SlackParams(ColocationParams):
         idle_step_s: what a step may last beside which no interactive request runs.
         late_pace: a request with a late token is served at so many times its TPOT from then on.
         margin_s: time that is kept between the end of a step and the earliest due token.
-        window_s, sigmas: bulk requests leave free what interactive ones need more than now at
-        mean +
-            sigmas deviations of what they held over this past.
+        window_s, sigmas: bulk requests leave free what interactive ones need more than now at the
+            mean and sigmas deviations of what they held over this past.
         order: ``rate``: the group of bulk requests with a common prefix that yields most tokens per
             second of its computation is next; ``tree``: the next one in a walk of the prefix tree.
         groups: most groups whose rates are compared; the largest ones.
@@ -47,6 +46,5 @@ class SlackParams(ColocationParams):
         require_share(self.sigmas, "sigmas", 100.0)
         for name in ("idle_step_s", "margin_s", "window_s"):
             require_seconds(getattr(self, name), name)
-        if self.order not in ("rate", "tree"):
-            raise InputError(f"{self.order!r} is unknown", field="order", remedy="rate, tree")
+        require_one_of(self.order, "order", ("rate", "tree"))
         whole_number(self.groups, "groups", minimum=1, maximum=MAX_TOKENS)

@@ -12,6 +12,7 @@ from orsched import registry
 from orsched.errors import InputError
 from orsched.instances.readers.table import parse_header
 from orsched.instances.readers.text import head_of
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -134,7 +135,7 @@ def read(
         raise InputError(
             f"there is no format {name!r}",
             field="format",
-            remedy=f"known: {', '.join(format_names())}",
+            remedy=known_names(name, format_names()),
         )
     trace: Trace = reader(path, drop_empty=drop_empty, **options)
     return trace

@@ -8,6 +8,7 @@ from orsched.errors import InputError
 from orsched.models.batch import fast, lines, reference
 from orsched.models.batch.problem import build, linear_in_size
 from orsched.models.batch.result import make
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -57,8 +58,8 @@ def batch(
             bilinear, a time exceeds 2**62 ns, or the method is unknown.
     """
     if method != "auto" and method not in METHODS:
-        names = ", ".join(["auto", *METHODS])
-        raise InputError(f"{method!r} is not a method", field="method", remedy=f"one of {names}")
+        remedy = known_names(method, ["auto", *METHODS], "one of ")
+        raise InputError(f"{method!r} is not a method", field="method", remedy=remedy)
     bilinear = linear_in_size(cost)
     problem = build(lengths, bilinear, slice_tokens, memory, max_batch)
     why = "as asked"

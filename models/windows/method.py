@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
-from orsched.columns import whole_number
 from orsched.costs import splits
 from orsched.errors import InputError, PolicyError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
@@ -16,9 +15,11 @@ from orsched.models.windows.plan import FollowPlan
 from orsched.models.windows.search import Search
 from orsched.models.windows.smoothing import smoothed
 from orsched.models.windows.terms import terms_of
+from orsched.parameters import read_params
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
+from orsched.scalars import set_whole
 from orsched.simulator import simulate_policy
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, OnlyTime, gap_met
 
@@ -43,12 +44,27 @@ is, for this share of the time."""
 
 
 @dataclass(frozen=True)
+class WindowsParams:
+    """Parameters of ``windows``.
+
+    Attributes:
+        threads: that search at once; the same on every machine, so that a seed's schedule is.
+    """
+
+    threads: int = THREADS
+
+    def __post_init__(self) -> None:
+        set_whole(self, "threads", minimum=1, maximum=MOST_THREADS)
+
+
+@dataclass(frozen=True)
 class WindowsMethod:
     """Warm start from ``hybrid``, then the search over stage windows."""
 
     name: str = "windows"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "search over stage times and windows, anytime; close to the bound at full scale"
+    params: ClassVar[type] = WindowsParams
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Search until ``run.stop``; an iteration is one target of the search.
@@ -56,7 +72,7 @@ class WindowsMethod:
         Raises ``InputError`` where time does not split into stages and rounds, and
         ``TimeLimitError`` when not even the warm start was ready in time.
         """
-        threads = _threads(run.parameters)
+        threads: int = read_params(WindowsParams, run.parameters).threads
         require_splittable(instance)
         suggest_numba()
         fast = compiled()
@@ -171,17 +187,6 @@ class _Follower:
         if done.schedule.makespan_ns < self.best.schedule.makespan_ns:
             self.best = Outcome(done.schedule, Termination.ITERATIONS, done.decision_ns, {})
         return done.schedule.makespan_ns
-
-
-def _threads(parameters: dict[str, Any]) -> int:
-    """Return the number of threads; the same everywhere, so that a seed's schedule is."""
-    unknown = set(parameters) - {"threads"}
-    if unknown:
-        raise InputError(
-            f"there is no parameter {sorted(unknown)[0]!r}", field="parameters", remedy="threads"
-        )
-    given = parameters.get("threads", THREADS)
-    return whole_number(given, "threads", minimum=1, maximum=MOST_THREADS)
 
 
 def require_splittable(instance: Instance) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 from contextlib import contextmanager, suppress
@@ -30,6 +31,7 @@ from orsched.cli.study_command import study_command
 from orsched.cli.vllm_command import vllm_group
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError, unavailable
 from orsched.limits import CELLS, ROWS
+from orsched.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,7 +158,7 @@ def run(args: list[str] | None = None) -> int:
             _say("interrupted", EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        _with_choice(error).show()
         return EXIT_INPUT
     except (BrokenPipeError, _ReaderGoneError):
         # The reader went away (orsched ... | head): nothing left to say to it.
@@ -166,6 +168,17 @@ def run(args: list[str] | None = None) -> int:
         if settings.debug:
             show_lines(traceback.format_exc())
         return _failed(error)
+
+
+def _with_choice(error: click.ClickException) -> click.ClickException:
+    """Add the nearest choice to click's message; of options and commands it finds them itself."""
+    if not isinstance(error, click.BadParameter) or error.param is None:
+        return error
+    wrong = re.match(r"'(.*)' is not one of", error.message)
+    if wrong is None or not isinstance(error.param.type, click.Choice):
+        return error
+    hint = did_you_mean(wrong[1], map(str, error.param.type.choices)).capitalize()
+    return click.BadParameter(f"{error.message} {hint}".rstrip(), error.ctx, error.param)
 
 
 def _failed(error: Exception) -> int:

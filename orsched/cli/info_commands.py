@@ -76,13 +76,31 @@ def bound_command(
 
 
 @click.command("info", short_help="Describe an instance, a method, a generator; list them.")
-@click.argument("instance", required=False, metavar="[INSTANCE]")
+@click.argument("name", required=False, metavar="[NAME]")
 @with_options(FORMAT, *REQUEST_OPTIONS, COPIES)
-def info_command(instance: str | None, style: str) -> None:
-    """Describe INSTANCE; without it, list instances, generators, methods and versions."""
-    if instance is not None:
-        print_facts(load_instance(instance).summary(), style)
+def info_command(name: str | None, style: str) -> None:
+    """Describe NAME: an instance (a name or a path), a method, a generator or a cost model.
+
+    Of a method, its parameters, what it may know and where it comes from; of a generator, its
+    arguments; NAME may be module:Class of a policy of your own. Without NAME, list instances,
+    generators, methods and versions.
+
+    Examples: orsched info pang-100x20; orsched info vllm; orsched info gsm8k
+    """
+    if name is None:
+        _list_all(style)
         return
+    from orsched.cli.info_topics import topic
+
+    show = topic(name)
+    if show is None:
+        print_facts(load_instance(name).summary(), style)
+    else:
+        show(name, style)
+
+
+def _list_all(style: str) -> None:
+    """Print what there is by name, and the versions."""
     from orsched.instances import catalog
     from orsched.method_choice import method_named, method_names
     from orsched.registry import names
@@ -109,3 +127,4 @@ def info_command(instance: str | None, style: str) -> None:
     click.echo(table(rows) + "\n")
     found = [{"package": k, "version": v or "not installed"} for k, v in versions().items()]
     click.echo(table(found))
+    click.echo("\norsched info NAME describes one of these.")

@@ -20,6 +20,7 @@ from orsched.costs.fit_work import Work
 from orsched.costs.levels import LevelsCost
 from orsched.costs.measurements import DECODE, PREFILL, Measurements, refuse_mixed
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.scalars import is_number, require_one_of
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def fit(
     """
     if model not in _FITTERS:
         raise InputError(
-            f"no fit for {model!r}", field="model", remedy=f"known: {', '.join(_FITTERS)}"
+            f"no fit for {model!r}", field="model", remedy=known_names(model, _FITTERS)
         )
     _check_options(model, weighting, holdout, level_caps, quantile)
     seed = whole_number(seed, "seed")

@@ -10,6 +10,7 @@ import numpy as np
 from orsched.columns import IntColumn, int_column
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
@@ -52,10 +53,8 @@ class Measurements:
         phase = tuple(self.phase)
         for row, name in enumerate(phase):
             if name not in PHASES:
-                known = ", ".join(PHASES)
-                raise InputError(
-                    f"unknown phase {name!r}", row=row, field="phase", remedy=f"known: {known}"
-                )
+                remedy = known_names(name, PHASES)
+                raise InputError(f"unknown phase {name!r}", row=row, field="phase", remedy=remedy)
         object.__setattr__(self, "phase", phase)
         for item in fields(self)[1:]:
             value = getattr(self, item.name)

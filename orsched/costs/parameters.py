@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def read_parameters(
             raise InputError(
                 f"{owner} has no field '{name}'",
                 field=str(name),
-                remedy=f"known fields: {', '.join(allowed)}",
+                remedy=known_names(name, allowed, "known fields: "),
             )
     for name in required:
         if name not in values:

@@ -9,6 +9,7 @@ from orsched.costs.exact import round_half_up
 from orsched.costs.profiled import GRIDS, ProfiledCost
 from orsched.costs.profiled_grid import Grid
 from orsched.errors import InputError
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -65,7 +66,7 @@ def _dense_times(
                 f"the kernel {kernel!r} is in no step",
                 row=row,
                 field="layer",
-                remedy=f"known: {', '.join(times_a_step)}",
+                remedy=known_names(kernel, times_a_step),
             )
         if (kernel, tokens) in seen:
             raise InputError(f"{kernel} at {tokens} tokens is there twice", row=row, field="layer")

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.requests import SERVICE_CLASSES
 from orsched.units import NS_PER_S
 
@@ -110,6 +111,6 @@ def class_codes(
                 f"{cell!r:.60} is no service class",
                 row=row,
                 field=field,
-                remedy=" or ".join(classes),
+                remedy=known_names(cell, classes),
             )
     return [codes[cell] if isinstance(cell, str) else cell for cell in cells]

@@ -21,6 +21,7 @@ from orsched.files.schedule_document import (
 )
 from orsched.files.text import parse_json
 from orsched.limits import ROWS
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -192,7 +193,7 @@ def _require_columns(names: list[str], known: list[str], required: Any) -> None:
     for name in names:
         if name not in known:
             raise InputError(
-                "unknown column", field=name, remedy=f"known columns: {', '.join(known)}"
+                "unknown column", field=name, remedy=known_names(name, known, "known columns: ")
             )
     for name in required:
         if name not in names:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.files.text import read_text
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,15 +46,11 @@ def require_table(value: object, field: str, known: Iterable[str] | None = None)
 
 def require_known(table: Mapping[str, Any], where: str, known: Iterable[str]) -> None:
     """Raise ``InputError`` for the first key of a table that is none of those known."""
-    from difflib import get_close_matches
-
     names = list(known)
     for key in table:
         if key not in names:
-            near = get_close_matches(str(key), names, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
             raise InputError(
                 f"there is no key {key!r} here",
                 field=f"{where}.{key}" if where else str(key),
-                remedy=f"{hint}known: {', '.join(names)}",
+                remedy=known_names(key, names),
             )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.columns import whole_number
 from orsched.errors import InputError, TimeLimitError
 from orsched.instance import require_instance
+from orsched.near_names import known_names
 from orsched.sizing.answer import FINISHED, INTERRUPTED, TIME_LIMIT, Capacity
 from orsched.sizing.evaluation import Evaluation, OutOfTimeError
 from orsched.sizing.proof import Proof
@@ -148,7 +149,9 @@ def capacity(
 
 def _slots(jobs: int | None, cluster: str, ray_address: str | None) -> int:
     if cluster not in CLUSTERS:
-        raise InputError(f"there is no {cluster!r}", field="cluster", remedy=", ".join(CLUSTERS))
+        raise InputError(
+            f"there is no {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
+        )
     if ray_address is not None and cluster != "ray":
         raise InputError(
             "a Ray cluster is not asked for", field="ray_address", remedy="--cluster ray"

@@ -11,6 +11,7 @@ import numpy as np
 from orsched.certificates.fleet_demand import Limits
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.units import MAX_TIME_NS, seconds_to_ns
 from orsched.workers import Worker
 
@@ -189,7 +190,9 @@ def read_question(
     first = whole_number(seed, "seed", remedy="seeds start at 0")
     chosen = criterion or ("confident" if count > 1 else "measured")
     if chosen not in CRITERIA:
-        raise InputError(f"{criterion!r} is unknown", field="criterion", remedy=", ".join(CRITERIA))
+        raise InputError(
+            f"{criterion!r} is unknown", field="criterion", remedy=known_names(criterion, CRITERIA)
+        )
     question = Question(
         instance,
         read_machines(instance, machines),

@@ -14,6 +14,7 @@ from orsched.errors import InputError
 from orsched.files.toml import require_known, require_table
 from orsched.limits import CELLS
 from orsched.method_choice import read_spec, require_choice
+from orsched.near_names import known_names
 from orsched.own_code import at_path, is_own, path_in, source_of
 from orsched.scenario import read_workers
 from orsched.study.data_files import data_hash
@@ -130,7 +131,7 @@ def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
         raise InputError(
             f"there is no generator {name!r}",
             field="instances.generator",
-            remedy=f"known: {', '.join(GENERATORS)}",
+            remedy=known_names(name, GENERATORS),
         )
     arguments = {k: v for k, v in table.items() if k not in ("generator", "sample", "label")}
     known = signature(GENERATORS[name]).parameters

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.scalars import require_seconds
 from orsched.study.local import LocalPool
 from orsched.study.plan import RECORD, Cell, Study, read_study
@@ -145,7 +146,9 @@ def run(
     count = os.cpu_count() or 1 if jobs is None else jobs
     slots = whole_number(count, "jobs", minimum=1, maximum=MAX_JOBS)
     if cluster not in CLUSTERS:
-        raise InputError(f"there is no {cluster!r}", field="cluster", remedy=", ".join(CLUSTERS))
+        raise InputError(
+            f"there is no {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
+        )
     if ray_address is not None and cluster != "ray":
         raise InputError(
             "there is no Ray cluster in use", field="ray_address", remedy="--cluster ray"

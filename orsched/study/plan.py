@@ -16,6 +16,7 @@ from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.files.toml import read_toml, require_known, require_table
 from orsched.limits import CELLS
+from orsched.near_names import known_names
 from orsched.own_code import is_own, require_consent
 from orsched.study.axes import (
     InstanceChoice,
@@ -232,7 +233,9 @@ def _bounds(value: object) -> tuple[str, ...]:
     for item in value:
         if item not in OBJECTIVES:
             raise InputError(
-                f"there is no bound on {item!r}", field="bounds", remedy=", ".join(OBJECTIVES)
+                f"there is no bound on {item!r}",
+                field="bounds",
+                remedy=known_names(item, OBJECTIVES),
             )
     return tuple(name for name in OBJECTIVES if name in value)
 

@@ -10,6 +10,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
+from orsched.near_names import nearest
 from orsched.study.confidence import Interval, mean_interval
 from orsched.study.store import TABLES
 
@@ -239,9 +240,7 @@ def independent(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list
 
 def _require_column(rows: Sequence[Mapping[str, Any]], name: object, field: str) -> None:
     if rows and not (isinstance(name, str) and name in rows[0]):
-        from difflib import get_close_matches
-
-        near = get_close_matches(str(name), list(rows[0]), n=3)
+        near = nearest(name, rows[0], 3)
         remedy = f"did you mean {' or '.join(near)}?" if near else "see the header of table.csv"
         raise InputError(f"the table has no column {name!r}", field=field, remedy=remedy)
 

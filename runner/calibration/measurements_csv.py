@@ -10,6 +10,7 @@ from orsched.costs.measurements import Measurements
 from orsched.errors import InputError
 from orsched.files.atomic import write_text
 from orsched.files.text import locating, read_text
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from orsched.files.text import Path
@@ -71,7 +72,7 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if name not in COLUMNS:
             raise InputError(
-                f"unknown column {name!r}", row=1, field=name, remedy=f"known: {', '.join(COLUMNS)}"
+                f"unknown column {name!r}", row=1, field=name, remedy=known_names(name, COLUMNS)
             )
         if names.count(name) > 1:
             raise InputError("the column is there twice", row=1, field=name)

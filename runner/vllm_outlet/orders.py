@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 from orsched.own_code import class_of
 from orsched.policy import Information
 from orsched.units import seconds_to_ns
@@ -132,7 +133,7 @@ def make_order(settings: dict[str, Any]) -> Order:
         raise InputError(
             f"unknown order {name!r}",
             field="order",
-            remedy=f"one of {', '.join(ORDERS)}, or module:Class",
+            remedy=f"{known_names(name, ORDERS, 'one of ')}, or module:Class",
         )
     try:
         order = make(**params)

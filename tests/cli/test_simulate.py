@@ -200,7 +200,7 @@ def test_parameters_that_an_own_policy_lacks_are_named(simulate, workers):
     code, error = simulate(*arguments, "--param", "mst=2")
     assert code == 2
     assert "field 'parameters': my_simulated_policy:Mine" in error
-    assert "'mst' (known: most)" in error
+    assert "'mst' (did you mean most? known: most)" in error
 
 
 @pytest.mark.parametrize(

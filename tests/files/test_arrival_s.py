@@ -101,6 +101,8 @@ def test_replacing_either_and_neither():
     assert found.replace(arrival_s=[1, 2]).arrival_ns.tolist() == [10**9, 2 * 10**9]
     assert found.replace(arrival_ns=[3, 4]).arrival_ns.tolist() == [3, 4]
     assert dataclasses.replace(found, ids=("a", "b")).arrival_s.tolist() == [0.25, 1]
+    assert dataclasses.replace(found, arrival_ns=[7, 8]).arrival_ns.tolist() == [7, 8]
+    assert _requests(found.arrival_s).arrival_ns.tolist() == [250_000_000, 10**9]
     assert found.take([1]).arrival_s.tolist() == [1]
 
 

@@ -36,8 +36,8 @@ LAYERS = (
         "errors, units, columns of whole numbers, names of what is registered",
         (
             "errors", "units", "limits", "columns", "scalars", "pairs", "registry",
-            "own_code", "own_file", "own_trace", "lazy_names", "subprocess_call",
-            "_version", "versions",
+            "own_code", "own_file", "own_trace", "lazy_names", "near_names", "parameters",
+            "subprocess_call", "_version", "versions",
         ),
     ),
     Layer("costs", "the time of a step, and the fit of such times", ("costs",)),
@@ -80,7 +80,10 @@ LAYERS = (
     Layer(
         "front",
         "solve, simulate, compare, load",
-        ("method_choice", "scenario", "failures", "solver", "request_files", "locate"),
+        (
+            "method_choice", "scenario", "failures", "method_catalogue", "solver", "request_files",
+            "locate",
+        ),
     ),
     Layer(
         "pictures",
@@ -99,6 +102,7 @@ LATE = {
     ("instance", "report.tables"): "notebooks ask an object for its own HTML",
     ("schedule", "report.tables"): "notebooks ask an object for its own HTML",
     ("schedule", "timeline"): "Schedule.request_times, for users' convenience",
+    ("methods", "method_catalogue"): "orsched.methods(), where users look for it",
     ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",
 }
 

@@ -1,0 +1,199 @@
+"""What ``orsched info NAME`` describes beside instances: methods, generators, cost models.
+
+``TOPICS`` is the place for more: each has a test of the name and a function that prints.
+"""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.output import print_facts, print_json, printable
+from orsched.cli.policies import own_code
+from orsched.near_names import nearest
+from orsched.own_code import is_own
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from orsched.parameters import Parameter
+
+    Show = Callable[[str, str], None]
+
+_WIDEST = 100
+
+
+def topic(name: str) -> Show | None:
+    """Return what prints a name's description, or None where it must be an instance.
+
+    A path or an unknown name is an instance's; of an unknown one that is near to another known name
+    ``InputError`` says so.
+    """
+    from orsched.instances.catalog import names
+
+    if name in names():  # also where another thing has the same name
+        return None
+    for knows, show in TOPICS:
+        if knows(name):
+            return show
+    _suggest(name)
+    return None
+
+
+def _suggest(name: str) -> None:
+    """Raise ``InputError`` where no instance, but something else has nearly this name."""
+    from pathlib import Path
+
+    from orsched.errors import InputError
+    from orsched.instances.catalog import GENERATORS
+    from orsched.instances.catalog import names as instances
+    from orsched.method_choice import method_names
+    from orsched.registry import names
+
+    if name in instances() or Path(name).exists() or Path(name).suffix in (".json", ".parquet"):
+        return
+    known = [*instances(), *GENERATORS, *method_names(), *names("cost_models")]
+    near = nearest(name, known)
+    if near:
+        raise InputError(
+            f"there is no instance, method, generator or cost model {name!r}",
+            field="NAME",
+            remedy=f"did you mean {near[0]}? orsched info lists all",
+        )
+
+
+def _is_method(name: str) -> bool:
+    from orsched.method_choice import method_names
+
+    return is_own(name) or name in method_names()
+
+
+def show_method(name: str, style: str) -> None:
+    """Print what is known of a method, with its parameters."""
+    from orsched.method_catalogue import method_info
+
+    with own_code([name]):
+        found = method_info(name)
+    information = ", ".join(found.information) or "as its class says"
+    facts: dict[str, Any] = {
+        "method": found.name,
+        "what it does": found.summary or "-",
+        "information": f"{information} (the first is the default)"
+        if len(found.information) > 1
+        else information,
+        "workers": "any number" if found.workers == "any" else "one",
+        "searches": "yes: --gap, --time-limit and --iterations end it"
+        if found.searches
+        else "no: it makes one schedule",
+        "from": found.paper or "-",
+    }
+    if style == "table":
+        print_facts(facts, style)
+        show_parameters(found.parameters, "parameters", f"{name}+{{}}={{}}")
+        return
+    plain = {**found._asdict(), "parameters": _as_rows(found.parameters)}
+    print_json(plain)
+
+
+def show_generator(name: str, style: str) -> None:
+    """Print what a generator makes, with its arguments."""
+    import inspect
+
+    from orsched.instances.catalog import GENERATORS
+    from orsched.parameters import of_function
+
+    summary = (inspect.getdoc(GENERATORS[name]) or "").partition("\n")[0]
+    parameters = of_function(GENERATORS[name])
+    facts = {"generator": name, "what it does": summary}
+    if style != "table":
+        print_json({**facts, "arguments": _as_rows(parameters)})
+        return
+    print_facts(facts, style)
+    show_parameters(parameters, "arguments", f"orsched generate {name} --set {{}}={{}}")
+
+
+def show_cost_model(name: str, style: str) -> None:
+    """Print what a cost model is, with the fields of its file."""
+    import inspect
+
+    from orsched.parameters import of_dataclass
+    from orsched.registry import cost_model
+
+    model = cost_model(name)
+    parameters = of_dataclass(model)
+    summary = (inspect.getdoc(model) or "").partition("\n")[0]
+    facts = {"cost model": name, "what it is": summary}
+    if style != "table":
+        print_json({**facts, "fields": _as_rows(parameters)})
+        return
+    print_facts(facts, style)
+    show_parameters(parameters, "fields", "")
+
+
+def show_parameters(parameters: Iterable[Parameter], what: str, example: str) -> None:
+    """Print parameters: name and default on a line, the meaning below or beside it."""
+    listed = list(parameters)
+    if not listed:
+        click.echo(f"\nIt has no {what}.")
+        return
+    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    heads = [f"{each.name} = {each.shown}" for each in listed]
+    left = min(34, max(map(len, heads)))
+    click.echo(f"\n{what}:")
+    for head, each in zip(heads, listed, strict=True):
+        room = max(20, width - left - 4)
+        lines = textwrap.wrap(each.meaning, room) or [""]
+        if len(head) > left:
+            click.echo(f"  {printable(head)}")
+            head = ""
+        for line in lines:
+            click.echo(f"  {printable(head):{left}}  {printable(line)}".rstrip())
+            head = ""
+    if example:
+        told = [each for each in listed if each.shown not in ("(required)", "null")]
+        first = next((each for each in told if each.name != "seed"), None)
+        if first is not None:
+            click.echo(f"\nE.g. {example.format(first.name, first.shown)}")
+
+
+def _as_rows(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
+    from orsched.parameters import REQUIRED
+
+    return [
+        {
+            "name": each.name,
+            **({} if each.default is REQUIRED else {"default": _plain(each.default)}),
+            "required": each.default is REQUIRED,
+            "meaning": each.meaning,
+        }
+        for each in parameters
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def _is_generator(name: str) -> bool:
+    from orsched.instances.catalog import GENERATORS
+
+    return name in GENERATORS
+
+
+def _is_cost_model(name: str) -> bool:
+    from orsched.registry import names
+
+    return name in names("cost_models")
+
+
+TOPICS: list[tuple[Callable[[str], bool], Show]] = [
+    (_is_method, show_method),
+    (_is_generator, show_generator),
+    (_is_cost_model, show_cost_model),
+]
+"""Tests of a name and what prints it, in this order; an instance is what no test takes."""

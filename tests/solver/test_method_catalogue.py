@@ -1,0 +1,137 @@
+"""What is told of methods is what they do: names, workers, information, parameters."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+
+import orsched
+from orsched import InputError, Policy
+from orsched.instances.catalog import GENERATORS
+from orsched.method_catalogue import PAPERS, all_methods, method_info
+from orsched.method_choice import method_names
+from orsched.parameters import REQUIRED, Parameter, meanings_in, of_dataclass, of_function
+from orsched.registry import BUILT_IN
+
+METHODS = {method.name: method for method in all_methods()}
+
+
+def test_methods_lists_them_all_in_rows():
+    found = orsched.methods()
+    assert [method.name for method in found] == method_names()
+    frame = pd.DataFrame(found)
+    assert list(frame.columns)[:4] == ["name", "information", "workers", "searches"]
+    assert {m.name for m in found if m.searches} == {"hybrid", "windows", "exact", "auto"}
+    assert METHODS["fcfs"].information == ("none",)
+    assert METHODS["fcfs"].summary
+
+
+@pytest.mark.parametrize("order", ["orsched.methods()", "import orsched.solver; orsched.methods()"])
+def test_methods_can_be_called_whatever_was_imported(order):
+    code = (
+        f"import orsched; {order}; import orsched.methods as module\n"
+        "from orsched.methods import Progress\n"
+        "assert module.Progress is Progress and module.methods()\n"
+        "from orsched import methods; assert methods()\n"
+    )
+    assert subprocess.run([sys.executable, "-W", "error", "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_methods_that_take_any_number_of_workers_take_two_and_others_do_not(name):
+    instance = orsched.load("two-by-two")
+    instance = instance.replace(
+        workers=instance.workers * 2,
+        requests=instance.requests.replace(predicted_tokens=instance.requests.output_tokens),
+    )
+    if METHODS[name].workers == "any":
+        assert orsched.solve(instance, name, iterations=1).checked
+    else:
+        with pytest.raises(InputError):
+            orsched.solve(instance, name, iterations=1)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_parameter_is_explained_and_taken_at_its_default(name):
+    instance = orsched.load("two-by-two")
+    instance = instance.replace(
+        requests=instance.requests.replace(predicted_tokens=instance.requests.output_tokens)
+    )
+    parameters = METHODS[name].parameters
+    assert all(each.meaning for each in parameters)
+    assert len({each.name for each in parameters}) == len(parameters)
+    given = {each.name: each.default for each in parameters}
+    assert REQUIRED not in given.values()
+    same = orsched.solve(instance, name, parameters=given, iterations=1, time_limit=20)
+    alone = orsched.solve(instance, name, iterations=1, time_limit=20)
+    assert same.makespan_ns == alone.makespan_ns
+    with pytest.raises(InputError, match=r"no parameter|takes no parameters"):
+        orsched.solve(instance, name, parameters={"no_such_parameter": 1}, iterations=1)
+
+
+def test_every_built_in_method_but_the_plain_batching_modes_names_its_source():
+    without = {name for name in BUILT_IN["methods"] if not METHODS[name].paper}
+    assert without == {"static", "dynamic", "one_at_a_time"}
+    assert set(PAPERS) <= set(BUILT_IN["methods"])
+
+
+@pytest.mark.parametrize("name", list(GENERATORS))
+def test_every_argument_of_a_generator_is_explained(name):
+    assert all(each.meaning for each in of_function(GENERATORS[name]))
+
+
+class Mine(Policy):
+    """Serves nobody.
+
+    Args:
+        patience: how long it waits.
+    """
+
+    def __init__(self, patience, limit=3):
+        self.patience, self.limit = patience, limit
+
+    def decide(self, view):
+        """Wait."""
+
+
+def test_a_policy_of_ones_own_is_described_too(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mine_for_info", sys.modules[__name__])
+    found = method_info("mine_for_info:Mine")
+    assert found.summary == "Serves nobody."
+    assert [(p.name, p.default) for p in found.parameters] == [
+        ("patience", REQUIRED), ("limit", 3), ("dispatch", "round_robin"), ("steal", False),
+    ]  # fmt: skip
+    assert found.parameters[0].meaning == "how long it waits."
+    assert (found.workers, found.searches) == ("any", False)
+
+
+def test_meanings_are_read_from_the_sections_of_docstrings():
+    @dataclass
+    class Params:
+        """Some.
+
+        Attributes:
+            one, two: both of
+                these: ``here``.
+            three: another.
+
+        Raises:
+            InputError: never.
+        """
+
+        one: int = 1
+        two: bool = True
+        three: str | None = None
+
+    assert of_dataclass(Params) == (
+        Parameter("one", 1, "both of these: here."),
+        Parameter("two", True, "both of these: here."),
+        Parameter("three", None, "another."),
+    )
+    assert [each.shown for each in of_dataclass(Params)] == ["1", "true", "null"]
+    assert of_dataclass(Params(one=5))[0].default == 5
+    assert meanings_in(None, "Args") == meanings_in("x", "Args") == {}
