@@ -37,10 +37,17 @@ _SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_util
 )
 @click.option("--jobs", type=int, metavar="N", help="Processes at once (default: the CPUs).")
 @click.option(
-    "--plot", is_flag=True, help="Draw means with 95 % confidence intervals into FOLDER/plots."
+    "--plot",
+    is_flag=True,
+    help="Draw means with 95 % confidence intervals, results against"
+    " choices or each other ([[plots]] in the file), into FOLDER/plots.",
 )
 @click.option(
-    "--plot-format", type=click.Choice(["svg", "png", "pdf"]), default="svg", show_default=True
+    "--plot-format",
+    type=click.Choice(["svg", "png", "pdf"]),
+    default="svg",
+    show_default=True,
+    help="What the files of --plot are.",
 )
 @click.option(
     "--cluster",

@@ -161,7 +161,7 @@ def _draw_bulk(ax: Axes, curves: ClassCurves) -> None:
 def _draw_service(ax: Axes, curves: ClassCurves) -> None:
     ends = curves.borders_ns / NS_PER_S
     for k, (name, values) in enumerate(curves.service[: len(style.WORKER_COLOURS)]):
-        word = shortened(name, 24).replace("$", r"\$")
+        word = shortened(name, 24)
         ax.plot(
             ends, np.concatenate([[0], values]), color=style.WORKER_COLOURS[k], lw=1.4,
             ls=_MARKERS[k % len(_MARKERS)], label=f"tenant {word}", gid=f"tenant-{k}",

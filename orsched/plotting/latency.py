@@ -129,8 +129,8 @@ def line_names(schedules: Sequence[Schedule], names: Sequence[str] = ()) -> list
             name if methods.count(name) == 1 else f"{name} ({schedule.information})"
             for name, schedule in zip(methods, schedules, strict=True)
         ]
-    # A name that begins with an underscore would be left out, and dollars begin formulas.
-    return [shortened(word, 40).replace("$", r"\$").lstrip("_") or "?" for word in words]
+    # A name that begins with an underscore would be left out.
+    return [shortened(word, 40).lstrip("_") or "?" for word in words]
 
 
 def has_limits(instance: Instance, limit: Limit | None) -> bool:

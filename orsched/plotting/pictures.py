@@ -174,19 +174,28 @@ def legend_below(figure: Figure, handles: Iterable[Any], words: Iterable[str]) -
 
 
 def fitting(draw: Callable[[int], Legend], entries: int, room: float) -> Legend | None:
-    """Return a legend in one row, or else with as many columns as surely fit; None if empty."""
+    """Return a legend in one row, or else with as many columns as surely fit; None if empty.
+
+    ``draw`` makes it with a number of columns; its words are no formulas, whatever they hold.
+    """
     if entries == 0:
         return None
-    legend = draw(entries)
+    legend = _plain(draw(entries))
     if entries == 1 or _width(legend) <= room:
         return legend
     legend.remove()
-    single = draw(1)  # as wide as the widest entry
+    single = _plain(draw(1))  # as wide as the widest entry
     columns = max(1, int(room / _width(single)))
     if columns == 1:
         return single
     single.remove()
-    return draw(columns)
+    return _plain(draw(columns))
+
+
+def _plain(legend: Legend) -> Legend:
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return legend
 
 
 def _width(legend: Legend) -> float:
@@ -196,17 +205,22 @@ def _width(legend: Legend) -> float:
     return float(legend.get_window_extent(renderer).width)
 
 
-def mark_limit(ax: Axes, value: float, word: str, gid: str, colour: str = "black") -> None:
+def mark_limit(
+    ax: Axes, value: float, word: str, gid: str, colour: str = "black", top: float | None = None
+) -> None:
     """Draw a limit as a dotted line; one far above the data stands at the border with its value.
 
     There it would flatten everything else; the arrow says that it is higher. Without a word there
-    is the line alone. Call it after the data are drawn.
+    is the line alone. Call it after the data are drawn; ``top`` is the largest value of axes that
+    share a scale.
     """
-    top = ax.dataLim.y1 if ax.has_data() else 0.0
+    if top is None:
+        top = float(ax.dataLim.y1) if ax.has_data() else 0.0
     near = 0 < value <= MOST_OF_DATA * top or not top > 0
     if near:
         ax.axhline(value, color=colour, lw=1, ls=":", gid=gid)
-        ax.set_ylim(top=1.16 * max(top, value))  # room for the words above the line
+        room = 1.16 if ax.get_yscale() == "linear" else 1.5  # for the words above the line
+        ax.set_ylim(top=room * max(top, value))
     if not word:
         return
     place, text = ((1, value), word) if near else ((1, 1), f"{word} ↑")

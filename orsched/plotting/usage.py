@@ -148,7 +148,7 @@ def _draw_blocks(ax: Axes, schedule: Schedule, blocks: Sequence[tuple[str, Curve
     borders = borders_of([curve for _, curve, _ in blocks], schedule.makespan_ns, COLUMNS)
     for k, (name, curve, _) in enumerate(blocks):
         colour = style.WORKER_COLOURS[k % len(style.WORKER_COLOURS)]
-        word = shortened(name, 24).replace("$", r"\$")
+        word = shortened(name, 24)
         ax.stairs(
             means(curve, borders), borders / NS_PER_S, baseline=None, color=colour, lw=1.2,
             label=word, gid=f"blocks-{k}",

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
-from orsched.plotting.style import WORKER_COLOURS
-from orsched.study.table import (
-    CHOICES,
-    FIRST,
-    independent,
-    over_seeds,
-    require_numbers,
-    rows_of,
-    varying,
+from orsched.plotting.axis_names import axis_name
+from orsched.plotting.pictures import legend_below, require_matplotlib, save_picture
+from orsched.study.panels import (
+    draw_against,
+    draw_over,
+    numbers,
+    scale_and_limit,
+    split,
+    write_labels,
 )
+from orsched.study.table import CHOICES, FIRST, independent, require_numbers, rows_of, varying
 
 if TYPE_CHECKING:
     import os
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 
     Row = Mapping[str, Any]
 
-DEFAULT_VALUES = ("makespan_ns", "jct_ns_mean")
 _SUFFIXES = ("svg", "png", "pdf")
-_MARKERS = "osv^DPX*"
 _MOST_PANELS = 12
 _MOST_LINES = 12
-_MOST_TICKS = 8
+_WIDTHS = {1: 6.8, 2: 10.0, 3: 12.0}
+"""Inches of a figure by the panels beside each other; in wide ones words are small on a page."""
 
 
 def save_plots(
@@ -43,23 +43,23 @@ def save_plots(
     """Draw the rows of a study into files, and return their paths.
 
     Each plot has a column of results ``y``, a column of choices ``x`` and one, ``by``, that
-    distinguishes lines; whatever else differs gets a panel of its own. Default: makespan and mean
-    JCT over the first choice with several numbers, one line a policy. A policy has a line for each
-    choice of its parameters. Points are means over the seeds, bars the 95 % confidence intervals of
-    them (``over_seeds``).
+    distinguishes lines; whatever else differs gets a panel of its own. ``x`` may be a result, too
+    (``tokens_per_s``): then points are joined along the first choice with several numbers, and the
+    Pareto front is drawn. By default (``default_plots``) lines are policies. A policy has a line
+    for each choice of its parameters. Points are means over the seeds, bands and bars the 95 %
+    confidence intervals of them (``over_seeds``). An axis is logarithmic where its largest value
+    is more than 30 times the smallest, and starts at 0 unless all lies in its upper half; limits
+    of the study are dotted lines.
 
     Raises:
         InputError: a column is not there, there are more than 12 panels, or the suffix is none of
             svg, png and pdf.
         MissingDependencyError: matplotlib is missing.
     """
-    from orsched.plotting.pictures import require_matplotlib
-
     require_matplotlib()
     if suffix not in _SUFFIXES:
         raise InputError(f"{suffix!r} is none of {', '.join(_SUFFIXES)}", field="suffix")
     target = Path(folder)
-    chosen = list(plots) or [{"y": value} for value in DEFAULT_VALUES]
     done = [row for row in rows if row["status"] == "ok"]
     if not done:
         raise InputError(
@@ -67,14 +67,34 @@ def save_plots(
         )
     target.mkdir(parents=True, exist_ok=True)
     paths = []
-    for plot in chosen:
+    for plot in list(plots) or default_plots(done):
         require_numbers(done, plot["y"], "plots.y")
         x, by = _axes(done, plot)
-        name = re.sub(r"[^\w.-]", "_", f"{plot['y']}-over-{x}-by-{by}")
+        if _is_result(x):
+            require_numbers(done, x, "plots.x")
+        word = "against" if _is_result(x) else "over"
+        name = re.sub(r"[^\w.-]", "_", f"{plot['y']}-{word}-{x}-by-{by}")
         path = target / f"{name}.{suffix}"
-        _draw(done, plot["y"], x, by, path)
+        _save(done, plot["y"], x, by, path)
         paths.append(path)
     return paths
+
+
+def default_plots(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """Return what is drawn of a study that names no plots.
+
+    Makespan and mean JCT; with arrivals, which decide the makespan, p99 of TTFT and mean JCT, the
+    attainment if there are limits, and p99 of TTFT against the throughput.
+    """
+    if all(row["arrivals"] is None for row in rows):
+        return [{"y": "makespan_ns"}, {"y": "jct_ns_mean"}]
+    limited = any(row.get("slo_attainment") is not None for row in rows)
+    return [
+        {"y": "ttft_ns_p99"},
+        {"y": "jct_ns_mean"},
+        *([{"y": "slo_attainment"}] if limited else []),
+        {"y": "ttft_ns_p99", "x": "tokens_per_s"},
+    ]
 
 
 def require_plots(study: Study) -> None:
@@ -82,8 +102,6 @@ def require_plots(study: Study) -> None:
 
     Raises ``InputError`` or ``MissingDependencyError``.
     """
-    from orsched.plotting.pictures import require_matplotlib
-
     require_matplotlib()
     cells = study.cells()
     blank = {"status": "ok", "run": {}}
@@ -92,15 +110,18 @@ def require_plots(study: Study) -> None:
         _panels(rows, *_axes(rows, plot))
 
 
+def _is_result(name: str) -> bool:
+    """Whether it is known of a column which values are better, so that others stand against it."""
+    return axis_name(name).better != 0
+
+
 def _axes(rows: Sequence[Row], plot: Mapping[str, str]) -> tuple[str, str]:
-    """Return the columns of a plot, by default the first that vary."""
-    names = varying(rows)
-    numeric = [
-        n for n in names if n not in ("arrivals", "predictions", "instance") and _numbers(rows, n)
-    ]
+    """Return the columns of a plot, by default the first that vary; the load before all others."""
     by = plot.get("by", "policy")
-    x = plot.get("x") or next((n for n in numeric if n != by), "policy")
+    x = plot.get("x") or next((n for n in _numeric(rows) if n != by), "policy")
     for key, name in (("x", x), ("by", by)):
+        if key == "x" and _is_result(name) and name != plot.get("y"):
+            continue
         if name not in rows[0] or not (name in FIRST or name.startswith(CHOICES)):
             raise InputError(
                 f"{name!r} is not a column of choices", field=f"plots.{key}", remedy="e.g. policy"
@@ -108,50 +129,70 @@ def _axes(rows: Sequence[Row], plot: Mapping[str, str]) -> tuple[str, str]:
     return x, by
 
 
-def _numbers(rows: Sequence[Row], name: str) -> bool:
-    values = [row[name] for row in rows if row[name] is not None]
-    return bool(values) and all(
-        isinstance(v, (int, float)) and not isinstance(v, bool) for v in values
-    )
+def _numeric(rows: Sequence[Row]) -> list[str]:
+    """Return the choices with several numbers; rates of arrivals first, as they are the load."""
+    names = [
+        n
+        for n in varying(rows)
+        if n not in ("arrivals", "predictions", "instance") and numbers(rows, n)
+    ]
+    return sorted(names, key=lambda name: name != "arrivals_rate")
 
 
-def _draw(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
-    from matplotlib import rc_context
-
-    # Without salt and date two runs of one study draw the same bytes; labels are no formulas.
-    with rc_context({"svg.hashsalt": "orsched", "text.parse_math": False}):
-        _draw_figure(rows, y, x, by, path)
-
-
-def _draw_figure(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
+def _save(rows: Sequence[Row], y: str, x: str, by: str, path: Path) -> None:
     panels, lines = _panels(rows, x, by), _lines(rows, x, by)
-    across = min(3, len(panels))
+    across = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
     down = -(-len(panels) // across)
-    figure = Figure(figsize=(5.2 * across, 3.8 * down), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
-    for ax, (title, part) in zip(axes, panels.items(), strict=False):
-        _panel(ax, part, y, x, lines)
-        ax.set_title(", ".join(title), fontsize=9)
-    for ax in axes[len(panels) :]:
-        ax.set_visible(False)
-    if by != x:
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    svg = path.suffix == ".svg"
-    figure.savefig(path, dpi=120, metadata={"Date": None} if svg else None)
+    order = list(split(rows, lines))
+    along = _along(rows, by) if _is_result(x) else None
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots(down, across, squeeze=False, sharey=True)
+        labels = {}
+        shown = list(axes.ravel())[: len(panels)]
+        for ax in axes.ravel()[len(panels) :]:
+            ax.set_visible(False)
+        for ax, (title, part) in zip(shown, panels.items(), strict=True):
+            if _is_result(x):
+                labels[ax] = draw_against(ax, part, y, x, lines, order, along)
+            else:
+                draw_over(ax, part, y, x, lines, order)
+            ax.set_title(", ".join(title), fontsize=10, parse_math=False)
+            ax.spines[["top", "right"]].set_visible(False)
+        scale_and_limit(shown, rows, y)
+        for ax, found in labels.items():
+            write_labels(ax, found)
+        for row in axes:
+            row[0].set_ylabel(axis_name(y).words)
+        if by != x:
+            _explain(figure, shown)
+
+    save_picture(draw, path, (_WIDTHS[across], 3.6 * down + 0.6))
+
+
+def _explain(figure: Any, axes: Sequence[Any]) -> None:
+    """Write one legend for all panels below them: each may lack some lines."""
+    found: dict[str, Any] = {}
+    for ax in axes:
+        for handle, word in zip(*ax.get_legend_handles_labels(), strict=True):
+            found.setdefault(word, handle)
+    legend_below(figure, found.values(), found)
+
+
+def _along(rows: Sequence[Row], by: str) -> str | None:
+    """Return the choice along which the points of two results are joined."""
+    return next((name for name in _numeric(rows) if name != by), None)
 
 
 def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[Row]]:
     """Split rows by all choices that differ, beside those of the axes and what they fix."""
     lines = _lines(rows, x, by)
-    others = independent(rows, [x, *lines, *varying(rows)])
-    others = [name for name in others if name != x and name not in lines]
+    place = (_along(rows, by) or by) if _is_result(x) else x
+    others = independent(rows, [place, *lines, *varying(rows)])
+    others = [name for name in others if name != place and name not in lines]
     panels: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        title = tuple(f"{name} {row[name]}" for name in others if row[name] is not None)
+        title = tuple(_said(name, row[name]) for name in others if row[name] is not None)
         panels.setdefault(title, []).append(row)
     if len(panels) > _MOST_PANELS:
         raise InputError(
@@ -162,6 +203,13 @@ def _panels(rows: Sequence[Row], x: str, by: str) -> dict[tuple[str, ...], list[
     return panels
 
 
+def _said(name: str, value: object) -> str:
+    """Return a choice as the title of a panel has it."""
+    if name == "workers":
+        return f"{value} worker{'' if value == 1 else 's'}"
+    return f"{axis_name(name).words} {value}"
+
+
 def _lines(rows: Sequence[Row], x: str, by: str) -> list[str]:
     """Return the columns that make a line: policies differ by their parameters, too.
 
@@ -170,58 +218,4 @@ def _lines(rows: Sequence[Row], x: str, by: str) -> list[str]:
     names = [by]
     if by == "policy" != x:
         names += [n for n in varying(rows) if n.startswith("param_") and n != x]
-    return names if len(_split(rows, names)) <= _MOST_LINES else [by]
-
-
-def _panel(ax: Any, rows: Sequence[Row], y: str, x: str, lines: Sequence[str]) -> None:
-    """Draw one line with bars for each value of some columns; times in seconds."""
-    scale = 1e9 if re.search(r"_ns(_|$)", y) else 1.0
-    places = _places(rows, x)
-    numeric = _numbers(rows, x)
-    for index, (name, part) in enumerate(_split(rows, lines).items()):
-        found = over_seeds(part, y, (x,))
-        found.sort(key=lambda group: places[group.choice[0]])
-        means = [group.interval.mean / scale for group in found]
-        low = [m - (g.interval.mean if g.interval.low is None else g.interval.low) / scale
-               for m, g in zip(means, found, strict=True)]  # fmt: skip
-        high = [(g.interval.mean if g.interval.high is None else g.interval.high) / scale - m
-                for m, g in zip(means, found, strict=True)]  # fmt: skip
-        ax.errorbar(
-            [places[group.choice[0]] for group in found],
-            means,
-            yerr=[low, high],
-            label=name,
-            marker=_MARKERS[index % len(_MARKERS)],
-            color=WORKER_COLOURS[index % len(WORKER_COLOURS)],
-            linestyle="-" if numeric else "none",
-            capsize=3,
-            markersize=4,
-        )
-    if numeric and len(places) <= _MOST_TICKS:
-        kept = [place for name, place in places.items() if name is not None]
-        ax.set_xticks(kept, [f"{place:g}" for place in kept])
-    elif not numeric:
-        ax.set_xticks(
-            list(places.values()), [str(name) for name in places], rotation=20, ha="right"
-        )
-        ax.margins(x=0.15)
-    ax.set_xlabel(x)
-    ax.set_ylabel(re.sub(r"_ns(?=_|$)", "", y).replace("_", " ") + (" (s)" if scale > 1 else ""))
-    ax.grid(alpha=0.3)
-
-
-def _places(rows: Sequence[Row], x: str) -> dict[Any, float]:
-    """Return where each value of the x column stands."""
-    values = list(dict.fromkeys(row[x] for row in rows if row[x] is not None))
-    if _numbers(rows, x):
-        return {value: float(value) for value in values} | {None: float("nan")}
-    return {value: float(i) for i, value in enumerate([*values, None])}
-
-
-def _split(rows: Sequence[Row], names: Sequence[str]) -> dict[str, list[Row]]:
-    """Return the rows of each line by its name: that of a policy, with its parameters."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        more = [f"{n.partition('_')[2]}={row[n]}" for n in names[1:] if row[n] is not None]
-        found.setdefault(" ".join([str(row[names[0]]), *more]), []).append(row)
-    return found
+    return names if len(split(rows, names)) <= _MOST_LINES else [by]
