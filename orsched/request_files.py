@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from orsched.costs import CostModel
     from orsched.instance import Instance
-    from orsched.instances.readers import ReadReport, Trace
+    from orsched.instances.readers import ReadReport
     from orsched.memory import BlockMemory
     from orsched.service_classes import ServiceClass
     from orsched.workers import Worker
@@ -148,6 +148,12 @@ def read_cost(cost: CostModel | str | os.PathLike[str] | None) -> CostModel:
     return cost
 
 
+def assumptions(**said: Any) -> str | None:
+    """Return in words what ``orsched.load`` assumes beside these arguments; None: nothing."""
+    known = {each.name for each in fields(WorkerChoice)}
+    return WorkerChoice(**{key: said[key] for key in said if key in known}).assumed()
+
+
 class Loaded(NamedTuple):
     """An instance that was made of requests, the report on reading them, and what was assumed."""
 
@@ -185,7 +191,7 @@ def holds_requests(source: str | os.PathLike[str]) -> bool:
     return True
 
 
-REQUEST_SUFFIXES = (".csv", ".tsv", ".jsonl")
+REQUEST_SUFFIXES = (".csv", ".tsv", ".jsonl", ".xlsx", ".xlsm", ".xls", ".ods")
 
 
 def load_requests(
@@ -212,7 +218,8 @@ def load_requests(
         InputError: the worker is not said, or the file is wrong.
     """
     from orsched.instances.datasets import instance_of, source_path
-    from orsched.instances.readers import spread_arrivals
+    from orsched.instances.readers import detect, read, spread_arrivals
+    from orsched.instances.readers.formats import OWN
     from orsched.service_classes import DEFAULT_CLASSES, with_specs
 
     path = source_path(source)
@@ -220,36 +227,11 @@ def load_requests(
         raise InputError("there is no such file", file=str(path), remedy="check the path")
     workers = choice.made()
     kinds = with_specs(DEFAULT_CLASSES, classes)
-    requests, report = _read(path, format, drop_empty, [kind.name for kind in kinds])
+    form = detect(path) if format is None else format
+    options = {"classes": [kind.name for kind in kinds]} if form == OWN else {}
+    requests, report = read(path, form, drop_empty=drop_empty, **options)
     if spread:
         requests = spread_arrivals(requests)
     named = {"classes": kinds, **choice.labels()}
     instance = instance_of(requests, report, path, workers, **named)
     return Loaded(instance, report, choice.assumed())
-
-
-def _read(path: Path, format: str | None, drop_empty: bool, classes: Sequence[str]) -> Trace:
-    from orsched.instances.readers import read
-
-    if format is not None or not _has_own_columns(path):
-        return read(path, format, drop_empty=drop_empty)
-    from orsched.files import read_requests_csv, read_requests_jsonl
-    from orsched.instances.readers import ReadReport, Trace
-
-    if drop_empty:
-        raise InputError("requests are taken as they are", field="drop_empty", remedy="leave out")
-    reader = read_requests_jsonl if path.suffix == ".jsonl" else read_requests_csv
-    requests = reader(path, classes)
-    return Trace(requests, ReadReport(str(path), "requests", len(requests), len(requests)))
-
-
-def _has_own_columns(path: Path) -> bool:
-    """Whether a file holds requests in orsched's own columns, as CSV or JSON lines, by its head."""
-    if path.suffix not in (".csv", ".jsonl") or not path.is_file():
-        return False
-    with path.open("rb") as stream:
-        head = stream.readline(4096).decode("utf-8", "replace")
-    if path.suffix == ".jsonl":
-        return '"prompt_tokens"' in head and '"output_tokens"' in head
-    names = {name.strip() for name in head.split(",")}
-    return {"prompt_tokens", "output_tokens"} <= names and not names & {"queued_s", "scheduled_s"}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
+NS_PER_US = 1_000
 
 MAX_TIME_NS = 2**62
 """Largest time that orsched stores (146 years): twice it still fits into 64 bits."""

@@ -68,12 +68,26 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
         )
     arrivals = _relative(columns)
     names = _names(columns)
-    reasons = _reasons(columns, prompts, outputs)
-    if reasons and not drop_empty:
-        raise _refusal(columns, prompts, min(reasons), reasons)
+    reasons = left_out(columns, prompts, outputs, drop_empty)
     if reasons:
         prompts, outputs = np.maximum(prompts, 1), np.maximum(outputs, 1)
     requests = Requests(prompts, outputs, arrivals, ids=names, prefixes=columns.prefixes)
+    return kept(columns, requests, reasons)
+
+
+def left_out(
+    columns: Columns, prompts: NDArray[np.int64], outputs: NDArray[np.int64], drop_empty: bool
+) -> dict[int, str]:
+    """Return row -> why it is no request; raises ``InputError`` if none may be left out."""
+    reasons = _reasons(columns, prompts, outputs)
+    if reasons and not drop_empty:
+        raise _refusal(columns, prompts, min(reasons), reasons)
+    return reasons
+
+
+def kept(columns: Columns, requests: Requests, reasons: dict[int, str]) -> Trace:
+    """Return the requests without those that are left out, and the report, which is logged."""
+    n = len(requests)
     if reasons:
         requests = requests.take(np.setdiff1d(np.arange(n), list(reasons)))
     dropped = dict(sorted(Counter(reasons.values()).items()))

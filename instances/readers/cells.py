@@ -20,6 +20,7 @@ _WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*", re.ASCII)
 _TIMESTAMP = re.compile(
     r"\s*(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?\s*", re.ASCII
 )
+_COMMA = re.compile(r"[+-]?[0-9]{1,15},[0-9]{1,15}", re.ASCII)
 _EXACT = Context(prec=60)
 
 
@@ -55,8 +56,7 @@ def whole_numbers(
 def _whole(index: int, cell: str, remedy: str) -> int:
     match = _WHOLE.fullmatch(cell)
     if match is None:
-        problem = f"{_shown(cell)} is not a whole number" if cell.strip() else "a value is missing"
-        raise CellError(index, problem, remedy)
+        raise CellError(index, *no_number(cell, "is not a whole number", remedy, ""))
     if len(match[1]) > 19 or abs(int(match[1])) >= 2**63:
         raise CellError(index, f"{_shown(cell)} does not fit into 64 bits", remedy)
     return int(match[1])
@@ -73,10 +73,23 @@ def _seconds(index: int, cell: str) -> int:
             raise DecimalException
         return time_ns(Decimal(cell), NS_PER_S)
     except DecimalException:
-        problem = f"{_shown(cell)} is not a number" if cell.strip() else "a value is missing"
-        raise CellError(index, problem, "give seconds") from None
+        raise CellError(index, *no_number(cell, "is not a number", "give seconds")) from None
     except ValueError as error:
         raise CellError(index, str(error), "give seconds, 0 or more") from None
+
+
+def no_number(cell: str, what: str, remedy: str, mark: str = ".") -> tuple[str, str]:
+    """Return what to say of a cell that is no number, and the remedy: it may have a comma.
+
+    ``mark`` is what should stand in its place: a decimal point, or nothing in whole numbers.
+    """
+    text = cell.strip()
+    if not text:
+        return "a value is missing", remedy
+    if _COMMA.fullmatch(text):
+        words = "with a decimal point" if mark else "without commas"
+        return f"{_shown(cell)} {what}: it has a comma", f"write {text.replace(',', mark)} {words}"
+    return f"{_shown(cell)} {what}", remedy
 
 
 def exact(digits: str) -> Decimal:

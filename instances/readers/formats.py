@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched import registry
 from orsched.errors import InputError
-from orsched.instances.readers.table import parse_header
+from orsched.instances.readers import headings
+from orsched.instances.readers.spreadsheet import is_spreadsheet
+from orsched.instances.readers.table import header_of
 from orsched.instances.readers.text import head_of
 from orsched.near_names import known_names
 
@@ -92,6 +94,12 @@ FORMATS = {
         ("total_input_tokens", "total_output_tokens"),
         "result of vllm bench serve --save-detailed",
     ),
+    "requests": Format(
+        f"{_HERE}.own_columns:read_own",
+        "csv, jsonl or xlsx",
+        headings.REQUIRED,
+        "requests of one's own, under names that people use",
+    ),
 }
 """The built-in formats; the entry points ``orsched.readers`` add further ones."""
 
@@ -147,41 +155,55 @@ def detect(path: str | PathLike[str]) -> str:
     Raises:
         InputError: the file is not text, or of no known format.
     """
+    if is_spreadsheet(path):
+        return OWN
     head = head_of(path).lstrip()
     if head.startswith("["):
         raise _no_lengths(path)
     if head.startswith("{"):
         return _detect_json(path, head)
-    line = head.splitlines()[0]
     try:
-        header = set(parse_header(next(csv.reader([line])), str(path)))
+        header = header_of(head, str(path))
     except csv.Error:
-        header = {line}
+        header = [head.splitlines()[0]]
     return _match(path, ("csv",), header)
 
 
 def _detect_json(path: str | PathLike[str], head: str) -> str:
     line = head.splitlines()[0]
     try:
-        keys = set(json.loads(line))
+        keys = list(json.loads(line))
     except (ValueError, RecursionError):
         # One long or indented object (its text is cut here), or a broken line.
-        keys = {name for form in FORMATS.values() for name in form.fields if f'"{name}"' in head}
+        fields = [name for form in FORMATS.values() for name in form.fields]
+        keys = [name for name in dict.fromkeys(fields) if f'"{name}"' in head]
     if "conversations" in keys:
         raise _no_lengths(path)
     return _match(path, ("jsonl", "json"), keys)
 
 
-def _match(path: str | PathLike[str], kinds: tuple[str, ...], found: set[str]) -> str:
-    """Return the first format all of whose fields are there."""
+def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) -> str:
+    """Return the first format all of whose fields are there, else that of one's own columns.
+
+    Own columns go before the formats that would leave some of them out.
+    """
+    found = set(names)
+    own = _own(names)
+    if {*headings.REQUIRED} <= found and not found & _MEASURED:
+        return OWN
     nearest, most = "", 0.0
     for name, form in FORMATS.items():
         if form.kind in kinds:
             share = len(found.intersection(form.fields)) / len(form.fields)
-            if share == 1:
+            timed = own is not None and headings.ARRIVAL in own.found
+            if share == 1 and not (timed and name in _UNTIMED and "arrived_at" not in found):
                 return name
             if share > most:
                 nearest, most = name, share
+    if own is not None and _is_own(path, own):
+        return OWN
+    if own is None:
+        _require_clear(path, names)
     if most < 0.5:
         raise _unknown(path, kinds, sorted(found))
     missing = [field for field in FORMATS[nearest].fields if field not in found]
@@ -192,6 +214,40 @@ def _match(path: str | PathLike[str], kinds: tuple[str, ...], found: set[str]) -
         field=missing[0],
         remedy=f"{nearest} has the fields {', '.join(FORMATS[nearest].fields)}",
     )
+
+
+OWN = "requests"
+_MEASURED = frozenset({"queued_s", "scheduled_s"})
+_UNTIMED = ("vidur", "pairs")
+"""Formats that are read without times where their own column of times is not there."""
+
+
+def _own(names: list[str]) -> headings.Matched | None:
+    try:
+        return headings.match(names)
+    except InputError:  # said if it is of no other format
+        return None
+
+
+def _require_clear(path: str | PathLike[str], names: list[str]) -> None:
+    try:
+        headings.match(names)
+    except InputError as error:
+        raise error.located(file=str(path)) from None
+
+
+def _is_own(path: str | PathLike[str], own: headings.Matched) -> bool:
+    """Whether a heading is one of requests; ``InputError`` for one that needs a renaming."""
+    missing = [target for target in headings.REQUIRED if target not in own.found]
+    if not missing:
+        return True
+    hinted = all(headings.likely(target, own.unused) is not None for target in missing)
+    if own.unused and (hinted or len(missing) == 1):
+        try:
+            headings.require(own)
+        except InputError as error:
+            raise error.located(file=str(path)) from None
+    return False
 
 
 def _no_lengths(path: str | PathLike[str]) -> InputError:
@@ -206,7 +262,9 @@ def _unknown(path: str | PathLike[str], kinds: tuple[str, ...], found: list[str]
     known = [
         f"{name} ({', '.join(form.fields)})" for name, form in FORMATS.items() if form.kind in kinds
     ]
-    remedy = f"name the format, or use the fields of one: {'; '.join(known)}"
+    columns = ", ".join((*headings.REQUIRED, headings.ARRIVAL))
+    remedy = f"name the columns {columns}, or name the format, or use its fields: "
+    remedy += "; ".join(known)
     if kinds == ("csv",) and any(re.fullmatch(r"[-+.\d]+(e[-+]?\d+)?", name) for name in found):
         return InputError(
             "the first line holds numbers: the header is missing",

@@ -11,7 +11,7 @@ from orsched.cli.artefacts import check_paths
 from orsched.cli.options import load_instance, with_options
 from orsched.cli.output import say
 from orsched.cli.progress import ProgressPrinter
-from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, say_empty
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
 
@@ -65,8 +65,12 @@ def generate_command(
 
 
 def _classed(instance: Instance, specs: Sequence[str]) -> Instance:
-    """Return the instance with the classes that the options name."""
-    return instance.with_classes(*specs) if specs else instance
+    """Return the instance with the classes that the options name; say which are empty."""
+    if not specs:
+        return instance
+    classed = instance.with_classes(*specs)
+    say_empty(classed, specs)
+    return classed
 
 
 def read_settings(settings: Iterable[str], seed_option: str) -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,7 +15,7 @@ from orsched.cli.output import say
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from orsched.instance import Instance
     from orsched.request_files import Loaded
@@ -114,9 +118,31 @@ def load_instance(source: str) -> Instance:
     """
     with kept_interrupts():
         try:
+            if source == STDIN:
+                return _from_stdin(given())
             return _loaded(source, given())
         except InputError as error:
             raise _with_flag(error) from None
+
+
+STDIN = "-"
+"""The source that stands for standard input."""
+
+
+def _from_stdin(options: dict[str, Any]) -> Instance:
+    """Return the instance of what comes on standard input, which is text."""
+    with TemporaryDirectory() as folder:
+        raw = sys.stdin.buffer.read()
+        json = raw.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] == b"{"
+        path = Path(folder, "stdin.json" if json else "stdin.csv")
+        path.write_bytes(raw)
+        try:
+            return _loaded(str(path), options)
+        except InputError as error:
+            file = "standard input" if error.file == str(path) else error.file
+            raise InputError(
+                error.problem, file=file, row=error.row, field=error.field, remedy=error.remedy
+            ) from None
 
 
 def _loaded(source: str, options: dict[str, Any]) -> Instance:
@@ -134,7 +160,27 @@ def _loaded(source: str, options: dict[str, Any]) -> Instance:
                 raise has_its_own(name)
         if "class_limits" in options:
             found = found.with_classes(*options["class_limits"])
+    if click.get_current_context().params.get("arrivals") is None:
+        say_empty(found, options.get("class_limits", ()))
     return found if spec is None else with_workers(found, read_workers(spec))
+
+
+def say_empty(instance: Instance, specs: Sequence[str]) -> None:
+    """Say which of the classes that options name hold no request, and what to do about it."""
+    codes = instance.requests.service_class
+    there = [kind.name for code, kind in enumerate(instance.classes) if (codes == code).any()]
+    for spec in specs:
+        name, _, limits = spec.partition(":")
+        if name in there or not there:
+            continue
+        remedy = f"--class {there[0]}:{limits or 'ttft=1'} limits those"
+        if name == "interactive" and there == ["batch"]:
+            remedy += ", and requests that arrive over time (simulate --arrivals) are interactive"
+        say(
+            f"no request is in the class {name}: all {len(instance):,} are in "
+            f"{' and '.join(there)} ({remedy}; a column class in a file of requests names theirs)",
+            "note",
+        )
 
 
 def read_requests(source: str, options: dict[str, Any]) -> Loaded:
@@ -152,7 +198,8 @@ def read_requests(source: str, options: dict[str, Any]) -> Loaded:
         classes=options.get("class_limits", ()),
         **{name: options[name] for name in ("format", "drop_empty", "spread") if name in options},
     )
-    say(str(loaded.report))
+    shown = replace(loaded.report, file=Path(source).name)
+    say(str(shown))
     if loaded.assumed is not None:
         say(loaded.assumed, "note")
     return loaded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from orsched.instance import Instance
+
+_LOG = logging.getLogger("orsched.study")
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,61 @@ def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
     if "generator" in table:
         yield from _generated(table)
         return
-    require_known(table, "instances", ("name", "sample", "label"))
-    yield from _named(table, base)
+    require_known(table, "instances", ("name", "sample", "label", *REQUEST_KEYS))
+    yield from _of_requests(table, base) if _has_requests(table, base) else _named(table, base)
+
+
+REQUEST_KEYS = (
+    "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "prefix_cache",
+    "first_token", "output_limit_tokens", "classes", "format", "drop_empty", "spread",
+)  # fmt: skip
+"""What is said beside a file of requests: arguments of ``orsched.load``."""
+
+
+def _has_requests(table: dict[str, Any], base: Path) -> bool:
+    from orsched.request_files import holds_requests
+
+    name = table["name"]
+    if any(key in table for key in REQUEST_KEYS):
+        return True
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    return holds_requests(base / name) or holds_requests(name)
+
+
+def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
+    """Take a file of requests with the worker that the table describes; a list is a grid."""
+    from orsched.locate import load
+    from orsched.request_files import assumptions
+
+    name, said = table["name"], {key: table[key] for key in REQUEST_KEYS if key in table}
+    if not isinstance(name, str) or "\0" in name:
+        raise InputError(f"{name!r} is not a name", field="instances.name")
+    classes = said.pop("classes", [])
+    assumed: set[str] = set()
+    for values in grid(said):
+        chosen = dict(values)
+        cost = chosen.get("cost")
+        if isinstance(cost, str) and (base / cost).exists():
+            chosen["cost"] = str(base / cost)
+        try:
+            source = base / name if (base / name).exists() or Path(name).suffix else name
+            found = load(source, classes=_options(classes), **chosen)
+        except InputError as error:
+            field = f"instances.{error.field}" if error.field in REQUEST_KEYS else error.field
+            remedy = error.remedy
+            if "clients" not in chosen and error.field == "clients":
+                remedy = f'write {{name = "{name}", clients = 64}}, and cost = "FILE" beside it'
+            raise InputError(
+                error.problem, file=error.file, row=error.row, field=field, remedy=remedy
+            ) from None
+        if (words := assumptions(**chosen)) is not None and words not in assumed:
+            assumed.add(words)
+            _LOG.warning("%s: %s", name, words)
+        varied = [f"{key}={values[key]}" for key in values if isinstance(said[key], list)]
+        label = " ".join([str(table.get("label", found.name)), *varied])
+        for sample in _options(table.get("sample")):
+            yield InstanceChoice(label, {"sha256": found.sha256} | _sample(sample), made=found)
 
 
 def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -150,3 +152,70 @@ def test_load_takes_the_same_in_python(mine, call):
         orsched.load("pang-100x20", clients=3)
     named = orsched.load("pang-100x20", classes=["interactive:ttft=1"])
     assert named.classes[0].ttft_ns == 10**9
+
+
+def test_standard_input_is_a_file(call, mine, monkeypatch):
+    def pipe(raw):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
+
+    pipe(mine.read_bytes())
+    code, out, _ = call("info", "-", "--clients", 3, "--format", "json")
+    assert (code, json.loads(out)["requests"]) == (0, 500)
+    pipe(b"prompt_tokens,output_tokens\n1,x\n")
+    code, _, err = call("info", "-", "--clients", 3)
+    assert (code, "standard input, row 2, field 'output_tokens'" in err) == (2, True)
+    assert call("convert", "two-by-two", "i.json")[0] == 0
+    pipe(Path("i.json").read_bytes())
+    assert json.loads(call("info", "-", "--format", "json")[1])["name"] == "two-by-two"
+
+
+def test_studies_take_requests_with_a_grid_of_workers(call, mine, tmp_path, caplog):
+    (tmp_path / "s.toml").write_text(
+        'instances = [{name = "mine.csv", clients = [8, 16], sample = 20}]\npolicies = ["fcfs"]\n'
+    )
+    code, out, err = call("study", "s.toml", "--jobs", 1, "--format", "json")
+    assert code == 0
+    assert [row["instance"] for row in json.loads(out)] == ["mine clients=8", "mine clients=16"]
+    words = "mine.csv: assumed of the worker, since not said: the cost model of LLaMA-65B"
+    assert caplog.text.count(words) == 1
+    assert "0 run now" in call("study", "s.toml", "--jobs", 1)[2]
+    for said, says in (
+        ("", "field 'instances.clients': requests have no worker of their own (write {name = "),
+        ("clients = 0", "instances.clients"),
+        ("clints = 3", "clints"),
+        ('clients = 3, cost = "no.json"', "no.json: no such file"),
+    ):
+        entry = f'{{name = "mine.csv"{", " if said else ""}{said}}}'
+        (tmp_path / "s.toml").write_text(f'instances = [{entry}]\npolicies = ["fcfs"]\n')
+        code, _, err = call("study", "s.toml")
+        assert (code, says in err) == (2, True)
+    (tmp_path / "s.toml").write_text(
+        'instances = [{name = "two-by-two", clients = 3}]\npolicies = ["fcfs"]\n'
+    )
+    assert "does not apply: a native instance has its own" in call("study", "s.toml")[2]
+
+
+def test_wrong_columns_come_with_the_renaming(call, tmp_path):
+    (tmp_path / "r.csv").write_text("ctx,completion_tokens\n5,3\n")
+    code, out, err = call("compare", "r.csv", "--clients", 4)
+    assert (code, out) == (2, "")
+    assert "r.csv, row 1, field 'prompt_tokens'" in err
+    assert 'rename the column "ctx" to "prompt_tokens"' in err
+
+
+def test_convert_says_the_machine(call, mine):
+    code, _, err = call("convert", "mine.csv", "i.json", "--clients", 4, "--memory-blocks", 900)
+    assert code == 0
+    assert "assumed of the worker, since not said: the cost model of LLaMA-65B" in err
+    assert "memory without limit" not in err
+
+
+def test_classes_without_a_request_are_named_with_the_remedy(call):
+    given = ("generate", "gsm8k", "--set", "requests=20", "--set", "clients=2", "-o", "g.json")
+    code, _, err = call(*given, "--class", "interactive:ttft=1")
+    assert code == 0
+    assert "no request is in the class interactive: all 20 are in batch" in err
+    assert "(--class batch:ttft=1 limits those" in err
+    assert "note" not in call(*given, "--class", "batch:ttft=1")[2]
+    spread = ("simulate", "g.json", "--class", "interactive:ttft=1", "--arrivals", "poisson:rate=5")
+    assert "no request is in the class" not in call(*spread)[2]

@@ -52,6 +52,10 @@ SAMPLES = {
         '"input_lens": [10, 20], "output_lens": [4, 3], "start_times": [100.5, 100.75], '
         '"errors": ["", ""]}'
     ),
+    "requests": (
+        "time;promptTokens;completion tokens;class;model\n"
+        "2024-05-10 09:00:00;300;20;interactive;a\n2024-05-10 09:00:01.5;40;9;batch;b\n"
+    ),
 }
 EXPECTED = {
     "azure": ([4808, 3180], [10, 8], [0, 52_000_100]),
@@ -64,6 +68,7 @@ EXPECTED = {
     "records": ([10, 11], [4, 5], [0, 500_001]),
     "mooncake": ([600, 512], [5, 6], [0, 3 * 10**9]),
     "vllm-bench": ([10, 20], [4, 3], [0, 250_000_000]),
+    "requests": ([300, 40], [20, 9], [0, 1_500_000_000]),
 }
 
 

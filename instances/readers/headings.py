@@ -1,0 +1,158 @@
+"""Names of columns as people write them, and which column of requests each of them stands for."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.errors import InputError
+from orsched.units import NS_PER_MS, NS_PER_S, NS_PER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PROMPT, OUTPUT, ARRIVAL = "prompt_tokens", "output_tokens", "arrival_s"
+REQUIRED = (PROMPT, OUTPUT)
+
+_LENGTHS = ("{}_tokens", "{}_len", "{}_length", "{}_size", "{}_toks", "{}_token_count",
+            "num_{}_tokens", "n_{}_tokens", "{}_token_len", "{}_token_length")  # fmt: skip
+_PROMPTS = ("prompt", "input", "context", "prefill", "request", "in", "query")
+_OUTPUTS = ("output", "generated", "generation", "completion", "decode", "response", "answer",
+            "out", "gen")  # fmt: skip
+_TIMES = (
+    "arrival", "arrivals", "arrival_time", "arrival_timestamp", "arrived_at", "timestamp", "time",
+    "created", "created_at", "received_at", "request_time", "submit_time", "start_time",
+    "started_at", "sent_at", "date", "datetime",
+)  # fmt: skip
+_UNITS = {
+    "s": NS_PER_S, "sec": NS_PER_S, "seconds": NS_PER_S,
+    "ms": NS_PER_MS, "msec": NS_PER_MS, "us": NS_PER_US, "ns": 1,
+}  # fmt: skip
+_HINTS = {
+    PROMPT: ("prompt", "input", "context", "ctx", "prefill", "query", "in"),
+    OUTPUT: ("output", "generat", "completion", "decod", "respon", "answer", "gen", "out", "reply"),
+}
+"""Parts of a name that make it the likely one, where no name is understood."""
+
+ALIASES: dict[str, frozenset[str]] = {
+    PROMPT: frozenset(form.format(word) for word in _PROMPTS for form in _LENGTHS) | {"tokens_in"},
+    OUTPUT: frozenset(form.format(word) for word in _OUTPUTS for form in _LENGTHS)
+    | {"tokens_out", "token_size"},
+    "id": frozenset({"id", "request_id", "req_id", "uuid"}),
+    "predicted_tokens": frozenset({"predicted_tokens", "predicted_output_tokens"}),
+    "service_class": frozenset({"service_class", "class"}),
+    "tenant": frozenset({"tenant"}),
+    "deadline_ns": frozenset({"deadline_ns"}),
+    "deadline_s": frozenset({"deadline_s"}),
+}
+"""Columns of requests, and the names that stand for them beside the times of arrival."""
+
+_OWN = frozenset({*ALIASES, "arrival_s", "arrival_ns", "class"})
+_CLOSE = 0.82
+
+
+class Heading(NamedTuple):
+    """A column: its name in the file, and for times of arrival the unit that its name says."""
+
+    name: str
+    unit_ns: int | None = None
+
+
+class Matched(NamedTuple):
+    """Which column holds what, and the names that stand for nothing here."""
+
+    found: dict[str, Heading]
+    unused: list[str]
+
+
+def snake(name: str) -> str:
+    """Return a name in lower case with underscores: ``ContextTokens`` is ``context_tokens``."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    return re.sub(r"[^a-z0-9]+", "_", apart.lower()).strip("_")
+
+
+def match(names: Sequence[str]) -> Matched:
+    """Return the columns of a heading; a name as orsched writes it goes before others.
+
+    Raises:
+        InputError: two columns could be the same.
+    """
+    found: dict[str, Heading] = {}
+    unused = []
+    for name in names:
+        target, unit = _target(snake(name))
+        if target is None:
+            unused += [name] if name.strip() else []
+        elif target not in found or (name in _OWN and found[target].name not in _OWN):
+            unused += [found[target].name] if target in found else []
+            found[target] = Heading(name, unit)
+        elif (name in _OWN) == (found[target].name in _OWN):
+            raise _ambiguous(target, found[target].name, name)
+        else:
+            unused.append(name)
+    if "deadline_s" in found and "deadline_ns" in found:
+        raise _ambiguous("deadline_ns", "deadline_s", "deadline_ns")
+    return Matched(found, unused)
+
+
+def _target(plain: str) -> tuple[str | None, int | None]:
+    for target, aliases in ALIASES.items():
+        if plain in aliases:
+            return target, None
+    stem, _, unit = plain.rpartition("_")
+    if stem in _TIMES and unit in _UNITS:
+        return ARRIVAL, _UNITS[unit]
+    return (ARRIVAL, None) if plain in _TIMES else (None, None)
+
+
+def _ambiguous(target: str, first: str, second: str) -> InputError:
+    return InputError(
+        f'both "{first}" and "{second}" could be the column {target}',
+        row=1,
+        field=second,
+        remedy="keep one of them, or give the other one another name",
+    )
+
+
+def require(matched: Matched) -> None:
+    """Raise ``InputError`` where a column is missing or misspelt, with the columns to rename."""
+    missing = [target for target in REQUIRED if target not in matched.found]
+    if missing:
+        raise InputError(
+            f"there is no column {' and none for '.join(missing)}",
+            row=1,
+            field=missing[0],
+            remedy=_renaming(missing, matched.unused),
+        )
+    known = [name for name in (*ALIASES, "arrival_ns", ARRIVAL) if name not in matched.found]
+    for name in matched.unused:
+        near = get_close_matches(snake(name), known, n=1, cutoff=_CLOSE)
+        if near and not (near[0].startswith("arrival") and ARRIVAL in matched.found):
+            raise InputError(
+                "is like a column that orsched reads, but none",
+                row=1,
+                field=name,
+                remedy=f'rename the column "{name}" to "{near[0]}", or remove it',
+            )
+
+
+def _renaming(missing: Iterable[str], names: Sequence[str]) -> str:
+    pairs = {target: likely(target, names) for target in missing}
+    if None in pairs.values() or len(set(pairs.values())) < len(pairs):
+        listed = ", ".join(f'"{name}"' for name in names[:8]) or "none other"
+        wanted = " and ".join(f'"{target}"' for target in pairs)
+        return f"rename the column of these to {wanted}: {listed}"
+    words = " and ".join(f'"{name}" to "{target}"' for target, name in pairs.items())
+    return f"rename the column{'s' if len(pairs) > 1 else ''} {words}"
+
+
+def likely(target: str, names: Sequence[str]) -> str | None:
+    """Return the name that most likely stands for a column, None if nothing hints at one."""
+    plain = {snake(name): name for name in names}
+    for hint in _HINTS[target]:
+        for short, name in plain.items():
+            if short.startswith(hint) or (len(hint) > 2 and hint in short):
+                return name
+    near = get_close_matches(target, plain, n=1, cutoff=0.6)
+    return plain[near[0]] if near else None

@@ -1,0 +1,221 @@
+"""Requests of one's own: CSV, JSON lines or a spreadsheet, under names that people use."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InputError
+from orsched.files.cells import class_codes
+from orsched.instances.readers import cells
+from orsched.instances.readers.assemble import Columns, kept, left_out
+from orsched.instances.readers.cells import CellError
+from orsched.instances.readers.headings import ARRIVAL, Matched, match, require
+from orsched.instances.readers.objects import read_objects
+from orsched.instances.readers.spreadsheet import is_spreadsheet, read_sheet
+from orsched.instances.readers.table import CHUNK_ROWS, Table, joined, parsed, read_chosen
+from orsched.instances.readers.text import head_of
+from orsched.instances.readers.times import Times, settle
+from orsched.requests import SERVICE_CLASSES, Requests
+from orsched.units import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
+
+    from orsched.instances.readers.report import Trace
+    from orsched.instances.readers.table import Parser
+
+FORMAT = "requests"
+_SHOWN = 6
+_NUMBERS = ("prompt_tokens", "output_tokens", "predicted_tokens")
+
+
+def read_own(
+    path: str | PathLike[str],
+    *,
+    drop_empty: bool = False,
+    classes: Sequence[str] = SERVICE_CLASSES,
+) -> Trace:
+    """Read requests whose columns are named as people name them (``headings.ALIASES``).
+
+    A CSV file with commas, semicolons or tabs, JSON lines, or the first sheet of a spreadsheet.
+    Arrivals are seconds, or in the unit that the column's name ends in; dates, Unix times and times
+    of a column that names no unit count from the earliest one, which the report says. ``classes``
+    are the names of the service classes. Columns that stand for nothing are named in the report.
+
+    Raises:
+        InputError: as all readers; a column that is missing comes with the one to rename.
+    """
+    reading = _Reading(str(path), classes)
+    if is_spreadsheet(path):
+        table = read_sheet(path, reading.choose)
+    elif head_of(path).lstrip().startswith("{"):
+        table = _read_objects(path, reading.choose)
+    else:
+        table = read_chosen(path, reading.choose)
+    return reading.trace(table, drop_empty)
+
+
+class _Reading:
+    """One file: which column holds what, and the requests of its cells."""
+
+    def __init__(self, file: str, classes: Sequence[str]) -> None:
+        self.file = file
+        self.classes = classes
+        self.times: Times | None = None
+        self.matched = Matched({}, [])
+
+    def choose(self, header: list[str]) -> dict[str, Parser]:
+        """Return the parsers of the columns that are read; raises ``InputError``."""
+        try:
+            self.matched = match(header)
+            require(self.matched)
+        except InputError as error:
+            raise error.located(file=self.file) from None
+        return {heading.name: self._parser(t) for t, heading in self.matched.found.items()}
+
+    def _parser(self, target: str) -> Parser:
+        if target == ARRIVAL:
+            self.times = Times(self.matched.found[target].unit_ns)
+            return self.times
+        if target == "service_class":
+            return self._codes
+        return _PARSERS[target]
+
+    def _codes(self, column: Sequence[str]) -> Any:
+        try:
+            return np.array(class_codes(column, "class", self.classes), dtype=np.int64)
+        except InputError as error:
+            remedy = f"{error.remedy}; --class NAME:LIMITS (classes=) adds one"
+            raise CellError(error.row or 0, error.problem, remedy) from None
+        except (ValueError, OverflowError):
+            raise CellError(0, "is no service class", " or ".join(self.classes)) from None
+
+    def trace(self, table: Table, drop_empty: bool) -> Trace:
+        """Return the requests of a table, and the report."""
+        if not len(table):
+            raise InputError(
+                "holds no request", file=self.file, remedy="give a file with at least one request"
+            )
+        names = {target: heading.name for target, heading in self.matched.found.items()}
+        values = {target: table.columns[name] for target, name in names.items()}
+        notes = []
+        if self.times is None:
+            notes.append("no arrival times: all requests arrive at 0")
+        else:
+            arrivals = values.pop(ARRIVAL)
+            try:
+                values["arrival_ns"], said = settle(
+                    arrivals, self.times, names[ARRIVAL], table.lines
+                )
+            except InputError as error:
+                raise error.located(file=self.file) from None
+            notes += said
+        if self.matched.unused:
+            notes.append(f"columns not used: {_listed(self.matched.unused)}")
+        prompts, outputs = values["prompt_tokens"], values["output_tokens"]
+        found = Columns(
+            self.file, FORMAT, table.lines, prompts, outputs,
+            names["prompt_tokens"], names["output_tokens"], notes=notes,
+        )  # fmt: skip
+        reasons = left_out(found, prompts, outputs, drop_empty)
+        if reasons:
+            values["prompt_tokens"] = np.maximum(prompts, 1)
+            values["output_tokens"] = np.maximum(outputs, 1)
+        return kept(found, self._requests(values, names, table), reasons)
+
+    def _requests(self, values: dict[str, Any], names: Mapping[str, str], table: Table) -> Requests:
+        same = {"id": "ids", "deadline_s": "deadline_ns"}
+        shown = {same.get(target, target): name for target, name in names.items()}
+        if "tenant" in values:
+            values["tenant"] = _tenants(values["tenant"])
+        try:
+            return Requests(**{same.get(name, name): column for name, column in values.items()})
+        except InputError as error:
+            row = None if error.row is None else int(table.lines[error.row])
+            field = shown.get(str(error.field), error.field)
+            raise InputError(
+                error.problem, file=self.file, row=row, field=field, remedy=error.remedy
+            ) from None
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
+    return ", ".join(f"{name:.40}" for name in names[:_SHOWN]) + more
+
+
+def _tenants(names: list[str]) -> Any:
+    """Return tenants as numbers where all are, else as names."""
+    try:
+        if all(name.isascii() and name.isdigit() for name in names):
+            return cells.whole_numbers(names)
+    except CellError:  # beyond the numbers that are stored
+        pass
+    return names
+
+
+def _nanoseconds(column: Sequence[str]) -> Any:
+    return cells.whole_numbers(column, MAX_TIME_NS, "give whole nanoseconds, 0 or more")
+
+
+_PARSERS: dict[str, Callable[[Sequence[str]], Any]] = {
+    **dict.fromkeys(_NUMBERS, cells.whole_numbers),
+    "id": list,
+    "tenant": list,
+    "deadline_ns": _nanoseconds,
+    "deadline_s": cells.seconds,
+}
+
+
+def _read_objects(
+    path: str | PathLike[str], choose: Callable[[list[str]], Mapping[str, Parser]]
+) -> Table:
+    """Read the chosen names of a file with one JSON object a line."""
+    file = str(path)
+    parsers: Mapping[str, Parser] = {}
+    parts: dict[str, list[Any]] = {}
+    chunk: dict[str, list[str]] = {}
+    lines: list[int] = []
+    done = 0
+
+    def flush() -> None:
+        at = np.array(lines[done:], np.int64)
+        for name, parse in parsers.items():
+            if chunk[name]:
+                parts[name].append(parsed(parse, chunk[name], at, name, file))
+            chunk[name] = []
+
+    for line, values in read_objects(path):
+        if not parsers:
+            parsers = choose(list(values))
+            parts, chunk = {name: [] for name in parsers}, {name: [] for name in parsers}
+        for name in parsers:
+            chunk[name].append(_text(values, name, file, line))
+        lines.append(line)
+        if len(lines) - done == CHUNK_ROWS:
+            flush()
+            done = len(lines)
+    flush()
+    columns = {name: joined(column) for name, column in parts.items()}
+    return Table(columns, np.array(lines, np.int64))
+
+
+def _text(values: Mapping[str, Any], name: str, file: str, line: int) -> str:
+    """Return a value as the cell of a table would have it."""
+    value = values.get(name)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
+        problem = "the value is missing" if value is None else f"{value!r:.40} is no number or text"
+        raise InputError(
+            problem, file=file, row=line, field=name, remedy="every line needs all of the first"
+        )
+    try:
+        return str(value)
+    except ValueError:  # Python writes no digits beyond its limit
+        raise InputError(
+            "is too large for a number", file=file, row=line, field=name, remedy="give 64 bits"
+        ) from None
