@@ -113,6 +113,8 @@ def test_the_sdist_holds_tests_benchmarks_documentation_and_makefile(unpacked):
         "docs/index.md",
         "tests/conftest.py",
         "benchmarks/speed/run.py",
+        "examples/own_trace.py",
+        "examples/data/requests.csv",
         "models/__init__.py",
     ):
         assert (unpacked / name).is_file(), name

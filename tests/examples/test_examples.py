@@ -1,0 +1,136 @@
+"""The examples run as they stand, from any folder, and print what they promise."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def run(name, folder, *arguments):
+    """Run a script of the examples in a folder, and return what it printed."""
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_run_here_and_listed():
+    scripts = {path.name for path in EXAMPLES.glob("*.py")} | {
+        path.name for path in EXAMPLES.glob("*.ipynb")
+    }
+    tested = set(re.findall(r'"(\w+\.(?:py|ipynb))"', Path(__file__).read_text()))
+    assert scripts == tested
+    listed = set(re.findall(r"`(\w+\.(?:py|ipynb))`", (EXAMPLES / "README.md").read_text()))
+    assert scripts == listed
+
+
+def test_the_data_are_what_the_script_makes(tmp_path):
+    script = tmp_path / "make_data.py"
+    script.write_bytes((EXAMPLES / "make_data.py").read_bytes())
+    subprocess.run([sys.executable, str(script)], check=True)
+    for path in (tmp_path / "data").iterdir():
+        assert path.read_bytes() == (EXAMPLES / "data" / path.name).read_bytes(), path.name
+    assert len((EXAMPLES / "data" / "requests.csv").read_text().splitlines()) == 501
+
+
+def test_own_trace(tmp_path):
+    printed = run("own_trace.py", tmp_path)
+    rows = {words[0]: words for words in map(str.split, printed.splitlines()[1:4])}
+    assert set(rows) == {"fcfs", "vllm", "gittins"}
+    best = max(rows.values(), key=lambda words: float(words[1]))[0]
+    assert f"{best} keeps the limits" in printed
+    assert (tmp_path / "example-out" / "own_trace.html").stat().st_size > 10_000
+
+
+def test_own_policy(tmp_path):
+    printed = run("own_policy.py", tmp_path)
+    assert printed.count("shortest-prompt-first") == 2
+    assert printed.count("True") == 3
+
+
+def test_own_machine(tmp_path):
+    printed = run("own_machine.py", tmp_path)
+    error = float(re.search(r"^affine +([\d.]+)%", printed, re.M)[1])
+    assert error < 3
+    cost = json.loads((tmp_path / "example-out" / "mine.json").read_text())
+    assert cost["model"] == "affine"
+
+
+def test_study_with_plots(tmp_path):
+    printed = run("study_with_plots.py", tmp_path)
+    assert "3 workers" in printed
+    assert "enough" in printed
+    plots = sorted((tmp_path / "example-out" / "study" / "plots").iterdir())
+    assert len(plots) == 2
+    again = run("study_with_plots.py", tmp_path)
+    assert again == printed
+
+
+def test_plan_and_run(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    printed = run("plan_and_run.py", tmp_path)
+    assert re.search(r"measured: [\d.]+ s, [+-][\d.]+% of the plan", printed)
+    assert (tmp_path / "example-out" / "plan_and_run.html").is_file()
+
+
+def test_the_notebook(tmp_path):
+    text = (EXAMPLES / "bound_as_proof.ipynb").read_text()
+    assert all(not cell.get("outputs") for cell in json.loads(text)["cells"])
+    if importlib.util.find_spec("nbclient") is None:
+        run_in_order(text)
+        return
+    printed, pictures = run_in_kernel(text, tmp_path)
+    assert "violations: []" in printed
+    assert re.search(r"iteration +0 .* gap 0\.69%", printed)
+    assert len(pictures) == 2
+
+
+def run_in_order(text):
+    """Execute the code cells of a notebook one after the other, in this process."""
+    pytest.importorskip("matplotlib").use("agg")
+    names = {"__name__": "notebook"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "FigureCanvasAgg is non-interactive")
+        for cell in json.loads(text)["cells"]:
+            if cell["cell_type"] == "code":
+                source = "".join(cell["source"]).replace("%matplotlib inline", "")
+                exec(compile(source, "notebook", "exec"), names)
+    assert names["result"].gap < 0.007
+    assert len(names["records"]) == 100
+
+
+def run_in_kernel(text, folder):
+    """Execute a notebook as Jupyter does, and return what it printed, and its pictures."""
+    import nbclient
+    import nbformat
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        notebook = nbformat.reads(text, as_version=4)
+        resources = {"metadata": {"path": str(folder)}}
+        nbclient.NotebookClient(notebook, timeout=120, resources=resources).execute()
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    printed = "".join(out.get("text", "") for out in outputs)
+    return printed, [out for out in outputs if "image/png" in out.get("data", {})]
+
+
+@pytest.mark.full
+def test_the_notebook_without_a_kernel():
+    run_in_order((EXAMPLES / "bound_as_proof.ipynb").read_text())
+
+
+def test_a_script_of_the_examples_is_found_by_its_path():
+    spec = importlib.util.spec_from_file_location("own_policy", EXAMPLES / "own_policy.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.ShortestPromptFirst.name == "shortest-prompt-first"
