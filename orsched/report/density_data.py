@@ -8,7 +8,7 @@ import numpy as np
 
 from orsched.plotting.density import shares
 from orsched.plotting.spans import lane_offsets
-from orsched.schedule import PREFILL
+from orsched.schedule import DECODE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +39,7 @@ def density_data(
     """Return shares of client-time in use by stretch of time; None where bars are thick enough.
 
     ``lanes`` are the half-open runs of clients of each row, ``use`` the shares in which they
-    prefill or decode, ``prefill`` those of each worker's time in which it prefills: a letter each,
+    prefill or decode, ``prefill`` those of each worker's time in steps that prefill: a letter each,
     in 63rds (base64's alphabet for file names). ``is_cut``: not all bars are in the page.
     """
     used = np.unique(use.stays.lane)
@@ -52,7 +52,7 @@ def density_data(
         shares(spans.lane, spans.start_ns, spans.end_ns, (lanes, COLUMNS), end)
         for spans in (use.decode, use.prefill)
     )
-    prefills = np.flatnonzero(schedule.steps.phase == PREFILL)
+    prefills = np.flatnonzero(schedule.steps.phase != DECODE)
     steps, shape = schedule.steps, (len(instance.workers), COLUMNS)
     stages = shares(
         steps.worker[prefills], steps.start_ns[prefills], steps.end_ns[prefills], shape, end

@@ -127,7 +127,7 @@ window.orsched.gantt = (() => {
     });
     const stages = prefill.map(shares);
     const told = stages.map((row, w) => row.map((share, k) =>
-      `<b>${several ? plain(data.instance.workers[w]) + ": " : ""}${(100 * share).toFixed(0)} % of the time in prefill</b><br>${when(k)}`));
+      `<b>${several ? plain(data.instance.workers[w]) + ": " : ""}${(100 * share).toFixed(0)} % of the time in steps that prefill</b><br>${when(k)}`));
     const edges = stages.map((_, w) => w - 0.45).concat(stages.length - 0.55);
     return [
       heat("density", x, y, z, texts, colours().idle, tone("#0072B2")),

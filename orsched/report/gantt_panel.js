@@ -1,7 +1,7 @@
 "use strict";
 // The Gantt chart of each schedule: its axes, lines, folded clients, and what zooming changes.
 window.orsched.ganttPanel = (() => {
-  const { data, several, seconds, exact, plain, count, tone, colours, layout, CONFIG, time, lanes, gantt } = window.orsched;
+  const { data, several, seconds, plain, count, tone, colours, layout, CONFIG, time, lanes, gantt } = window.orsched;
   const workers = data.instance.workers.length, TOP = Math.min(24 * workers, 90), BETWEEN = 18;
   const THIN = 1.5; // pixels of a bar, on average, below which shares are drawn
   const unfolded = new Set();
@@ -77,7 +77,7 @@ window.orsched.ganttPanel = (() => {
       parts.push("Bars would be thinner than a pixel: the colour is the share of client-time in use. Zoom in for single requests.");
     }
     if (method.shown_ns < method.makespan) {
-      parts.push(`Single requests are in the page for the first ${exact(method.shown_ns)} of ${exact(method.makespan)}.`);
+      parts.push(`The page holds single requests of the first ${seconds(method.shown_ns).toPrecision(3)} s.`);
     }
     const place = panel.querySelector(".part");
     place.textContent = parts.join(" ");
@@ -103,7 +103,7 @@ window.orsched.ganttPanel = (() => {
       if (wanted === isShares) return {};
       isShares = wanted;
       say(panel, method, rows, isShares);
-      return { restyle: { visible: visible() } };
+      return { visible: visible() };
     };
     const whole = () => Plotly.relayout(chart, { "yaxis.range": [rows.count - 0.5, -0.5] });
     const partings = bars.findIndex((trace) => trace.name === "partings");

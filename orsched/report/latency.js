@@ -3,6 +3,7 @@
 (() => {
   const { data, seconds, plain, shortTime, tone, colours, font, layout, drawn, QUIET } = window.orsched;
   const DASHES = ["solid", "10px,3px", "3px,3px", "12px,3px,3px,3px"], BORDERS = ["solid", "dashed", "dotted", "dashed"];
+  const MOST_LABELS = 6;
   const found = data.latency;
   const percent = (share) => `${(100 * share).toFixed(share > 0.99 && share < 1 ? 2 : 1)} %`;
 
@@ -16,11 +17,11 @@
 
   const straight = (trace) => ({ ...trace, line: { ...trace.line, shape: "linear" } });
 
-  function limitLine(x, words) {
+  function limitLine(x, words, others = []) {
     const c = colours();
     return {
       shapes: [{ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line: { color: c.soft, width: 1.5, dash: "dot" } }],
-      annotations: [{ x, xref: "x", yref: "paper", y: 0, yanchor: "bottom", xanchor: "left", xshift: 3, showarrow: false,
+      annotations: [...others, { x, xref: "x", yref: "paper", y: 0, yanchor: "bottom", xanchor: "left", xshift: 3, showarrow: false,
         text: words, font: { ...font(), size: 12, color: c.soft } }],
     };
   }
@@ -40,24 +41,26 @@
   function distribution(name, title) {
     const part = found[name];
     const border = part.border === null ? null : seconds(part.border);
-    const lines = [], annotations = [];
+    const lines = [], outliers = [];
     part.methods.forEach((curve, m) => {
       if (!curve) return;
       const x = curve.values.map(seconds);
       lines.push(line(m, [x[0], ...x], [0, ...curve.shares],
         [curve.values[0], ...curve.values].map((ns, k) => `${percent(k ? curve.shares[k - 1] : 0)} within ${shortTime(ns)}`)));
       if (border === null || x.at(-1) <= border) return;
-      const y = 1 - 0.075 * annotations.length;
+      if (outliers.length === MOST_LABELS) return;
+      const y = 0.9 - 0.085 * outliers.length, colour = lines.at(-1).line.color;
       const words = `largest ${shortTime(curve.values.at(-1))}`;
-      lines.push({ ...line(m, [border], [y], [words]), mode: "markers+text", text: [words], textposition: "middle left",
-        textfont: { ...font(), size: 12 }, cliponaxis: false, marker: { symbol: "triangle-right", size: 10,
-          color: lines.at(-1).line.color }, meta: "outlier" });
-      annotations.push(m);
+      lines.push({ ...line(m, [border], [y], [words]), mode: "markers", cliponaxis: false,
+        marker: { symbol: "triangle-right", size: 10, color: colour } });
+      outliers.push({ x: border, y, text: words, showarrow: false, xanchor: "right", xshift: -8,
+        bgcolor: colours().paper, borderpad: 0, font: { ...font(), size: 12, color: colour } });
     });
     const limit = found.limits[name] ?? null;
     const right = border ?? Math.max(...lines.flatMap((l) => l.x), 1e-9) * 1.02;
     return chart(`latency-${name}`, title, lines, { title: { text: `${title.split(",")[0]} (s)` }, range: [0, right], fixedrange: true },
-      limit === null || seconds(limit) > right ? {} : limitLine(seconds(limit), `limit ${shortTime(limit)}`));
+      limit === null || seconds(limit) > right ? { annotations: outliers }
+        : limitLine(seconds(limit), `limit ${shortTime(limit)}`, outliers));
   }
 
   // Attainment where all limits are so many times as long; without limits, over those on TTFT.

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 MAX_BARS = 12_000
 """Most bars and stages of one interactive chart; after them it shows shares of client-time only."""
 
-PAGE_BARS = 32_000
-"""The same for all charts of a page together: a bar takes about 70 bytes."""
+PAGE_BARS = 26_000
+"""The same for all charts of a page together: a bar takes about 80 bytes."""
 
 _DASHES = ("solid", "dash", "dashdot", "dot")
 

@@ -87,7 +87,7 @@
         showgrid: false, zeroline: true, zerolinecolor: colours().ink, fixedrange: true, nticks: 5 },
       legend: { orientation: "h", x: 1, xanchor: "right", y: ERRORS / inner, yanchor: "bottom" },
     }), CONFIG).then(() => {
-      time.link(chart);
+      time.link(chart, () => ({}));
       time.apply();
       chart.dataset.drawn = "done";
     });

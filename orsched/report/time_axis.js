@@ -6,8 +6,9 @@ window.orsched.time = (() => {
   const end = seconds(Math.max(...ends)) || 1;
   const WHOLE = [0, 1.01 * end], LEAST = WHOLE[1] * 1e-7;
   const PAUSE_MS = 300; // wheel events further apart than this are two turns of the wheel
+  const REST_MS = 120;
   const charts = new Map();
-  let range = WHOLE, waiting = false, turn = { at: -Infinity, over: null, x: -1, y: -1 };
+  let range = WHOLE, waiting = false, resting = 0, turn = { at: -Infinity, over: null, x: -1, y: -1 };
 
   const isWhole = () => range[0] <= WHOLE[0] && range[1] >= WHOLE[1];
   const isShown = (chart) => chart.offsetParent !== null;
@@ -22,21 +23,40 @@ window.orsched.time = (() => {
     range = limited(wanted ?? WHOLE);
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; apply(); });
+    requestAnimationFrame(() => { waiting = false; apply(false); });
   }
 
   // Give every chart that is shown the range; those in other tabs get it when they are chosen.
-  function apply() {
-    for (const [chart, adapt] of charts) {
+  // Charts of many bars are stretched at first, and drawn when the wheel rests.
+  function apply(atOnce = true) {
+    clearTimeout(resting);
+    for (const [chart, { adapt }] of charts) {
       if (!isShown(chart) || !chart._fullLayout?.xaxis) continue;
-      const [from, to] = chart._fullLayout.xaxis.range;
-      const { restyle = {}, relayout = {} } = adapt ? adapt(range) : {};
-      const moved = from !== range[0] || to !== range[1];
-      const changes = { ...relayout, ...(moved ? { "xaxis.range": [...range] } : {}) };
-      if (Object.keys(restyle).length) Plotly.update(chart, restyle, changes);
-      else if (Object.keys(changes).length) Plotly.relayout(chart, changes);
+      if (adapt && !atOnce) stretch(chart, range);
+      else draw(chart, adapt ? adapt(range) : {});
     }
     tell();
+    if (!atOnce) resting = setTimeout(apply, REST_MS);
+  }
+
+  function draw(chart, restyle) {
+    const [from, to] = chart._fullLayout.xaxis.range;
+    const changes = from !== range[0] || to !== range[1] ? { "xaxis.range": [...range] } : {};
+    stretch(chart, null);
+    if (Object.keys(restyle).length) Plotly.update(chart, restyle, changes);
+    else if (Object.keys(changes).length) Plotly.relayout(chart, changes);
+  }
+
+  // What is drawn, moved and stretched to a range as Plotly does while one drags; null: as it was.
+  function stretch(chart, wanted) {
+    for (const { plot, clipRect, xaxis, yaxis } of Object.values(chart._fullLayout._plots ?? {})) {
+      const [drawing, clip] = [plot?.node?.(), clipRect?.node?.()];
+      if (!drawing || !clip) continue;
+      const [a, b] = xaxis.range, [from, to] = wanted ?? xaxis.range;
+      const scale = (b - a) / (to - from), shift = ((a - from) / (to - from)) * xaxis._length;
+      drawing.setAttribute("transform", `translate(${xaxis._offset + shift},${yaxis._offset}) scale(${scale},1)`);
+      clip.setAttribute("transform", `translate(${-shift / scale},0) scale(${1 / scale},1)`);
+    }
   }
 
   function tell() {
@@ -79,9 +99,10 @@ window.orsched.time = (() => {
       move(across / chart.clientWidth);
     } else if (down < 0 || !isWhole()) { // nothing to zoom out of: the page scrolls
       event.preventDefault();
-      const axis = chart._fullLayout.xaxis;
-      const at = axis.p2l(event.clientX - chart.getBoundingClientRect().x - axis._offset);
-      zoom(Math.exp(Math.max(-0.5, Math.min(0.5, down * 0.002))), Math.max(range[0], Math.min(range[1], at)));
+      const { _offset: left, _length: length } = chart._fullLayout.xaxis;
+      const share = (event.clientX - chart.getBoundingClientRect().x - left) / length;
+      const at = range[0] + Math.max(0, Math.min(1, share)) * (range[1] - range[0]);
+      zoom(Math.exp(Math.max(-0.5, Math.min(0.5, down * 0.002))), at);
     }
   }
 
@@ -95,8 +116,8 @@ window.orsched.time = (() => {
     act();
   }
 
-  // A chart with the axis of time as its x axis, drawn by Plotly; ``adapt`` says what else a range
-  // changes in it, ``whole`` undoes what else was zoomed.
+  // A chart with the axis of time as its x axis, drawn by Plotly; ``adapt`` returns what else a range
+  // changes in it, and says that it has many bars; ``whole`` undoes what else was zoomed.
   function link(chart, adapt = null, whole = null) {
     if (!charts.has(chart)) {
       chart.classList.add("time");
@@ -104,7 +125,7 @@ window.orsched.time = (() => {
       chart.addEventListener("wheel", (event) => wheel(chart, event), { passive: false });
       chart.addEventListener("keydown", key);
     }
-    charts.set(chart, adapt);
+    charts.set(chart, { adapt });
     chart.removeAllListeners?.("plotly_relayout");
     chart.on("plotly_relayout", (change) => {
       const given = change["xaxis.range"] ?? [change["xaxis.range[0]"], change["xaxis.range[1]"]];

@@ -56,3 +56,18 @@ def settled(page, wanted):
             return found
         page.wait_for_timeout(50)
     pytest.fail(f"never as wanted: {found}")
+
+
+def point(page, lane, seconds, index=0):
+    """Where a client and a time are on the screen."""
+    page.locator(f"#gantt-{index}").scroll_into_view_if_needed()
+    return page.evaluate(
+        """([index, lane, seconds]) => {
+            const chart = document.getElementById(`gantt-${index}`);
+            const { xaxis, yaxis, _size: size } = chart._fullLayout;
+            const box = chart.getBoundingClientRect();
+            return [box.x + xaxis._offset + xaxis.l2p(seconds),
+                    box.y + yaxis._offset + yaxis.l2p(lane)];
+        }""",
+        [index, lane, seconds],
+    )

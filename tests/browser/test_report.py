@@ -10,7 +10,7 @@ from orsched.metrics import summarise
 from orsched.plotting.class_curves import class_curves
 from orsched.plotting.spans import decode_spans
 from orsched.timeline import request_times
-from tests.browser.opening import until
+from tests.browser.opening import point, until
 from tests.plotting.samples import by_hand, every_kind
 from tests.plotting.test_classes import mixed
 
@@ -21,21 +21,6 @@ def span(page, index=0):
     """The times at the left and right edge of a chart, in seconds."""
     script = f"document.getElementById('gantt-{index}')._fullLayout.xaxis.range"
     return [float(x) for x in page.evaluate(script)]
-
-
-def point(page, lane, seconds, index=0):
-    """Where a client and a time are on the screen."""
-    page.locator(f"#gantt-{index}").scroll_into_view_if_needed()
-    return page.evaluate(
-        """([index, lane, seconds]) => {
-            const chart = document.getElementById(`gantt-${index}`);
-            const { xaxis, yaxis, _size: size } = chart._fullLayout;
-            const box = chart.getBoundingClientRect();
-            return [box.x + xaxis._offset + xaxis.l2p(seconds),
-                    box.y + yaxis._offset + yaxis.l2p(lane)];
-        }""",
-        [index, lane, seconds],
-    )
 
 
 def drag(page, start, end):
