@@ -189,12 +189,14 @@ def write_curves(
     schedules: Sequence[Schedule],
     paths: dict[str, Path | None],
     names: Sequence[str] = (),
+    slo: SLO | None = None,
 ) -> None:
     """Write the pictures that show several schedules beside each other: ``OF_SEVERAL``."""
     for kind, path in paths.items():
         if path is not None and schedules:
             module, _, name = _WRITERS[kind].partition(":")
-            getattr(import_module(module), name)(instance, schedules, path, names=names)
+            limits = {"slo": slo} if kind == "latency" else {}
+            getattr(import_module(module), name)(instance, schedules, path, names=names, **limits)
             say(f"{kind} written to {path}")
 
 

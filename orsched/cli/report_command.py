@@ -59,7 +59,8 @@ def report_command(
 
     The HTML report, --latency and --timeline take any number of schedules, --gantt one or a plan
     with its run (orsched run), all others one. A report with a run compares both. The limits are
-    for the HTML report; without them it has those that the schedules were made with.
+    for the HTML report and --latency; without them, they have those that the schedules were made
+    with.
     """
     from orsched.checker import check
     from orsched.files import load_schedule
@@ -70,8 +71,12 @@ def report_command(
             "nothing to write",
             remedy="give -o, --gantt, --usage, --latency, --timeline, --trace or --records",
         )
-    if slo is not None and output is None:
-        raise InputError("the limits are for the HTML report", field="--slo-ttft", remedy="add -o")
+    if slo is not None and output is None and paths["latency"] is None:
+        raise InputError(
+            "limits are for the HTML report and the distributions of latencies",
+            field="--slo-ttft",
+            remedy="add -o or --latency",
+        )
     several = len(schedules) > 1
     if several and any(paths[kind] for kind in ("usage", "trace", "records")):
         raise InputError("--usage, --trace and --records take one schedule", field="SCHEDULE")
@@ -89,7 +94,7 @@ def report_command(
         progress.say("writing")
         write_comparison(problem, loaded, output, None, slo=slo)
         names = [path.stem for path in schedules] if several else ()
-        write_curves(problem, loaded, {kind: paths.pop(kind) for kind in OF_SEVERAL}, names)
+        write_curves(problem, loaded, {kind: paths.pop(kind) for kind in OF_SEVERAL}, names, slo)
         if several and paths["gantt"] is not None:
             write_plan_and_run(problem, *_plan_and_run(loaded), paths["gantt"])
         else:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import orsched
+from orsched.metrics import summarise
 from orsched.report import density_data
+from orsched.report.comparison import short_time
 from tests.browser.opening import centre, point, settled, until, wheel
 from tests.plotting.samples import random_instance, served
 
@@ -151,9 +153,9 @@ def test_pointing_at_a_request_tells_its_latencies(opened):
     label = page.locator("#gantt-0 .hoverlayer .hovertext")
     label.wait_for()
     told = label.text_content()
-    results = orsched.metrics.summarise(instance, schedule)
-    for word, name in (("TTFT", "ttft_ns"), ("JCT", "jct_ns")):
-        assert f"{word} {results[name]['mean'] / 1e9:.3f} s" in told.replace("<b>", "")
+    results = summarise(instance, schedule)
+    for word, name in (("TTFT", "ttft_ns"), ("TPOT", "tpot_ns"), ("JCT", "jct_ns")):
+        assert f"{word} {short_time(results[name]['mean'])}" in told
     assert "waiting 0 s" in told
 
 
@@ -164,7 +166,7 @@ def test_latencies_far_from_the_others_stand_at_the_border_with_their_value(open
     until(page, "document.getElementById('latencies').dataset.drawn === 'done'")
     axis = "document.getElementById('latency-jct')._fullLayout.xaxis.range[1]"
     said = page.locator("#latency-jct .annotation-text").all_text_contents()
-    longest = orsched.metrics.summarise(instance, served(instance))["jct_ns"]["max"] / 1e9
+    longest = summarise(instance, served(instance))["jct_ns"]["max"] / 1e9
     assert said == [f"largest {longest:.3f} s"]
     assert page.evaluate(axis) < longest / 10
 

@@ -135,6 +135,23 @@ def test_pictures_traces_and_records_are_written(call, tmp_path):
         assert first.read_bytes() == second.read_bytes()
 
 
+def test_report_judges_by_limits_that_are_given(call, tmp_path):
+    schedule, page = tmp_path / "s.json", tmp_path / "r.html"
+    assert call("solve", "with-arrivals", "--method", "fcfs", "-o", schedule)[0] == 0
+    assert call("report", "with-arrivals", schedule, "-o", page)[0] == 0
+    assert 'data-field="slo-attainment"' not in page.read_text(encoding="utf-8")
+    limits = ("--slo-ttft", "2", "--slo-tpot", "0.05")
+    assert call("report", "with-arrivals", schedule, "-o", page, *limits)[0] == 0
+    text = page.read_text(encoding="utf-8")
+    assert 'data-field="slo-attainment" data-value="' in text
+    assert "TTFT 2 s, TPOT 0.05 s" in text
+    picture = tmp_path / "g.svg"
+    code, _, err = call("report", "with-arrivals", schedule, "--gantt", picture, *limits)
+    assert code == 2
+    assert "limits are for the HTML report and the distributions" in err
+    assert "add -o or --latency" in err
+
+
 def test_report_refuses_an_invalid_schedule(call, tmp_path):
     call("solve", "two-by-two", "--method", "fcfs", "-o", tmp_path / "s.json")
     code, _, err = call("report", "pang-100x20", tmp_path / "s.json", "-o", tmp_path / "r.html")
