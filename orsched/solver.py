@@ -19,6 +19,7 @@ from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
 from orsched.near_names import nearest
 from orsched.policy import Information
+from orsched.progress import Watch, watch
 from orsched.result import Result, Status, Termination
 from orsched.scenario import scenario
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, target_gap
@@ -60,6 +61,7 @@ def solve(
     gap: float | None = None,
     slo: SLO | None = None,
     observer: Callable[[View, Step], None] | None = None,
+    progress: bool = False,
 ) -> Result:
     """Make a schedule, bound it and check it.
 
@@ -82,6 +84,8 @@ def solve(
             another criterion it has a minute for it.
         slo: a service-level objective to report the attainment of.
         observer: of a method that is a policy: called with the view and the step before each step.
+        progress: show best, bound, gap and times while it runs: below a notebook's cell, in place
+            on a terminal, else in lines on standard error.
 
     Without pyscipopt the bound, and the packing of ``hybrid``, are what is found without column
     generation, and a note says so.
@@ -109,20 +113,21 @@ def solve(
         stop, time_limit, iterations, gap, len(instance), endless=no_search is None
     )
     criterion.start()
-    lower = _bound(instance, criterion.seconds_left)
-    bounded = perf_counter()
-    run = Run(
-        chosen.information,
-        criterion,
-        whole_number(seed, "seed"),
-        chosen.parameters,
-        callback,
-        lower.value_ns,
-        initial_schedule,
-        observer,
-        begin,
-    )
-    outcome = chosen.method(instance, run)
+    with watch(chosen.method.name) if progress else Watch("", None) as shown:
+        lower = _bound(instance, criterion.seconds_left)
+        bounded = perf_counter()
+        run = Run(
+            chosen.information,
+            criterion,
+            whole_number(seed, "seed"),
+            chosen.parameters,
+            _both(callback, shown.callback) if progress else callback,
+            lower.value_ns,
+            initial_schedule,
+            observer,
+            begin,
+        )
+        outcome = chosen.method(instance, run)
     if initial_schedule is not None:
         outcome = _not_worse(instance, outcome, initial_schedule, chosen.information)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
@@ -304,6 +309,20 @@ def compare(
             break
     require_any(failed, results)
     return Comparison(tuple(results), tuple(failed))
+
+
+def _both(
+    first: Callable[[Progress], None] | None, second: Callable[[Progress], None]
+) -> Callable[[Progress], None]:
+    """Return one callback for two."""
+    if first is None:
+        return second
+
+    def both(progress: Progress) -> None:
+        first(progress)
+        second(progress)
+
+    return both
 
 
 def _criterion(

@@ -9,7 +9,7 @@ import sys
 import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -22,7 +22,13 @@ from orsched.cli.compare_command import compare_command
 from orsched.cli.data_commands import data_group
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
-from orsched.cli.output import escape_what_cannot_be_encoded, printable, say, show_lines
+from orsched.cli.output import (
+    QUIET,
+    escape_what_cannot_be_encoded,
+    printable,
+    say,
+    show_lines,
+)
 from orsched.cli.report_command import report_command
 from orsched.cli.run_command import run_command
 from orsched.cli.simulate_command import simulate_command
@@ -32,6 +38,7 @@ from orsched.cli.vllm_command import vllm_group
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError, unavailable
 from orsched.limits import CELLS, ROWS
 from orsched.near_names import did_you_mean
+from orsched.progress import clear_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +49,15 @@ class _Settings:
     """Options of the group, for the place where errors become messages."""
 
     debug: bool = False
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Messages take a line of progress away before they are printed."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a record."""
+        clear_line()
+        super().emit(record)
 
 
 class _OneLine(logging.Formatter):
@@ -64,11 +80,28 @@ class _Group(click.Group):
             raise _ReaderGoneError from None
 
 
+def _be_quiet(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    """Keep it where all that is printed looks."""
+    if value:
+        context.meta[QUIET] = True
+
+
+_QUIET_OPTION = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_be_quiet,
+    help="No progress and no remarks on stderr; errors are said.",
+)
+
+
 @click.group(
     cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, prog_name="orsched")
 @click.option("-v", "--verbose", count=True, help="Log to stderr; twice for more.")
+@_QUIET_OPTION
 @click.option(
     "--debug",
     is_flag=True,
@@ -102,7 +135,7 @@ def cli(
     """
     context.ensure_object(_Settings).debug = debug
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(sys.stderr)
     handler.setFormatter(_OneLine("orsched: %(message)s"))
     logging.basicConfig(handlers=[handler], level=level)
     for limit, most in ((ROWS, max_rows), (CELLS, max_cells)):
@@ -142,6 +175,8 @@ for command in (
     info_command,
 ):
     cli.add_command(command)
+    if not isinstance(command, click.Group):
+        _QUIET_OPTION(command)
 
 
 def run(args: list[str] | None = None) -> int:

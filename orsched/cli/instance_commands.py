@@ -14,6 +14,7 @@ from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, say_empty
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
+from orsched.progress import clear_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,6 +88,7 @@ def _write(instance: Instance, output: Path | None) -> None:
     from orsched.files.text import dump_json
 
     if output is None:
+        clear_line(end=True)
         for part in dump_json(instance_document(instance)):
             click.echo(part, nl=False)
         return

@@ -11,35 +11,43 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.progress import clear_line
+from orsched.progress import printable as printable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.result import Result
 
 
-def printable(text: str) -> str:
-    """Return a text on one line, control characters and what cannot be seen as escapes.
+QUIET = "orsched.quiet"
+"""Where ``--quiet`` stands in a command's context."""
 
-    Names from files could otherwise move the cursor of a terminal, or forge lines.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+def is_quiet() -> bool:
+    """Whether the command that runs was told to be quiet."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(QUIET))
 
 
 def say(message: str, who: str = "orsched") -> None:
-    """Print a message on stderr, on one line."""
+    """Print a message on stderr, on one line; quiet commands leave remarks (``note``) out."""
+    if who == "note" and is_quiet():
+        return
+    clear_line()
     click.echo(f"{who}: {printable(message)}", err=True)
 
 
 def show_lines(text: str) -> None:
     """Print a text of several lines, a traceback say, on stderr."""
+    clear_line()
     for line in text.split("\n")[:-1]:
         click.echo(printable(line), err=True)
 
 
 def print_json(value: Any) -> None:
     """Print a value as indented JSON."""
+    clear_line(end=True)
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
@@ -98,6 +106,7 @@ def print_rows(
 
     ``names`` are the columns of CSV, by default the keys of the first row, which all rows share.
     """
+    clear_line(end=True)
     if style == "json":
         print_json(rows[0] if single else list(rows))
     elif style == "csv":
@@ -136,6 +145,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def print_facts(facts: dict[str, Any], style: str) -> None:
     """Print named values: one a line, or as one JSON object or CSV row."""
+    clear_line(end=True)
     if style == "table":
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():

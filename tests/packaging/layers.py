@@ -58,7 +58,8 @@ LAYERS = (
         "time",
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (
-            "step", "views", "policy", "methods", "stop", "result", "class_rows", "simulator",
+            "step", "views", "policy", "methods", "progress", "stop", "result", "class_rows",
+            "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
             "token_times", "token_gaps", "tenant_service", "flat_figures",
             "distributions",
