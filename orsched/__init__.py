@@ -10,6 +10,7 @@ from orsched.lazy_names import lazy_names
 
 _HOME = {
     "orsched.checker": ("Violation", "check"),
+    "orsched.comparison": ("Comparison",),
     "orsched.costs": (
         "AffineCost",
         "BilinearCost",
@@ -52,7 +53,7 @@ _HOME = {
     "orsched.service_classes": ("ServiceClass",),
     "orsched.sizing": ("Capacity", "capacity"),
     "orsched.slo": ("SLO",),
-    "orsched.solver": ("Comparison", "compare", "simulate", "solve"),
+    "orsched.solver": ("compare", "simulate", "solve"),
     "orsched.step": ("ARRIVAL", "FINISH", "Step", "decode_rounds", "prefill_stage"),
     "orsched.stop": ("FirstOf", "MaxIterations", "MaxRuntime", "TargetGap"),
     "orsched.versions": ("show_versions",),

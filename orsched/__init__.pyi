@@ -5,6 +5,9 @@ from orsched.checker import (
 from orsched.checker import (
     check as check,
 )
+from orsched.comparison import (
+    Comparison as Comparison,
+)
 from orsched.costs import (
     AffineCost as AffineCost,
 )
@@ -175,9 +178,6 @@ from orsched.sizing import (
 )
 from orsched.slo import (
     SLO as SLO,
-)
-from orsched.solver import (
-    Comparison as Comparison,
 )
 from orsched.solver import (
     compare as compare,

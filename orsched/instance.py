@@ -369,6 +369,19 @@ class Instance:
 
         return requests_to_frame(self.requests)
 
+    def __repr__(self) -> str:
+        kinds: dict[str, int] = {}
+        for worker in self.workers:
+            kind = f"{worker.clients:,} clients, {worker.cost.model} cost"
+            kinds[kind] = kinds.get(kind, 0) + 1
+        shown = [f"{count:,} x ({kind})" for kind, count in list(kinds.items())[:3]]
+        if len(kinds) > 3:
+            shown.append(f"{len(kinds) - 3:,} other kinds")
+        last = int(self.requests.arrival_ns.max(initial=0)) / NS_PER_S
+        arrivals = f"arriving until {last:,.3f} s" if last else "all there at the start"
+        who = f"Instance {self.name!r}: {len(self):,} requests, {arrivals}"
+        return f"{who}; workers {', '.join(shown)}"
+
     def _repr_html_(self) -> str:
         from orsched.report.tables import instance_html
 

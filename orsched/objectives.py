@@ -32,6 +32,11 @@ class Objective:
     words: str
     largest: bool = False
 
+    @property
+    def of_limits(self) -> bool:
+        """Whether the figure exists only where requests have limits."""
+        return self.name in ("slo_attainment", "goodput_per_s")
+
     def value(self, result: Any) -> float | None:
         """Return the figure of a ``Result``, of a row, or of a schedule's ``results``."""
         if not isinstance(result, Mapping):
@@ -113,10 +118,15 @@ def fitting_objective(instance: Instance, results: Sequence[Any]) -> Objective:
         instance: the problem.
         results: of ``solve``, or rows, or what schedules report.
     """
+    return fitting(results, over_time=arrives_over_time(instance))
+
+
+def fitting(results: Sequence[Any], *, over_time: bool) -> Objective:
+    """Return what ``fitting_objective`` does, told whether requests arrive over time."""
     attainment = OBJECTIVES["slo_attainment"]
     if any(attainment.value(each) is not None for each in results):
         return attainment
-    return OBJECTIVES["jct_mean" if arrives_over_time(instance) else "makespan"]
+    return OBJECTIVES["jct_mean" if over_time else "makespan"]
 
 
 def arrives_over_time(instance: Instance) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 INTERACTIVE = 0
 BATCH = 1
 SERVICE_CLASSES = ("interactive", "batch")
+_OPTIONAL = ("predicted_tokens", "ids", "prefixes", "tenant", "deadline_ns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +114,19 @@ class Requests:
         return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        if len(self) == 0:
+            return "Requests: none"
+        columns = (self.prompt_tokens, self.output_tokens)
+        spans = [f"{int(column.min()):,} to {int(column.max()):,}" for column in columns]
+        last = int(self.arrival_ns.max()) / NS_PER_S
+        given = [name for name in _OPTIONAL if getattr(self, name) is not None]
+        more = f"; with {', '.join(given)}" if given else ""
+        return (
+            f"Requests: {len(self):,}, prompts of {spans[0]} tokens, outputs of {spans[1]}, "
+            f"arrivals until {last:,.3f} s{more}"
+        )
 
     def id_of(self, request: int) -> str:
         """Return the name of a row."""

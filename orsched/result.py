@@ -6,10 +6,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from orsched.errors import InputError, unavailable
 from orsched.flat_figures import flat_figures
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from orsched.instance import Instance
     from orsched.schedule import Schedule
 
 
@@ -30,8 +35,14 @@ class Termination(StrEnum):
     TARGET_GAP = "target_gap"
 
 
-_OF_OLD = ("makespan_s", "slot_utilization", "tokens_per_s", "bound_s", "gap")
-"""Figures that stand further ahead in a row."""
+ROW = (
+    "method", "information", "makespan_s", "slot_utilization", "prefill_stages", "decode_rounds",
+    "tokens_per_s", "bound_s", "gap", "decision_p99_s", "checked", "ttft_mean_s", "ttft_p50_s",
+    "ttft_p99_s", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s", "itl_max_s", "jct_mean_s",
+    "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s", "jct_mean_bound_s",
+    "ttft_mean_bound_s",
+)  # fmt: skip
+"""Names of the figures in a row (``Result.to_row``), in their order."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +60,9 @@ class Result:
         notes: remarks, such as that ordering cannot help here.
         reference: values that are no bounds (Pang's (31)-(32)), in nanoseconds.
         label: the method as it was given, with its parameters; else its name.
+        mean_bounds: proven bounds on means by objective (``mean_jct``, ``mean_ttft``), each with
+            ``name``, ``value_ns`` and ``certificate``: those that ``solve`` was asked for.
+        instance: the problem, with the workers and arrivals of ``simulate`` and ``compare``.
     """
 
     schedule: Schedule
@@ -59,6 +73,8 @@ class Result:
     notes: tuple[str, ...] = ()
     reference: dict[str, int] = field(default_factory=dict)
     label: str = ""
+    mean_bounds: dict[str, dict[str, Any]] = field(default_factory=dict)
+    instance: Instance | None = field(default=None, compare=False)
 
     @property
     def makespan_ns(self) -> int:
@@ -168,6 +184,20 @@ class Result:
         return self.figures["tokens_per_s"]
 
     @property
+    def jct_mean_bound_s(self) -> float | None:
+        """A proven lower bound on the mean JCT, where one was asked for."""
+        return self._mean_bound_s("mean_jct")
+
+    @property
+    def ttft_mean_bound_s(self) -> float | None:
+        """A proven lower bound on the mean TTFT, where one was asked for."""
+        return self._mean_bound_s("mean_ttft")
+
+    def _mean_bound_s(self, objective: str) -> float | None:
+        found = self.mean_bounds.get(objective)
+        return None if found is None else found["value_ns"] / NS_PER_S
+
+    @property
     def certified(self) -> bool:
         """Whether the makespan equals the bound, so that the bound's certificate proves it optimal.
 
@@ -199,20 +229,66 @@ class Result:
         results = self.schedule.results
         decision = self.schedule.run.get("decision_ns") or {}
         p99 = decision.get("p99")
-        return {
+        row = {
+            **self.figures,
             "method": self.label or self.schedule.method,
             "information": self.information,
-            "makespan_s": self.makespan,
-            "slot_utilization": results["slot_utilization"],
             "prefill_stages": results["prefill_stages"],
             "decode_rounds": results["decode_rounds"],
-            "tokens_per_s": results["tokens_per_s"],
-            "bound_s": self.bound,
-            "gap": self.gap,
             "decision_p99_s": None if p99 is None else p99 / NS_PER_S,
             "checked": self.checked,
-            **{name: value for name, value in self.figures.items() if name not in _OF_OLD},
+            "jct_mean_bound_s": self.jct_mean_bound_s,
+            "ttft_mean_bound_s": self.ttft_mean_bound_s,
         }
+        return {name: row[name] for name in ROW}
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return a data frame with a row for each request, times in seconds.
+
+        The columns are those of ``request_columns``: arrival, tokens, worker and client, waiting
+        time, TTFT, TPOT, largest gap between tokens and JCT, and class and tenant if there are any.
+        """
+        from orsched.request_records import request_columns
+
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise unavailable(error, "data frames need pandas: pip install pandas") from None
+        if self.instance is None:
+            raise InputError(
+                "the result does not know its instance", field="instance", remedy="solve it again"
+            )
+        return pd.DataFrame(request_columns(self.instance, self.schedule))
+
+    def plot(self, kind: str = "gantt", **options: Any) -> Figure:
+        """Return a matplotlib figure of the schedule.
+
+        Args:
+            kind: ``gantt``, ``usage``, ``latency`` or ``timeline``.
+            options: of the function in ``orsched`` that draws it, ``title`` for instance.
+        """
+        from orsched.plotting.figures import figure_of
+
+        return figure_of(self.instance, [self.schedule], kind, options)
+
+    def __repr__(self) -> str:
+        who = f"{self.label or self.schedule.method} on {self.schedule.instance_name!r}"
+        return f"Result of {who}: {short_time(self)}; {self.status.value}"
 
     def _repr_html_(self) -> str:
         return self.schedule._repr_html_()
+
+
+def short_time(result: Result) -> str:
+    """Return makespan, gap and latencies of a result in a few words."""
+    figures = result.figures
+    parts = [f"makespan {result.makespan:,.3f} s"]
+    if result.gap is not None:
+        parts.append(f"gap {result.gap:.2%}")
+    if figures["ttft_p99_s"] is not None:
+        parts.append(f"TTFT p99 {figures['ttft_p99_s']:,.3f} s")
+    if figures["jct_mean_s"] is not None:
+        parts.append(f"mean JCT {figures['jct_mean_s']:,.3f} s")
+    if figures["slo_attainment"] is not None:
+        parts.append(f"attainment {figures['slo_attainment']:.2%}")
+    return ", ".join(parts)

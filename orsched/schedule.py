@@ -12,7 +12,7 @@ import numpy as np
 from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
 from orsched.eviction import Eviction
-from orsched.units import MAX_TIME_NS, MAX_TOKENS
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -280,6 +280,12 @@ class Schedule:
         from orsched.timeline import request_times
 
         return request_times(instance, self)
+
+    def __repr__(self) -> str:
+        made = "run" if self.is_measured else "schedule"
+        who = f"{self.method!r} ({self.information}) for {self.instance_name!r}"
+        length = f"makespan {self.makespan_ns / NS_PER_S:,.3f} s"
+        return f"Schedule: a {made} by {who}, {len(self.steps):,} steps, {length}"
 
     def _repr_html_(self) -> str:
         from orsched.report.tables import schedule_html

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from orsched.checker import check
 from orsched.columns import whole_number
+from orsched.comparison import Comparison
 from orsched.errors import InputError, InvalidScheduleError
-from orsched.failures import Failure, attempted, failed_row, require_any
+from orsched.failures import Failure, attempted, require_any
 from orsched.instance import require_instance, say_unused
 from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
-from orsched.near_names import nearest
 from orsched.policy import Information
 from orsched.progress import Watch, watch
 from orsched.result import Result, Status, Termination
@@ -26,8 +26,6 @@ from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, ta
 from orsched.versions import environment
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from orsched.instance import Instance
     from orsched.instances.arrivals import Arrivals
     from orsched.instances.predictions import Predictor
@@ -61,6 +59,7 @@ def solve(
     gap: float | None = None,
     slo: SLO | None = None,
     observer: Callable[[View, Step], None] | None = None,
+    bounds: str | Iterable[str] = (),
     progress: bool = False,
 ) -> Result:
     """Make a schedule, bound it and check it.
@@ -84,6 +83,8 @@ def solve(
             another criterion it has a minute for it.
         slo: a service-level objective to report the attainment of.
         observer: of a method that is a policy: called with the view and the step before each step.
+        bounds: ``mean_jct`` and ``mean_ttft``: bounds to prove beside that on the makespan
+            (seconds for 10,000 requests).
         progress: show best, bound, gap and times while it runs: below a notebook's cell, in place
             on a terminal, else in lines on standard error.
 
@@ -96,11 +97,14 @@ def solve(
         InvalidScheduleError: the checker found a fault: a bug in the method.
         MissingDependencyError: the method needs a package that is missing.
     """
+    from orsched.models.mean_bounds import mean_bounds, require_objectives
+
     begin = perf_counter()
     require_instance(instance)
     say_unused(instance)
     if objective != "makespan":
         raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
+    wanted = require_objectives(bounds) if bounds else ()
     chosen = choose(method, information, parameters)
     if observer is not None and not getattr(chosen.method, "live", False):
         raise InputError(
@@ -133,7 +137,10 @@ def solve(
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
     result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
     missed = _missed(result, target_gap(criterion), no_search)
-    return replace(result, label=chosen.label, notes=(*result.notes, *missed))
+    seconds = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
+    proven = mean_bounds(instance, result.schedule, wanted, seconds) if wanted else {}
+    notes = (*result.notes, *missed)
+    return replace(result, label=chosen.label, notes=notes, mean_bounds=proven, instance=instance)
 
 
 def simulate(
@@ -145,6 +152,7 @@ def simulate(
     predictions: str | Mapping[str, Any] | Predictor | None = None,
     parameters: dict[str, Any] | None = None,
     slo: SLO | None = None,
+    bounds: str | Iterable[str] = (),
     observer: Callable[[View, Step], None] | None = None,
     information: str | None = None,
     seed: int = 0,
@@ -163,6 +171,7 @@ def simulate(
         predictions: predicted lengths: ``classes``, ``percentiles``, ``noise:sigma=0.3``.
         parameters: of the class or the method; of an object they are only recorded.
         slo: a service-level objective to report the attainment of.
+        bounds: on which means to prove bounds, as in ``solve``.
         observer: called with the view and the step before each step is taken.
         information: of a method, as in ``solve``.
         seed: of arrivals, predictions and the method's random choices.
@@ -174,70 +183,9 @@ def simulate(
     require_instance(instance)
     chosen = choose(policy, information, parameters, "policy")
     problem = scenario(instance, workers, arrivals, predictions, seed)
-    return solve(problem, chosen, seed=seed, iterations=1, slo=slo, observer=observer)
-
-
-@dataclass(frozen=True)
-class Comparison(Sequence[Result]):
-    """Results of several methods on one instance.
-
-    Attributes:
-        results: one for each method that made a schedule, in the order of the methods.
-        failed: the methods that made none, each with the reason.
-    """
-
-    results: tuple[Result, ...]
-    failed: tuple[Failure, ...] = ()
-
-    @property
-    def timed_out(self) -> tuple[str, ...]:
-        """The methods that had no schedule when their time ended, each with the reason."""
-        return tuple(str(failure) for failure in self.failed if failure.timed_out)
-
-    def __len__(self) -> int:
-        return len(self.results)
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return results by place or slice, or the one of a method by its name or label."""
-        if not isinstance(index, str):
-            return self.results[index]
-        names = [result.label or result.schedule.method for result in self.results]
-        for labels in (names, [result.schedule.method for result in self.results]):
-            if index in labels:
-                return self.results[labels.index(index)]
-        near = nearest(index, names)
-        raise InputError(
-            f"{index!r} is no method of the comparison",
-            field="method",
-            remedy=f"did you mean {near[0]}?" if near else f"there are: {', '.join(names)}",
-        )
-
-    def __iter__(self) -> Iterator[Result]:
-        return iter(self.results)
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return one dictionary per method, as ``orsched compare --format json`` prints.
-
-        A method that failed has its reason under ``error`` and None elsewhere.
-        """
-        return self.with_failed([result.to_row() for result in self.results])
-
-    def with_failed(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return rows of the results with those of the failed methods between them."""
-        names = list(rows[0]) if rows else ["method"]
-        found = [{**row, "error": None} for row in rows]
-        for failure in self.failed:
-            found.insert(failure.position, failed_row(failure, names))
-        return found
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a data frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_rows())
-
-    def _repr_html_(self) -> str:
-        return str(self.to_pandas().to_html(index=False))
+    return solve(
+        problem, chosen, seed=seed, iterations=1, slo=slo, bounds=bounds, observer=observer
+    )
 
 
 def compare(
@@ -308,7 +256,7 @@ def compare(
         if done.termination is Termination.INTERRUPTED:
             break
     require_any(failed, results)
-    return Comparison(tuple(results), tuple(failed))
+    return Comparison(tuple(results), tuple(failed), problem)
 
 
 def _both(

@@ -9,6 +9,7 @@ import click
 
 from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.cli.bulk_bounds import bulk_claim, check_bulk_claim
+from orsched.cli.columns import View, given_view, view_options, viewed
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.progress import ProgressPrinter
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from orsched.checker import Violation
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+
+
+VIOLATION = (
+    "kind", "message", "request", "client", "worker", "step", "field", "expected", "found",
+)  # fmt: skip
+"""Columns of violations, the fields of ``Violation``."""
 
 
 @click.command("check", short_help="Check every rule and reported number of a schedule.")
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Cells of tables that may be filled to verify the bound's certificate.",
 )
-@with_options(FORMAT, *REQUEST_OPTIONS, COPIES)
+@with_options(FORMAT, *view_options(VIOLATION), *REQUEST_OPTIONS, COPIES)
 def check_command(instance: str, schedule: Path, times: str | None, budget: int, style: str) -> int:
     """Check every rule and every reported number of SCHEDULE against INSTANCE.
 
@@ -116,19 +123,15 @@ def _print_violations(
     violations: list[Violation], reach: dict[str, Any] | None, style: str
 ) -> None:
     """Print what is wrong; JSON has a list of it, and of a run a table around it."""
-    from dataclasses import fields
-
-    from orsched.checker import Violation
-
-    if style == "table":
+    if style == "table" and given_view() == View():
         for violation in violations:
             click.echo(f"{violation.kind}: {printable(violation.message)}")
         return
     rows = [violation.to_dict() for violation in violations]
-    names = ["kind", *(f.name for f in fields(Violation) if f.name != "kind")]
-    if style == "csv":
-        rows = [{name: row.get(name) for name in names} for row in rows]
-    elif reach is not None:
+    names = given_view().columns or VIOLATION
+    if style != "json" or given_view() != View():
+        rows = viewed([{name: row.get(name) for name in VIOLATION} for row in rows])
+    if style == "json" and reach is not None:
         print_json({**reach, "violations": rows})
         return
     print_rows(rows, style, names)

@@ -11,9 +11,11 @@ import click
 from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
 from orsched.cli.artefacts import check_paths, require_packages, write_comparison
 from orsched.cli.class_output import print_classes, with_classes
+from orsched.cli.columns import print_results, view_options
 from orsched.cli.deadline import ended_by
 from orsched.cli.instance_commands import read_settings
 from orsched.cli.options import (
+    BOUNDS,
     FORMAT,
     GAP,
     INSTANCE,
@@ -24,7 +26,7 @@ from orsched.cli.options import (
     read_slo,
     with_options,
 )
-from orsched.cli.output import print_notes, print_rows, say
+from orsched.cli.output import print_notes, say
 from orsched.cli.policies import own_code, show_failure
 from orsched.cli.problem_options import (
     PROBLEM_OPTIONS,
@@ -37,25 +39,18 @@ from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import REQUEST_OPTIONS
 from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError, TimeLimitError
+from orsched.result import ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from orsched.instance import Instance
     from orsched.method_choice import Chosen
     from orsched.solver import Comparison
     from orsched.study.config import Settings
 
 _MOST_SEEDS = 1_000_000
-_MEANS = (
-    "makespan_s",
-    "slot_utilization",
-    "prefill_stages",
-    "decode_rounds",
-    "tokens_per_s",
-    "bound_s",
-    "gap",
-    "decision_p99_s",
-)
+_NO_FIGURES = ("method", "information", "checked")
 
 
 @click.command("compare", short_help="Solve with several methods, one line for each.")
@@ -82,7 +77,7 @@ _MEANS = (
 )
 @click.option("--each", is_flag=True, help="With --seeds: a row a seed instead of means.")
 @click.option("--param", multiple=True, hidden=True)
-@with_options(PROBLEM_SEED, TIME_LIMIT, ITERATIONS, GAP, FORMAT)
+@with_options(PROBLEM_SEED, TIME_LIMIT, ITERATIONS, GAP, BOUNDS, FORMAT, *view_options())
 @click.option(
     "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write an HTML report."
 )
@@ -107,6 +102,7 @@ def compare_command(
     time_limit: float | None,
     iterations: int | None,
     gap: float | None,
+    bounds: tuple[str, ...],
     style: str,
     report: Path | None,
     gantt: Path | None,
@@ -145,7 +141,7 @@ def compare_command(
     require_packages({"report": report, "gantt": gantt})
     run = _settings(given_settings(None, workers, arrivals, predictions, seed), config)
     check_paths({"report": report}, run.files or ())
-    options: dict[str, Any] = {"iterations": iterations, "gap": gap, "slo": slo}
+    options: dict[str, Any] = {"iterations": iterations, "gap": gap, "slo": slo, "bounds": bounds}
     if seeds is None and (settings or each):
         raise InputError("--set and --each go with --seeds", field="--seeds")
     if seeds is not None and (report is not None or gantt is not None):
@@ -168,7 +164,8 @@ def compare_command(
         progress.say("writing")
         titles = [f"{r.label or r.schedule.method}-{r.information}" for r in results]
         write_comparison(problem, [r.schedule for r in results], report, gantt, titles)
-    print_rows(_with_failed(results, [with_classes(r, style) for r in results], style), style)
+    rows = results.with_failed([with_classes(r, style) for r in results])
+    print_results(rows, style, problem)
     print_classes(results, style)
     print_notes(results)
     return _exit_code(results)
@@ -200,15 +197,6 @@ def _chosen(names: list[str]) -> list[Chosen]:
     return found
 
 
-def _with_failed(
-    results: Comparison, rows: list[dict[str, Any]], style: str
-) -> list[dict[str, Any]]:
-    """Return the rows with those of failed methods; a table has the column if there are some."""
-    if style == "table" and not results.failed:
-        return rows
-    return results.with_failed(rows)
-
-
 class _Generated(NamedTuple):
     """Instances of a generator, one a seed."""
 
@@ -226,16 +214,19 @@ def _compare_seeds(
     options: dict[str, Any],
     style: str,
 ) -> int:
+    from orsched.objectives import arrives_over_time
+
     values = read_seeds(made.seeds)
     arguments = read_settings(made.settings, "--seeds")
     done: list[tuple[int, Comparison]] = []
-    code = 0
+    code, over_time = 0, False
     with ProgressPrinter(made.generator) as progress:
         try:
             with ended_by(time_limit), own_code([each.method.name for each in methods]):
-                for value, results in _over_seeds(
+                for value, problem, results in _over_seeds(
                     made, methods, values, arguments, time_limit, options, progress
                 ):
+                    over_time |= arrives_over_time(problem)
                     ended = _exit_code(results, f"seed {value}: ")
                     code = ended or code
                     if ended in (EXIT_INTERRUPTED, EXIT_TIME_LIMIT):
@@ -254,9 +245,7 @@ def _compare_seeds(
         rows = [{"seed": value, **row} for value, found in done for row in found.to_rows()]
     else:
         rows = _means([found.to_rows() for _, found in done])
-    if style == "table" and all(row["error"] is None for row in rows):
-        rows = [{name: value for name, value in row.items() if name != "error"} for row in rows]
-    print_rows(rows, style)
+    print_results(rows, style, over_time=over_time)
     return code
 
 
@@ -268,8 +257,8 @@ def _over_seeds(
     time_limit: float | None,
     options: dict[str, Any],
     progress: ProgressPrinter,
-) -> Iterator[tuple[int, Comparison]]:
-    """Yield each seed with its comparison; each seed gets an equal share of the time left."""
+) -> Iterator[tuple[int, Instance, Comparison]]:
+    """Yield each seed, its instance and comparison; each gets an equal share of the time left."""
     from orsched.instances.catalog import generate
     from orsched.solver import compare
 
@@ -279,7 +268,8 @@ def _over_seeds(
         left = left_of(time_limit, begin)
         share = None if left is None else left / (len(seeds) - position)
         problem = derived(generate(made.generator, seed=value, **arguments), made.run, value)
-        yield value, compare(problem, methods, time_limit=share, seed=made.run.seed or 0, **options)
+        found = compare(problem, methods, time_limit=share, seed=made.run.seed or 0, **options)
+        yield value, problem, found
 
 
 def _exit_code(results: Comparison, where: str = "") -> int:
@@ -331,7 +321,7 @@ def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "information": made[0]["information"] if made else None,
         "seeds": len(made),
     }
-    for name in _MEANS:
+    for name in (name for name in ROW if name not in _NO_FIGURES):
         values = [row[name] for row in made if row[name] is not None]
         means[name] = sum(values) / len(values) if values else None
     means["checked"] = all(row["checked"] for row in made) if made else None

@@ -44,6 +44,14 @@ GAP = click.option(
     metavar="SHARE",
     help="End a search once the makespan is proven to be so close to the least: 0.01 is 1 %.",
 )
+BOUNDS = click.option(
+    "--bounds",
+    type=click.UNPROCESSED,
+    default=(),
+    metavar="A,B",
+    callback=lambda _context, _parameter, value: _names(value) if value else (),
+    help="Bounds on means beside those on the makespan: mean_jct, mean_ttft.",
+)
 PARAMETERS = click.option(
     "--param",
     "parameters",
@@ -76,6 +84,10 @@ def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:

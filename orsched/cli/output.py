@@ -85,8 +85,19 @@ HEADINGS = {
     "gap_share": "gaps",
     "checked": "checked",
     "ttft_mean_s": "TTFT s",
-    "ttft_p99_s": "p99",
+    "ttft_p50_s": "TTFT p50",
+    "ttft_p99_s": "TTFT p99",
+    "ttft_mean_bound_s": "TTFT bound",
+    "tpot_mean_s": "TPOT s",
+    "tpot_p50_s": "TPOT p50",
     "tpot_p99_s": "TPOT p99",
+    "itl_max_s": "token gap",
+    "jct_mean_s": "JCT s",
+    "jct_ci_s": "+/-",
+    "jct_p50_s": "JCT p50",
+    "jct_p99_s": "JCT p99",
+    "jct_mean_bound_s": "JCT bound",
+    "goodput_per_s": "goodput/s",
     "slo_attainment": "SLO",
     "token_attainment": "tokens in time",
     "deadline_attainment": "deadlines",
@@ -127,7 +138,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return "(nothing)"
     names = list(rows[0])
-    cells = [[_cell(name, row[name]) for name in names] for row in rows]
+    cells = [[cell_text(name, row[name]) for name in names] for row in rows]
     heads = [HEADINGS.get(name, printable(name)) for name in names]
     widths = [max(len(line[i]) for line in [heads, *cells]) for i in range(len(names))]
     right = [all(_is_number(row[name]) for row in rows) for name in names]
@@ -149,7 +160,7 @@ def print_facts(facts: dict[str, Any], style: str) -> None:
     if style == "table":
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
-            click.echo(f"{printable(name).ljust(width)}  {_cell(name, value)}")
+            click.echo(f"{printable(name).ljust(width)}  {cell_text(name, value)}")
     else:
         print_rows([facts], style, single=True)
 
@@ -171,7 +182,8 @@ _SHARES = (
 """Figures that are printed as per cent."""
 
 
-def _cell(name: str, value: Any) -> str:
+def cell_text(name: str, value: Any) -> str:
+    """Return a value as tables have it, by the name of its column."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -180,7 +192,7 @@ def _cell(name: str, value: Any) -> str:
         return f"{100 * value:.2f} %"
     if name == "decision_p99_s":
         return f"{1e6 * value:.0f} us"
-    if name.startswith("tpot_"):
+    if name.startswith(("tpot_", "itl_")):
         return f"{value:,.4f}"
     if isinstance(value, float):
         return f"{value:,.2f}"

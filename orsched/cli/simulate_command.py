@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.artefacts import SINGLE, check_paths, require_contents, require_packages
+from orsched.cli.columns import view_options
 from orsched.cli.options import (
     ALLOW_CODE,
+    BOUNDS,
     FORMAT,
     INSTANCE,
     PARAMETERS,
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     help="A method's name, module:Class or path/to/own.py:Class of your own (default: fcfs).",
 )
 @with_options(*PROBLEM_OPTIONS, ALLOW_CODE, PROBLEM_SEED)
-@with_options(PARAMETERS, *SLO_OPTIONS, FORMAT, *SINGLE, *REQUEST_OPTIONS)
+@with_options(PARAMETERS, *SLO_OPTIONS, BOUNDS, FORMAT, *view_options(), *SINGLE)
+@with_options(*REQUEST_OPTIONS)
 def simulate_command(
     instance: str,
     policy: str | None,
@@ -54,6 +57,7 @@ def simulate_command(
     parameters: tuple[str, ...],
     slo_ttft: float | None,
     slo_tpot: float | None,
+    bounds: tuple[str, ...],
     style: str,
     **paths: Path | None,
 ) -> None:
@@ -89,6 +93,7 @@ def simulate_command(
                 information=run.information,
                 parameters=run.parameters,
                 slo=slo,
+                bounds=bounds,
             )
         progress.say("writing")
         report_single(problem, result, style, paths)

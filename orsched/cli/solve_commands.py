@@ -15,8 +15,10 @@ from orsched.cli.artefacts import (
     write_artefacts,
 )
 from orsched.cli.class_output import print_classes, with_classes
+from orsched.cli.columns import print_results, view_options
 from orsched.cli.deadline import ended_by
 from orsched.cli.options import (
+    BOUNDS,
     FORMAT,
     GAP,
     INSTANCE,
@@ -29,7 +31,7 @@ from orsched.cli.options import (
     read_slo,
     with_options,
 )
-from orsched.cli.output import print_notes, print_rows
+from orsched.cli.output import print_notes
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
@@ -55,7 +57,8 @@ if TYPE_CHECKING:
     type=click.Choice(["none", "predicted", "clairvoyant"]),
     help="What the method may know of output lengths (default: its own).",
 )
-@with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS, FORMAT, *SINGLE)
+@with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS)
+@with_options(BOUNDS, FORMAT, *view_options(), *SINGLE)
 @with_options(*REQUEST_OPTIONS, COPIES)
 def solve_command(
     instance: str,
@@ -68,6 +71,7 @@ def solve_command(
     gap: float | None,
     slo_ttft: float | None,
     slo_tpot: float | None,
+    bounds: tuple[str, ...],
     style: str,
     **paths: Path | None,
 ) -> int:
@@ -102,6 +106,7 @@ def solve_command(
                 iterations=iterations,
                 gap=gap,
                 slo=slo,
+                bounds=bounds,
             )
         progress.say("writing")
         report_single(problem, result, style, paths)
@@ -118,6 +123,6 @@ def report_single(
 ) -> None:
     """Write the files that were asked for, then print the one row."""
     write_artefacts(instance, result.schedule, paths)
-    print_rows([with_classes(result, style)], style, single=True)
+    print_results([with_classes(result, style)], style, instance, single=True)
     print_classes([result], style)
     print_notes([result])

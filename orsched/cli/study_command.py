@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli import EXIT_FAILED_CELLS
-from orsched.cli.options import ALLOW_CODE, FORMAT
+from orsched.cli.columns import fitted, given_view, require_columns, view_options, viewed
+from orsched.cli.options import ALLOW_CODE, FORMAT, with_options
 from orsched.cli.output import print_rows, say
 from orsched.cli.policies import working_folder_last
 from orsched.cli.progress import ProgressPrinter
+from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +26,36 @@ if TYPE_CHECKING:
 _LONGEST = 500
 """Characters of an error that are printed."""
 
-_SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_utilization", "gap")
+_TIMES = ("ttft", "tpot", "jct")
+FIGURES = {
+    "slo_attainment": "slo_attainment",
+    "goodput_per_s": "goodput_per_s",
+    **{
+        f"{name}_{each}_s": f"{name}_ns_{each}"
+        for name in _TIMES
+        for each in ("mean", "p50", "p99")
+    },
+    "itl_max_s": "itl_ns_max",
+    "makespan_s": "makespan_ns",
+    "bound_s": "bound_ns",
+    "gap": "gap",
+    "tokens_per_s": "tokens_per_s",
+    "slot_utilization": "slot_utilization",
+    "jct_mean_bound_s": "jct_bound_ns",
+    "ttft_mean_bound_s": "ttft_bound_ns",
+}
+"""Printed figures, and the columns of the table whose means they are."""
+
+_AT_ONCE = (
+    "makespan_s", "gap", "slot_utilization", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s",
+    "jct_p99_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
+)  # fmt: skip
+_OVER_TIME = (
+    "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
+    "tpot_p99_s", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s", "jct_p99_s", "makespan_s",
+    "slot_utilization", "gap",
+)  # fmt: skip
+"""Columns of the printed table, the last of which are left out first where a line is too long."""
 
 
 @click.command("study", short_help="Run a grid of instances, policies and seeds.")
@@ -63,7 +94,7 @@ _SHOWN = ("makespan_ns", "jct_ns_mean", "jct_ns_p99", "ttft_ns_mean", "slot_util
 )
 @ALLOW_CODE
 @click.option("--list", "listed", is_flag=True, help="Print what is left to run, and exit.")
-@FORMAT
+@with_options(FORMAT, *view_options(None))
 def study_command(
     file: Path,
     output: Path | None,
@@ -88,10 +119,12 @@ def study_command(
     """
     from orsched.study import read_study, run, save_plots
     from orsched.study.plots import require_plots
+    from orsched.study.table import CHOICES, FIRST
 
     working_folder_last(_policy_names(file))
     folder = output or file.with_name(f"{file.stem}-study")
     study = read_study(file)
+    require_columns(("seeds", *FIRST, "jct_ci_s", *FIGURES), CHOICES)
     if plot:
         require_plots(study)
     if listed:
@@ -116,7 +149,7 @@ def study_command(
                 callback=note,
                 allow_code=allow_code,
             )
-    print_rows(means_of(done.rows), style)
+    _print_means(done.rows, style)
     _say(done)
     if plot and len(done.failed) < len(done.rows):
         # Last: a plot that cannot be drawn takes nothing with it.
@@ -151,21 +184,32 @@ def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         choice = tuple(row[name] for name in names)
         line = lines.setdefault(choice, {**dict(zip(names, choice, strict=True)), "seeds": 0})
         line["seeds"] += row["status"] == "ok"
-    for value in _SHOWN:
+    for shown, value in FIGURES.items():
         if not rows or value not in rows[0]:
             continue
-        seconds = "_ns" in value
-        shown = value.replace("_ns", "") + ("_s" if seconds else "")
+        unit = NS_PER_S if "_ns" in value else 1
         for line in lines.values():
             line[shown] = None
-            if value == "jct_ns_mean":
+            if shown == "jct_mean_s":
                 line["jct_ci_s"] = None
         for group in over_seeds(rows, value, names):
             interval, line = group.interval, lines[group.choice]
-            line[shown] = interval.mean / 1e9 if seconds else interval.mean
-            if value == "jct_ns_mean" and interval.high is not None:
-                line["jct_ci_s"] = (interval.high - interval.mean) / 1e9
+            line[shown] = interval.mean / unit
+            if shown == "jct_mean_s" and interval.high is not None:
+                line["jct_ci_s"] = (interval.high - interval.mean) / unit
     return list(lines.values())
+
+
+def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
+    """Print a line for each combination of choices; in a table the figures that fit."""
+    lines = viewed(means_of(rows))
+    if style == "table" and given_view().columns is None and lines:
+        over_time = any(row["arrivals"] is not None for row in rows)
+        judged = any(line.get("slo_attainment") is not None for line in lines)
+        figures = _OVER_TIME if over_time or judged else _AT_ONCE
+        choices = [name for name in lines[0] if name not in FIGURES and name != "jct_ci_s"]
+        lines = fitted(lines, (*choices, *figures), least=len(choices) + 4)
+    print_rows(lines, style)
 
 
 def _say(done: StudyResult) -> None:

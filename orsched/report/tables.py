@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from orsched.flat_figures import flat_figures
 from orsched.units import ns_to_seconds
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def schedule_html(schedule: Schedule) -> str:
     gap, stopped = results.get("gap"), schedule.is_measured and schedule.is_partial
     if isinstance(gap, (int, float)) and gap >= 0 and not stopped:
         rows.append(("Gap", f"{gap:.2%}"))
+    rows += _latency_rows(results)
     rows += [
         (label, f"{results[name]:,}")
         for name, label in (("prefill_stages", "Prefill stages"), ("decode_rounds", "Rounds"))
@@ -68,6 +70,37 @@ def schedule_html(schedule: Schedule) -> str:
     ]
     rows.append(("Steps", f"{len(schedule.steps):,}"))
     return html_table(f"Schedule by {schedule.method}", rows)
+
+
+def _latency_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what people who serve models ask for; nothing of what is not defined."""
+    figures = _figures(results)
+    rows = []
+    for name, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("jct", "JCT")):
+        spread = [figures.get(f"{name}_{each}_s") for each in ("mean", "p50", "p99")]
+        if None not in spread:
+            digits = 4 if name == "tpot" else 3
+            text = " / ".join(f"{value:,.{digits}f}" for value in spread)
+            rows.append((f"{label} mean / p50 / p99", f"{text} s"))
+    gap, attainment = figures.get("itl_max_s"), figures.get("slo_attainment")
+    if gap is not None:
+        rows.append(("Largest gap between tokens", f"{gap:,.3f} s"))
+    if attainment is not None:
+        rows.append(("Requests within the limits", f"{attainment:.2%}"))
+    if figures.get("goodput_per_s") is not None:
+        rows.append(("Goodput", f"{figures['goodput_per_s']:,.3f} requests/s"))
+    if figures.get("tokens_per_s") is not None:
+        rows.append(("Output tokens", f"{figures['tokens_per_s']:,.1f} tokens/s"))
+    return rows
+
+
+def _figures(results: dict[str, Any]) -> dict[str, float]:
+    """Return the figures that are numbers: a file may say anything."""
+    try:
+        found = flat_figures(results)
+    except (AttributeError, KeyError, OverflowError, TypeError):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, (int, float))}
 
 
 def html_table(title: str, rows: list[tuple[str, Any]]) -> str:

@@ -89,6 +89,7 @@ _last: list[_Problem] = []
 
 def _run(task: Mapping[str, Any]) -> dict[str, Any]:
     from orsched.checker import check
+    from orsched.flat_figures import flat_figures
     from orsched.metrics import SLO, summarise
     from orsched.models.bounds import bound_for
 
@@ -119,12 +120,16 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
         f"{name.removeprefix('mean_')}_bound_ns": None if found is None else found.value_ns
         for name, found in valid.items()
     }
+    flat = flat_figures(schedule.results)
+    judged = {name: flat[name] for name in ("slo_attainment", "goodput_per_s")}
+    if judged["slo_attainment"] is None:
+        judged = {}
     named = {"bound_name": None if makespan is None else makespan.name}
     return {
         "information": schedule.information,
         "parameters": outcome.parameters,
         "instance_sha256": instance.sha256,
-        "results": {"requests": len(instance), **schedule.results, **named, **means},
+        "results": {"requests": len(instance), **schedule.results, **judged, **named, **means},
         "run": {
             "solve_s": solved - begin,
             "bound_s": problem.bound_s + bounded - solved,

@@ -62,7 +62,7 @@ LAYERS = (
             "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
             "token_times", "token_gaps", "tenant_service", "flat_figures",
-            "distributions",
+            "distributions", "request_records",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
         ),
     ),
@@ -82,8 +82,8 @@ LAYERS = (
         "front",
         "solve, simulate, compare, load",
         (
-            "method_choice", "scenario", "failures", "method_catalogue", "solver", "request_files",
-            "locate",
+            "method_choice", "scenario", "failures", "method_catalogue", "comparison", "solver",
+            "request_files", "locate",
         ),
     ),
     Layer(
@@ -102,6 +102,8 @@ LATE = {
     ("requests", "files.frames"): "Requests.from_pandas, for users' convenience",
     ("instance", "report.tables"): "notebooks ask an object for its own HTML",
     ("schedule", "report.tables"): "notebooks ask an object for its own HTML",
+    ("result", "plotting.figures"): "Result.plot, for users' convenience",
+    ("comparison", "plotting.figures"): "Comparison.plot, for users' convenience",
     ("schedule", "timeline"): "Schedule.request_times, for users' convenience",
     ("methods", "method_catalogue"): "orsched.methods(), where users look for it",
     ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",

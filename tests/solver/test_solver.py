@@ -80,6 +80,20 @@ def test_json_row_has_the_promised_keys_in_order():
         "gap",
         "decision_p99_s",
         "checked",
+        "ttft_mean_s",
+        "ttft_p50_s",
+        "ttft_p99_s",
+        "tpot_mean_s",
+        "tpot_p50_s",
+        "tpot_p99_s",
+        "itl_max_s",
+        "jct_mean_s",
+        "jct_p50_s",
+        "jct_p99_s",
+        "slo_attainment",
+        "goodput_per_s",
+        "jct_mean_bound_s",
+        "ttft_mean_bound_s",
     ]
     assert json.loads(json.dumps(row)) == row
 

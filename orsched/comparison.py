@@ -1,0 +1,149 @@
+"""Results of several methods on one instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+from orsched.failures import Failure, failed_row
+from orsched.near_names import nearest
+from orsched.objectives import Objective, fitting_objective, objective_named
+from orsched.result import Result, short_time
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from orsched.instance import Instance
+
+_SHOWN = 20
+"""Results that are named in the short text of a comparison."""
+
+
+@dataclass(frozen=True)
+class Comparison(Sequence[Result]):
+    """Results of several methods on one instance.
+
+    Attributes:
+        results: one for each method that made a schedule, in the order of the methods.
+        failed: the methods that made none, each with the reason.
+        instance: the problem.
+    """
+
+    results: tuple[Result, ...]
+    failed: tuple[Failure, ...] = ()
+    instance: Instance | None = field(default=None, compare=False)
+
+    @property
+    def timed_out(self) -> tuple[str, ...]:
+        """The methods that had no schedule when their time ended, each with the reason."""
+        return tuple(str(failure) for failure in self.failed if failure.timed_out)
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return results by place or slice, or the one of a method by its name or label."""
+        if not isinstance(index, str):
+            return self.results[index]
+        labels = [result.label or result.schedule.method for result in self.results]
+        for names in (labels, [result.schedule.method for result in self.results]):
+            if index in names:
+                return self.results[names.index(index)]
+        for failure in self.failed:
+            if index == failure.method:
+                raise InputError(f"{index} made no schedule: {failure.reason}", field="method")
+        near = nearest(index, labels)
+        raise InputError(
+            f"{index!r} is no method of the comparison",
+            field="method",
+            remedy=f"did you mean {near[0]}?" if near else f"there are: {', '.join(labels)}",
+        )
+
+    def __iter__(self) -> Iterator[Result]:
+        return iter(self.results)
+
+    def best(self, objective: str | Objective | None = None) -> Result:
+        """Return the best result by an objective, the first of several.
+
+        Args:
+            objective: e.g. ``jct_mean``, ``ttft_p99``, ``slo_attainment``; None: the one that fits
+                the instance (``fitting_objective``). Equals are told apart by mean JCT, then by
+                makespan.
+
+        Raises:
+            InputError: no such objective, or no result has the figure: there were no limits, say.
+        """
+        chosen = self.objective if objective is None else objective_named(objective)
+        left = list(range(len(self.results)))
+        for each in (chosen, objective_named("jct_mean"), objective_named("makespan")):
+            found = each.best(self.results[place] for place in left)
+            if not found and each is chosen:
+                raise InputError(
+                    f"no result has the figure {chosen.column}",
+                    field="objective",
+                    remedy="give limits: slo=SLO(ttft_s=2)" if chosen.of_limits else None,
+                )
+            left = [left[place] for place in found] or left
+        return self.results[left[0]]
+
+    @property
+    def objective(self) -> Objective:
+        """The objective that fits: attainment with limits, mean JCT with arrivals, or makespan."""
+        if self.instance is None:
+            return objective_named("makespan")
+        return fitting_objective(self.instance, self.results)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one dictionary per method, as ``orsched compare --format json`` prints.
+
+        A method that failed has its reason under ``error`` and None elsewhere.
+        """
+        return self.with_failed([result.to_row() for result in self.results])
+
+    def with_failed(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return rows of the results with those of the failed methods between them."""
+        names = list(rows[0]) if rows else ["method"]
+        found = [{**row, "error": None} for row in rows]
+        for failure in self.failed:
+            found.insert(failure.position, failed_row(failure, names))
+        return found
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_rows())
+
+    def plot(self, kind: str = "latency", **options: Any) -> Figure:
+        """Return a matplotlib figure with a line for each result.
+
+        Args:
+            kind: ``latency`` (distributions, and the attainment over multiples of the limits) or
+                ``timeline`` (running and waiting requests, KV blocks).
+            options: of ``orsched.latency`` or ``orsched.timeline_chart``.
+        """
+        from orsched.plotting.figures import figure_of
+
+        names = [result.label or result.schedule.method for result in self.results]
+        schedules = [result.schedule for result in self.results]
+        return figure_of(self.instance, schedules, kind, {"names": names, **options})
+
+    def __repr__(self) -> str:
+        if not self.results:
+            return "Comparison(no results)"
+        name, objective = self.results[0].schedule.instance_name, self.objective
+        best = self.best(objective)
+        lines = [f"Comparison of {len(self.results)} methods on {name!r}:"]
+        for result in self.results[:_SHOWN]:
+            mark = f"  ({objective.words})" if result is best else ""
+            lines.append(f"  {result.label or result.schedule.method}: {short_time(result)}{mark}")
+        if len(self.results) > _SHOWN:
+            lines.append(f"  and {len(self.results) - _SHOWN} more")
+        lines += [f"  {failure.method}: failed, {failure.short}" for failure in self.failed]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return str(self.to_pandas().to_html(index=False))

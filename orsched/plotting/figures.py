@@ -1,0 +1,70 @@
+"""The figures that results draw of themselves: ``Result.plot`` and ``Comparison.plot``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+from orsched.near_names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.figure import Figure
+
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+
+KINDS = ("gantt", "usage", "latency", "timeline")
+OF_SEVERAL = ("latency", "timeline")
+"""Kinds that show several schedules in one figure."""
+
+
+def figure_of(
+    instance: Instance | None,
+    schedules: Sequence[Schedule],
+    kind: str,
+    options: dict[str, Any],
+) -> Figure:
+    """Return a new figure of one kind.
+
+    Args:
+        instance: the problem.
+        schedules: for it; several for the kinds in ``OF_SEVERAL``.
+        kind: one of ``KINDS``.
+        options: of the function that draws.
+
+    Raises:
+        InputError: another kind, or there is no instance.
+        MissingDependencyError: matplotlib is missing.
+    """
+    from orsched.plotting.gantt import gantt
+    from orsched.plotting.latency import latency
+    from orsched.plotting.timeline import timeline_chart
+    from orsched.plotting.usage import usage
+
+    several = len(schedules) > 1
+    known = OF_SEVERAL if several else KINDS
+    if kind not in known:
+        near = nearest(kind, known)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise InputError(
+            f"{kind!r} is no picture{' of several schedules' * several}",
+            field="kind",
+            remedy=f"{meant}there are: {', '.join(known)}",
+        )
+    if instance is None:
+        raise InputError(
+            "the result does not know its instance", field="instance", remedy="solve it again"
+        )
+    if kind in OF_SEVERAL:
+        draw = latency if kind == "latency" else timeline_chart
+        return _of(draw(instance, schedules, **options)[0])
+    if kind == "usage":
+        return _of(usage(instance, schedules[0], **options)[0])
+    return _of(gantt(instance, schedules[0], **options))
+
+
+def _of(axes: Any) -> Figure:
+    figure: Figure = axes.get_figure()
+    return figure
