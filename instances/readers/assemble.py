@@ -86,8 +86,18 @@ def left_out(
 
 
 def kept(columns: Columns, requests: Requests, reasons: dict[int, str]) -> Trace:
-    """Return the requests without those that are left out, and the report, which is logged."""
+    """Return the requests without those that are left out, and the report, which is logged.
+
+    Raises ``InputError`` if none is left.
+    """
     n = len(requests)
+    if len(reasons) == n:
+        raise InputError(
+            f"no request is left: all {n} are empty or failed",
+            file=columns.file,
+            field=columns.output_field,
+            remedy="check that the columns are the right ones",
+        )
     if reasons:
         requests = requests.take(np.setdiff1d(np.arange(n), list(reasons)))
     dropped = dict(sorted(Counter(reasons.values()).items()))

@@ -16,6 +16,7 @@ import re
 import signal
 import sys
 import traceback
+from importlib.util import find_spec
 
 from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.checker import check
@@ -56,6 +57,7 @@ from tests.fuzz.mutate import (
     toml_text,
     without_marks,
 )
+from tests.fuzz.own_requests import own_rows, sheet_of
 from tests.fuzz.parquet import mutated_table
 from tests.models.test_bulk_bound import attained
 
@@ -299,6 +301,28 @@ def foreign(dice, place, samples):
     return "accepted"
 
 
+def own_requests(dice, place, samples):
+    """Requests under people's names, in any separator, as JSON lines or as a spreadsheet."""
+    kind = dice.choice(("csv", "csv", "jsonl", "xlsx" if find_spec("openpyxl") else "csv"))
+    path = place / f"input.{kind}"
+    head, *rows = own_rows(dice)
+    if kind == "jsonl":
+        lines = [json.dumps(dict(zip(head, row, strict=False))) for row in rows]
+        raw = "\n".join(lines).encode()
+    elif kind == "csv":
+        mark = dice.choice((",", ";", "\t"))
+        raw = "\n".join(mark.join(map(str, row)) for row in [head, *rows]).encode()
+    else:
+        raw = sheet_of([head, *rows])
+    path.write_bytes(damaged(raw, dice) if dice.random() < 0.5 else raw)
+    found = read(path, dice.choice((None, "requests")), drop_empty=dice.random() < 0.5)
+    demand(len(found.requests) == found.report.kept > 0, "another number of requests")
+    demand(found.requests.arrival_ns.min() >= 0, "an arrival before the start")
+    if dice.random() < 0.2:
+        command("info", path, "--clients", dice.choice((0, 1, 64)))
+    return "accepted"
+
+
 def study(dice, place, samples):
     path = place / "input.toml"
     text = toml_text(mutated(samples["study"], dice)).encode("utf-8", "surrogatepass")
@@ -382,6 +406,7 @@ JUDGES = {
     "bulk": bulk,
     "requests.csv": requests_csv,
     "foreign": foreign,
+    "own": own_requests,
     "study.toml": study,
     "config.toml": config,
     "cell.json": cell,

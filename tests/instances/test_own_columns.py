@@ -112,6 +112,8 @@ def test_what_is_left_out_and_out_of_order_is_said(write):
     assert report.dropped == {"has no output tokens": 1}
     assert "not in order of arrival" in str(report)
     assert "columns not used: model" in str(report)
+    with pytest.raises(InputError, match="no request is left: all 1 are empty or failed"):
+        read(write("prompt_len,output_len\n1,0\n"), drop_empty=True)
     assert "no arrival times" in str(read(write("prompt_len,output_len\n1,2\n")).report)
 
 

@@ -103,3 +103,24 @@ def test_the_cost_model_on_its_page_runs_and_is_bounded_from_files(
     shown = capsys.readouterr()
     assert "verified" in shown.out
     assert "states no floor" not in shown.err
+
+
+def test_the_commands_on_own_data_say_what_the_page_says(repo_root, tmp_path, monkeypatch, capsys):
+    (code,) = blocks(repo_root, "own-data", "{code-cell} ipython3")
+    names = {}
+    exec(compile(code, "own-data", "exec"), names)
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "fcfs", "vllm", "gittins",
+    ]  # fmt: skip
+    monkeypatch.chdir(names["log"].parent)
+    (tmp_path / "mine.csv").write_text(names["log"].read_text())
+    many, shown = blocks(repo_root, "own-data", "console")
+    command, said = shown.splitlines()
+    assert run(command.removeprefix("$ orsched ").split()) == 0
+    assert said in capsys.readouterr().err.splitlines()
+    monkeypatch.chdir(tmp_path)
+    for line in many.splitlines():
+        assert run(line.removeprefix("$ orsched ").split()) == 0
+    capsys.readouterr()
+    (tmp_path / "mine.toml").write_text(blocks(repo_root, "own-data", "toml")[0])
+    assert len(read_study(tmp_path / "mine.toml").cells()) == 2 * 3
