@@ -299,3 +299,30 @@ def require_schedule(value: object) -> None:
         raise InputError(
             f"{value!r} is no Schedule", field="schedule", remedy="read one, or solve an instance"
         )
+
+
+MADE_ANEW = (
+    "give the instance that it was made for; one generated or converted again is the same only "
+    "with the same seed, workers, cost, arrivals and predictions"
+)
+
+
+def require_same_instance(
+    instance: Instance, schedule: Schedule, file: str | None = None, field: str = "instance_sha256"
+) -> None:
+    """Raise ``InputError`` that names both instances if a schedule was made for another one."""
+    if schedule.instance_sha256 != instance.sha256:
+        raise InputError(
+            other_instance(instance, schedule),
+            file=file,
+            field=field,
+            remedy=MADE_ANEW,
+        )
+
+
+def other_instance(instance: Instance, schedule: Schedule) -> str:
+    """Return in words which instance a schedule is for, and which one this is."""
+    return (
+        f"the schedule is for another instance, {schedule.instance_name!r} "
+        f"({schedule.instance_sha256[:12]}), and this is {instance.name!r} ({instance.sha256[:12]})"
+    )

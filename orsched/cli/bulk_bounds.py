@@ -9,6 +9,7 @@ import click
 
 from orsched.cli.options import SLO_OPTIONS, with_options
 from orsched.cli.output import print_facts, print_json, say
+from orsched.cli.seconds import SECONDS
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _OPTIONS = (
     click.option(
         "--horizon",
         "horizon_s",
-        type=float,
+        type=SECONDS,
         metavar="SECONDS",
         help="bulk: until when work counts (default: when the last request is due).",
     ),

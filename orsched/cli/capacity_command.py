@@ -23,6 +23,7 @@ from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import REQUEST_OPTIONS
+from orsched.cli.seconds import note_milliseconds
 from orsched.errors import InfeasibleError, InputError
 from orsched.pairs import read_pairs
 
@@ -132,6 +133,7 @@ def capacity_command(
     """
     from orsched.sizing import capacity
 
+    note_milliseconds(slo_ttft, slo_tpot)
     given = read_pairs(parameters, "--param")
     require_named(policy, None, given)
     check_paths({"plot": plot}, [instance])

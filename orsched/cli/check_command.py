@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,13 @@ from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_json, print_rows, printable, say
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.run_command import is_schedule
 from orsched.errors import InputError
+from orsched.schedule import MADE_ANEW, other_instance
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from orsched.checker import Violation
     from orsched.instance import Instance
     from orsched.schedule import Schedule
@@ -56,6 +61,7 @@ def check_command(instance: str, schedule: Path, times: str | None, budget: int,
     from orsched.checker import check
     from orsched.files import load_schedule
 
+    require_order(instance, (schedule,))
     claim = bulk_claim(schedule)
     if claim is not None:
         faults = check_bulk_claim(load_instance(instance), claim, budget)
@@ -68,6 +74,8 @@ def check_command(instance: str, schedule: Path, times: str | None, budget: int,
         loaded = load_schedule(schedule)
         _require_times(loaded, times, schedule)
         violations = check(problem, loaded, times=times or "model", budget=budget)
+        if loaded.instance_sha256 != problem.sha256:
+            violations = _of_another_instance(problem, loaded, violations)
     reach = _reach(problem, loaded, violations) if times == "measured" else None
     _print_violations(violations, reach, style)
     about = "" if violations else f" is a valid schedule for {problem.name}"
@@ -78,6 +86,27 @@ def check_command(instance: str, schedule: Path, times: str | None, budget: int,
     if about:
         say(f"{schedule}{about}")
     return 1 if violations else 0
+
+
+def require_order(instance: str, schedules: Iterable[Path]) -> None:
+    """Raise ``InputError`` where a schedule stands in the place of the instance, and it of one."""
+    given = [str(schedule) for schedule in schedules]
+    if is_schedule(instance) and not all(map(is_schedule, given)):
+        raise InputError(
+            "is a schedule, and INSTANCE comes first",
+            file=instance,
+            remedy=f"write {' '.join([*given, instance])}",
+        )
+
+
+def _of_another_instance(
+    problem: Instance, schedule: Schedule, violations: list[Violation]
+) -> list[Violation]:
+    """Return the one violation that all others follow from, in words that name both instances."""
+    from orsched.checker.violations import ViolationKind
+
+    message = f"{other_instance(problem, schedule)} ({MADE_ANEW})"
+    return [replace(v, message=message) for v in violations if v.kind is ViolationKind.INSTANCE]
 
 
 def _require_times(schedule: Schedule, times: str | None, path: Path) -> None:

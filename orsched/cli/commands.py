@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import sys
 import traceback
 from contextlib import contextmanager, suppress
@@ -37,7 +36,6 @@ from orsched.cli.study_command import study_command
 from orsched.cli.vllm_command import vllm_group
 from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError, unavailable
 from orsched.limits import CELLS, ROWS
-from orsched.near_names import did_you_mean
 from orsched.progress import clear_line
 
 if TYPE_CHECKING:
@@ -193,8 +191,12 @@ def run(args: list[str] | None = None) -> int:
             _say("interrupted", EXIT_INTERRUPTED)
         return EXIT_INTERRUPTED
     except click.ClickException as error:
-        _with_choice(error).show()
-        return EXIT_INPUT
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            return EXIT_INPUT
+        from orsched.cli.usage import explained
+
+        return _say(f"error: {explained(error)}", EXIT_INPUT)
     except (BrokenPipeError, _ReaderGoneError):
         # The reader went away (orsched ... | head): nothing left to say to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -203,17 +205,6 @@ def run(args: list[str] | None = None) -> int:
         if settings.debug:
             show_lines(traceback.format_exc())
         return _failed(error)
-
-
-def _with_choice(error: click.ClickException) -> click.ClickException:
-    """Add the nearest choice to click's message; of options and commands it finds them itself."""
-    if not isinstance(error, click.BadParameter) or error.param is None:
-        return error
-    wrong = re.match(r"'(.*)' is not one of", error.message)
-    if wrong is None or not isinstance(error.param.type, click.Choice):
-        return error
-    hint = did_you_mean(wrong[1], map(str, error.param.type.choices)).capitalize()
-    return click.BadParameter(f"{error.message} {hint}".rstrip(), error.ctx, error.param)
 
 
 def _failed(error: Exception) -> int:

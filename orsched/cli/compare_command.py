@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -217,6 +218,12 @@ def _compare_seeds(
     from orsched.objectives import arrives_over_time
 
     values = read_seeds(made.seeds)
+    if os.path.exists(made.generator):
+        raise InputError(
+            f"--seeds are those of a generator, and {made.generator} is a file",
+            field="--seeds",
+            remedy="leave it out: --seed N is the seed of arrivals and random choices",
+        )
     arguments = read_settings(made.settings, "--seeds")
     done: list[tuple[int, Comparison]] = []
     code, over_time = 0, False

@@ -10,6 +10,7 @@ from orsched.cli.bulk_bounds import bulk_options, print_bulk_bound, refuse_bulk_
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_facts, print_json, say, table
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
+from orsched.cli.seconds import SECONDS
 
 
 @click.command("bound", short_help="Print a proven lower bound with its certificate.")
@@ -22,7 +23,7 @@ from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 )
 @click.option(
     "--time-limit",
-    type=float,
+    type=SECONDS,
     metavar="SECONDS",
     help="Return the best bound found in this time; the first one is always computed.",
 )

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orsched.cli.request_options import load_instance as load_instance
+from orsched.cli.seconds import SECONDS, note_milliseconds
 
 if TYPE_CHECKING:
     from orsched.metrics import SLO
 
 F = TypeVar("F", bound=Callable[..., Any])
+
 
 INSTANCE = click.argument("instance", metavar="INSTANCE")
 FORMAT = click.option(
@@ -28,7 +30,7 @@ SEED = click.option(
 )
 TIME_LIMIT = click.option(
     "--time-limit",
-    type=float,
+    type=SECONDS,
     metavar="SECONDS",
     help="End after this time: loading, bounding and checking count, writing files does not.",
 )
@@ -70,8 +72,8 @@ ALLOW_PICKLE = click.option(
     help="Load pickled weights of a model's folder (default: safetensors only).",
 )
 SLO_OPTIONS = (
-    click.option("--slo-ttft", type=float, metavar="SECONDS", help="Limit on TTFT."),
-    click.option("--slo-tpot", type=float, metavar="SECONDS", help="Limit on TPOT."),
+    click.option("--slo-ttft", type=SECONDS, metavar="SECONDS", help="Limit on TTFT."),
+    click.option("--slo-tpot", type=SECONDS, metavar="SECONDS", help="Limit on TPOT."),
 )
 
 
@@ -97,6 +99,7 @@ def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:
 
     if ttft_s is None and tpot_s is None:
         return None
+    note_milliseconds(ttft_s, tpot_s)
     return SLO(
         None if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
         None if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),

@@ -10,15 +10,18 @@ import click
 from orsched.cli.artefacts import (
     OF_SEVERAL,
     check_paths,
+    require_packages,
     write_artefacts,
     write_comparison,
     write_curves,
     write_plan_and_run,
 )
+from orsched.cli.check_command import require_order
 from orsched.cli.options import INSTANCE, SLO_OPTIONS, load_instance, read_slo, with_options
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError, InvalidScheduleError
+from orsched.schedule import require_same_instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,12 +83,15 @@ def report_command(
     several = len(schedules) > 1
     if several and any(paths[kind] for kind in ("usage", "trace", "records")):
         raise InputError("--usage, --trace and --records take one schedule", field="SCHEDULE")
+    require_order(instance, schedules)
     check_paths({"report": output, **paths}, (instance, *schedules))
+    require_packages({"report": output, **paths})
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)
         loaded = [load_schedule(path) for path in schedules]
         progress.say("checking")
         for path, schedule in zip(schedules, loaded, strict=True):
+            require_same_instance(problem, schedule, str(path), "INSTANCE")
             times = "measured" if schedule.is_measured else "model"
             violations = check(problem, schedule, times=times)
             if violations:

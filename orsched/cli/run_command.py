@@ -21,8 +21,10 @@ from orsched.cli.output import say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
+from orsched.cli.seconds import SECONDS
 from orsched.errors import InputError, OrschedError
 from orsched.pairs import read_pairs
+from orsched.schedule import require_same_instance
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -71,7 +73,7 @@ WORKER_OPTIONS = (
     ),
     click.option(
         "--worker-timeout",
-        type=float,
+        type=SECONDS,
         metavar="SECONDS",
         help="A worker whose step takes longer is killed and restarted (default: 120, "
         "or many times its slowest step).",
@@ -121,7 +123,7 @@ WORKER_OPTIONS = (
     help="Write the instance with the lengths that turned out (.json or .parquet).",
 )
 @click.option(
-    "--time-limit", type=float, metavar="SECONDS", help="Time limit of a method that plans."
+    "--time-limit", type=SECONDS, metavar="SECONDS", help="Time limit of a method that plans."
 )
 @with_options(PARAMETERS, ITERATIONS, *WORKER_OPTIONS, FORMAT, *SINGLE)
 def run_command(
@@ -290,11 +292,5 @@ def _instance_of(schedule: Schedule, source: str, given: str | None) -> Instance
             remedy="give its file",
         )
     instance = load_instance(given or schedule.instance_name)
-    if instance.sha256 != schedule.instance_sha256:
-        raise InputError(
-            f"the schedule was made for another instance than {instance.name!r}",
-            file=source,
-            field="--instance",
-            remedy="give the one that it was made for",
-        )
+    require_same_instance(instance, schedule, source, "--instance")
     return instance

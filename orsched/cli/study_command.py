@@ -15,6 +15,7 @@ from orsched.cli.options import ALLOW_CODE, FORMAT, with_options
 from orsched.cli.output import print_rows, say
 from orsched.cli.policies import working_folder_last
 from orsched.cli.progress import ProgressPrinter
+from orsched.cli.seconds import SECONDS
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -90,7 +91,10 @@ _OVER_TIME = (
 @click.option("--ray-address", metavar="ADDRESS", help="A running Ray cluster, e.g. auto.")
 @click.option("--retry-failed", is_flag=True, help="Run cells that failed before once more.")
 @click.option(
-    "--cell-time-limit", type=float, metavar="SECONDS", help="End a cell after this time: it fails."
+    "--cell-time-limit",
+    type=SECONDS,
+    metavar="SECONDS",
+    help="End a cell after this time: it fails.",
 )
 @ALLOW_CODE
 @click.option("--list", "listed", is_flag=True, help="Print what is left to run, and exit.")

@@ -23,6 +23,14 @@ READERS = {
 }
 
 
+_INSTEAD = {
+    ("orsched/schedule", "orsched/instance"): "give the instance that the schedule was made for; ",
+    ("orsched/trace", "orsched/instance"): "give the instance that was run; ",
+    ("orsched/instance", "orsched/schedule"): "give a schedule for this instance; ",
+}
+"""What to give in the place of a file of another kind."""
+
+
 def require_format(document: object, *formats: str) -> dict[str, Any]:
     """Return the document if it is an object of one of the formats, in a version we read.
 
@@ -33,7 +41,8 @@ def require_format(document: object, *formats: str) -> dict[str, Any]:
     found = document.get("format")
     if found not in formats:
         if isinstance(found, str) and found in READERS:
-            problem, remedy = f"is {found!r}, not {formats[0]!r}", f"use {READERS[found]}"
+            problem = f"is {found!r}, not {formats[0]!r}"
+            remedy = f"{_INSTEAD.get((found, formats[0]), '')}use {READERS[found]} in Python"
         else:
             problem = "is missing" if found is None else f"{shown(found)} is no format of orsched"
             remedy = f'give "format": "{formats[0]}"'

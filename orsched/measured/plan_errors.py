@@ -20,6 +20,7 @@ from orsched.measured.stages import (
 )
 from orsched.measured.step_contents import step_contents
 from orsched.metrics import ratio
+from orsched.schedule import require_same_instance
 from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -157,8 +158,7 @@ def plan_against_run(instance: Instance, plan: Schedule | None, trace: Schedule)
         InputError: one of them is of another instance.
     """
     for schedule in (trace, *([] if plan is None else [plan])):
-        if schedule.instance_sha256 != instance.sha256:
-            raise InputError("the schedule is for another instance", field="instance_sha256")
+        require_same_instance(instance, schedule)
     line, run = Timeline(instance, trace), stages_of(instance, trace)
     planned, starts = run.model_ns.copy(), np.full(len(run.worker), -1, np.int64)
     expected = None if plan is None else stages_of(instance, plan)

@@ -27,6 +27,7 @@ from orsched.report.page_data import chart_data, instance_data
 from orsched.report.plan_and_run import pair_data, pairs_of, section
 from orsched.report.ranking import ranking_of
 from orsched.report.words import WORDS
+from orsched.schedule import require_same_instance
 
 if TYPE_CHECKING:
     import os
@@ -79,11 +80,10 @@ def write_report(
     if not schedules:
         raise InputError("there is no schedule to report", field="schedules", remedy="give one")
     for k, schedule in enumerate(schedules):
-        if schedule.instance_sha256 != instance.sha256:
-            raise InputError(
-                "the schedule is for another instance", row=k, field="instance_sha256",
-                remedy="give the instance that the schedule was made for",
-            )  # fmt: skip
+        try:
+            require_same_instance(instance, schedule)
+        except InputError as error:
+            raise error.located(row=k) from None
     limits = slo_of(schedules) if slo is None else slo
     write_text(path, _page(instance, rows_of(instance, schedules, limits), limits, title, notes))
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InputError
 from orsched.eviction import Eviction
 from orsched.policy import Information, Policy, View
 from orsched.runner.loop.in_order import InOrder
 from orsched.runner.loop.planned_steps import planned_steps
+from orsched.schedule import require_same_instance
 from orsched.step import Step, Wait
 
 if TYPE_CHECKING:
@@ -44,12 +44,7 @@ class FollowSchedule(Policy):
     chunks = True  # as in the plan; and in order what is longer than a stage
 
     def __init__(self, instance: Instance, schedule: Schedule) -> None:
-        if schedule.instance_sha256 != instance.sha256:
-            raise InputError(
-                "the schedule was made for another instance",
-                field="instance_sha256",
-                remedy="give the instance that it was made for",
-            )
+        require_same_instance(instance, schedule)
         self.name = schedule.method
         self.information = Information(schedule.information)  # what it sets aside in memory
         rule = schedule.eviction

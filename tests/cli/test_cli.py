@@ -169,6 +169,11 @@ def test_report_judges_by_limits_that_are_given(call, tmp_path):
 def test_report_refuses_an_invalid_schedule(call, tmp_path):
     call("solve", "two-by-two", "--method", "fcfs", "-o", tmp_path / "s.json")
     code, _, err = call("report", "pang-100x20", tmp_path / "s.json", "-o", tmp_path / "r.html")
+    assert code == 2
+    assert "another instance, 'two-by-two'" in err
+    text = (tmp_path / "s.json").read_text()
+    (tmp_path / "s.json").write_text(text.replace('"decode_rounds": ', '"decode_rounds": 1', 1))
+    code, _, err = call("report", "two-by-two", tmp_path / "s.json", "-o", tmp_path / "r.html")
     assert code == 1
     assert "not valid" in err
     assert not (tmp_path / "r.html").exists()
@@ -296,7 +301,7 @@ def test_info_lists_and_describes(call):
         (("generate", "gsm8k", "--set", "clients=0"), "clients"),
         (("convert", "nothing", "x.json", "--clients", "1"), "nothing"),
         (("report", "two-by-two", "missing.json"), "nothing to write"),
-        (("frobnicate",), "No such command"),
+        (("frobnicate",), "there is no command"),
         (("simulate", "two-by-two", "--policy", "json:loads"), "json:loads"),
     ],
 )
