@@ -18,6 +18,7 @@ from orsched.cli.calibrate_command import calibrate_command
 from orsched.cli.capacity_command import capacity_command
 from orsched.cli.check_command import check_command
 from orsched.cli.compare_command import compare_command
+from orsched.cli.completion import offer_names
 from orsched.cli.data_commands import data_group
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
@@ -175,6 +176,9 @@ for command in (
     cli.add_command(command)
     if not isinstance(command, click.Group):
         _QUIET_OPTION(command)
+
+
+offer_names(cli)
 
 
 def run(args: list[str] | None = None) -> int:
