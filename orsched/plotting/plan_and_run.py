@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
     from orsched.instance import Instance
     from orsched.measured.plan_errors import PlanAgainstRun
@@ -34,6 +35,7 @@ ERRORS = {
 
 _ERROR_HEIGHT, _BETWEEN = 1.1, 0.35
 _SHOWN_SHARE = 0.98  # of the errors are inside the axes; the others stand at its border
+_MOST_VALUES = 8  # of the errors at the border, the largest ones, have their value written
 
 
 def save_plan_and_run(
@@ -110,14 +112,24 @@ def _draw_errors(ax: Axes, against: PlanAgainstRun) -> None:
     most = max(1.1 * most, 0.01)
     ax.axhline(0, color=style.MAKESPAN_COLOUR, lw=0.8)
     middle = (stages.start_ns + stages.end_ns) / 2 / NS_PER_S
+    inside = np.abs(error) <= most
     for phase, (word, colour, marker) in ERRORS.items():
-        rows = np.flatnonzero(stages.phase == phase)
-        if len(rows):
-            ax.plot(
-                middle[rows], np.clip(error[rows], -most, most), marker, color=colour,
-                markersize=3.5, alpha=0.7, markeredgewidth=0, label=word, gid=f"errors-{word}",
-                clip_on=False,
-            )  # fmt: skip
+        of_phase = stages.phase == phase
+        if not of_phase.any():
+            continue
+        rows = np.flatnonzero(of_phase & inside)
+        ax.plot(
+            middle[rows], error[rows], marker, color=colour, markersize=3.5, alpha=0.7,
+            markeredgewidth=0, label=word, gid=f"errors-{word}", linestyle="none",
+        )  # fmt: skip
+        for sign, arrow in ((1, "^"), (-1, "v")):
+            rows = np.flatnonzero(of_phase & ~inside & (np.sign(error) == sign))
+            if len(rows):
+                ax.plot(
+                    middle[rows], np.full(len(rows), sign * most), arrow, color=colour,
+                    markersize=5, clip_on=False, gid=f"outliers-{word}", linestyle="none",
+                )  # fmt: skip
+    _write_outliers(ax, middle, error, most)
     ax.set_ylim(-most, most)
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0 if most > 0.05 else 1))
     ax.set_ylabel("error")
@@ -129,4 +141,22 @@ def _draw_errors(ax: Axes, against: PlanAgainstRun) -> None:
             loc="upper left", bbox_to_anchor=(0, -0.28), ncols=3, frameon=False, fontsize=9,
             borderaxespad=0, handletextpad=0.2, title="Error of each stage, run against plan",
             title_fontsize=9, alignment="left",
+        )  # fmt: skip
+
+
+def _write_outliers(
+    ax: Axes, middle: NDArray[np.float64], error: NDArray[np.float64], most: float
+) -> None:
+    """Write the largest of the errors at the border beside their arrows, apart from each other."""
+    beyond = np.flatnonzero(np.abs(error) > most)
+    width = 0.07 * float(middle.max(initial=0.0) - middle.min(initial=0.0))
+    taken: list[tuple[float, bool]] = []
+    for row in beyond[np.argsort(-np.abs(error[beyond]), kind="stable")].tolist():
+        at, up = float(middle[row]), bool(error[row] > 0)
+        if len(taken) == _MOST_VALUES or any(abs(at - x) < width and u == up for x, u in taken):
+            continue
+        taken.append((at, up))
+        ax.annotate(
+            f"{100 * error[row]:+,.0f} %", (at, most if up else -most), (5, 0), va="center",
+            textcoords="offset points", fontsize=7.5, gid="outlier-value",
         )  # fmt: skip

@@ -50,3 +50,31 @@ def test_other_suffixes_and_instances_are_refused(pair, tmp_path):
     with pytest.raises(InputError, match="another instance"):
         save_plan_and_run(other, plan, trace, tmp_path / "a.png")
     assert instance.name == "with-arrivals"
+
+
+def test_errors_beyond_the_border_stand_at_it_with_their_value(pair):
+    from matplotlib.figure import Figure
+
+    instance, plan, trace = pair
+    steps = trace.steps
+    end = steps.end_ns.copy()
+    # One step takes a hundred times as long, and all after it begin that much later.
+    took = int(end[3] - steps.start_ns[3])
+    start = steps.start_ns.copy()
+    start[4:] += 99 * took
+    end[3:] += 99 * took
+    late = trace.replace(
+        steps=orsched.Steps(steps.worker, steps.phase, start, end, steps.rounds), results={}
+    )
+    *_, errors = draw_plan_and_run(instance, plan, late, Figure())
+    _, most = errors.get_ylim()
+    words = [text.get_text() for text in errors.texts if text.get_gid() == "outlier-value"]
+    against = plan_against_run(instance, plan, late)
+    worst = max((against.stages.took_ns - against.planned_ns) / against.planned_ns.clip(1), key=abs)
+    assert worst > most
+    assert f"{100 * worst:+,.0f} %" in words
+    for line in errors.lines:
+        if str(line.get_gid()).startswith("errors-"):
+            assert abs(line.get_ydata()).max(initial=0) <= most
+        if str(line.get_gid()).startswith("outliers-"):
+            assert set(abs(line.get_ydata())) == {most}
