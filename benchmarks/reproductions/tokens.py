@@ -127,7 +127,9 @@ def differences(
     from orsched.runner.worker.torch_worker import TorchWorker
 
     case = Case(seed)
-    found = case.serve(TorchWorker(family, SLOTS, LENGTH, dtype=dtype, seed=seed, **settings))
+    worker = TorchWorker(family, SLOTS, LENGTH, dtype=dtype, seed=seed, **settings)
+    worker.prepare()
+    found = case.serve(worker)
     assert len({token for tokens in found for token in tokens}) > 20  # weights that tell
     plain = load_model(family, settings.get("device", "cpu"), dtype, seed)
     differing = []

@@ -1,91 +1,64 @@
 """Attention over the slots' caches.
 
 All tokens of a step stand in one row: linear layers see no padding. Only here are requests
-distinguished. Keys and values go into the caches first; then either one kernel with a length for
-each request attends (``flash``), or a round and each chunk of a prompt attend by themselves
-(``dense``).
+distinguished. Keys and values go into the caches first; then a round and the chunks of prompts
+attend, each by a kernel of its own (``kernels``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
-from warnings import warn
+from typing import TYPE_CHECKING, Any
 
-from orsched.runner.worker.dense import DenseAttention
-from orsched.runner.worker.flash import FlashAttention, agrees, serves
 from orsched.runner.worker.heads import Heads
-from orsched.runner.worker.language_model import Shape
-from orsched.runner.worker.slots import Slots
+from orsched.runner.worker.kernels import chunks_kernel, rounds_kernel
 
 if TYPE_CHECKING:
-    import torch
+    from torch import Tensor
 
     from orsched.runner.worker.layout import Layout
+    from orsched.runner.worker.slots import Slots
 
 NAME = "orsched"
 """Under which transformers finds this attention."""
-
-
-class Kernel(Protocol):
-    """Attends, when keys and values of a step are in the caches.
-
-    Attributes:
-        any_reach: whether how far a round reaches is no matter to it.
-    """
-
-    any_reach: bool
-
-    def begin(self, layout: Layout) -> None:
-        """Take what is in the step; what all layers need is made here, or once when asked for."""
-
-    def __call__(self, heads: Heads) -> torch.Tensor:
-        """Return [tokens, heads, head size]."""
 
 
 class SlotAttention:
     """Writes keys and values of a step into the slots' caches, and attends to them.
 
     Called by each layer of the model, after ``begin``.
+
+    Attributes:
+        rounds, chunks: the kernels.
+        places: [tokens] rows of the caches that the step writes.
     """
 
     def __init__(self, slots: Slots) -> None:
         self.slots = slots
-        self.kernel = _kernel(slots)
+        self.rounds, self.chunks = rounds_kernel(slots), chunks_kernel(slots)
         self.places = slots.begins
+        self.parts = (False, False)
 
     def begin(self, layout: Layout) -> None:
         """Take what is in the step."""
         self.places = layout.places
-        self.kernel.begin(layout)
+        self.parts = layout.rows > 0, layout.chunks is not None
+        for part, kernel in zip(self.parts, (self.rounds, self.chunks), strict=True):
+            if part:
+                kernel.begin(layout)
 
-    def __call__(self, heads: Heads) -> torch.Tensor:
-        """Return [tokens, heads, head size]."""
-        keys, values = self.slots.rows[heads.layer]
-        keys.index_copy_(0, self.places, heads.key)
-        values.index_copy_(0, self.places, heads.value)
-        return self.kernel(heads)
+    def write(self, layer: int, key: Tensor, value: Tensor) -> None:
+        """Put keys and values, [tokens, heads of keys, head size], into the caches of a layer."""
+        keys, values = self.slots.rows[layer]
+        keys.index_copy_(0, self.places, key)
+        values.index_copy_(0, self.places, value)
 
+    def __call__(self, heads: Heads) -> Tensor:
+        """Return [tokens, heads, head size]; keys and values of the step are in the caches."""
+        import torch
 
-def _kernel(slots: Slots) -> Kernel:
-    """Return the fast kernel if it is there and attends as the other one does on this device.
-
-    Its operator is not one that torch promises to keep.
-    """
-    dense = DenseAttention(slots)
-    if not serves(slots):
-        return dense
-    cache = slots.keys[0]
-    shape = Shape(1, cache.shape[2], cache.shape[3], 0, 0)
-    trial = Slots(shape, 3, 32, cache)
-    try:
-        fast = agrees(FlashAttention(trial), DenseAttention(trial), trial)
-    except (RuntimeError, TypeError) as error:
-        warn(f"rounds are slower than they could be: {error}", RuntimeWarning, stacklevel=2)
-        return dense
-    if not fast:
-        warn("rounds are slower: this device's FlashAttention is wrong", RuntimeWarning, 2)
-        return dense
-    return FlashAttention(slots)
+        if all(self.parts):
+            return torch.cat([self.rounds(heads), self.chunks(heads)])
+        return self.rounds(heads) if self.parts[0] else self.chunks(heads)
 
 
 def install(model: Any, attention: SlotAttention) -> None:
@@ -105,19 +78,20 @@ def install(model: Any, attention: SlotAttention) -> None:
 
 def _from_transformers(
     module: Any,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
     **_: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """Attend as the attention interface of transformers asks: a batch of one row of tokens."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
-    found = module.orsched_attention(Heads(module.layer_idx, query, key, value, scale))
-    return found[None], None
+    attention: SlotAttention = module.orsched_attention
+    attention.write(module.layer_idx, key, value)
+    return attention(Heads(module.layer_idx, query, scale))[None], None
 
 
 def _install_gpt_neo(module: Any, attention: SlotAttention) -> None:
@@ -127,11 +101,10 @@ def _install_gpt_neo(module: Any, attention: SlotAttention) -> None:
     """
     window = module.config.window_size if module.attention_type == "local" else None
 
-    def attend(
-        query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, _: Any = None
-    ) -> tuple[torch.Tensor, None]:
+    def attend(query: Tensor, key: Tensor, value: Tensor, _: Any = None) -> tuple[Tensor, None]:
         query, key, value = (x[0].transpose(0, 1) for x in (query, key, value))
-        found = attention(Heads(module.layer_id, query, key, value, 1.0, window))
+        attention.write(module.layer_id, key, value)
+        found = attention(Heads(module.layer_id, query, 1.0, window))
         return found.transpose(0, 1)[None], None
 
     module._attn = attend

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.runner.worker.attention import install
+from orsched.runner.worker.fused import Angles, Norms, Turned, fused_for, normed
 from orsched.runner.worker.heads import Heads
 
 if TYPE_CHECKING:
@@ -67,13 +68,7 @@ class Norm(NamedTuple):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the norm over the last dimension."""
-        from torch import float32
-        from torch.nn.functional import rms_norm
-
-        size = self.weight.shape
-        if x.dtype == float32 or x.is_cuda:  # one kernel, whose sums are in float32
-            return rms_norm(x, size, self.weight, self.eps)
-        return rms_norm(x.float(), size, None, self.eps).to(x.dtype) * self.weight
+        return normed(x, self.weight, self.eps)
 
 
 class Layer(NamedTuple):
@@ -82,13 +77,12 @@ class Layer(NamedTuple):
     attention_norm: Norm
     projections: Tensor
     projections_bias: Tensor | None
-    query_norm: Norm | None
-    key_norm: Norm | None
+    norms: Norms | None
     out: Any
     feed_norm: Norm
     gate_up: Tensor
     gate_up_bias: Tensor | None
-    activation: Callable[[Tensor], Tensor]
+    activation: Callable[[Tensor], Tensor] | None
     down: Any
 
 
@@ -99,10 +93,9 @@ class LlamaForward:
         config, slots = base.config, attention.slots
         self.attention, self.embedding = attention, base.embed_tokens.weight
         self.head_dim = slots.keys[0].shape[-1]
-        self.kv_heads = slots.keys[0].shape[-2]
-        self.turned = config.num_attention_heads + self.kv_heads
         self.scale: float = base.layers[0].self_attn.scaling
-        self.cos, self.sin = _angles(base, slots.length)
+        self.angles = _angles(base, slots.length)
+        self.fused = fused_for(slots, config.num_attention_heads)
         self.layers = [_layer(layer) for layer in base.layers]
         self.norm = _norm(base.norm)
 
@@ -111,28 +104,32 @@ class LlamaForward:
         from torch.nn.functional import embedding, linear
 
         x = embedding(tokens, self.embedding)
-        cos, sin = self.cos[positions], self.sin[positions]
+        angles = self.angles if self.fused.by_position else self.angles.of(positions)
         for index, layer in enumerate(self.layers):
-            found = self._attend(index, layer, layer.attention_norm(x), cos, sin)
+            found = self._attend(index, layer, layer.attention_norm(x), positions, angles)
             x = _add(x, found, layer.out)
             both = linear(layer.feed_norm(x), layer.gate_up, layer.gate_up_bias)
-            gate, up = both.chunk(2, -1)
-            x = _add(x, layer.activation(gate).mul_(up), layer.down)
+            x = _add(x, self._gated(layer, both), layer.down)
         return self.norm(x)
 
-    def _attend(self, index: int, layer: Layer, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        import torch
+    def _gated(self, layer: Layer, both: Tensor) -> Tensor:
+        if layer.activation is None:
+            return self.fused.gate(both)
+        gate, up = both.chunk(2, -1)
+        return layer.activation(gate).mul_(up)
+
+    def _attend(
+        self, index: int, layer: Layer, x: Tensor, positions: Tensor, angles: Angles
+    ) -> Tensor:
         from torch.nn.functional import linear
 
         heads = linear(x, layer.projections, layer.projections_bias)
         heads = heads.unflatten(1, (-1, self.head_dim))
-        first, value = heads[:, : self.turned], heads[:, self.turned :]
-        if layer.query_norm is not None and layer.key_norm is not None:
-            query, key = first[:, : -self.kv_heads], first[:, -self.kv_heads :]
-            first = torch.cat([layer.query_norm(query), layer.key_norm(key)], 1)
-        first = torch.addcmul(first * cos, first.roll(self.head_dim // 2, -1), sin)
-        query, key = first[:, : -self.kv_heads], first[:, -self.kv_heads :]
-        return self.attention(Heads(index, query, key, value, self.scale)).flatten(1)
+        attention = self.attention
+        keys, values = attention.slots.rows[index]
+        turned = Turned(heads, positions, attention.places, keys, values, layer.norms)
+        query = self.fused.turn(turned, angles)
+        return attention(Heads(index, query, self.scale)).flatten(1)
 
 
 def _add(x: Tensor, found: Tensor, linear: Any) -> Tensor:
@@ -142,8 +139,7 @@ def _add(x: Tensor, found: Tensor, linear: Any) -> Tensor:
     return x.add_(linear(found))
 
 
-def _angles(base: Any, length: int) -> tuple[Tensor, Tensor]:
-    """Return [positions, 1, head size] cosines, and sines with the signs of the halves' turn."""
+def _angles(base: Any, length: int) -> Angles:
     import torch
 
     like = base.embed_tokens.weight
@@ -151,7 +147,7 @@ def _angles(base: Any, length: int) -> tuple[Tensor, Tensor]:
         cos, sin = base.rotary_emb(like, torch.arange(length, device=like.device)[None])
         half = sin.shape[-1] // 2
         sin = torch.cat([-sin[..., :half], sin[..., half:]], -1)
-    return cos[0, :, None], sin[0, :, None]
+    return Angles(cos[0, :, None], sin[0, :, None])
 
 
 def _norm(module: Any) -> Norm:
@@ -160,16 +156,19 @@ def _norm(module: Any) -> Norm:
 
 def _layer(layer: Any) -> Layer:
     attend, feed = layer.self_attn, layer.mlp
-    own = hasattr(attend, "q_norm")
+    norms = None
+    if hasattr(attend, "q_norm"):
+        query, key = _norm(attend.q_norm), _norm(attend.k_norm)
+        norms = Norms(query.weight, key.weight, query.eps)
+    silu = type(feed.act_fn).__name__ in ("SiLU", "SiLUActivation")
     return Layer(
         _norm(layer.input_layernorm),
         *_merged([attend.q_proj, attend.k_proj, attend.v_proj]),
-        _norm(attend.q_norm) if own else None,
-        _norm(attend.k_norm) if own else None,
+        norms,
         attend.o_proj,
         _norm(layer.post_attention_layernorm),
         *_merged([feed.gate_proj, feed.up_proj]),
-        feed.act_fn,
+        None if silu else feed.act_fn,
         feed.down_proj,
     )
 

@@ -1,124 +1,199 @@
-"""Decode rounds as CUDA graphs: a round of a few hundred kernels becomes one launch.
+"""Steps as CUDA graphs: a step of a few hundred kernels becomes one launch.
 
-What a round does depends on two numbers of the host, how many slots take part and how far their
-caches reach, and on what the slots' tensors hold: those stay where they are and are written in
-place. So one graph serves all rounds of a pair of numbers. The numbers are rounded up, to have few
-pairs; slots beyond those that are active are masked. A graph is captured when its pair is first
-asked for, or before by ``prepare``.
+What a step does depends on few numbers of the host (``Size``) and on what tensors hold that stay
+where they are and are written in place: which slots have a round's rows, what the chunks of prompts
+are. So one graph serves all steps of a size, whatever slots they concern. Sizes are rounded up, to
+have few; what fills them up is nobody's. Graphs are captured before the first step, as far as a
+budget goes; a step without one runs as it is.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import product
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from warnings import warn
 
+from orsched.runner.worker.layout import REACH_STEP
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     import torch
 
 WARM_UPS = 2
-"""Rounds before a capture: libraries choose and load their kernels in the first."""
+"""Steps before a capture: libraries choose and load their kernels in the first."""
+
+MOST_TOKENS = 512
+"""Of chunks in a graph: kernels of larger steps take longer than launching them."""
+
+PROMPTS = (8, 64)
+"""In a graph, at most."""
 
 Mode = Literal["off", "capture", "rehearse"]
 
 
-class Rounds:
-    """Runs rounds by (rows, reach), as graphs on a GPU.
-
-    Args:
-        run: a round; it must read and write tensors that stay, and wait for nothing.
-        without_effect: a context in which rounds change nothing that counts.
-        slots, length: most rows, longest reach.
-        step: reaches are multiples of this; None if how far a round reaches does not matter.
-        device: of the tensors.
-        mode: ``off`` runs each round as it is, with as many rows as it has; ``capture`` as graphs;
-            ``rehearse`` does all of it but the capture, on any device: a graph is then the call.
+class Budget(NamedTuple):
+    """What graphs may take before the first step.
 
     Attributes:
-        graphs: by (rows, reach).
-        replays: how many rounds ran as graphs.
+        seconds: for capturing them.
+        bytes: of the device's memory.
+    """
+
+    seconds: float = 60.0
+    bytes: int = 2 << 30
+
+
+class Size(NamedTuple):
+    """What the host decides of a step.
+
+    Attributes:
+        rows: requests of its round; 0: no round.
+        reach: no cache of the round holds more tokens after the step; 0 without a round.
+        tokens: of chunks of prompts; 0: none.
+        prompts: how many chunks.
+    """
+
+    rows: int
+    reach: int
+    tokens: int = 0
+    prompts: int = 0
+
+
+class Graphs:
+    """Runs steps as graphs.
+
+    Args:
+        run: a step; it must read and write tensors that stay, and wait for nothing.
+        idle: a context in which steps of a size change nothing that counts.
+        slots, length: most rows, longest reach.
+        any_reach: of the kernels for rounds and for chunks: whether one graph serves all reaches;
+            chunks are captured only with a kernel that does.
+        device: of the tensors.
+        mode: ``off`` runs each step as it is; ``capture`` as graphs; ``rehearse`` does all of it
+            but the capture, with any kernel on any device: a graph is then the call.
+        budget: for captures.
+
+    Attributes:
+        graphs: by size.
+        replays: how many steps ran as graphs.
+        left_out: how many sizes the budget left no room for.
     """
 
     def __init__(
         self,
-        run: Callable[[int, int], None],
-        without_effect: Callable[[], AbstractContextManager[None]],
+        run: Callable[[Size], None],
+        idle: Callable[[Size], AbstractContextManager[None]],
         slots: int,
         length: int,
-        step: int | None,
+        any_reach: tuple[bool, bool],
         device: torch.device,
         mode: Mode,
+        budget: Budget,
     ) -> None:
-        self.run, self.without_effect = run, without_effect
-        self.length, self.step, self.device, self.mode = length, step, device, mode
-        self.rows = row_buckets(slots)
-        self.graphs: dict[tuple[int, int], Any] = {}
-        self.replays = 0
+        self.run, self.idle = run, idle
+        self.length, self.device, self.mode, self.budget = length, device, mode, budget
+        self.step = length if any_reach[0] else REACH_STEP
+        self.with_chunks = any_reach[1] or mode == "rehearse"
+        self.rows, self.mixed_rows = row_buckets(slots), mixed_row_buckets(slots)
+        self.tokens = token_buckets(min(MOST_TOKENS, slots * length))
+        self.graphs: dict[Size, Any] = {}
+        self.replays = self.left_out = 0
         self.pool: Any = None
         self.stream: Any = None
 
-    def __call__(self, rows: int, reach: int) -> None:
-        """Run a round over the first ``rows`` slots, whose caches reach no farther than said."""
-        reach = self.bucket(reach)
-        if self.mode == "off":
-            self.run(rows, reach)
-            return
-        key = self.rows[bisect_left(self.rows, rows)], reach
-        if self._has(*key):
-            self.graphs[key].replay()
-            self.replays += 1
-        else:
-            self.run(rows, reach)
+    @property
+    def most(self) -> Size:
+        """The largest size of chunks in a graph."""
+        return Size(0, 0, self.tokens[-1], PROMPTS[-1])
 
-    def bucket(self, reach: int) -> int:
-        """Return a reach that is rounded up."""
-        if self.step is None:
-            return self.length
+    def fitting(self, size: Size) -> Size | None:
+        """Return the least size at hand that a step fits into; None: it runs as it is."""
+        if not self.graphs:
+            return None
+        rows, reach, tokens, prompts = size
+        if tokens > self.tokens[-1] or prompts > PROMPTS[-1]:
+            return None
+        if rows:
+            rows, reach = _above(self.mixed_rows if tokens else self.rows, rows), self._reach(reach)
+        if tokens:
+            tokens, prompts = _above(self.tokens, tokens), _above(PROMPTS, prompts)
+            reach = self.length if rows else 0
+        found = Size(rows, reach, tokens, prompts)
+        return found if found in self.graphs else None
+
+    def replay(self, size: Size) -> None:
+        """Run a step of a size at hand."""
+        self.graphs[size].replay()
+        self.replays += 1
+
+    def _reach(self, reach: int) -> int:
         return min(self.length, -(-reach // self.step) * self.step)
 
     def prepare(self, reach: int) -> int:
-        """Capture all graphs up to a reach, those with most rows first; return how many there are.
+        """Capture graphs of rounds up to a reach, then of chunks; return how many there are.
 
-        The first graphs make the pool as large as it gets; the others share it.
+        The largest come first: they make the memory pool as large as it gets.
         """
         if self.mode == "off":
             return 0
-        step = self.step or self.length
-        reaches = {self.bucket(each) for each in range(step, self.bucket(reach) + step, step)}
-        for rows in reversed(self.rows):
-            for each in sorted(reaches, reverse=True):
-                if not self._has(rows, each):
-                    return 0
+        begin, held = perf_counter(), self._held_bytes()
+        self.left_out = 0
+        for size in self._wanted(reach):
+            if size in self.graphs:
+                continue
+            spent = perf_counter() - begin
+            if spent > self.budget.seconds or self._held_bytes() - held > self.budget.bytes:
+                self.left_out += 1
+            elif not self._captured_or_off(size):
+                return 0
         return len(self.graphs)
 
-    def _has(self, rows: int, reach: int) -> bool:
-        """Make sure of a graph; where the device refuses, rounds run as they are from now on."""
+    def _wanted(self, reach: int) -> Iterator[Size]:
+        reaches = range(self._reach(1), self._reach(reach) + self.step, self.step)
+        for rows, each in product(reversed(self.rows), reversed(reaches)):
+            yield Size(rows, min(self.length, each))
+        if not self.with_chunks:
+            return
+        for rows in (0, *reversed(self.mixed_rows)):
+            for tokens, prompts in product(reversed(self.tokens), reversed(PROMPTS)):
+                yield Size(rows, self.length if rows else 0, tokens, prompts)
+
+    def _held_bytes(self) -> int:
         import torch
 
-        if (rows, reach) not in self.graphs:
-            try:
-                self.graphs[rows, reach] = self._capture(rows, reach)
-            except torch.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                self.graphs, self.mode = {}, "off"
-                warn(f"rounds do not run as graphs: {error}", RuntimeWarning, stacklevel=2)
-                return False
+        if self.device.type != "cuda":
+            return 0
+        held: int = torch.cuda.memory_reserved(self.device)
+        return held
+
+    def _captured_or_off(self, size: Size) -> bool:
+        """Capture a size; where the device refuses, steps run as they are from now on."""
+        import torch
+
+        try:
+            self.graphs[size] = self._capture(size)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            self.graphs, self.mode = {}, "off"
+            warn(f"steps do not run as graphs: {error}", RuntimeWarning, stacklevel=2)
+            return False
         return True
 
-    def _capture(self, rows: int, reach: int) -> Any:
+    def _capture(self, size: Size) -> Any:
         """Warm up and capture, beside the stream of the steps; nothing that counts changes."""
-        with self.without_effect():
+        with self.idle(size):
             if self.mode == "rehearse":
                 for _ in range(WARM_UPS):
-                    self.run(rows, reach)
-                return _Rehearsed(self.run, rows, reach)
-            return self._captured(rows, reach)
+                    self.run(size)
+                return _Rehearsed(self.run, size)
+            return self._captured(size)
 
-    def _captured(self, rows: int, reach: int) -> Any:
+    def _captured(self, size: Size) -> Any:
         import torch
 
         if self.stream is None:
@@ -128,7 +203,7 @@ class Rounds:
         self.stream.wait_stream(current)
         with torch.cuda.stream(self.stream):
             for _ in range(WARM_UPS):
-                self.run(rows, reach)
+                self.run(size)
         current.wait_stream(self.stream)
         graph = torch.cuda.CUDAGraph()
         # no graph's tensors are read after its replay, and replays follow one another: one pool
@@ -140,25 +215,47 @@ class Rounds:
                 graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"
             ),
         ):
-            self.run(rows, reach)
+            self.run(size)
         return graph
 
 
 class _Rehearsed:
-    """What stands for a graph where there are none: the call, with the numbers it was made for."""
+    """What stands for a graph where there are none: the call, with the size it was made for."""
 
-    def __init__(self, run: Callable[[int, int], None], rows: int, reach: int) -> None:
-        self.run, self.rows, self.reach = run, rows, reach
+    def __init__(self, run: Callable[[Size], None], size: Size) -> None:
+        self.run, self.size = run, size
 
     def replay(self) -> None:
-        """Run the round."""
-        self.run(self.rows, self.reach)
+        """Run the step."""
+        self.run(self.size)
+
+
+def _above(buckets: list[int] | tuple[int, ...], number: int) -> int:
+    return buckets[bisect_left(buckets, number)]
 
 
 def row_buckets(slots: int) -> list[int]:
-    """Return the numbers of rows that graphs are made for: at most a quarter more than needed."""
+    """Return the rows that rounds have graphs for: at most a quarter more than needed."""
     found, rows = [], 1
     while rows < slots:
         found.append(rows)
         rows += max(1, 2 ** (rows.bit_length() - 3)) if rows >= 4 else 1
     return [*found, slots]
+
+
+def mixed_row_buckets(slots: int) -> list[int]:
+    """Return the rows beside chunks: fewer, since each comes with all sizes of chunks."""
+    found, rows = [], 8
+    while rows < slots:
+        found.append(rows)
+        rows += max(8, 2 ** (rows.bit_length() - 2))
+    return [*found, slots]
+
+
+def token_buckets(most: int) -> list[int]:
+    """Return the numbers of tokens of chunks that there are graphs for."""
+    found, tokens = [], 16
+    while tokens < most:
+        found.append(tokens)
+        tokens += max(16, 2 ** (tokens.bit_length() - 3))
+    return [*found, most]

@@ -9,19 +9,16 @@ if TYPE_CHECKING:
 
 
 class Heads(NamedTuple):
-    """Queries, keys and values of a step's tokens in a layer.
+    """Queries of a step's tokens in a layer; the keys and values are in the caches already.
 
     Attributes:
         layer: its number.
         query: [tokens, heads, head size].
-        key, value: [tokens, heads of keys, head size].
         scale: of the scores.
         window: how many tokens each one sees, itself among them; None: all before it.
     """
 
     layer: int
     query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
     scale: float
     window: int | None = None

@@ -4,104 +4,92 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import torch
 
-    from orsched.runner.worker.chunk import Chunk
+    from orsched.runner.worker.inputs import Inputs
     from orsched.runner.worker.slots import Slots
 
+REACH_STEP = 64
+"""Rounds attend to multiples of this many tokens, so that shapes seldom change."""
 
-class Span(NamedTuple):
-    """A chunk of a prompt: ``size`` tokens of the request in ``slot``, from token ``start`` on."""
 
+class Run(NamedTuple):
+    """Rows of a round whose slots are neighbours: ``size`` rows from ``row`` on.
+
+    Attributes:
+        row: the first one.
+        slot: of the first one.
+        size: how many rows, and slots.
+        reach: no cache of these slots holds more tokens after the step.
+    """
+
+    row: int
     slot: int
-    start: int
     size: int
+    reach: int
 
 
 class Layout(NamedTuple):
-    """The tokens of a step, in one row: one for each slot of a round, then those of the chunks.
+    """The tokens of a step, in one row: one for each request of a round, then those of the chunks.
 
     Attributes:
-        rows: slots 0 to ``rows`` - 1 take part in a round, if any.
-        reach: no cache of these slots holds more tokens after the step.
-        spans: the chunks of prompts, if any.
+        rows: the first rows are a round's, if any.
+        reach: no cache of a round's slots holds more tokens after the step.
+        slots: [rows] of a round's rows, on the device.
+        runs: the same as the host knows it; None in a graph, which serves any slots.
+        chunks: of prompts, if any.
         positions: [tokens] of each token in its request, on the device.
         places: [tokens] row of the caches that takes its keys and values, on the device.
     """
 
     rows: int
     reach: int
-    spans: tuple[Span, ...]
+    slots: torch.Tensor
+    runs: tuple[Run, ...] | None
+    chunks: Inputs | None
     positions: torch.Tensor
     places: torch.Tensor
 
 
-class Placed(NamedTuple):
-    """What a step with chunks needs on the device.
-
-    Attributes:
-        layout: for the attention.
-        tokens: [tokens] what the step processes.
-        slots, ends: [chunks] the chunks' slots, and the tokens in their caches after the step.
-        yielding: [yields] slots of the chunks from which a token follows.
-        last: [rows + yields] tokens of the step whose logits are wanted.
-    """
-
-    layout: Layout
-    tokens: torch.Tensor
-    slots: torch.Tensor
-    ends: torch.Tensor
-    yielding: torch.Tensor
-    last: torch.Tensor
-
-
-def round_layout(slots: Slots, rows: int, reach: int) -> Layout:
-    """Return the layout of a round, from what is on the device only.
-
-    A slot that yields nothing takes part without effect, even if it is full, or a chunk of its
-    prompt is in the same step.
-    """
-    positions = slots.lengths[:rows].clamp(max=slots.length - 1)
-    places = slots.begins[:rows] + positions
-    places = (places - slots.unread) * slots.active[:rows] + slots.unread
-    return Layout(rows, reach, (), positions, places)
-
-
-def place(
+def lay_out(
     slots: Slots,
-    chunks: Sequence[Chunk],
     rows: int,
     reach: int,
-    to_device: Callable[[np.ndarray], torch.Tensor],
-) -> Placed:
-    """Lay out chunks, beside a round if there are rows; one transfer to the device."""
+    runs: tuple[Run, ...] | None = None,
+    chunks: Inputs | None = None,
+) -> Layout:
+    """Return the layout of a step, from what is on the device only.
+
+    The rows of a round are the first slots of ``slots.order``.
+    """
     import torch
 
-    spans = tuple(Span(each.slot, each.start, len(each.tokens)) for each in chunks)
-    slot, start, size = np.array(spans, np.int64).reshape(-1, 3).T
-    after = np.cumsum(size)
-    positions = np.arange(after[-1]) + np.repeat(start - (after - size), size)
-    yields = np.array([each.yields for each in chunks], bool)
-    parts = (
-        np.concatenate([np.asarray(each.tokens, np.int64) for each in chunks]),
-        positions,
-        positions + np.repeat(slot * slots.length, size),
-        slot,
-        start + size,
-        slot[yields],
-        np.concatenate([np.arange(rows), rows + after[yields] - 1]),
-    )
-    moved = to_device(np.concatenate(parts)).split([len(part) for part in parts])
-    tokens, positions_, places, slot_, ends, yielding, last = moved
-    if rows:
-        round_ = round_layout(slots, rows, reach)
-        tokens = torch.cat([slots.tokens[:rows], tokens])
-        positions_ = torch.cat([round_.positions, positions_])
-        places = torch.cat([round_.places, places])
-    layout = Layout(rows, reach, spans, positions_, places)
-    return Placed(layout, tokens, slot_, ends, yielding, last)
+    order = slots.order[:rows]
+    positions = slots.lengths[order]
+    places = slots.begins[order] + positions
+    if chunks is not None:
+        positions = torch.cat([positions, chunks.positions]) if rows else chunks.positions
+        places = torch.cat([places, chunks.places]) if rows else chunks.places
+    return Layout(rows, reach, order, runs, chunks, positions, places)
+
+
+def runs_of(active: Sequence[int], lengths: Sequence[int], most: int) -> tuple[Run, ...]:
+    """Return the runs of neighbours among slots in ascending order.
+
+    Args:
+        active: the slots.
+        lengths: tokens in the cache of each slot before the step.
+        most: tokens that a slot holds.
+    """
+    runs: list[Run] = []
+    for row, slot in enumerate(active):
+        reach = min(most, -(-(lengths[slot] + 1) // REACH_STEP) * REACH_STEP)
+        last = runs[-1] if runs else None
+        if last is not None and last.slot + last.size == slot:
+            runs[-1] = Run(last.row, last.slot, last.size + 1, max(last.reach, reach))
+        else:
+            runs.append(Run(row, slot, 1, reach))
+    return tuple(runs)

@@ -10,9 +10,10 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.runner.worker.attention import SlotAttention
 from orsched.runner.worker.decoder import forward_of
-from orsched.runner.worker.graphs import Rounds
+from orsched.runner.worker.graphs import Budget, Graphs, Size
+from orsched.runner.worker.inputs import Extent, extent_of, nothing, pack, spans_of, unpack
 from orsched.runner.worker.language_model import load_model, shape_of
-from orsched.runner.worker.layout import place, round_layout
+from orsched.runner.worker.layout import lay_out, runs_of
 from orsched.runner.worker.prefix_store import PrefixStore, in_waves
 from orsched.runner.worker.slots import Slots
 
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
     from orsched.runner.worker.chunk import Chunk
     from orsched.runner.worker.graphs import Mode
-
-REACH_STEP = 64
-"""Rounds attend to multiples of this many tokens, so that shapes seldom change."""
+    from orsched.runner.worker.inputs import Inputs
+    from orsched.runner.worker.layout import Run
 
 
 class TorchWorker:
@@ -41,13 +41,16 @@ class TorchWorker:
         device: as torch names it.
         dtype: of weights and caches.
         seed: of random weights.
-        graphs: how rounds run (``graphs.Rounds``); by default as graphs where there is a GPU.
+        graphs: how steps run (``graphs.Graphs``); by default as graphs where there is a GPU.
         allow_pickle: whether weights in a folder may be pickled.
         stored_blocks: blocks of prefixes that are kept beside the slots; 0: none.
         block_tokens: tokens of such a block.
+        budget: seconds and bytes for graphs.
 
     Attributes:
+        device: with its index, settled once: ``cuda`` is the current GPU.
         forward_passes: how many there were.
+        padded_rows, padded_tokens: what graphs computed for nobody, in rounds and in chunks.
 
     Raises:
         InputError: the model is unknown, or has fewer positions than ``length``.
@@ -65,13 +68,14 @@ class TorchWorker:
         allow_pickle: bool = False,
         stored_blocks: int = 0,
         block_tokens: int = 1,
+        budget: Budget | None = None,
     ) -> None:
         import torch
 
-        self.device = torch.device(device)
+        self.device = torch.device(settled(device))
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)  # streams and events are those of the current one
-        self.model = load_model(model, device, dtype, seed, allow_pickle)
+        self.model = load_model(model, str(self.device), dtype, seed, allow_pickle)
         self.shape = shape_of(self.model.config)
         if not 1 <= length <= self.shape.positions:
             raise InputError(
@@ -90,18 +94,22 @@ class TorchWorker:
         self.forward = forward_of(self.model, self.attention)
         self.head = self.model.get_output_embeddings()
         self.lengths = [0] * slots  # what the host knows of the device's lengths
-        self.written = torch.zeros((slots, length + 1), dtype=torch.int64, device=device)
-        self.forward_passes = 0
+        self.written = torch.zeros(
+            (slots + 1, length + 1), dtype=torch.int64, device=self.device
+        )  # nobody's row is the last
+        self.forward_passes = self.padded_rows = self.padded_tokens = 0
         self._active: tuple[int, ...] = ()
-        self.rounds = Rounds(
-            self._round,
-            self._without_effect,
+        self.graphs = Graphs(
+            self._graphed,
+            self._idle,
             slots,
             length,
-            None if self.attention.kernel.any_reach else REACH_STEP,
+            (self.attention.rounds.any_reach, self.attention.chunks.any_reach),
             self.device,
             graphs or ("capture" if self.device.type == "cuda" else "off"),
+            budget or Budget(),
         )
+        self._numbers = self.slots.lengths.new_zeros(_extent(self.graphs.most).numbers())
 
     # -- steps ----------------------------------------------------------------------------
 
@@ -146,7 +154,7 @@ class TorchWorker:
         sized = [chunk for chunk in chunks if len(chunk.tokens)]
         if sized:
             with torch.inference_mode():
-                self._pass_with_chunks(sized, active)
+                self._pass(sized, active)
         elif active:
             self.decode(active)
         feeding = [chunk for chunk in chunks if chunk.feeds is not None]
@@ -158,20 +166,12 @@ class TorchWorker:
         """Decode a token in each of some rounds for the requests in the slots ``active``."""
         import torch
 
-        if not active:
-            return
-        rows, reach = max(active) + 1, 1 + max(self.lengths[slot] for slot in active)
         with torch.inference_mode():
-            self._set_active(active)
-            for _ in range(rounds):
-                self.rounds(rows, reach)
-                reach += 1
-        self.forward_passes += rounds
-        for slot in active:
-            self.lengths[slot] += rounds
+            for _ in range(rounds if active else 0):
+                self._pass((), active)
 
     def prepare(self, reach: int | None = None) -> int:
-        """Capture the graphs of rounds, if rounds run as graphs, so that no step waits for one.
+        """Capture graphs, if steps run as graphs, so that no step waits for one.
 
         Args:
             reach: tokens of the longest cache to prepare for; by default a whole slot.
@@ -182,36 +182,68 @@ class TorchWorker:
         import torch
 
         with torch.inference_mode():
-            return self.rounds.prepare(self.slots.length if reach is None else reach)
+            return self.graphs.prepare(self.slots.length if reach is None else reach)
 
-    def _round(self, rows: int, reach: int) -> None:
-        """Run a round over the first slots: the device alone, as a graph would."""
-        layout = round_layout(self.slots, rows, reach)
-        self.attention.begin(layout)
-        hidden = self.forward(self.slots.tokens[:rows], layout.positions)
-        self._advance(self._best(hidden), rows)
-
-    def _pass_with_chunks(self, chunks: Sequence[Chunk], active: Sequence[int]) -> None:
-        """Run a prefill, beside a round if there are active slots."""
-        slots, rows, reach = self.slots, 0, 0
+    def _pass(self, chunks: Sequence[Chunk], active: Sequence[int]) -> None:
+        """Run a round over some slots, chunks of prompts, or both, in one forward pass."""
+        reach = 1 + max((self.lengths[slot] for slot in active), default=-1)
+        if reach > self.slots.length:
+            raise InputError("a slot is full", field="active", remedy="a larger length")
         if active:
-            rows, reach = max(active) + 1, 1 + max(self.lengths[slot] for slot in active)
+            active = sorted(active)
             self._set_active(active)
-        placed = place(slots, chunks, rows, self.rounds.bucket(reach), self._to_device)
-        self.attention.begin(placed.layout)
-        hidden = self.forward(placed.tokens, placed.layout.positions)
+        extent = extent_of(chunks)
+        size = Size(len(active), reach, extent.tokens, extent.prompts)
+        fitting = self.graphs.fitting(size)
+        if fitting is None:
+            runs = runs_of(active, self.lengths, self.slots.length)
+            inputs = None
+            if chunks:
+                packed = self._to_device(pack(self.slots, chunks, extent))
+                inputs = unpack(packed, extent, spans_of(chunks))
+            self._run(size.rows, max((run.reach for run in runs), default=0), runs, inputs)
+        else:
+            if chunks:
+                packed = self._to_device(pack(self.slots, chunks, _extent(fitting)))
+                self._numbers[: len(packed)].copy_(packed)
+            self.graphs.replay(fitting)
+            self.padded_rows += fitting.rows - size.rows
+            self.padded_tokens += fitting.tokens - size.tokens
         self.forward_passes += 1
         for chunk in chunks:
             self.lengths[chunk.slot] = chunk.start + len(chunk.tokens)
         for slot in active:
             self.lengths[slot] += 1
-        best = self._best(hidden[placed.last]) if len(placed.last) else placed.last
+
+    def _graphed(self, size: Size) -> None:
+        """Run a step of a size: the device alone, on tensors that stay, as a graph does."""
+        extent = _extent(size)
+        inputs = unpack(self._numbers, extent) if size.tokens else None
+        self._run(size.rows, size.reach, None, inputs)
+
+    def _run(
+        self, rows: int, reach: int, runs: tuple[Run, ...] | None, inputs: Inputs | None
+    ) -> None:
+        """Run a step without a word from the host."""
+        import torch
+
+        slots = self.slots
+        layout = lay_out(slots, rows, reach, runs, inputs)
+        tokens = slots.tokens[layout.slots]
+        if inputs is not None:
+            tokens = torch.cat([tokens, inputs.tokens])
+        self.attention.begin(layout)
+        hidden = self.forward(tokens, layout.positions)
+        if inputs is None:
+            self._advance(layout.slots, self._best(hidden))
+            return
+        wanted = torch.cat([hidden[:rows], hidden[rows:][inputs.last]])
+        best = self._best(wanted) if len(wanted) else tokens[:0]
         if rows:
-            self._advance(best[:rows], rows)
-        slots.lengths[placed.slots] = placed.ends
-        if len(placed.yielding):
-            slots.tokens[placed.yielding] = best[rows:]
-            self.written[placed.yielding, slots.lengths[placed.yielding]] = best[rows:]
+            self._advance(layout.slots, best[:rows])
+        slots.lengths.index_copy_(0, inputs.slots, inputs.ends)
+        if len(inputs.yielding):
+            self._write(inputs.yielding, best[rows:])
 
     def _feed(self, chunks: Sequence[Chunk]) -> None:
         """Have the next round of these requests process the last token of their prompts."""
@@ -226,31 +258,38 @@ class TorchWorker:
         best: torch.Tensor = self.head(hidden).argmax(-1)
         return best
 
-    def _advance(self, best: torch.Tensor, rows: int) -> None:
-        """Give a token to each active slot; the other rows stay as they are."""
-        slots, active = self.slots, self.slots.active[:rows]
-        slots.lengths[:rows] += active
-        slots.tokens[:rows] += (best - slots.tokens[:rows]) * active
-        self.written[:rows].scatter_(1, slots.lengths[:rows, None], slots.tokens[:rows, None])
+    def _advance(self, at: torch.Tensor, best: torch.Tensor) -> None:
+        """Give a token to each slot of a round; nobody stays as it is."""
+        slots = self.slots
+        slots.lengths.index_copy_(0, at, slots.lengths[at] + slots.one[at])
+        self._write(at, best)
+
+    def _write(self, at: torch.Tensor, best: torch.Tensor) -> None:
+        """Note the tokens that slots have yielded, and that they process them next."""
+        self.slots.tokens.index_copy_(0, at, best)
+        self.written[at, self.slots.lengths[at]] = best
 
     def _set_active(self, active: Sequence[int]) -> None:
-        """Write 1 for each active slot and 0 for the others, unless it is so already."""
+        """Let a round's rows be these slots, then nobody's, unless it is so already."""
         key = tuple(active)
         if key != self._active:
-            host = np.zeros(self.slots.count, np.int64)
-            host[list(key)] = 1
-            self.slots.active.copy_(self._to_device(host))
+            host = np.full(self.slots.count, self.slots.nobody, np.int64)
+            host[: len(key)] = key
+            self.slots.order.copy_(self._to_device(host))
             self._active = key
 
     @contextmanager
-    def _without_effect(self) -> Iterator[None]:
-        """Let no slot be active: rounds then write nothing that is read."""
-        kept = self.slots.active.clone()
-        self.slots.active.zero_()
+    def _idle(self, size: Size) -> Iterator[None]:
+        """Let all rows and tokens be nobody's: steps then write nothing that is read."""
+        kept = self.slots.order.clone()
+        self.slots.order.fill_(self.slots.nobody)
+        if size.tokens:
+            idle = self._to_device(nothing(self.slots, _extent(size)))
+            self._numbers[: len(idle)].copy_(idle)
         try:
             yield
         finally:
-            self.slots.active.copy_(kept)
+            self.slots.order.copy_(kept)
 
     def _to_device(self, values: np.ndarray) -> torch.Tensor:
         """Return numbers on the device; the host does not wait for the copy."""
@@ -275,4 +314,22 @@ class TorchWorker:
         """Give the first slots caches of some lengths, with nothing in them (for profiles)."""
         padded = [*lengths, *[0] * (self.slots.count - len(lengths))]
         self.lengths = padded
-        self.slots.lengths.copy_(self._to_device(np.array(padded, np.int64)))
+        self.slots.lengths.copy_(self._to_device(np.array([*padded, 0], np.int64)))
+
+
+def _extent(size: Size) -> Extent:
+    """Return the room that a graph's chunks take: all prompts yield."""
+    return Extent(size.tokens, size.prompts, size.prompts)
+
+
+def settled(device: str) -> str:
+    """Return a device's name with its index: ``cuda`` alone is the current GPU.
+
+    Much of torch takes either; some of its functions refuse a GPU without an index.
+    """
+    import torch
+
+    chosen = torch.device(device)
+    if chosen.type == "cuda" and chosen.index is None:
+        return f"cuda:{torch.cuda.current_device()}"
+    return device

@@ -8,9 +8,11 @@ torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed
 pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
 
 from benchmarks.reproductions.tokens import TOLERANCES, Case, differences  # noqa: E402
+from orsched.runner.worker import kernels  # noqa: E402
 from orsched.runner.worker.chunk import Chunk  # noqa: E402
-from orsched.runner.worker.dense import DenseAttention  # noqa: E402
-from orsched.runner.worker.flash import FlashAttention, agrees, serves  # noqa: E402
+from orsched.runner.worker.dense import DenseChunks, DenseRounds  # noqa: E402
+from orsched.runner.worker.flash import FlashChunks, FlashRounds, serves  # noqa: E402
+from orsched.runner.worker.kernels import agrees  # noqa: E402
 from orsched.runner.worker.language_model import Shape  # noqa: E402
 from orsched.runner.worker.slots import Slots  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
@@ -25,7 +27,7 @@ def flash(
     assert (dropout, is_causal, debug) == (0.0, True, False)
     assert len(queries) == len(keys) == len(seqused_k) + 1
     sizes = (queries[1:] - queries[:-1]).tolist()
-    assert longest == max(sizes)
+    assert longest >= max(sizes)
     assert int(seqused_k.max()) <= reach
     groups, found = query.shape[1] // key.shape[1], torch.zeros_like(query)
     if query.dtype == torch.bfloat16:  # sums are in float32
@@ -47,11 +49,11 @@ def flash(
 
 
 def with_flash(worker: TorchWorker) -> TorchWorker:
-    """Let a worker ask for the kernel that a GPU has."""
-    kernel = FlashAttention(worker.slots)
-    kernel.operator = flash
-    worker.attention.kernel = kernel
-    worker.rounds.step = None
+    """Let a worker ask for the kernels that a GPU has."""
+    attention = worker.attention
+    attention.rounds, attention.chunks = FlashRounds(worker.slots), FlashChunks(worker.slots)
+    attention.rounds.operator = attention.chunks.operator = flash
+    worker.graphs.step = worker.slots.length
     return worker
 
 
@@ -62,15 +64,28 @@ def test_one_call_for_all_requests_attends_as_each_alone(family: str) -> None:
     assert found == Case(4, requests=5, longest=30).serve(dense)
 
 
-def test_a_slot_that_yields_nothing_reads_one_key() -> None:
+@pytest.mark.usefixtures("small_graphs")
+@pytest.mark.parametrize("graphs", ["off", "rehearse"])
+def test_in_graphs_as_well(graphs: str) -> None:
+    dense, one = (
+        TorchWorker("tiny", 4, 64, dtype="float64", seed=4, graphs=mode) for mode in ("off", graphs)
+    )
+    with_flash(one).prepare()
+    case = Case(6, requests=5, longest=20)
+    assert case.serve(one) == Case(6, requests=5, longest=20).serve(dense)
+    assert (one.graphs.replays > 0) == (graphs == "rehearse")
+
+
+def test_each_part_of_a_step_is_told_of_its_requests_only() -> None:
     worker = with_flash(TorchWorker("tiny", slots=3, length=64))
     worker.prefill([Chunk(slot, 0, [5] * 9, True) for slot in range(3)])
     worker.decode([0, 2])
-    assert worker.attention.kernel.used.tolist() == [10, 1, 10]
-    worker.step([Chunk(1, 10, [4, 4, 4], True)], [0])
-    assert worker.attention.kernel.used.tolist() == [11, 13]
-    assert worker.attention.kernel.keys.tolist() == [0, 64, 0]
-    assert worker.attention.kernel.queries.tolist() == [0, 1, 4]
+    rounds, chunks = worker.attention.rounds, worker.attention.chunks
+    assert (rounds.used.tolist(), rounds.keys.tolist()) == ([10, 10], [0, 128, 0])
+    worker.step([Chunk(1, 9, [4, 4, 4], True)], [0])
+    assert (rounds.used.tolist(), rounds.queries.tolist()) == ([11], [0, 1])
+    assert (chunks.used.tolist(), chunks.queries.tolist()) == ([12], [0, 3])
+    assert (chunks.keys.tolist(), chunks.longest) == ([64, 0], 3)
 
 
 def test_the_operator_takes_the_arguments_that_it_is_given() -> None:
@@ -86,19 +101,22 @@ def test_the_operator_takes_the_arguments_that_it_is_given() -> None:
 def test_without_a_gpu_the_kernel_is_not_chosen() -> None:
     worker = TorchWorker("tiny", slots=1, length=16, dtype="bfloat16")
     assert not serves(worker.slots)
-    assert not worker.attention.kernel.any_reach
+    assert isinstance(worker.attention.rounds, DenseRounds)
+    assert isinstance(worker.attention.chunks, DenseChunks)
 
 
 def test_attention_makes_its_masks_once_a_step() -> None:
     worker = TorchWorker("tiny-gpt-neo", slots=3, length=64)
     worker.prefill([Chunk(0, 0, [3] * 20, True), Chunk(1, 0, [3] * 5, False)])
-    assert len(worker.attention.kernel.masks) == 1  # one prompt is longer than the window
+    assert len(worker.attention.chunks.masks) == 1  # one prompt is longer than the window
     worker.step([Chunk(1, 5, [3] * 5, True)], [0])
-    assert len(worker.attention.kernel.masks) == 4  # the round and the chunk, each with and without
+    assert len(worker.attention.chunks.masks) == 2  # with a window and without
+    assert len(worker.attention.rounds.masks) == 2
 
 
+@pytest.mark.parametrize("part", [(FlashRounds, DenseRounds), (FlashChunks, DenseChunks)])
 @pytest.mark.parametrize("fault", ["none", "a key too few", "no window", "no operator"])
-def test_a_kernel_that_attends_otherwise_is_found(fault: str) -> None:
+def test_a_kernel_that_attends_otherwise_is_found(fault: str, part: tuple[type, type]) -> None:
     def operator(*given, **named):
         if fault == "a key too few":
             named["seqused_k"] = (named["seqused_k"] - 1).clamp(min=1)
@@ -107,24 +125,43 @@ def test_a_kernel_that_attends_otherwise_is_found(fault: str) -> None:
         return flash(*given, **named)
 
     for heads, size in ((2, 16), (8, 128)):
-        slots = Slots(Shape(1, heads, size, 0, 0), 3, 32, torch.zeros((), dtype=torch.bfloat16))
-        fast = FlashAttention(slots)
+        like = torch.zeros((), dtype=torch.bfloat16)
+        slots = Slots(Shape(1, heads, size, 0, 0), 4, 96, like)
+        fast, dense = (kind(slots) for kind in part)
         if fault == "no operator":  # it is there, but not for this device: the error says so
             with pytest.raises(RuntimeError, match="CPU"):
-                agrees(fast, DenseAttention(slots), slots)
+                agrees(fast, dense, slots)
             continue
         fast.operator = operator
-        assert agrees(fast, DenseAttention(slots), slots) == (fault == "none")
+        assert agrees(fast, dense, slots) == (fault == "none")
 
 
-def test_a_chunk_beside_a_round_is_not_written_over_by_its_own_slot() -> None:
-    """The round's rows include slot 0, which yields nothing: its place is the chunk's first."""
-    worker = TorchWorker("tiny", slots=2, length=32)
-    worker.prefill([Chunk(0, 0, [1, 2, 3], False), Chunk(1, 0, [4, 5], True)])
-    worker.step([Chunk(0, 3, [6, 7], True)], [1])
-    places = worker.attention.places.tolist()
-    assert places == [64, 32 + 2, 3, 4]
-    assert worker.slots.rows[0][0].shape[0] == 65
+class Wrong(DenseRounds):
+    """Attends to a key too many."""
+
+    def begin(self, layout) -> None:
+        super().begin(layout._replace(positions=layout.positions + 1))
+
+
+def broken(slots: Slots) -> DenseRounds:
+    """A kernel whose compiler fails."""
+    raise SystemError("no compiler")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said"), [(Wrong, "attends otherwise"), (broken, "no compiler")]
+)
+def test_the_next_kernel_serves_where_one_cannot_be_trusted(
+    kernel, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken.__name__ = kernel.__name__ = "DecodeRounds"
+    monkeypatch.setattr(kernels.decode, "serves", lambda slots: True)
+    monkeypatch.setattr(kernels.decode, "DecodeRounds", kernel)
+    slots = Slots(Shape(1, 2, 16, 0, 0), 4, 96, torch.zeros(()))
+    with pytest.warns(RuntimeWarning, match=f"slower: DecodeRounds: .*{said}"):
+        assert type(kernels.rounds_kernel(slots)) is DenseRounds
+    monkeypatch.setattr(kernels.decode, "DecodeRounds", DenseRounds)
+    assert isinstance(kernels.rounds_kernel(slots), DenseRounds)
 
 
 @pytest.mark.gpu

@@ -11,16 +11,19 @@ pytest.importorskip("transformers", reason="the extra 'runner' is not installed"
 
 from benchmarks.reproductions.tokens import Case, differences  # noqa: E402
 from orsched.runner.worker.chunk import Chunk  # noqa: E402
-from orsched.runner.worker.graphs import WARM_UPS, row_buckets  # noqa: E402
-from orsched.runner.worker.torch_worker import REACH_STEP, TorchWorker  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+from orsched.runner.worker.graphs import (  # noqa: E402
+    MOST_TOKENS,
+    PROMPTS,
+    WARM_UPS,
+    Budget,
+    Size,
+    mixed_row_buckets,
+    row_buckets,
+    token_buckets,
+)
+from orsched.runner.worker.inputs import Extent, nothing, unpack  # noqa: E402
+from orsched.runner.worker.layout import REACH_STEP  # noqa: E402
+from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5, 64, 200, 2000])
@@ -34,28 +37,93 @@ def test_rows_are_rounded_up_by_at_most_a_quarter(slots: int) -> None:
     assert len(buckets) <= 45
 
 
+@pytest.mark.parametrize("most", [16, 17, 100, 512])
+def test_tokens_are_rounded_up_by_at_most_a_quarter_from_64_on(most: int) -> None:
+    buckets = token_buckets(most)
+    assert buckets == sorted(set(buckets))
+    assert buckets[-1] == most
+    for tokens in range(1, most + 1):
+        above = next(each for each in buckets if each >= tokens)
+        assert above < tokens + max(16, tokens / 4)
+
+
+@pytest.mark.parametrize("slots", [1, 8, 9, 64, 200, 2000])
+def test_rows_beside_chunks_are_few(slots: int) -> None:
+    buckets = mixed_row_buckets(slots)
+    assert buckets == sorted(set(buckets))
+    assert buckets[-1] == slots
+    assert len(buckets) <= 20
+    for rows in range(1, slots + 1):
+        above = next(each for each in buckets if each >= rows)
+        assert above < rows + max(8, rows / 2)
+
+
+@pytest.mark.usefixtures("small_graphs")
 @pytest.mark.parametrize("family", ["tiny", "tiny-gpt-neo"])
-def test_rounds_as_graphs_yield_the_tokens_of_generate(family: str) -> None:
+def test_steps_as_graphs_yield_the_tokens_of_generate(family: str) -> None:
     _, differing = differences(family, "float64", 5, graphs="rehearse")
     assert differing == []
 
 
-def test_a_graph_serves_all_rounds_of_its_rows_and_reach() -> None:
-    worker = TorchWorker("tiny", slots=6, length=160, graphs="rehearse")
+def prepared(slots: int = 4, length: int = 64, dtype: str = "float64") -> TorchWorker:
+    worker = TorchWorker("tiny", slots, length, dtype=dtype, graphs="rehearse")
+    assert worker.prepare() == len(worker.graphs.graphs) > 0
+    return worker
+
+
+def test_a_graph_serves_all_steps_of_its_size() -> None:
+    worker = prepared(6, 160, "float32")
+    seen = []
+    worker.graphs.replay = lambda size: (
+        seen.append(size),
+        worker.graphs.graphs[size].replay(),
+    )
     worker.prefill([Chunk(slot, 0, [slot + 1] * 8, True) for slot in range(6)])
     worker.decode(range(6), rounds=REACH_STEP - 8)
-    assert list(worker.rounds.graphs) == [(6, REACH_STEP)]
     worker.decode([0, 3], rounds=2)
-    assert list(worker.rounds.graphs) == [(6, REACH_STEP), (4, 2 * REACH_STEP)]
-    assert worker.rounds.replays == REACH_STEP - 6
-    assert worker.forward_passes == REACH_STEP - 5  # captures are no steps
-    assert worker.prepare() == len(worker.rounds.rows) * 3
-    assert worker.prepare(10) == len(worker.rounds.rows) * 3
+    worker.step([Chunk(1, 64, [3] * 5, True)], [2, 4, 5])
+    rounds = [Size(6, REACH_STEP)] * (REACH_STEP - 8) + [Size(2, 2 * REACH_STEP)] * 2
+    assert seen == [Size(0, 0, 48, 8), *rounds, Size(6, 160, 16, 8)]
+    assert (worker.padded_rows, worker.padded_tokens) == (3, 11)
+    assert worker.forward_passes == REACH_STEP - 4  # captures are no steps
+
+
+def test_a_step_that_no_graph_fits_runs_as_it_is() -> None:
+    worker = prepared(70, 24)
+    chunks = [Chunk(slot, 0, [slot + 1] * 9, True) for slot in range(70)]
+    worker.prefill(chunks[:57])  # 513 tokens
+    worker.prefill([c._replace(tokens=[7]) for c in chunks[:65]])  # 65 prompts
+    assert (worker.graphs.replays, worker.padded_tokens) == (0, 0)
+    worker.prefill(chunks[:56])
+    assert (worker.graphs.replays, worker.padded_tokens) == (1, MOST_TOKENS - 504)
+    assert PROMPTS[-1] == 64
+
+
+def test_graphs_are_captured_before_time_0_only() -> None:
+    worker = TorchWorker("tiny", slots=4, length=64, graphs="rehearse")
+    worker.prefill([Chunk(0, 0, [1, 2, 3], True)])
+    worker.decode([0], rounds=3)
+    assert (worker.graphs.graphs, worker.graphs.replays) == ({}, 0)
+
+
+@pytest.mark.parametrize("short", ["seconds", "bytes"])
+def test_captures_keep_to_their_budget(short: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = TorchWorker("tiny", slots=4, length=64, graphs="rehearse", budget=Budget(**{short: 0}))
+    worker.prefill([Chunk(0, 0, [1, 2, 3], True)])
+    held = iter(range(10**6))
+    monkeypatch.setattr(worker.graphs, "_held_bytes", lambda: next(held))
+    assert worker.prepare() == 0
+    assert worker.graphs.left_out == len(list(worker.graphs._wanted(64)))
+    worker.decode([0])
+    assert worker.graphs.replays == 0
+    assert len(worker.take(0, 3)) == 2
 
 
 def test_a_capture_changes_nothing_that_is_read_again() -> None:
-    plain, captured = (TorchWorker("tiny", slots=4, length=64, dtype="float64") for _ in range(2))
-    captured.rounds.mode = "rehearse"
+    plain, captured = (
+        TorchWorker("tiny", slots=4, length=64, dtype="float64", graphs=mode)
+        for mode in ("off", "rehearse")
+    )
     for worker in (plain, captured):
         worker.prefill([Chunk(0, 0, [1, 2, 3], True), Chunk(2, 0, [9] * 20, False)])
         worker.decode([0], rounds=3)
@@ -63,16 +131,38 @@ def test_a_capture_changes_nothing_that_is_read_again() -> None:
     for worker in (plain, captured):
         worker.step([Chunk(2, 20, [7, 8], True)], [0])
         worker.decode([0, 2], rounds=4)
+    assert captured.graphs.replays == 5
     for slot, prompt in ((0, 3), (2, 22)):
         found = captured.take(slot, prompt).tolist()
         assert found == plain.take(slot, prompt).tolist()
         assert len(found) == (9, 5)[slot // 2]
 
 
-def test_a_round_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_is_nobodys() -> None:
+    """Beside a slot that is full, and one that waits: neither is written to."""
+    plain, padded = TorchWorker("tiny", slots=12, length=16, dtype="float64"), prepared(12, 16)
+    kept = []
+    for worker in (plain, padded):
+        worker.prefill([Chunk(11, 0, [5] * 16, True), Chunk(4, 0, [6] * 3, True)])
+        worker.prefill([Chunk(slot, 0, [slot] * 2, True) for slot in (0, 7, 9)])
+        worker.step([Chunk(2, 0, [8] * 3, False)], [0, 7, 9])
+        worker.decode([0, 2, 4, 7, 9], rounds=2)
+        rows = [each[:-1].clone() for pair in worker.slots.rows for each in pair]
+        kept.append([*rows, worker.slots.lengths, worker.written[:-1]])
+    assert padded.graphs.replays == 5
+    for one, other in zip(*kept, strict=True):
+        torch.testing.assert_close(one, other)
+    assert int(padded.slots.lengths[-1]) == 0
+
+
+def test_a_step_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What would make the host wait for a GPU, or break a capture, fails here."""
     worker = TorchWorker("tiny", slots=4, length=64)
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
+    size = Size(2, 64, 16, 8)
+    extent = Extent(16, 8, 8)
+    numbers = torch.from_numpy(nothing(worker.slots, extent))
+    worker._numbers[: len(numbers)].copy_(numbers)
 
     def waits(*_: object, **__: object) -> None:
         raise AssertionError("the host would wait")
@@ -81,32 +171,27 @@ def test_a_round_asks_the_host_for_nothing(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(torch.Tensor, name, waits)
     for name in ("tensor", "from_numpy", "nonzero", "masked_select"):
         monkeypatch.setattr(torch, name, waits)
-    worker._active = (0, 1, 2)  # the transfer of the mask is before the round
+    worker.slots.order[:2] = worker.slots.begins[:2] // 64  # slots 0 and 1
     with torch.inference_mode():
-        worker.rounds.run(3, 64)
+        worker._graphed(Size(2, 64))
+        worker._graphed(size)
     monkeypatch.undo()
-    assert worker.slots.lengths.tolist() == [3, 3, 3, 0]
+    assert worker.slots.lengths.tolist() == [5, 5, 3, 0, 0]
+    assert unpack(worker._numbers, extent).spans is None
 
 
-def test_rounds_without_graphs_have_as_many_rows_as_there_are() -> None:
-    worker = TorchWorker("tiny", slots=12, length=64)
-    seen = []
-    worker.rounds.run = lambda rows, reach: seen.append((rows, reach))
-    worker.decode([0, 8])
-    assert (seen, worker.rounds.graphs, worker.prepare()) == ([(9, 64)], {}, 0)
-
-
-def test_a_device_that_refuses_graphs_runs_rounds_as_they_are() -> None:
+def test_a_device_that_refuses_graphs_runs_steps_as_they_are() -> None:
     worker = TorchWorker("tiny", slots=4, length=64, graphs="rehearse")
     worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
 
-    def refuse(rows: int, reach: int) -> None:
+    def refuse(size: Size) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    worker.rounds._capture = refuse
+    worker.graphs._capture = refuse
     with pytest.warns(RuntimeWarning, match="do not run as graphs: operation not permitted"):
-        worker.decode([0, 1, 2], rounds=3)
-    assert (worker.rounds.mode, worker.rounds.replays, worker.prepare()) == ("off", 0, 0)
+        assert worker.prepare() == 0
+    worker.decode([0, 1, 2], rounds=3)
+    assert (worker.graphs.mode, worker.graphs.replays, worker.prepare()) == ("off", 0, 0)
     assert [len(worker.take(slot, 3)) for slot in range(3)] == [4] * 3
 
 
@@ -162,45 +247,49 @@ class FakeCuda:
 def test_a_capture_warms_up_beside_the_steps_and_shares_one_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    worker = TorchWorker("tiny", slots=4, length=64)
-    worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(3)])
+    worker = TorchWorker("tiny", slots=2, length=64)
+    worker.prefill([Chunk(slot, 0, [slot + 1] * 3, True) for slot in range(2)])
     cuda = FakeCuda(monkeypatch)
-    worker.rounds.mode = "capture"
-    run = worker.rounds.run
-    worker.rounds.run = lambda rows, reach: (
-        cuda.log.append(("round", rows, reach, cuda.now, worker.slots.active.tolist())),
-        run(rows, reach),
+    worker.graphs.mode = "capture"
+    run = worker.graphs.run
+    worker.graphs.run = lambda size: (
+        cuda.log.append(("step", size, cuda.now, worker.slots.order.tolist())),
+        run(size),
     )
-    for active in ([0, 1], [1], [0, 1, 2]):
-        worker.decode(active)
-    captured = [
+    assert not worker.graphs.with_chunks  # the dense kernel has no graphs of chunks
+    assert worker.prepare() == 2
+    worker.decode([1])
+    expected = [
         entry
-        for rows in (2, 3)
+        for rows in (2, 1)
         for entry in (
             ("side", "waits for", "main"),
-            *[("round", rows, 64, "side", [0] * 4)] * WARM_UPS,
+            *[("step", Size(rows, 64), "side", [2, 2])] * WARM_UPS,
             ("main", "waits for", "side"),
             ("capture", "a", "side", "thread_local"),
-            ("round", rows, 64, "side", [0] * 4),
-            *[("replay", "main")] * (4 - rows),
+            ("step", Size(rows, 64), "side", [2, 2]),
         )
     ]
-    assert cuda.log == captured
-    assert worker.slots.active.tolist() == [1, 1, 1, 0]
-    assert worker.slots.lengths.tolist() == [3, 3, 3, 0]  # replays of fakes do nothing
+    assert cuda.log == [*expected, ("replay", "main")]
+    assert worker.slots.order.tolist() == [1, 2]
+    assert worker.slots.lengths.tolist() == [3, 3, 0]  # replays of fakes do nothing
     cuda.fails = True
+    worker.graphs.graphs.clear()
     with pytest.warns(RuntimeWarning, match="not permitted"):
-        worker.decode([0, 1, 2, 3])
+        worker.prepare()
     assert cuda.now == "main"
-    assert worker.slots.lengths.tolist() == [4, 4, 4, 1]
+    worker.decode([0])
+    assert worker.slots.lengths.tolist() == [4, 3, 0]
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_captured_rounds_yield_what_the_rounds_themselves_do(dtype: str) -> None:
-    served = [
-        Case(3).serve(TorchWorker("tiny", 4, 160, "cuda", dtype, graphs=mode))
-        for mode in ("capture", "rehearse")
-    ]
+def test_captured_steps_yield_what_the_steps_themselves_do(dtype: str) -> None:
+    served = []
+    for mode in ("capture", "rehearse"):
+        worker = TorchWorker("tiny", 4, 160, "cuda", dtype, graphs=mode)
+        assert worker.prepare()
+        served.append(Case(3).serve(worker))
+        assert worker.graphs.replays
     assert served[0] == served[1]

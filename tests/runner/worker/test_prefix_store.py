@@ -16,15 +16,6 @@ from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 SIZE = 4
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """More threads only wait for one another at this size."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def worker(stored: int = 8) -> TorchWorker:
     """Return a small worker, in double precision so that no logits tie."""
     return TorchWorker("tiny", 4, 64, dtype="float64", stored_blocks=stored, block_tokens=SIZE)

@@ -35,16 +35,6 @@ from orsched.runner.worker.language_model import load_model  # noqa: E402
 from orsched.runner.worker.presets import PRESETS  # noqa: E402
 from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """More threads only wait for one another at this size."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 VOCABULARY = 512
 
 
