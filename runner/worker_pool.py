@@ -212,11 +212,15 @@ def _torch(
     """Return torch workers that have taken their first steps."""
     slots, length, many = about["slots"], about["length"], len(instance.workers)
     chosen, size = _fitting(instance, settings, slots, length)
+    place = settings.place or ("here" if many == 1 else "process")
+    # elsewhere, any GPU will do that was not named with its number
+    any_gpu = chosen.on_gpu and place != "here" and ":" not in settings.device
+    where = "cuda" if any_gpu else chosen.device
     own = WorkerSettings(
-        *(settings.model, slots, length, *chosen, seed, settings.threads, settings.allow_pickle),
+        *(settings.model, slots, length, where, chosen.dtype),
+        *(seed, settings.threads, settings.allow_pickle),
         *_stored(instance),
     )
-    place = settings.place or ("here" if many == 1 else "process")
     watch = None
     if place == "here":
         worker = built(own)

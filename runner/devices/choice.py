@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.errors import InputError, unavailable
+from orsched.runner.worker.device_name import settled
 
 if TYPE_CHECKING:
     from orsched.runner.devices.settings import WorkerSettings
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Chosen(NamedTuple):
-    """A device that torch has, and the type of weights and caches on it."""
+    """A device that torch has, a GPU with its index, and the type of weights and caches on it."""
 
     device: str
     dtype: str
@@ -37,7 +38,7 @@ def require_torch() -> None:
 
 
 def choose(device: str = "auto", dtype: str | None = None) -> Chosen:
-    """Return a device by torch's name for it, or the one that ``auto`` stands for.
+    """Return a device by torch's name for it, or the one that ``auto`` stands for, settled.
 
     ``auto`` is a GPU where there is one. Without a type of numbers it is bfloat16 on a GPU, else
     float32.
@@ -53,6 +54,7 @@ def choose(device: str = "auto", dtype: str | None = None) -> Chosen:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     else:
         try:
+            device = settled(device)
             torch.empty(1, device=device)
         except (RuntimeError, AssertionError) as error:
             raise InputError(
@@ -61,7 +63,7 @@ def choose(device: str = "auto", dtype: str | None = None) -> Chosen:
                 remedy="auto, cpu, cuda or cuda:1",
             ) from None
     usual = "bfloat16" if device.startswith("cuda") else "float32"
-    return Chosen(device, dtype or usual)
+    return Chosen(settled(device), dtype or usual)
 
 
 def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:

@@ -10,6 +10,7 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.runner.worker.attention import SlotAttention
 from orsched.runner.worker.decoder import forward_of
+from orsched.runner.worker.device_name import settled
 from orsched.runner.worker.graphs import Budget, Graphs, Size
 from orsched.runner.worker.inputs import Extent, extent_of, nothing, pack, spans_of, unpack
 from orsched.runner.worker.language_model import load_model, shape_of
@@ -320,16 +321,3 @@ class TorchWorker:
 def _extent(size: Size) -> Extent:
     """Return the room that a graph's chunks take: all prompts yield."""
     return Extent(size.tokens, size.prompts, size.prompts)
-
-
-def settled(device: str) -> str:
-    """Return a device's name with its index: ``cuda`` alone is the current GPU.
-
-    Much of torch takes either; some of its functions refuse a GPU without an index.
-    """
-    import torch
-
-    chosen = torch.device(device)
-    if chosen.type == "cuda" and chosen.index is None:
-        return f"cuda:{torch.cuda.current_device()}"
-    return device

@@ -1,0 +1,67 @@
+"""Every place that passes a device on passes it with its index (a stand-in for the GPU)."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+pytest.importorskip("transformers", reason="the extra 'runner' is not installed")
+
+import orsched  # noqa: E402
+from orsched.runner.calibration.measuring import WorkerOptions, largest_batches  # noqa: E402
+from orsched.runner.devices.choice import choose  # noqa: E402
+from orsched.runner.devices.settings import WorkerSettings, one_each  # noqa: E402
+from orsched.runner.execution import run  # noqa: E402
+from orsched.runner.measured.peaks import SIZES  # noqa: E402
+from orsched.runner.worker.device_name import settled  # noqa: E402
+from orsched.runner.worker.torch_worker import TorchWorker  # noqa: E402
+from orsched.runner.worker_pool import RunSettings  # noqa: E402
+from tests.runner.stand_in_gpu import indexed, one_gpu  # noqa: E402
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch):
+    """One GPU in name; what torch was asked for it."""
+    with one_gpu(monkeypatch) as asked:
+        yield asked
+
+
+def test_the_stand_in_is_as_strict_as_a_gpu(gpu: list[str]) -> None:
+    for device in ("cuda", torch.device("cuda")):
+        with pytest.raises(ValueError, match="specified index"):
+            torch.cuda.set_device(device)
+        with pytest.raises(ValueError, match="specified index"):
+            torch.zeros(3, device=device)
+        with pytest.raises(ValueError, match="specified index"):
+            torch.zeros(3).to(device)
+    assert indexed("cuda:1") == 1
+    assert torch.zeros(3, device="cuda:0").device.type == "cpu"
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
+def test_a_run_settles_the_index_once(
+    gpu: list[str], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SIZES, "cuda", (64, 2**12))
+    instance = orsched.Instance(
+        orsched.Requests([5, 9, 3], [4, 2, 6]), orsched.Worker(2, orsched.AffineCost())
+    )
+    settings = RunSettings(model="tiny", device=device, dtype="float32", peaks=True)
+    found = run(instance, "fcfs", settings)
+    assert found.trace.run["device"] == "stand-in"
+    assert found.trace.run["memory_bytes"] == 12345
+    assert {"set_device", "mem_get_info", "max_memory_allocated", "synchronize"} <= set(gpu)
+
+
+def test_a_calibration_settles_the_index_once(gpu: list[str]) -> None:
+    options = WorkerOptions(slots=2, length=32, dtype="float32")
+    assert options.resolved().device == "cuda:0"
+    assert options.settings().device == "cuda:0"
+    assert [found.slots for found in largest_batches(options, 64, 2**24)]
+
+
+def test_several_workers_have_a_gpu_each_and_one_has_the_current(gpu: list[str]) -> None:
+    assert choose("auto").device == choose("cuda").device == settled("cuda") == "cuda:0"
+    assert choose("cpu").device == settled("cpu") == "cpu"
+    assert TorchWorker("tiny", slots=1, length=8, device="cuda").device == torch.device("cuda:0")
+    assert [each.device for each in one_each(WorkerSettings(device="cuda"), 1)] == ["cuda"]

@@ -1,0 +1,136 @@
+"""Our Triton kernels in Triton's interpreter, beside the plain ones; results as JSON lines.
+
+A program of its own, since the interpreter must be chosen before Triton is imported:
+
+TRITON_INTERPRET=1 python -m tests.runner.worker.triton_cases
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import TYPE_CHECKING
+
+import torch
+
+from orsched.runner.worker import fused, kernels, triton_decode
+from orsched.runner.worker.chunk import Chunk
+from orsched.runner.worker.decode import DecodeRounds
+from orsched.runner.worker.dense import DenseRounds
+from orsched.runner.worker.heads import Heads
+from orsched.runner.worker.language_model import Shape
+from orsched.runner.worker.layout import lay_out
+from orsched.runner.worker.slots import Slots
+from orsched.runner.worker.torch_worker import TorchWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LENGTHS = [1, 64, 65, 0, 130, 17]
+"""Around the kernel's blocks of 64 keys; the slot of length 0 does not take part."""
+
+
+def main() -> None:
+    """Run all cases."""
+    for result in (*decoding(), *mutated(), *fusing(), *trust(), worker()):
+        print(json.dumps(result))
+
+
+def decoding() -> Iterator[dict]:
+    """The decode kernel: ragged lengths, an inactive row, windows."""
+    for dtype, group, size in product(("float32", "bfloat16"), (1, 4, 8), (64, 128)):
+        for window in (None, 1, 5, 70):
+            yield {
+                "case": f"decode-{dtype}-{group}-{size}-{window}",
+                **compared(dtype, group, size, window),
+            }
+
+
+def compared(dtype: str, group: int, size: int, window: int | None) -> dict:
+    """Return the largest difference of the requests' rows, and whether all are finite."""
+    numbers = torch.Generator().manual_seed(group * size)
+    slots = Slots(Shape(1, 2, size, 0, 0), 6, 140, torch.zeros((), dtype=getattr(torch, dtype)))
+    for each in slots.rows[0]:
+        each.copy_(torch.randn(each.shape, generator=numbers))
+    slots.lengths[:6] = torch.tensor(LENGTHS)
+    slots.order.copy_(torch.tensor([4, 0, 5, 2, 1, slots.nobody]))
+    layout = lay_out(slots, 6, 140)
+    wide = torch.randn((6, 2 * group + 4, size), generator=numbers).to(slots.keys[0])
+    query = wide[:, : 2 * group]  # as the worker's: not side by side
+    found = []
+    for kernel in (DecodeRounds(slots), DenseRounds(slots)):
+        kernel.begin(layout)
+        found.append(kernel(Heads(0, query, size**-0.5, window))[:5].double())
+    worst = float((found[0] - found[1]).abs().max())
+    return {"worst": worst, "moving": float(found[0].std())}
+
+
+def mutated() -> Iterator[dict]:
+    """What is wrong must be seen: a key too few, a neighbour's keys, no window."""
+    plain = DecodeRounds.begin
+
+    def shifted(self, layout) -> None:
+        plain(self, layout)
+        self.begins = self.begins + 1
+
+    def short(self, layout) -> None:
+        plain(self, layout)
+        self.used = (self.used - 1).clamp(min=1)
+
+    for name, begin in (("none", plain), ("begins", shifted), ("a key too few", short)):
+        DecodeRounds.begin = begin
+        slots = Slots(Shape(1, 2, 64, 0, 0), 4, 96, torch.zeros(()))
+        agree = kernels.agrees(DecodeRounds(slots), DenseRounds(slots), slots)
+        yield {"case": f"fault-{name}", "agree": agree}
+    DecodeRounds.begin = plain
+
+
+def fusing() -> Iterator[dict]:
+    """Turning with the cache write, and gating, in several shapes."""
+    for dtype, kv, group, size in product(
+        ("float32", "bfloat16"), (1, 3), (1, 4, 8), (16, 64, 128)
+    ):
+        like = torch.zeros((), dtype=getattr(torch, dtype))
+        slots = Slots(Shape(1, kv, size, 0, 0), 1, 1, like)
+        agree = fused.agrees(fused.fused(), slots, kv * group)
+        yield {"case": f"fused-{dtype}-{kv}-{group}-{size}", "agree": agree}
+
+
+def trust() -> Iterator[dict]:
+    """Kernels that compute otherwise are found."""
+    slots = Slots(Shape(1, 2, 64, 0, 0), 1, 1, torch.zeros(()))
+
+    def swapped(what: fused.Turned, angles: fused.Angles) -> torch.Tensor:
+        return fused.fused_turn(what._replace(keys=what.values, values=what.keys), angles)
+
+    def ungated(both: torch.Tensor) -> torch.Tensor:
+        return fused.fused_gate(both.flip(-1)).flip(-1)
+
+    kinds = {
+        "none": fused.fused(),
+        "caches swapped": fused.Fused(swapped, fused.fused_gate, True),
+        "halves swapped": fused.Fused(fused.fused_turn, ungated, True),
+    }
+    for name, kind in kinds.items():
+        yield {"case": f"trust-{name}", "agree": fused.agrees(kind, slots, 8)}
+
+
+def worker() -> dict:
+    """A whole worker on our kernels yields the tokens of one on the plain ones."""
+    found = []
+    for ours in (False, True):
+        each = TorchWorker("tiny-qwen3", slots=5, length=90, seed=3)
+        if ours:
+            each.attention.rounds = DecodeRounds(each.slots)
+            each.forward.fused = fused.fused()
+        each.prefill([Chunk(3, 0, [5, 6, 7], True), Chunk(1, 0, [9] * 61, True)])
+        each.decode([1, 3], rounds=4)
+        each.step([Chunk(4, 0, [2] * 5, True)], [1])
+        each.decode([4, 1], rounds=2)
+        found.append([each.take(slot, size).tolist() for slot, size in ((3, 3), (1, 61), (4, 5))])
+    return {"case": "worker", "tokens": found}
+
+
+if __name__ == "__main__":
+    assert triton_decode.decode is not None
+    main()
