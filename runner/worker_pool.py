@@ -19,9 +19,16 @@ from orsched.runner.capacity import (
 from orsched.runner.devices.choice import Chosen, built, choose
 from orsched.runner.devices.device import TorchDevice, VirtualDevice, start_together
 from orsched.runner.devices.lost import WorkerLostError
-from orsched.runner.devices.settings import MOST_THREADS, WorkerSettings, one_each
+from orsched.runner.devices.settings import (
+    LONGEST_S,
+    MOST_THREADS,
+    WorkerSettings,
+    one_each,
+    require_budget,
+)
 from orsched.runner.devices.warming import warm_up
 from orsched.runner.measured.watching import Watch
+from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES
 from orsched.scalars import require_one_of, require_seconds
 
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
 
 WORKERS = ("torch", "virtual")
 PLACES = ("here", "process", "ray")
-_LONGEST_S = 1e6
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,8 @@ class RunSettings:
         peaks: whether to measure the device's peaks first, and the run's use of them (of a worker
             that is here).
         allow_pickle: whether the weights in a model's folder may be pickled.
+        graph_seconds, graph_bytes: what graphs of steps may take, on a GPU, before time 0; a step
+            without a graph runs as it is.
 
     Raises:
         InputError: a value is out of range.
@@ -71,6 +79,8 @@ class RunSettings:
     peaks: bool = False
     allow_pickle: bool = False
     worker_timeout: float | None = None
+    graph_seconds: float = Budget().seconds
+    graph_bytes: int = Budget().bytes
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -84,7 +94,8 @@ class RunSettings:
                 most = MOST_THREADS if name == "threads" else 2**62
                 whole_number(getattr(self, name), name, minimum=1, maximum=most)
         if self.worker_timeout is not None:
-            require_seconds(self.worker_timeout, "worker_timeout", _LONGEST_S)
+            require_seconds(self.worker_timeout, "worker_timeout", LONGEST_S)
+        require_budget(self.graph_seconds, self.graph_bytes)
 
 
 class WorkerPool(NamedTuple):
@@ -220,6 +231,8 @@ def _torch(
         *(settings.model, slots, length, where, chosen.dtype),
         *(seed, settings.threads, settings.allow_pickle),
         *_stored(instance),
+        settings.graph_seconds,
+        settings.graph_bytes,
     )
     watch = None
     if place == "here":

@@ -71,6 +71,23 @@ ALLOW_PICKLE = click.option(
     is_flag=True,
     help="Load pickled weights of a model's folder (default: safetensors only).",
 )
+GRAPH_OPTIONS = (
+    click.option(
+        "--graph-seconds",
+        type=float,
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Longest time for capturing steps as graphs before time 0, on a GPU (0: no graphs).",
+    ),
+    click.option(
+        "--graph-memory",
+        default="2GiB",
+        show_default=True,
+        metavar="BYTES",
+        help="Most memory for these graphs; a step without a graph runs as it is.",
+    ),
+)
 SLO_OPTIONS = (
     click.option("--slo-ttft", type=SECONDS, metavar="SECONDS", help="Limit on TTFT."),
     click.option("--slo-tpot", type=SECONDS, metavar="SECONDS", help="Limit on TPOT."),

@@ -12,6 +12,7 @@ from orsched.cli.artefacts import SINGLE, check_paths, require_packages
 from orsched.cli.options import (
     ALLOW_PICKLE,
     FORMAT,
+    GRAPH_OPTIONS,
     ITERATIONS,
     PARAMETERS,
     load_instance,
@@ -78,6 +79,8 @@ WORKER_OPTIONS = (
         help="A worker whose step takes longer is killed and restarted (default: 120, "
         "or many times its slowest step).",
     ),
+    *GRAPH_OPTIONS,
+    *GRAPH_OPTIONS,
     click.option(
         "--peaks", is_flag=True, help="Measure the device's peaks first, and the run's use of them."
     ),
@@ -152,11 +155,13 @@ def run_command(
     """
     from orsched.files import save_instance
     from orsched.measured.plan_errors import plan_against_run
+    from orsched.runner.calibration.memory_profile import read_bytes
     from orsched.runner.loop.interrupts import finishing
     from orsched.runner.worker_pool import RunSettings
 
     paths = {name: options.pop(name) for name in _ARTEFACTS}
-    settings = RunSettings(**options)
+    graph_bytes = read_bytes(options.pop("graph_memory"), "--graph-memory")
+    settings = RunSettings(**options, graph_bytes=graph_bytes)
     inputs = [str(path) for path in (source, instance_source, resume) if path]
     check_paths({**paths, "errors": errors, "instance-output": instance_output}, inputs)
     require_packages(paths)

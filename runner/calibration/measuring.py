@@ -18,6 +18,7 @@ from orsched.runner.calibration.reference import Reference
 from orsched.runner.calibration.rehearsal import made_up_requests, rehearse
 from orsched.runner.devices.choice import built, choose
 from orsched.runner.devices.settings import WorkerSettings
+from orsched.runner.worker.graphs import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ class WorkerOptions(NamedTuple):
         slots, length: of its caches.
         threads: on the CPU; None: as torch chooses.
         allow_pickle: whether weights in a folder may be pickled.
+        graph_seconds, graph_bytes: what graphs of steps may take, on a GPU.
     """
 
     model: str = "tiny"
@@ -54,6 +56,8 @@ class WorkerOptions(NamedTuple):
     length: int = 1024
     threads: int | None = None
     allow_pickle: bool = False
+    graph_seconds: float = Budget().seconds
+    graph_bytes: int = Budget().bytes
 
     def resolved(self) -> WorkerOptions:
         """Return the options with device and type of numbers filled in; raises as ``choose``."""
@@ -64,7 +68,11 @@ class WorkerOptions(NamedTuple):
         """Return the settings of the worker, all checked; raises as ``choose``, or InputError."""
         chosen = choose(self.device, self.dtype)
         first = (self.model, self.slots, self.length, *chosen)
-        return WorkerSettings(*first, seed, self.threads, self.allow_pickle)
+        return WorkerSettings(
+            *(*first, seed, self.threads, self.allow_pickle),
+            graph_seconds=self.graph_seconds,
+            graph_bytes=self.graph_bytes,
+        )
 
 
 def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dict[str, Any]]:
@@ -80,7 +88,8 @@ def make_device(options: WorkerOptions, seed: int = 0) -> tuple[TorchDevice, dic
     device = TorchDevice(built(settings))
     threads = torch.get_num_threads() if settings.device == "cpu" else None
     about = options._replace(device=device.name, dtype=settings.dtype, threads=threads)._asdict()
-    del about["allow_pickle"]  # says nothing of the worker
+    for name in ("allow_pickle", "graph_seconds", "graph_bytes"):
+        del about[name]  # say nothing of the worker
     return device, {**about, "torch": str(torch.__version__)}
 
 

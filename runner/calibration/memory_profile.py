@@ -72,20 +72,18 @@ def footprint(worker: Any) -> Footprint:
     return Footprint.of(weights, cache_bytes(worker.shape, numbers[0].itemsize))
 
 
-def read_bytes(text: str) -> int:
+def read_bytes(text: str, field: str = "memory") -> int:
     """Return a number of bytes: digits, with KiB, MiB or GiB after them if wanted.
 
     Raises:
-        InputError: it is none.
+        InputError: it is none; ``field`` says where.
     """
     units = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "": 1}
     unit = next(name for name in units if text.endswith(name))
     digits = text.removesuffix(unit).strip()
     if not (digits.isascii() and digits.isdigit() and 0 < len(digits) <= 18):
-        raise InputError(
-            f"{text!r} is not a number of bytes", field="memory", remedy="as in 512MiB, or auto"
-        )
-    return whole_number(int(digits) * units[unit], "memory", minimum=1)
+        raise InputError(f"{text!r} is not a number of bytes", field=field, remedy="as in 512MiB")
+    return whole_number(int(digits) * units[unit], field, minimum=1)
 
 
 def largest(fits: Callable[[int], bool], guess: int, most: int = MOST_SLOTS) -> int:

@@ -70,6 +70,7 @@ def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:
     """Return a worker of this process that is ready, on a device if another name is given."""
     import torch
 
+    from orsched.runner.worker.graphs import Budget
     from orsched.runner.worker.torch_worker import TorchWorker
 
     if settings.threads is not None:
@@ -83,6 +84,7 @@ def built(settings: WorkerSettings, device: str | None = None) -> TorchWorker:
         allow_pickle=settings.allow_pickle,
         stored_blocks=settings.stored_blocks,
         block_tokens=settings.block_tokens,
+        budget=Budget(settings.graph_seconds, settings.graph_bytes),
     )
     worker.prepare()
     return worker

@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.runner.worker.graphs import Budget
 from orsched.runner.worker.language_model import DTYPES
+from orsched.scalars import require_seconds
+
+LONGEST_S = 1e6
 
 MOST_THREADS = 1024
 """More than torch is asked for: where the system gives no more threads, the process dies."""
@@ -32,6 +36,8 @@ class WorkerSettings:
         stored_blocks, block_tokens: blocks of prefixes that are kept beside the slots (0: none),
             and tokens of each.
 
+        graph_seconds, graph_bytes: what graphs of steps may take, on a GPU, before time 0.
+
     Raises:
         InputError: a value is out of range; the model is looked at by the worker itself.
     """
@@ -46,6 +52,8 @@ class WorkerSettings:
     allow_pickle: bool = False
     stored_blocks: int = 0
     block_tokens: int = 1
+    graph_seconds: float = Budget().seconds
+    graph_bytes: int = Budget().bytes
 
     def __post_init__(self) -> None:
         for name in ("slots", "length"):
@@ -53,6 +61,7 @@ class WorkerSettings:
         whole_number(self.seed, "seed", minimum=0)
         whole_number(self.stored_blocks, "stored_blocks", minimum=0)
         whole_number(self.block_tokens, "block_tokens", minimum=1)
+        require_budget(self.graph_seconds, self.graph_bytes)
         if self.threads is not None:
             whole_number(self.threads, "threads", minimum=1, maximum=MOST_THREADS)
         if not _DEVICE.fullmatch(self.device):
@@ -63,6 +72,12 @@ class WorkerSettings:
             raise InputError(
                 f"unknown type {self.dtype!r}", field="dtype", remedy=", ".join(DTYPES)
             )
+
+
+def require_budget(seconds: float, size: int) -> None:
+    """Raise ``InputError`` unless seconds and bytes can be a budget for graphs."""
+    require_seconds(seconds, "graph_seconds", LONGEST_S)
+    whole_number(size, "graph_bytes", minimum=0)
 
 
 def one_each(settings: WorkerSettings, workers: int) -> list[WorkerSettings]:

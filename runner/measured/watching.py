@@ -38,6 +38,8 @@ class Watch:
     def summary(self, instance: Instance, trace: Schedule) -> dict[str, Any]:
         """Return what a trace's ``run`` says of it."""
         found: dict[str, Any] = {"memory_bytes": peak_bytes(self.device)}
+        if self.worker.graphs.mode != "off":
+            found["graphs"] = graphs_summary(self.worker)
         samples = self.sampler.summary()
         if samples is not None:
             found["nvml"] = samples
@@ -46,3 +48,20 @@ class Watch:
             size = model_size(self.worker)
             found["utilization"] = utilization(instance, trace, size, self.peaks)
         return found
+
+
+def graphs_summary(worker: TorchWorker) -> dict[str, int]:
+    """Return how many graphs a worker has, how many steps ran as one, and what padding cost.
+
+    ``left_out`` are sizes that the budget left no room for, ``padded_rows`` and ``padded_tokens``
+    what was computed for nobody, in rounds and in chunks of prompts.
+    """
+    graphs = worker.graphs
+    return {
+        "graphs": len(graphs.graphs),
+        "left_out": graphs.left_out,
+        "steps": worker.forward_passes,
+        "replays": graphs.replays,
+        "padded_rows": worker.padded_rows,
+        "padded_tokens": worker.padded_tokens,
+    }
