@@ -219,5 +219,8 @@ def _with_flag(error: InputError) -> InputError:
     """Return an error that names the option, where it names an argument of ``load``."""
     if error.file is not None or error.field not in _FLAGS:
         return error
-    flag = _FLAGS[error.field]
-    return InputError(error.problem, row=error.row, field=flag, remedy=error.remedy)
+    flag, remedy = _FLAGS[error.field], error.remedy
+    context = click.get_current_context()
+    if not any(flag in parameter.opts for parameter in context.command.params):
+        remedy = f"make an instance of them: orsched convert FILE case.json {flag} 64"
+    return InputError(error.problem, row=error.row, field=flag, remedy=remedy)

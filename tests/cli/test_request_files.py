@@ -219,3 +219,9 @@ def test_classes_without_a_request_are_named_with_the_remedy(call):
     assert "note" not in call(*given, "--class", "batch:ttft=1")[2]
     spread = ("simulate", "g.json", "--class", "interactive:ttft=1", "--arrivals", "poisson:rate=5")
     assert "no request is in the class" not in call(*spread)[2]
+
+
+def test_commands_without_a_worker_name_the_conversion(call, mine):
+    code, _, err = call("vllm", "export", "mine.csv", "s.json", "-o", "plan")
+    assert code == 2
+    assert "orsched convert FILE case.json --clients 64" in err
