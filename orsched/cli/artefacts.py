@@ -170,17 +170,21 @@ def write_comparison(
 ) -> None:
     """Write one report over all schedules, and charts into a folder.
 
-    These are a Gantt chart of each, by name, and ``latency.png`` and ``timeline.png`` of all.
+    These are a Gantt chart of each, by its name and what it knew, and ``latency.png`` and
+    ``timeline.png`` of all.
     """
     if report is not None:
         _report(instance, schedules, report, slo)
         say(f"report written to {report}")
     if gantt is not None:
         gantt.mkdir(parents=True, exist_ok=True)
-        for name, schedule in zip(_file_names(names), schedules, strict=True):
+        known = [schedule.information for schedule in schedules]
+        files = _file_names([f"{name}-{what}" for name, what in zip(names, known, strict=True)])
+        for name, schedule in zip(files, schedules, strict=True):
             _written("gantt", instance, schedule, gantt / f"{name}.png")
+        words = [f"{name} ({what})" for name, what in zip(names, known, strict=True)]
         write_curves(
-            instance, schedules, {kind: gantt / f"{kind}.png" for kind in OF_SEVERAL}, names
+            instance, schedules, {kind: gantt / f"{kind}.png" for kind in OF_SEVERAL}, words
         )
 
 

@@ -163,7 +163,7 @@ def compare_command(
                 **options,
             )
         progress.say("writing")
-        titles = [f"{r.label or r.schedule.method}-{r.information}" for r in results]
+        titles = [r.label or r.schedule.method for r in results]
         write_comparison(problem, [r.schedule for r in results], report, gantt, titles)
     rows = results.with_failed([with_classes(r, style) for r in results])
     print_results(rows, style, problem)
