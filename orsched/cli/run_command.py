@@ -80,7 +80,6 @@ WORKER_OPTIONS = (
         "or many times its slowest step).",
     ),
     *GRAPH_OPTIONS,
-    *GRAPH_OPTIONS,
     click.option(
         "--peaks", is_flag=True, help="Measure the device's peaks first, and the run's use of them."
     ),
