@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from orsched.columns import exact_sum
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -23,6 +19,10 @@ def ratio(numerator: int, denominator: int) -> float | None:
 
 def distribution(values: IntColumn | Sequence[int]) -> dict[str, int | float] | None:
     """Return mean, nearest-rank percentiles and maximum of integers; None when there are none."""
+    import numpy as np  # which help texts do without
+
+    from orsched.columns import exact_sum
+
     n = len(values)
     if n == 0:
         return None

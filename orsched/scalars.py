@@ -6,7 +6,6 @@ import math
 import os
 from typing import TYPE_CHECKING, TypeGuard
 
-from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.near_names import known_names
 
@@ -85,6 +84,8 @@ def set_whole(
 
     ``optional``: None stays None. Raises ``InputError`` that names the field.
     """
+    from orsched.columns import whole_number  # needs numpy, which help texts do without
+
     for name in names:
         value = getattr(target, name)
         if value is not None or not optional:

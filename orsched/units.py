@@ -6,14 +6,14 @@ import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from orsched.columns import IntColumn, int_column
 from orsched.errors import InputError
 from orsched.scalars import is_number
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import ArrayLike
+
+    from orsched.columns import IntColumn
 
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
@@ -53,6 +53,10 @@ def seconds_column(values: ArrayLike, field: str, length: int | None = None) -> 
 
     Raises ``InputError`` for the first row that is no number, not finite, negative or too large.
     """
+    import numpy as np  # which help texts do without
+
+    from orsched.columns import int_column
+
     raw = _floats(values, field)
     whole = np.floor(raw)
     parts = (raw - whole) * NS_PER_S  # the difference is exact, the product all but
@@ -78,6 +82,8 @@ def _located_ns(value: object, row: int, field: str) -> int:
 
 def _floats(values: ArrayLike, field: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return a one-dimensional column of finite numbers."""
+    import numpy as np
+
     listed = isinstance(values, (list, tuple))
     raw = np.empty(0) if listed and not len(values) else np.asarray(values)  # type: ignore[arg-type]
     if raw.ndim != 1:

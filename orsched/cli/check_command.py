@@ -17,7 +17,6 @@ from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.run_command import is_schedule
 from orsched.errors import InputError
-from orsched.schedule import MADE_ANEW, other_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,6 +103,7 @@ def _of_another_instance(
 ) -> list[Violation]:
     """Return the one violation that all others follow from, in words that name both instances."""
     from orsched.checker.violations import ViolationKind
+    from orsched.schedule import MADE_ANEW, other_instance
 
     message = f"{other_instance(problem, schedule)} ({MADE_ANEW})"
     return [replace(v, message=message) for v in violations if v.kind is ViolationKind.INSTANCE]

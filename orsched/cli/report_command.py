@@ -21,7 +21,6 @@ from orsched.cli.options import INSTANCE, SLO_OPTIONS, load_instance, read_slo, 
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError, InvalidScheduleError
-from orsched.schedule import require_same_instance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +66,7 @@ def report_command(
     """
     from orsched.checker import check
     from orsched.files import load_schedule
+    from orsched.schedule import require_same_instance
 
     slo = read_slo(slo_ttft, slo_tpot)
     if output is None and not any(paths.values()):

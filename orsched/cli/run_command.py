@@ -25,7 +25,6 @@ from orsched.cli.run_output import print_run, write_run
 from orsched.cli.seconds import SECONDS
 from orsched.errors import InputError, OrschedError
 from orsched.pairs import read_pairs
-from orsched.schedule import require_same_instance
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -287,6 +286,7 @@ def is_schedule(source: str) -> bool:
 
 def _instance_of(schedule: Schedule, source: str, given: str | None) -> Instance:
     from orsched.instances.catalog import names
+    from orsched.schedule import require_same_instance
 
     if given is None and schedule.instance_name not in names():
         raise InputError(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import click
 import pytest
 
@@ -41,3 +44,9 @@ def test_no_help_line_is_wider_than_the_terminal(columns, monkeypatch, capsys):
         assert run([name, "--help"]) == 0
         for line in capsys.readouterr().out.splitlines():
             assert len(line) <= int(columns), line
+
+
+def test_help_needs_no_numpy():
+    """It would take longer than all the rest."""
+    code = "import sys, orsched.cli.commands; sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
