@@ -33,6 +33,7 @@ _HOME = {
     ),
     "orsched.eviction": ("Eviction",),
     "orsched.files": ("load_schedule", "save_instance", "save_schedule"),
+    "orsched.hardware": ("Machine", "machine", "machines"),
     "orsched.instance": ("Instance",),
     "orsched.locate": ("load",),
     "orsched.memory": ("BlockMemory", "PrefixCache"),

@@ -68,6 +68,15 @@ from orsched.files import (
 from orsched.files import (
     save_schedule as save_schedule,
 )
+from orsched.hardware import (
+    Machine as Machine,
+)
+from orsched.hardware import (
+    machine as machine,
+)
+from orsched.hardware import (
+    machines as machines,
+)
 from orsched.instance import (
     Instance as Instance,
 )

@@ -124,7 +124,7 @@ _OF_A_WORKER = (
     "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "prefix_cache",
 )  # fmt: skip
 _ASSUMED = {
-    "cost": "the cost model of LLaMA-65B on eight Ascend devices (--cost)",
+    "cost": "the cost model of LLaMA-65B on eight Ascend devices (--cost; orsched info machines)",
     "memory_blocks": "memory without limit (--memory-blocks)",
     "prefill_cap_tokens": "prefill stages of any size (--prefill-cap)",
     "first_token": "the first token comes from the prefill stage (--first-token)",
@@ -133,18 +133,18 @@ _ASSUMED = {
 
 
 def read_cost(cost: CostModel | str | os.PathLike[str] | None) -> CostModel:
-    """Return a cost model: the object, the one in a file, or by default Pang's LLaMA-65B.
+    """Return a cost model: the object, a machine's or the one in a file, or Pang's LLaMA-65B.
 
-    Raises ``InputError`` for a file that is wrong.
+    Raises ``InputError`` for a file that is wrong, and for a name that is no machine's.
     """
     from orsched.costs import AffineCost
 
     if cost is None:
         return AffineCost()
     if isinstance(cost, (str, os.PathLike)):
-        from orsched.files import load_cost
+        from orsched.hardware import read_cost as read_named
 
-        return load_cost(os.fspath(cost))
+        return read_named(os.fspath(cost))
     return cost
 
 

@@ -116,18 +116,11 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    from orsched.files import load_cost
+    from orsched.hardware import read_cost
 
     values = dict(_table(path))
     if isinstance(values.get("cost"), str):
-        named = path.parent / values["cost"]
-        if not named.exists():
-            raise InputError(
-                f"there is no cost-model file {str(named)!r}",
-                field="cost",
-                remedy="give its path from the worker file, or the cost model itself",
-            )
-        cost = load_cost(named)
+        cost = read_cost(values["cost"], path.parent)
         values["cost"] = {"model": cost.model, **cost.to_dict()}
     return values
 

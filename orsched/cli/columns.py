@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from orsched.cli.machine_output import say_machine
 from orsched.cli.output import cell_text, print_rows, printable, table
 from orsched.errors import InputError
 from orsched.near_names import nearest
@@ -156,8 +157,12 @@ def print_results(
     """
     from orsched.objectives import arrives_over_time, fitting
 
+    machine = {} if instance is None else {"machine": say_machine(instance)}
     if style != "table":
-        print_rows(viewed(rows), style, single=single)
+        shown = viewed(rows)
+        if style == "json" and given_view().columns is None:
+            shown = [row | machine for row in shown]
+        print_rows(shown, style, single=single)
         return
     if instance is not None:
         over_time = arrives_over_time(instance)

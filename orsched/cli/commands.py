@@ -19,6 +19,7 @@ from orsched.cli.capacity_command import capacity_command
 from orsched.cli.check_command import check_command
 from orsched.cli.compare_command import compare_command
 from orsched.cli.completion import offer_names
+from orsched.cli.cost_command import cost_command
 from orsched.cli.data_commands import data_group
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
@@ -163,6 +164,7 @@ for command in (
     compare_command,
     run_command,
     calibrate_command,
+    cost_command,
     check_command,
     report_command,
     generate_command,

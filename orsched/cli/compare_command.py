@@ -15,6 +15,7 @@ from orsched.cli.class_output import print_classes, with_classes
 from orsched.cli.columns import print_results, view_options
 from orsched.cli.deadline import ended_by
 from orsched.cli.instance_commands import read_settings
+from orsched.cli.machine_output import say_machine
 from orsched.cli.options import (
     BOUNDS,
     FORMAT,
@@ -233,6 +234,8 @@ def _compare_seeds(
                 for value, problem, results in _over_seeds(
                     made, methods, values, arguments, time_limit, options, progress
                 ):
+                    if not done:
+                        say_machine(problem)
                     over_time |= arrives_over_time(problem)
                     ended = _exit_code(results, f"seed {value}: ")
                     code = ended or code

@@ -80,7 +80,8 @@ def bound_command(
 @click.argument("name", required=False, metavar="[NAME]")
 @with_options(FORMAT, *REQUEST_OPTIONS, COPIES)
 def info_command(name: str | None, style: str) -> None:
-    """Describe NAME: an instance (a name or a path), a method, a generator or a cost model.
+    """Describe NAME: an instance (a name or a path), a method, a generator, a cost model or a
+    machine; or "machines", which lists GPUs, models and machines.
 
     Of a method, its parameters, what it may know and where it comes from; of a generator, its
     arguments; NAME may be module:Class of a policy of your own. Without NAME, list instances,
@@ -95,13 +96,18 @@ def info_command(name: str | None, style: str) -> None:
 
     show = topic(name)
     if show is None:
-        print_facts(load_instance(name).summary(), style)
+        from orsched.hardware import machine_words
+
+        problem = load_instance(name)
+        print_facts(problem.summary() | {"machine": machine_words(problem)}, style)
     else:
         show(name, style)
 
 
 def _list_all(style: str) -> None:
     """Print what there is by name, and the versions."""
+    from orsched.hardware import machines
+    from orsched.hardware.catalogue import measured
     from orsched.instances import catalog
     from orsched.method_choice import method_named, method_names
     from orsched.registry import names
@@ -114,13 +120,16 @@ def _list_all(style: str) -> None:
             "generators": list(catalog.GENERATORS),
             "methods": [m.name for m in methods],
             "cost_models": names("cost_models"),
+            "machines": [machine.name for machine in machines()],
             "versions": versions(),
         }
         print_json(facts)
         return
     click.echo(f"instances:   {', '.join(catalog.names())}")
     click.echo(f"generators:  {', '.join(catalog.GENERATORS)}")
-    click.echo(f"cost models: {', '.join(names('cost_models'))}\n")
+    click.echo(f"cost models: {', '.join(names('cost_models'))}")
+    some = ", ".join(machine.name for machine in measured())
+    click.echo(f"machines:    {some}, and those of data sheets: orsched info machines\n")
     rows = [
         {"method": m.name, "information": ", ".join(m.information), "what it does": m.summary}
         for m in methods

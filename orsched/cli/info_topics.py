@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.cli.machine_output import names_machines, show_machines
 from orsched.cli.output import print_facts, print_json, printable
 from orsched.cli.policies import own_code
 from orsched.near_names import nearest
@@ -51,11 +52,12 @@ def _suggest(name: str) -> None:
     from orsched.instances.catalog import GENERATORS
     from orsched.instances.catalog import names as instances
     from orsched.method_choice import method_names
+    from orsched.hardware import machines
     from orsched.registry import names
 
     if name in instances() or Path(name).exists() or Path(name).suffix in (".json", ".parquet"):
         return
-    known = [*instances(), *GENERATORS, *method_names(), *names("cost_models")]
+    known = [*instances(), *GENERATORS, *method_names(), *names("cost_models"), "machines", *(each.name for each in machines())]
     near = nearest(name, known)
     if near:
         raise InputError(
@@ -195,5 +197,6 @@ TOPICS: list[tuple[Callable[[str], bool], Show]] = [
     (_is_method, show_method),
     (_is_generator, show_generator),
     (_is_cost_model, show_cost_model),
+    (names_machines, show_machines),
 ]
 """Tests of a name and what prints it, in this order; an instance is what no test takes."""

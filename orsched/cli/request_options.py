@@ -56,7 +56,8 @@ WORKER_OPTIONS = (
         "--clients", type=int, metavar="J", help="Of requests alone: what their worker serves at "
         "once. The options below go with it.",
     ),
-    _option("--cost", metavar="FILE", help="A cost-model file (default: Pang's LLaMA-65B)."),
+    _option("--cost", metavar="NAME|FILE", help="A machine (orsched info machines) or a cost-model "
+            "file (default: Pang's LLaMA-65B)."),
     _option("--prefill-cap", "prefill_cap_tokens", type=int, metavar="TOKENS",
             help="Most tokens a prefill stage."),
     _option("--memory-blocks", type=int, metavar="N", help="KV-cache blocks of the worker."),

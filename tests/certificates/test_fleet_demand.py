@@ -133,7 +133,7 @@ def test_no_policy_takes_less_in_any_window_with_many_prefix_caches():
     assert sweep_cached(range(1000, 1200)) > 0.5
 
 
-@pytest.mark.parametrize("first", [0, 12])
+@pytest.mark.parametrize("first", [12, 24])
 def test_no_policy_takes_less_in_any_window(first):
     assert sweep(range(first, first + 12), sorted(BATCHING)) > 0.1
 

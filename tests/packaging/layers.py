@@ -77,7 +77,11 @@ LAYERS = (
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
     Layer("heuristics", "policies, and the methods that are made of them", ("heuristics",)),
     Layer("files", "native files: instances, schedules, cost models", ("files",)),
-    Layer("instances", "shipped instances, generators, readers of others' traces", ("instances",)),
+    Layer(
+        "instances",
+        "shipped instances and machines, generators, readers of others' traces",
+        ("instances", "machines"),
+    ),
     Layer(
         "front",
         "solve, simulate, compare, load",

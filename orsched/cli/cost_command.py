@@ -1,0 +1,142 @@
+"""``orsched cost``: a cost model from the data sheet of a GPU and the shape of a model."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from orsched.cli.artefacts import check_paths
+from orsched.cli.machine_output import cost_facts
+from orsched.cli.options import FORMAT
+from orsched.cli.output import print_facts, say
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orsched.hardware import ModelShape
+
+T = TypeVar("T")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command("cost", short_help="Derive a cost model from a GPU's data sheet and a model.")
+@click.option("--gpu", metavar="NAME", required=True, help="A GPU of orsched info machines.")
+@click.option("--model", metavar="NAME", help="A model of orsched info machines; 8b: llama3-8b.")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, path_type=Path),
+    help="A model's config.json, or the folder with it, in place of --model.",
+)
+@click.option(
+    "--efficiency",
+    type=float,
+    metavar="SHARE",
+    show_default="0.6",
+    help="Share of the peaks that is reached.",
+)
+@click.option(
+    "--memory-efficiency",
+    type=float,
+    metavar="SHARE",
+    show_default="--efficiency",
+    help="Of the bandwidth, if another.",
+)
+@click.option(
+    "--tensor-parallel",
+    type=int,
+    metavar="N",
+    show_default="as few as hold the model",
+    help="GPUs that share each layer.",
+)
+@click.option(
+    "--length",
+    type=int,
+    default=2048,
+    show_default=True,
+    metavar="TOKENS",
+    help="Of a slot: how many fit is printed.",
+)
+@click.option("-o", "--output", type=_FILE, help="Write the cost model (.json).")
+@FORMAT
+def cost_command(
+    gpu: str,
+    model: str | None,
+    config: Path | None,
+    efficiency: float | None,
+    memory_efficiency: float | None,
+    tensor_parallel: int | None,
+    length: int,
+    output: Path | None,
+    style: str,
+) -> None:
+    """Derive a roofline from peak FLOPs, bandwidth and the model's shape: nothing is measured.
+
+    Example: orsched cost --gpu h100 --model 8b -o cost.json
+    """
+    from orsched.columns import whole_number
+    from orsched.files import save_cost
+    from orsched.hardware import GPUS, data_sheet_cost, fitting
+    from orsched.hardware.data_sheet import BLOCK_TOKENS, EFFICIENCY, least_gpus
+
+    whole_number(length, "--length", minimum=1)
+    check_paths({"output": output}, [] if config is None else [str(config)])
+    chip, shape = _named(gpu, GPUS, "--gpu"), _shape(model, config)
+    count = least_gpus(chip, shape) if tensor_parallel is None else tensor_parallel
+    share = EFFICIENCY if efficiency is None else efficiency
+    try:
+        cost = data_sheet_cost(chip, shape, share, memory_efficiency, count)
+        room = fitting(chip, shape, count)
+    except InputError as error:
+        flag = "--" + str(error.field).replace("_", "-")
+        raise InputError(error.problem, field=flag, remedy=error.remedy) from None
+    about = {
+        "kind": "data sheet",
+        "gpu": chip.title,
+        "gpus": count,
+        "model": shape.title,
+        "efficiency": share,
+        "memory_efficiency": share if memory_efficiency is None else memory_efficiency,
+        "source": f"{chip.source}; {shape.source}",
+    }
+    if output is not None:
+        save_cost(cost, output, {"machine": about})
+        say(f"cost model written to {output}")
+    facts: dict[str, Any] = dict(about)
+    facts |= {
+        "kv_tokens": room.kv_tokens,
+        f"blocks_of_{BLOCK_TOKENS}": room.blocks,
+        f"slots_of_{length}": room.slots(length),
+    }
+    if style == "json":
+        facts["cost"] = {"model": cost.model, **cost.to_dict()}
+    print_facts(facts if style != "table" else facts | cost_facts(cost), style)
+
+
+def _shape(model: str | None, config: Path | None) -> ModelShape:
+    from orsched.hardware import MODELS, read_config
+    from orsched.hardware.shapes import SHORT
+
+    if (model is None) == (config is None):
+        raise InputError(
+            "a model or its configuration",
+            field="--model",
+            remedy="one of --model NAME (orsched info machines) and --config config.json",
+        )
+    if config is not None:
+        return read_config(config)
+    assert model is not None
+    return _named(SHORT.get(model, model), MODELS, "--model")
+
+
+def _named(name: str, known: Mapping[str, T], option: str) -> T:
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=2)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise InputError(
+        f"{name!r} is not in the catalogue", field=option, remedy=f"{hint}{', '.join(known)}"
+    )

@@ -1,0 +1,109 @@
+"""Which machine a command's times are of, and the catalogue as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orsched.cli.output import print_facts, print_json, print_rows, say, table
+
+if TYPE_CHECKING:
+    from orsched.costs import CostModel
+    from orsched.instance import Instance
+
+NS_PER_MS = 1_000_000
+
+HOW = (
+    "Every GPU and model have a machine by data sheet: GPU-MODEL-sheet, such as "
+    "h100-llama3-8b-sheet, or GPUxN-MODEL-sheet on N of them. Its times are derived from the peaks "
+    "below, not measured. orsched cost writes one with other assumptions, orsched calibrate one "
+    "from measurements."
+)
+
+
+def say_machine(instance: Instance) -> str:
+    """Say on stderr whose times an instance has: no table without it. Returns the words."""
+    from orsched.hardware import machine_words
+
+    words = machine_words(instance)
+    say(words, "machine")
+    return words
+
+
+def names_machines(name: str) -> bool:
+    """Whether ``show_machines`` knows a name: ``machines``, or that of one."""
+    from orsched.hardware.catalogue import SUFFIX, measured
+
+    return name == "machines" or name.endswith(SUFFIX) or name in {m.name for m in measured()}
+
+
+def show_machines(name: str, style: str) -> None:
+    """Print the catalogue for ``machines``, or the machine of a name."""
+    from orsched.hardware import machine
+
+    if name == "machines":
+        print_machines(style)
+        return
+    facts = machine(name).to_dict()
+    cost = facts.pop("cost")
+    if style == "csv":
+        facts |= {key: value for key, value in cost.items() if isinstance(value, int)}
+    elif style == "json":
+        facts["cost"] = cost
+    else:
+        facts |= cost_facts(machine(name).cost)
+    print_facts(facts, style)
+
+
+def cost_facts(cost: CostModel) -> dict[str, Any]:
+    """Return some times of a cost model, in milliseconds: what its parameters come to."""
+    limit = cost.prefill_limit
+    sizes = [size for size in (128, 2048) if limit is None or size <= limit]
+    found = {f"{size:,} prompt tokens, ms": cost.prefill_ns([size]) / NS_PER_MS for size in sizes}
+    for active in (1, 64, 256):
+        what = f"a round of {active} at 500 tokens, ms"
+        found[what] = cost.round_ns(active, 500 * active, 500) / NS_PER_MS
+    return found
+
+
+def print_machines(style: str) -> None:
+    """Print the catalogue: machines with measured times, GPUs and models; all of it as JSON."""
+    from orsched.hardware import GPUS, MODELS, machines
+    from orsched.hardware.catalogue import measured
+
+    if style != "table":
+        rows = [machine.to_dict() for machine in machines()]
+        if style == "csv":
+            keys = ("name", "kind", "title", "model", "source")
+            print_rows([{key: row[key] for key in keys} for row in rows], style)
+        else:
+            print_json(rows)
+        return
+    listed = [
+        {"machine": m.name, "kind": m.kind, "cost model": m.cost.model, "what it is": m.title}
+        for m in measured()
+    ]
+    click.echo(table(listed))
+    click.echo(f"\n{HOW}\n")
+    click.echo(table([_gpu_row(gpu) for gpu in GPUS.values()]) + "\n")
+    click.echo(table([_model_row(shape) for shape in MODELS.values()]))
+
+
+def _gpu_row(gpu: Any) -> dict[str, Any]:
+    return {
+        "gpu": gpu.name,
+        "what it is": gpu.title,
+        "TFLOP/s": round(gpu.flops / 1e12),
+        "GB": gpu.memory_bytes // 10**9,
+        "GB/s": gpu.bandwidth // 10**9,
+    }
+
+
+def _model_row(shape: Any) -> dict[str, Any]:
+    return {
+        "model": shape.name,
+        "what it is": shape.title,
+        "weights GB": round(2 * shape.weights / 1e9, 1),
+        "KiB a token": 2 * shape.kv_numbers // 1024,
+    }

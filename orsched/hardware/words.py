@@ -1,0 +1,48 @@
+"""What machine times are those of, in a line: no result without it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from orsched.hardware.catalogue import machines, measured
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from orsched.costs import CostModel
+    from orsched.instance import Instance
+    from orsched.workers import Worker
+
+_TOKENS = 2000
+
+
+def cost_words(cost: CostModel, clients: int = 1) -> str:
+    """Return the machine of the catalogue that has this cost model, or what the model says.
+
+    A cost model that nobody named is told by two times: of a prefill, and of a round over all
+    clients with contexts of 500 tokens.
+    """
+    for found in machines() if cost.model == "roofline" else measured():
+        if found.cost == cost:
+            return found.words
+    limit = cost.prefill_limit
+    tokens = _TOKENS if limit is None else min(_TOKENS, limit)
+    stage = cost.prefill_ns([tokens]) * 1000 / NS_PER_S
+    active = max(1, clients)
+    a_round = cost.round_ns(active, 500 * active, 500) * 1000 / NS_PER_S
+    of = f"a round of {active}" if active > 1 else "a round"
+    return f"{cost.model}, {stage:,.3g} ms for {tokens:,} prompt tokens, {a_round:,.3g} ms for {of}"
+
+
+def machine_words(instance: Instance) -> str:
+    """Return in a line which cost model the times of an instance are of, and how many clients.
+
+    Such as ``affine, LLaMA-65B on Ascend 910 (Pang et al.), 200 clients``; equal workers once.
+    """
+    kinds = Counter(_words(worker) for worker in instance.workers)
+    return "; ".join(f"{n} x {words}" if n > 1 else words for words, n in kinds.items())
+
+
+def _words(worker: Worker) -> str:
+    clients = f"{worker.clients:,} client{'s' if worker.clients != 1 else ''}"
+    return f"{cost_words(worker.cost, worker.clients)}, {clients}"
