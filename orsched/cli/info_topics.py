@@ -49,15 +49,22 @@ def _suggest(name: str) -> None:
     from pathlib import Path
 
     from orsched.errors import InputError
+    from orsched.hardware import machines
     from orsched.instances.catalog import GENERATORS
     from orsched.instances.catalog import names as instances
     from orsched.method_choice import method_names
-    from orsched.hardware import machines
     from orsched.registry import names
 
     if name in instances() or Path(name).exists() or Path(name).suffix in (".json", ".parquet"):
         return
-    known = [*instances(), *GENERATORS, *method_names(), *names("cost_models"), "machines", *(each.name for each in machines())]
+    known = [
+        *instances(),
+        *GENERATORS,
+        *method_names(),
+        *names("cost_models"),
+        "machines",
+        *(each.name for each in machines()),
+    ]
     near = nearest(name, known)
     if near:
         raise InputError(

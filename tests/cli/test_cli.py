@@ -74,7 +74,7 @@ def test_compare_prints_one_object_per_method(call):
     )
     rows = json.loads(out)
     assert code == 0
-    assert [list(row) for row in rows] == [[*KEYS, "error"]] * 5
+    assert [list(row) for row in rows] == [[*KEYS, "error", "machine"]] * 5
     assert [row["method"] for row in rows] == ["fcfs", "offline", "online", "hybrid", "hybrid"]
     assert [row["information"] for row in rows][-1] == "predicted"
     assert all(row["checked"] for row in rows)
@@ -87,7 +87,7 @@ def test_solve_writes_a_file_that_check_accepts(call, tmp_path):
         "solve", "pang-100x20", "--method", "online", "-o", path, "--format", "json"
     )
     row = json.loads(out)
-    assert (code, list(row)) == (0, KEYS)
+    assert (code, list(row)) == (0, [*KEYS, "machine"])
     assert str(path) in err
     code, out, _ = call("check", "pang-100x20", path)
     assert (code, out) == (0, "")

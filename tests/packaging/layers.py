@@ -80,7 +80,7 @@ LAYERS = (
     Layer(
         "instances",
         "shipped instances and machines, generators, readers of others' traces",
-        ("instances", "machines"),
+        ("instances", "hardware"),
     ),
     Layer(
         "front",
