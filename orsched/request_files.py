@@ -124,7 +124,7 @@ _OF_A_WORKER = (
     "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "prefix_cache",
 )  # fmt: skip
 _ASSUMED = {
-    "cost": "the cost model of LLaMA-65B on eight Ascend devices (--cost; orsched info machines)",
+    "cost": "the cost model of LLaMA-65B on eight Ascend devices (--cost)",
     "memory_blocks": "memory without limit (--memory-blocks)",
     "prefill_cap_tokens": "prefill stages of any size (--prefill-cap)",
     "first_token": "the first token comes from the prefill stage (--first-token)",

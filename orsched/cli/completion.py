@@ -126,13 +126,9 @@ def machines(context: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _machines() -> list[str]:
-    import orsched
+    from orsched.hardware import machines
 
-    try:
-        rows: Any = orsched.machines()  # type: ignore[attr-defined]
-    except AttributeError:
-        return []
-    return [str(getattr(row, "name", row)) for row in rows]
+    return [row.name for row in machines()]
 
 
 def laws(context: click.Context, incomplete: str) -> list[CompletionItem]:

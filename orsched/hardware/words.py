@@ -31,7 +31,11 @@ def cost_words(cost: CostModel, clients: int = 1) -> str:
     active = max(1, clients)
     a_round = cost.round_ns(active, 500 * active, 500) * 1000 / NS_PER_S
     of = f"a round of {active}" if active > 1 else "a round"
-    return f"{cost.model}, {stage:,.3g} ms for {tokens:,} prompt tokens, {a_round:,.3g} ms for {of}"
+    return f"{cost.model}, {_ms(stage)} for {tokens:,} prompt tokens, {_ms(a_round)} for {of}"
+
+
+def _ms(time_ms: float) -> str:
+    return f"{time_ms:,.0f} ms" if time_ms >= 100 else f"{time_ms:.3g} ms"
 
 
 def machine_words(instance: Instance) -> str:

@@ -176,7 +176,9 @@ def test_no_standard_output_is_no_error():
     script = "import sys; sys.stdout = None; from orsched.cli import main; main()"
     command = [sys.executable, "-c", script, "compare", "two-by-two", "--methods", "fcfs"]
     done = subprocess.run(command, capture_output=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(b"machine: affine, ")
+    assert done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])
