@@ -211,13 +211,13 @@ def _mark(ax: Axes, at: float, word: str) -> None:
     place = float(ax.transAxes.inverted().transform(ax.transData.transform((at, 0)))[0])
     to_left = place > 0.6
     if inside:
-        ax.axvline(at, color=style.BOUND_COLOUR, lw=1.2, ls=(0, (4, 1.5)), zorder=1, gid="limit")
+        ax.axvline(at, color=style.LIMIT_COLOUR, lw=1.2, ls=(0, (4, 1.5)), zorder=1, gid="limit")
     else:
         word = f"{word} →" if to_left else f"← {word}"
     ax.annotate(
         word, (min(max(place, 0.0), 1.0), 0.03), (-3 if to_left else 3, 0),
         xycoords="axes fraction", textcoords="offset points", ha="right" if to_left else "left",
-        fontsize=9, color=style.BOUND_COLOUR, gid="limit-word",
+        fontsize=9, color=style.LIMIT_COLOUR, gid="limit-word",
     )  # fmt: skip
 
 

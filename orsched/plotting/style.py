@@ -38,6 +38,8 @@ IDLE_COLOUR = "#EBE5DA"
 FOLDED_COLOUR = "#F5F2EC"
 BOUND_COLOUR = "#D55E00"
 MAKESPAN_COLOUR = "#000000"
+LIMIT_COLOUR = "#444444"
+"""Limits on latencies: no line of a method has this colour."""
 
 BUBBLES = {
     "waiting_for_prefill": ("waiting for prefill", "#E69F00"),

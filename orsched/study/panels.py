@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.plotting.axis_names import AxisName, axis_name
 from orsched.plotting.pictures import mark_limit
 from orsched.plotting.scales import scale_axis
-from orsched.plotting.style import BOUND_COLOUR, line_look, short
+from orsched.plotting.style import LIMIT_COLOUR, line_look, short
 from orsched.study.table import over_seeds
 from orsched.study.tradeoff import pareto_front
 from orsched.units import NS_PER_S
@@ -240,7 +240,7 @@ def scale_and_limit(axes: Sequence[Any], rows: Sequence[Row], y: str) -> None:
         axes[0].set_ylim(low, top + 0.06 * (top - low))
     if value is not None:
         for ax in axes:
-            mark_limit(ax, value, f"limit {short(value)} s", "limit", BOUND_COLOUR, top)
+            mark_limit(ax, value, f"limit {short(value)} s", "limit", LIMIT_COLOUR, top)
 
 
 def limit_of(rows: Sequence[Row], y: str) -> float | None:
