@@ -67,6 +67,7 @@ def run(
     parameters: dict[str, Any] | None = None,
     iterations: int | None = None,
     time_limit: float | None = None,
+    gap: float | None = None,
     callback: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] | None = None,
     resume: Schedule | None = None,
@@ -85,7 +86,8 @@ def run(
             schedule is made first and followed.
         settings: what executes; default: the model ``tiny`` on torch.
         seed: of the method, of the prompts and of random weights.
-        information, parameters, iterations, time_limit, callback: of the method, as in ``solve``.
+        information, parameters, iterations, time_limit, gap, callback: of the method, as in
+            ``solve``.
         say: called with a description of each stage of the work.
         resume: the trace of a stopped run of this instance; the rest of it is run, and both parts
             form one trace. With a schedule as ``source``: of a run of that schedule, whose rest
@@ -116,7 +118,7 @@ def run(
         resolved = source_of_rest(instance, source, rest.rest)
     else:
         resolved = policy_source(
-            problem, source, seed, information, parameters, callback, iterations, time_limit
+            problem, source, seed, information, parameters, callback, iterations, time_limit, gap
         )
     planned = perf_counter()
     if end_of_sequence:

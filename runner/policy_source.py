@@ -78,6 +78,7 @@ def policy_source(
     callback: Callable[[Progress], None] | None = None,
     iterations: int | None = None,
     time_limit: float | None = None,
+    gap: float | None = None,
 ) -> PolicySource:
     """Return what decides for the workers of an instance.
 
@@ -88,7 +89,7 @@ def policy_source(
             object is copied for the plan.
         seed: of the method's random choices.
         information, parameters: of the method.
-        callback, iterations, time_limit: for a method that searches, as in ``solve``.
+        callback, iterations, time_limit, gap: for a method that searches, as in ``solve``.
 
     Raises:
         InputError: the schedule is for another instance, or an argument is wrong.
@@ -113,6 +114,7 @@ def policy_source(
         parameters=parameters,
         iterations=iterations,
         time_limit=time_limit,
+        gap=gap,
         callback=callback,
     ).schedule
     if not isinstance(chosen.method, LiveMethod) or not chosen.method.live:

@@ -12,6 +12,7 @@ from orsched.cli.artefacts import SINGLE, check_paths, require_packages
 from orsched.cli.options import (
     ALLOW_PICKLE,
     FORMAT,
+    GAP,
     GRAPH_OPTIONS,
     ITERATIONS,
     PARAMETERS,
@@ -126,7 +127,7 @@ WORKER_OPTIONS = (
 @click.option(
     "--time-limit", type=SECONDS, metavar="SECONDS", help="Time limit of a method that plans."
 )
-@with_options(PARAMETERS, ITERATIONS, *WORKER_OPTIONS, FORMAT, *SINGLE)
+@with_options(PARAMETERS, ITERATIONS, GAP, *WORKER_OPTIONS, FORMAT, *SINGLE)
 def run_command(
     source: str,
     instance_source: str | None,
@@ -138,6 +139,7 @@ def run_command(
     resume: Path | None,
     ends: tuple[int, ...],
     iterations: int | None,
+    gap: float | None,
     time_limit: float | None,
     instance_output: Path | None,
     **options: Any,
@@ -156,7 +158,10 @@ def run_command(
     from orsched.runner.calibration.memory_profile import read_bytes
     from orsched.runner.loop.interrupts import finishing
     from orsched.runner.worker_pool import RunSettings
+    from orsched.stop import require_gap
 
+    if gap is not None:
+        require_gap(gap, "--gap")
     paths = {name: options.pop(name) for name in _ARTEFACTS}
     graph_bytes = read_bytes(options.pop("graph_memory"), "--graph-memory")
     settings = RunSettings(**options, graph_bytes=graph_bytes)
@@ -182,6 +187,7 @@ def run_command(
             "resume": before,
             "end_of_sequence": ends,
             "iterations": iterations,
+            "gap": gap,
             "time_limit": time_limit,
         }
         done = _run(problem, what, settings, chosen, progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from time import perf_counter
 
@@ -161,7 +162,7 @@ def test_wrong_gaps_are_refused_at_the_door(value, remedy):
 
 
 def test_the_command_line_refuses_them_before_it_loads(capsys):
-    for command in ("solve", "compare"):
+    for command in ("solve", "compare", "run"):
         assert run([command, "no-such-instance", "--gap", "1"]) == 2
         assert "field '--gap': 1.0 is not a gap" in capsys.readouterr().err
 
@@ -172,3 +173,9 @@ def test_the_command_line_says_which_methods_do_not_search(capsys):
     shown = capsys.readouterr()
     assert shown.out.count("%") == 6
     assert shown.err.count("the target gap ends nothing") == 1
+
+
+def test_a_run_plans_to_the_gap(capsys):
+    options = ("--worker", "virtual", "--policy", "windows", "--gap", "0.01", "--format", "json")
+    assert run(["run", "pang-100x20", *options]) == 0
+    assert json.loads(capsys.readouterr().out)["makespan_s"] < 1.01 * 69.05
