@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from copy import deepcopy
 from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from orsched.own_code import class_of
 from orsched.policy import Information, Policy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orsched.instance import Instance
 
 _HOOKS = ("start", "on_arrival", "on_first_token", "on_finish", "on_preempt", "decide")
@@ -115,7 +118,8 @@ _RAN = "_orsched_ran_with"
 class PolicyObject(LiveMethod):
     """A policy object, for one run: what it counted and queued in it would carry over to another.
 
-    One that sets its state up in ``start``, or that has none, may run again.
+    One that sets its state up in ``start``, or that has none, may run again. On several workers one
+    that serves one worker gets a dispatcher, with a copy of it on each worker; it stays as it is.
     """
 
     policy: Policy
@@ -133,11 +137,26 @@ class PolicyObject(LiveMethod):
     ) -> tuple[Policy, dict[str, Any]]:
         """Return the object, and the parameters with which it says that it was made.
 
-        Raises ``InputError`` for one that has run before, and may have kept something of it.
+        Raises ``InputError`` for one that has run before, and may have kept something of it, and
+        for one that several workers need and that cannot be copied.
         """
         self.require_fresh()
+        if len(instance.workers) > 1 and not self.policy.many_workers:
+            return dispatched(self._copies(), split(parameters)[1]), parameters
         vars(self.policy).setdefault(_RAN, _constants(self.policy))
         return self.policy, parameters
+
+    def _copies(self) -> Callable[[], Policy]:
+        try:
+            pristine = deepcopy(self.policy)
+        except Exception as error:
+            name = type(self.policy).__name__
+            raise InputError(
+                f"this object of {name} serves one worker, and cannot be copied: {error}",
+                field="policy",
+                remedy=f"give the class, {name}",
+            ) from None
+        return lambda: deepcopy(pristine)
 
     def require_fresh(self) -> None:
         """Raise ``InputError`` if the object has run before, and may have kept something of it."""

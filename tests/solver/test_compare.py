@@ -149,6 +149,19 @@ def test_an_object_that_cannot_be_copied_runs_once():
         orsched.compare(SMALL, [policy, policy])
 
 
+def test_an_object_serves_several_workers_by_copies_as_its_class_does():
+    policy = Mine()
+    problem = scenario(SMALL, workers=3)
+    by_object, by_class = (orsched.simulate(problem, each) for each in (policy, Mine))
+    assert by_object.makespan_ns == by_class.makespan_ns
+    assert policy.served == 0
+    fewest = orsched.simulate(problem, policy, parameters={"dispatch": "fewest_requests"})
+    expected = orsched.simulate(problem, Mine, parameters={"dispatch": "fewest_requests"})
+    assert fewest.makespan_ns == expected.makespan_ns
+    with pytest.raises(InputError, match=r"cannot be copied.*give the class, Locked"):
+        orsched.simulate(problem, Locked())
+
+
 def test_an_object_that_has_run_is_refused():
     policy = Mine()
     orsched.simulate(SMALL, policy)
