@@ -7,9 +7,10 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError, unavailable
+from orsched.objectives import arrivals_decide
 from orsched.plotting.class_curves import has_class_curves, tells_classes_apart
 from orsched.plotting.spans import client_use
-from orsched.plotting.style import BUBBLES
+from orsched.plotting.style import BUBBLES, seconds
 from orsched.report.comparison import (
     Row,
     batch_table,
@@ -100,7 +101,7 @@ def _page(
         f"<title>{heading}</title>\n<style>\n{_asset('page.css')}</style>\n</head>\n<body>\n"
         f"<header><h1>{heading}</h1>\n{facts(instance, slo)}</header>\n<main>\n"
     )
-    yield _notes([*notes, *_findings(rows)])
+    yield _notes([*notes, *_findings(instance, rows)])
     latencies = latency_data(instance, rows, slo)
     yield f"<section><h2>Comparison</h2>\n{_tables(instance, rows)}</section>\n"
     yield _latencies() if latencies else ""
@@ -209,7 +210,7 @@ def _data(instance: Instance, rows: list[Row]) -> dict[str, Any]:
     return {"instance": instance_data(instance), "uses": uses, "methods": methods}
 
 
-def _findings(rows: list[Row]) -> list[str]:
+def _findings(instance: Instance, rows: list[Row]) -> list[str]:
     """Return what the numbers prove by themselves: of a run never that it is the shortest."""
     found = []
     for row in rows:
@@ -230,7 +231,19 @@ def _findings(rows: list[Row]) -> list[str]:
                 f"{row.label} ended before the lower bound, which is one by the times of the cost "
                 "model: the worker was faster than its model."
             )
-    return found
+    return [*found, *_last_arrival(instance, rows)]
+
+
+def _last_arrival(instance: Instance, rows: list[Row]) -> list[str]:
+    """Say whose makespan is the last arrival's: it tells nothing about the method then."""
+    decided = [row for row in rows if arrivals_decide(instance, row.schedule.makespan_ns)]
+    if not decided:
+        return []
+    of = "" if len(decided) == len(rows) else f" of {', '.join(row.label for row in decided)}"
+    last = seconds(int(instance.requests.arrival_ns.max()))
+    return [
+        f"The makespan{of} is the last arrival's, at {last}: arrivals decide it, not the method."
+    ]
 
 
 def _notes(notes: Sequence[str]) -> str:

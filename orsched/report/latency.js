@@ -58,7 +58,8 @@
     });
     const limit = found.limits[name] ?? null;
     const right = border ?? Math.max(...lines.flatMap((l) => l.x), 1e-9) * 1.02;
-    return chart(`latency-${name}`, title, lines, { title: { text: `${title.split(",")[0]} (s)` }, range: [0, right], fixedrange: true },
+    const least = Math.min(...lines.flatMap((l) => l.x)), left = least > 0.35 * right ? 0.95 * least : 0; // no empty half
+    return chart(`latency-${name}`, title, lines, { title: { text: `${title.split(",")[0]} (s)` }, range: [left, right], fixedrange: true },
       limit === null || seconds(limit) > right ? { annotations: outliers }
         : limitLine(seconds(limit), `limit ${shortTime(limit)}`, outliers));
   }

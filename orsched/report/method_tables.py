@@ -90,7 +90,7 @@ def latency_table(
     if any(attainment(row) is not None for row in rows):
         columns += [
             Column("SLO attainment", "slo-attainment", attainment, percent, "max"),
-            Column("Goodput (requests/s)", "goodput", goodput, _decimal, "max"),
+            Column("Goodput, 1/s", "goodput", goodput, _decimal, "max"),
         ]
     for measure in ("ttft", "tpot", "jct"):
         for figure in ("mean", "p50", "p99"):

@@ -59,7 +59,20 @@ WORDS = (
     ),
     (
         "TTFT, TPOT, JCT",
-        "Time to first token; time per further token; time from arrival to the last token.",
+        "Time to first token; time per further token; time from arrival to the last token. "
+        "<em>Largest gap</em>: the longest time between two successive tokens of a request. "
+        "<em>≥</em> below a mean: no schedule of this instance has less.",
+    ),
+    (
+        "SLO attainment, goodput",
+        "The share of requests within the limits on TTFT and TPOT, and how many such requests are "
+        "done a second. The curve shows the attainment if all limits were so many times as long.",
+    ),
+    (
+        "Best",
+        "A dot marks the best figure of a column, a badge the best schedule: the shortest where "
+        "all requests are there at the start, the one with the best attainment where limits are "
+        "given, else the one with the least mean JCT.",
     ),
     (
         "Decision p99",

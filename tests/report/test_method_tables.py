@@ -80,6 +80,15 @@ def test_with_limits_attainment_decides(tmp_path):
     assert "TTFT 8 s" in page
 
 
+def test_a_makespan_that_is_the_last_arrivals_is_said_to_be_so(tmp_path):
+    said = "arrivals decide it, not the method"
+    early = random_instance(n=20, latest_ns=10**9)
+    assert said not in page_of(tmp_path, early, several(early))
+    requests = orsched.Requests([10, 10], [5, 5], [0, 100 * 10**9])
+    late = orsched.Instance(requests, orsched.Worker(1))
+    assert said in page_of(tmp_path, late, several(late))
+
+
 def test_where_all_are_within_the_limits_the_mean_jct_decides():
     instance = random_instance(n=40, latest_ns=40 * 10**9)
     rows = rows_of(instance, several(instance), orsched.SLO(ttft_s=10_000))
