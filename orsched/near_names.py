@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_MOST_FILES = 2000
+"""Of a folder with more, only so many are looked at."""
+
 
 def nearest(name: object, known: Iterable[str], most: int = 1) -> list[str]:
     """Return the known names that are closest to one, the best first; case and - do not count."""
@@ -36,6 +39,20 @@ def known_names(name: object, known: Iterable[str], label: str = "known: ", none
     names = list(known)
     listed = label + ", ".join(names) if names else none
     return " ".join(text for text in (did_you_mean(name, names), listed) if text)
+
+
+def file_hint(path: object) -> str:
+    """Return the remedy for a file that is not there: the nearest one in its folder, if any."""
+    import os
+
+    folder, name = os.path.split(str(path))
+    try:
+        with os.scandir(folder or ".") as entries:
+            there = [entry.name for entry, _ in zip(entries, range(_MOST_FILES), strict=False)]
+    except (OSError, ValueError):
+        return "check the path"
+    near = nearest(name, sorted(there))
+    return f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path"
 
 
 def _plain(name: str) -> str:

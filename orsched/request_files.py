@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
+from orsched.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -224,7 +225,7 @@ def load_requests(
 
     path = source_path(source)
     if not os.path.exists(path):
-        raise InputError("there is no such file", file=str(path), remedy="check the path")
+        raise InputError("there is no such file", file=str(path), remedy=file_hint(path))
     workers = choice.made()
     kinds = with_specs(DEFAULT_CLASSES, classes)
     form = detect(path) if format is None else format

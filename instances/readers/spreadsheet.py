@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.errors import InputError, unavailable
 from orsched.instances.readers.table import Table, table_of
 from orsched.limits import ROWS
+from orsched.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +86,7 @@ def _opened(path: str | PathLike[str]) -> Any:
         with zipfile.ZipFile(path) as parts:
             size = sum(part.file_size for part in parts.infolist())
     except FileNotFoundError:
-        raise InputError("there is no such file", file=file, remedy="check the path") from None
+        raise InputError("there is no such file", file=file, remedy=file_hint(file)) from None
     except (OSError, zipfile.BadZipFile) as error:
         raise _damaged(file, error) from None
     if size > _MOST_BYTES:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from orsched.errors import InputError
+from orsched.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def head_of(path: str | PathLike[str]) -> str:
         with Path(path).open("rb") as stream:
             head = stream.read(HEAD_BYTES)
     except FileNotFoundError:
-        raise InputError("there is no such file", file=file, remedy="check the path") from None
+        raise InputError("there is no such file", file=file, remedy=file_hint(file)) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", file=file) from None
     for magic, (what, remedy) in _MAGIC.items():

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from orsched.errors import InputError
+from orsched.near_names import file_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +51,7 @@ def read_bytes(path: Path) -> bytes:
                 raise InputError("is a device", file=name, remedy="name a file")
             return stream.read()
     except FileNotFoundError:
-        problem, remedy = "no such file", "check the path"
+        problem, remedy = "no such file", file_hint(name)
     except IsADirectoryError:
         problem, remedy = "is a folder", "name a file in it"
     except PermissionError:

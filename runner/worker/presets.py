@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from orsched.errors import InputError
+from orsched.near_names import known_names
 
 
 def _llama3_angles(factor: float) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def preset_config(name: str) -> Any:
         raise InputError(
             f"unknown model {name!r}",
             field="model",
-            remedy=f"a folder with a model, or one of {', '.join(PRESETS)}",
+            remedy=known_names(name, PRESETS, "a folder with a model, or one of "),
         )
     kind, arguments = PRESETS[name]
     rotary = {} if kind in ("gpt2", "gpt_neo") else {"max_position_embeddings": LONGEST_CONTEXT}

@@ -9,7 +9,7 @@ import pytest
 import orsched
 from orsched import InputError
 from orsched.cli.commands import run
-from orsched.near_names import did_you_mean, known_names, nearest
+from orsched.near_names import did_you_mean, file_hint, known_names, nearest
 
 
 @pytest.mark.parametrize(
@@ -96,3 +96,25 @@ def test_what_is_near():
     assert did_you_mean("zzz", known) == ""
     assert known_names("fcsf", ["fcfs", "sjf"]) == "did you mean fcfs? known: fcfs, sjf"
     assert known_names("x", [], none="it has none") == "it has none"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "solve {}/reqests.csv --clients 2",
+        "bound {}/requests.jsn",
+        "check two-by-two {}/requests.jso",
+        "study {}/requsts.toml",
+    ],
+)
+def test_files_that_are_nearly_there(tmp_path, capsys, command):
+    for suffix in ("csv", "json", "toml"):
+        (tmp_path / f"requests.{suffix}").write_text("x")
+    assert run([part.replace("{}", str(tmp_path)) for part in command.split()]) == 2
+    assert f"did you mean {tmp_path}/requests." in capsys.readouterr().err
+
+
+def test_files_that_are_not_there():
+    assert file_hint("/no/such/folder/x.json") == "check the path"
+    assert file_hint("x\0.json") == "check the path"
+    assert file_hint("zzzzzzzzzzzz.json") == "check the path"

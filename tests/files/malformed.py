@@ -397,7 +397,7 @@ REQUESTS_CSV = [
     ("arrival negative", line(3, "b,6,9,-0.5,1,batch"), "arrival_s", "-500000000 is below 0", "start at 0", 3),
     ("arrival huge", line(3, "b,6,9,1e300,1,batch"), "arrival_s", "1e300 is too large", "64 bits", 3),
     ("prediction 0", line(2, "a,5,1,0,0,batch"), "predicted_tokens", "0 is below 1", "at least one token", 2),
-    ("service class unknown", line(4, "c,7,3,1.25,1,fast"), "service_class", "'fast' is no service class", "interactive or batch", 4),
+    ("service class unknown", line(4, "c,7,3,1.25,1,fast"), "service_class", "'fast' is no service class", "interactive, batch", 4),
     ("id empty", line(3, ",6,9,0.5,1,batch"), "id", "is not a name", "give a text", 3),
     ("id twice", line(4, "a,7,3,1.25,1,batch"), "id", "'a' stands twice", "unique", 4),
     ("line after a long cell", lambda t: t.replace("a,5", '"a\n\nx",5').replace("c,7", "c,0"), "prompt_tokens", "0 is below 1", "", 6),
