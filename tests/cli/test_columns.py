@@ -66,6 +66,14 @@ def test_limits_show_attainment_first_and_mark_the_best(call):
     assert max(map(len, out.splitlines())) <= 100
 
 
+def test_where_all_attain_the_limits_alike_the_mean_jct_decides(call):
+    code, out, _ = call("compare", *FULL, "--methods", "fcfs,online", "--slo-ttft", 1000)
+    assert code == 0
+    assert head(out)[1] == "SLO"
+    assert out.count("100.00 %") == 2
+    assert out.splitlines()[-1].startswith("* least mean JCT: ")
+
+
 def test_a_makespan_that_the_arrivals_decide_is_said_to_be_theirs(call):
     code, out, _ = call("compare", *LATE)
     assert code == 0
