@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WIDTH = 100
 """Most characters of a line, as far as columns can be left out for it."""
 
-_LEAST = 4
+_LEAST = 5
 """So many columns are never left out."""
 
 _AT_ONCE = (
@@ -196,14 +196,13 @@ def _marked(rows: Sequence[Row], objective: Objective) -> list[int]:
 def fitted(rows: Sequence[Row], names: Sequence[str], least: int = _LEAST) -> list[Row]:
     """Return the columns that rows have values in, without the last ones if a line is too long.
 
-    The first ``least`` columns stay; the reasons of failed methods come last, however long.
+    The first ``least`` columns stay, and the reasons of failed methods, which come last.
     """
     names = [name for name in names if any(row.get(name) is not None for row in rows)]
-    while len(names) > least and _width(rows, names) > WIDTH:
+    errors = ["error"] if any(row.get("error") is not None for row in rows) else []
+    while len(names) > least and _width(rows, [*names, *errors]) > WIDTH:
         names.pop()
-    if any(row.get("error") is not None for row in rows):
-        names.append("error")
-    return [{name: row.get(name) for name in names} for row in rows]
+    return [{name: row.get(name) for name in (*names, *errors)} for row in rows]
 
 
 def _width(rows: Sequence[Row], names: Sequence[str]) -> int:

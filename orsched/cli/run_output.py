@@ -11,6 +11,7 @@ import click
 
 from orsched.cli.artefacts import write_artefacts, write_comparison, write_plan_and_run
 from orsched.cli.output import print_rows, printable, say, table
+from orsched.flat_figures import flat_figures
 from orsched.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 def print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
     """Print the run's row, then plan against run (in JSON: within the row)."""
     row = run_row(done, against)
+    if style != "table":
+        row |= {name: value for name, value in _figures(done).items() if name not in row}
     if style == "json":
         row["plan_against_run"] = against.to_dict()
     print_rows([row], style, single=True)
@@ -37,6 +40,11 @@ def print_run(done: RunResult, against: PlanAgainstRun, style: str) -> None:
         say(f"{done.stopped}: the trace is of a part of the run")
     for violation in done.violations[:3]:
         say(f"{violation.kind}: {violation.message}")
+
+
+def _figures(done: RunResult) -> dict[str, float | None]:
+    """Return the figures of the run that people ask for, from its measured times."""
+    return flat_figures(done.trace.results)
 
 
 def run_row(done: RunResult, against: PlanAgainstRun) -> dict[str, Any]:
