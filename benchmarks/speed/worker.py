@@ -69,6 +69,29 @@ class Ours:
         self.worker.decode(range(self.requests), ROUNDS)
 
 
+class Scattered:
+    """The worker with twice as many slots: the requests are in every other one, or packed."""
+
+    def __init__(self, shape: Shape, dtype: str) -> None:
+        from orsched.runner.worker.torch_worker import TorchWorker
+
+        slots = 2 * shape.requests
+        self.worker = TorchWorker(shape.model, slots, shape.tokens + ROUNDS, dtype=dtype)
+        self.lengths = [shape.tokens] * slots
+
+    def before_rounds(self) -> None:
+        """Let the caches hold what rounds begin with."""
+        self.worker.pretend(self.lengths)
+
+    def packed(self) -> None:
+        """Let the requests in the first slots yield a token some times."""
+        self.worker.decode(range(len(self.lengths) // 2), ROUNDS)
+
+    def scattered(self) -> None:
+        """Let those in every other slot do so."""
+        self.worker.decode(range(0, len(self.lengths), 2), ROUNDS)
+
+
 class Transformers:
     """The same weights' own forward pass, all requests padded to one length."""
 
@@ -131,7 +154,7 @@ def run(options: Options) -> Section:
         "transformers. Random weights, greedy tokens; the caches of both have the same shape.",
         f"round: one of {ROUNDS}, all requests at the same length. equal: all prompts of the "
         "given length. ragged: from an eighth of it up, which transformers pads and orsched does "
-        "not.",
+        "not. scattered: a round of requests in every other slot; ratio: over one in the first.",
     ]
     if find_spec("torch") is None or find_spec("transformers") is None:
         section.notes.append("not measured: the extra orsched[runner] is not installed")
@@ -147,9 +170,10 @@ def run(options: Options) -> Section:
     finally:
         torch.set_num_threads(before)
     # equal prompts are the same matrix products on both sides: the limit leaves room for noise
-    for kind, limit in (("round", 1.0), ("equal", 1.05), ("ragged", 1.0)):
+    for kind, limit in (("round", 1.0), ("equal", 1.05), ("ragged", 1.0), ("scattered", 1.05)):
         ratios = [row["ratio"] for row in section.rows if row["step"] == kind]
-        what = f"{kind}: largest ratio to transformers' own forward pass"
+        other = "packed slots" if kind == "scattered" else "transformers' own forward pass"
+        what = f"{kind}: largest ratio to {other}"
         if ratios:
             section.targets.append(Target(what, max(ratios), limit, "times"))
     return section
@@ -182,7 +206,23 @@ def _measure(shape: Shape, dtype: str, repeats: int) -> list[dict[str, Any]]:
                 "ratio": ours / theirs,
             }
         )
-    return rows
+    return [*rows, _scattered(shape, dtype, repeats)] if shape.requests > 1 else rows
+
+
+def _scattered(shape: Shape, dtype: str, repeats: int) -> dict[str, Any]:
+    one = Scattered(shape, dtype)
+    calls = [one.scattered, one.packed]
+    scattered, packed = _by_turns(calls, [one.before_rounds] * 2, repeats)
+    return {
+        "model": shape.model,
+        "dtype": dtype,
+        "step": "scattered",
+        "requests": shape.requests,
+        "tokens": shape.tokens,
+        "orsched_ms": scattered / ROUNDS / 1e6,
+        "transformers_ms": None,
+        "ratio": scattered / packed,
+    }
 
 
 def _by_turns(

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from orsched.runner.worker.layout import Layout, Run
     from orsched.runner.worker.slots import Slots
 
-COPIED_TOKENS = 2048
-"""Several short caches are copied together rather than attended to by one call each."""
+COPIED_BYTES = 4 << 20
+"""Keys and values of scattered slots are copied together up to here: a call for each is slower."""
 
 
 class _Dense:
@@ -81,10 +81,15 @@ class DenseRounds(_Dense):
 
         layout = self.layout
         runs = layout.runs
-        if runs is None or (len(runs) > 1 and layout.rows * layout.reach <= COPIED_TOKENS):
+        if runs is None or (len(runs) > 1 and self._bytes() <= COPIED_BYTES):
             return self._copied(heads)
         parts = [self._run(run, heads) for run in runs]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _bytes(self) -> int:
+        """Return how much the keys and values of a layer take that the round reads."""
+        token: int = self.slots.keys[0][0, 0].nbytes
+        return 2 * self.layout.rows * self.layout.reach * token
 
     def _copied(self, heads: Heads) -> Tensor:
         layout, rows = self.layout, self.layout.rows

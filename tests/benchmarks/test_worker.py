@@ -21,15 +21,15 @@ def test_both_sides_do_the_same_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(worker, "DTYPES", ("float64",))
     monkeypatch.setattr(worker, "SHAPES", (worker.Shape("tiny", 3, 20),))
     section = worker.run(Options(tmp_path, repeats=1, tiny=True))
-    assert [row["step"] for row in section.rows] == ["round", "equal", "ragged"]
+    assert [row["step"] for row in section.rows] == ["round", "equal", "ragged", "scattered"]
     assert all(row["ratio"] > 0 for row in section.rows)
     shape = worker.SHAPES[0]
     ours, theirs = worker.Ours(shape, "float64"), worker.Transformers(shape, "float64")
     prompts = [[slot + 1] * 20 for slot in range(3)]
     for side in (ours, theirs):
         side.prefill(prompts)
-    theirs.next = ours.worker.slots.tokens[:, None].clone()
+    theirs.next = ours.worker.slots.tokens[:-1, None].clone()
     for side in (ours, theirs):
         side.before_rounds()
         side.rounds()
-    assert torch.equal(theirs.next[:, 0], ours.worker.slots.tokens)
+    assert torch.equal(theirs.next[:, 0], ours.worker.slots.tokens[:-1])

@@ -41,7 +41,7 @@ def served(slots: tuple[int, ...], graphs: str, family: str = "tiny") -> tuple[l
 def test_scattered_slots_do_as_packed_ones(
     graphs: str, copied: int, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense, "COPIED_TOKENS", copied)
+    monkeypatch.setattr(dense, "COPIED_BYTES", copied)
     packed, scattered = (served(slots, graphs, family) for slots in (PACKED, SCATTERED))
     assert packed == scattered
     if graphs == "off":
