@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 DATA = Path(__file__).parent / "data"
-REQUESTS, PER_SECOND = 500, 8.0
+REQUESTS, PER_SECOND = 500, 6.0
 
 
 def requests(rng: np.random.Generator) -> list[list[object]]:

@@ -32,8 +32,8 @@ cost = found.candidate("affine").cost
 OUT.mkdir(exist_ok=True)
 save_cost(cost, OUT / "mine.json", found.report("affine"))
 
-# The fitted machine beside one of the catalogue, on the same requests.
-for name, machine in (("mine", cost), ("Pang's LLaMA-65B", orsched.Worker(1).cost)):
+# The fitted machine beside one of the catalogue (`orsched.machines()`), on the same requests.
+for name, machine in (("mine", cost), ("a100-llama3-8b-sheet", "a100-llama3-8b-sheet")):
     instance = orsched.load(DATA / "requests.csv", clients=64, cost=machine)
     result = orsched.simulate(instance, "vllm", slo=orsched.SLO(ttft_s=2, tpot_s=0.05))
-    print(f"{name:17} TTFT p99 {result.ttft_p99_s:6.2f} s, attainment {result.slo_attainment:.1%}")
+    print(f"{name:20} TTFT p99 {result.ttft_p99_s:6.2f} s, attainment {result.slo_attainment:.1%}")

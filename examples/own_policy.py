@@ -47,8 +47,7 @@ class ShortestPromptFirst(orsched.Policy):
 def main():
     """Compare it with two others on the trace of the examples."""
     trace = Path(__file__).parent / "data" / "requests.csv"
-    cost = orsched.AffineCost(12_000_000, 60_000, 13_000_000, 45_000)
-    instance = orsched.load(trace, clients=64, cost=cost)
+    instance = orsched.load(trace, clients=64, cost="a100-llama3-8b-sheet")
     methods = ["fcfs", ShortestPromptFirst, ShortestPromptFirst(most=2)]
     found = orsched.compare(instance, methods, slo=orsched.SLO(ttft_s=2, tpot_s=0.05))
     columns = ["method", "slo_attainment", "ttft_p50_s", "ttft_p99_s", "tpot_p99_s", "checked"]

@@ -17,13 +17,12 @@ TRACE = Path(__file__).parent / "data" / "requests.csv"
 OUT = Path("example-out") / "study"
 LIMIT_S = 2.0
 
-cost = orsched.AffineCost(12_000_000, 60_000, 13_000_000, 45_000)
-instance = orsched.load(TRACE, clients=64, cost=cost)
+instance = orsched.load(TRACE, clients=64, cost="a100-llama3-8b-sheet")
 done = run(
     {
         "name": "workers",
         "instances": [instance],
-        "arrivals": ["gamma:rate=16,cv=2"],  # twice the rate of the file, in bursts
+        "arrivals": ["gamma:rate=12,cv=2"],  # twice the rate of the file, in bursts
         "workers": [1, 2, 3],
         "seeds": "0:3",
         "policies": ["vllm", "gittins"],

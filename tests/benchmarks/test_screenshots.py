@@ -1,0 +1,51 @@
+"""Screenshots are taken by a command, and three of them stand in the documentation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import screenshots
+from benchmarks.screenshots import IN_DOCS, SHOTS, Shot, main
+
+
+def test_three_stand_in_the_gallery_and_are_small(repo_root):
+    gallery = (repo_root / "docs" / "gallery.md").read_text()
+    assert len(IN_DOCS) == 3
+    assert set(IN_DOCS) < {shot.name for shot in SHOTS}
+    for name in IN_DOCS:
+        path = repo_root / "docs" / "_static" / f"screenshot-{name}.png"
+        assert f"(_static/{path.name})" in gallery
+        assert path.stat().st_size < 120_000, name
+
+
+def test_report_and_start_page_are_taken_light_dark_and_narrow():
+    names = [shot.name for shot in SHOTS]
+    assert len(names) == len(set(names))
+    for page in ("report", "start"):
+        assert {f"{page}-light", f"{page}-dark", f"{page}-light-800"} <= set(names)
+
+
+def test_without_the_built_documentation_it_says_what_to_do(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(screenshots, "ROOT", tmp_path)
+    monkeypatch.setattr(screenshots, "START", tmp_path / "index.html")
+    assert main(["--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err == "index.html is missing: make docs\n"
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.browser
+def test_a_page_with_an_error_is_not_taken(tmp_path):
+    pytest.importorskip("playwright")
+    if not any(map(screenshots.shutil.which, ("chromium", "google-chrome"))):
+        pytest.skip("there is no Chromium on this system")
+    good, bad = Path(tmp_path / "good.html"), Path(tmp_path / "bad.html")
+    good.write_text("<!doctype html><p>good")
+    bad.write_text("<!doctype html><script>throw new Error('broken')</script>")
+    with screenshots.browser() as started:
+        screenshots.take(started, Shot("start", 300, 200), good, tmp_path / "good.png")
+        with pytest.raises(SystemExit, match="broken"):
+            screenshots.take(started, Shot("start", 300, 200), bad, tmp_path / "bad.png")
+    screenshots.shrink(tmp_path / "good.png", tmp_path / "small.png")
+    assert 0 < (tmp_path / "small.png").stat().st_size <= (tmp_path / "good.png").stat().st_size
