@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orsched.hardware.words import cost_words
 from orsched.plotting.style import seconds
 from orsched.report.comparison import text
 from orsched.service_classes import limit_text
@@ -28,7 +29,7 @@ def facts(instance: Instance, slo: SLO | None) -> str:
         ("Arrivals", f"until {seconds(last)}" if last else "all at the start"),
         ("First token", f"from {instance.first_token}"),
         ("Predicted lengths", "yes" if requests.predicted_tokens is not None else "no"),
-        ("Cost model", _each(w.cost.model for w in workers)),
+        ("Machine (cost model)", _each(cost_words(w.cost, w.clients) for w in workers)),
         ("Prefill cap", _each("none" if w.prefill_limit is None else f"{w.prefill_limit:,} tokens"
                               for w in workers)),
         ("Memory", _each(_memory(w) for w in workers)),

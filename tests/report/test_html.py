@@ -10,7 +10,9 @@ from itertools import pairwise
 
 import pytest
 
+import orsched
 from orsched.errors import InputError, MissingDependencyError
+from orsched.hardware.words import cost_words
 from orsched.metrics import summarise
 from orsched.plotting.spans import decode_spans, prefill_spans
 from orsched.report import page_data
@@ -160,6 +162,13 @@ def test_facts_name_padding_and_paged_memory(tmp_path):
     texts = page(tmp_path, *report_of(every_kind())).texts
     assert "9 blocks of 2, paged, 9 blocks of 4" in texts
     assert "yes, no" in texts
+
+
+def test_facts_name_the_machine(tmp_path):
+    instance = orsched.load("two-by-two")
+    texts = page(tmp_path, instance, [orsched.simulate(instance, "fcfs").schedule]).texts
+    worker = instance.workers[0]
+    assert cost_words(worker.cost, worker.clients) in texts
 
 
 def report_of(case):
