@@ -102,7 +102,7 @@ def class_table(rows: Sequence[Row]) -> str:
             shares = (slo.get("attainment"), slo.get("token_attainment"))
             rate = part["tokens_per_s"]
             cells = [
-                f'<th scope="row">{text(row.label)}</th><td>{text(name)}</td>',
+                f'<th scope="row">{text(row.label)}</th><td class="word">{text(name)}</td>',
                 cell(f"{part['requests']:,}", field="requests"),
                 _time_cell("ttft-mean", ttft.get("mean")),
                 _time_cell("ttft-p99", ttft.get("p99")),
@@ -208,9 +208,16 @@ def short_time(ns: float) -> str:
     return f"{ns / 1_000_000:.1f} ms" if ns >= 1_000_000 else f"{ns / 1_000:.1f} µs"
 
 
+_LEFT = ' class="word"'
+_WORDS = ("Information", "Checked", "Class", "Term")
+"""Heads of columns of words; these stand to the left."""
+
+
 def table(name: str, caption: str, heads: Sequence[str], body: Iterable[str]) -> str:
     """Return a table that scrolls sideways where it does not fit, with a name and a caption."""
-    head = "".join(f'<th scope="col">{h}</th>' for h in heads)
+    head = "".join(
+        f'<th scope="col"{_LEFT if name in _WORDS else ""}>{name}</th>' for name in heads
+    )
     return (
         f'<div class="scroll"><table id="{name}"><caption>{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"

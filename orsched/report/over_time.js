@@ -52,8 +52,13 @@ window.orsched.overTime = (() => {
         name: `${name}: blocks`, values, colour: data.instance.colours[k % data.instance.colours.length],
       })) });
     }
-    return rows(`usage-${index}`, borders, parts, { shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: clients, y1: clients,
-      line: { color: colours().ink, width: 1, dash: "dot" } }] });
+    const across = (yref, y, colour) => ({ type: "line", xref: "paper", x0: 0, x1: 1, yref, y0: y, y1: y,
+      line: { color: colour, width: 1, dash: "dot" } });
+    const highest = Math.max(0, ...blocks.flatMap(({ values }) => values));
+    const limits = blocks.map(({ limit }, k) => [limit, data.instance.colours[k % data.instance.colours.length]])
+      .filter(([limit]) => limit <= 3 * highest) // one that is far away would flatten the lines
+      .map(([limit, colour]) => across("y3", limit, tone(colour)));
+    return rows(`usage-${index}`, borders, parts, { shapes: [across("y", clients, colours().ink), ...limits] });
   }
 
   // What classes and tenants get.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from orsched.metrics import summarise
@@ -182,6 +183,27 @@ def test_plan_and_run_stand_on_one_time_axis(opened, sample):
         ".flatMap((t) => t.y)"
     )
     assert errors == pytest.approx([100.0] * len(errors))
+
+
+def test_errors_of_stages_far_from_the_others_stand_at_the_border_with_their_value(opened, sample):
+    instance, (plan, _) = sample
+    steps, slow = plan.steps, len(plan.steps) // 2
+    took = steps.end_ns - steps.start_ns
+    took[slow] *= 51  # of one stage: 5,000 % more than planned
+    ends = np.cumsum(took)
+    late = type(steps)(steps.worker, steps.phase, ends - took, ends, steps.rounds)
+    trace = plan.replace(
+        steps=late, bound=None, results={}, run={"device": "cpu", "clock": "perf_counter"}
+    )
+    page = opened(instance, [plan, trace])
+    until(page, "document.getElementById('plan-run-0').dataset.drawn === 'done'")
+    beyond, border = page.evaluate(
+        """() => { const chart = document.getElementById('plan-run-0');
+            const trace = chart.data.find((t) => t.name === 'beyond the axis');
+            return [[[...trace.text], [...trace.y]], chart._fullLayout.yaxis5.range[1]]; }"""
+    )
+    assert beyond[0] == ["5000 %"]
+    assert 0.9 * border < beyond[1][0] <= border < 100
 
 
 def test_what_classes_get_over_time_and_bulk_requests_told_apart(opened):
