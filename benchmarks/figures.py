@@ -237,6 +237,39 @@ def scls(figure: Any, found: list[Table]) -> None:
     figure.axes[0].set_ylabel("done, requests/s")
 
 
+def mico(figure: Any, found: list[Table]) -> None:
+    """Throughput over the baseline by batch size, here and in the paper, by number of clouds."""
+    (table,) = found
+    sizes = [int(cell) for cell in table[0][1:]]
+    for ax, row in zip(figure.subplots(1, len(table) - 1, sharey=True), table[1:], strict=True):
+        here = [number(cell) for cell in row[1:]]
+        ax.errorbar(
+            sizes, here, [number(cell, 1) for cell in row[1:]], fmt="-o", color=BLUE, label="here"
+        )
+        paper = [number(cell, 2) for cell in row[1:]]
+        ax.plot(sizes, paper, "--D", color=ORANGE, label="the paper", markersize=4)
+        ax.set_title(f"{row[0]} clouds", fontsize=10)
+        ax.set_xticks(sizes[::2])
+        ax.set_xlabel("batch size")
+        ax.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("throughput over the baseline")
+    figure.axes[0].legend(fontsize=8)
+
+
+def ssjf(figure: Any, found: list[Table]) -> None:
+    """Mean and p99 of JCT as aging grows."""
+    (table,) = found
+    ax = figure.subplots()
+    for row, colour, marker in zip(table[1:], WORKER_COLOURS, "oDs^vP", strict=False):
+        name = row[0].replace("`", "").replace("aging_s=", "aging ")
+        ax.plot(number(row[1]), number(row[2]), marker, color=colour, label=name, markersize=7)
+    ax.set_xlabel("mean JCT, s")
+    ax.set_ylabel("JCT p99, s")
+    ax.set_ylim(0, 500)
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+
+
 FIGURES = (
     Figure("pang", (("The four methods", 0),), pang, (7, 2.6)),
     Figure("four-workloads", (("Result", 0),), four_workloads, (8, 3.2)),
@@ -253,6 +286,8 @@ FIGURES = (
     Figure("benchmarks", (("Ten thousand requests, beside two peers", -1),), benchmarks, (8, 2.6)),
     Figure("peers", (("The same table with orsched in it", 0),), peers, (7, 2.6)),
     Figure("echo", (("Ours beside them", 0), ("Ours beside them", 1)), echo, (8, 3.8)),
+    Figure("mico", (("Table 1: throughput over the baseline, 800 queries", 0),), mico, (8, 2.8)),
+    Figure("ssjf", (("Aging", 0),), ssjf, (7, 2.8)),
     Figure("scls", (("Figs. 12 and 17: all schedulers", 0),), scls, (7.5, 3.2)),
 )
 

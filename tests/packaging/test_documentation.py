@@ -154,3 +154,30 @@ def test_the_glossary_has_the_words_that_tables_and_files_use(repo_root):
         "policy",
     ]
     assert {*wanted, "SLO attainment", "lower bound", "slot utilization"} <= set(terms)
+
+
+def console_commands(root):
+    """Return the words of each command of orsched in a console block, with its page."""
+    pages = [root / "README.md", *sorted((root / "docs").glob("*.md")), *root.glob("examples/*")]
+    for page in (page for page in pages if page.is_file()):
+        text = page.read_text().replace("\\\n", " ")
+        for line in re.findall(r"^\s*\$? ?orsched ((?![^\n]*[|…]|\.)[a-z][^\n]*)$", text, re.M):
+            line = line.partition("#")[0].partition(";")[0]
+            yield shlex.split(line.replace(" ... ", " ")), page.name
+
+
+def test_the_commands_on_the_pages_have_their_options(repo_root):
+    from orsched.cli.commands import cli
+
+    found = [
+        (words, page) for words, page in console_commands(repo_root) if words[0] in cli.commands
+    ]
+    assert len(found) > 60
+    for words, page in found:
+        command = cli.commands[words[0]]
+        rest = words[1:]
+        while rest and rest[0] in getattr(command, "commands", ()):
+            command, rest = command.commands[rest[0]], rest[1:]
+        known = {name for option in command.params for name in option.opts + option.secondary_opts}
+        used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+        assert used <= known | {"--help", "-h"}, f"{page}: orsched {shlex.join(words)}"
