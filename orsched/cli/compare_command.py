@@ -177,7 +177,7 @@ def _settings(given: Settings, config: Path | None) -> Settings:
     """Return the settings of options and file; the file's policy is for ``simulate``."""
     if config is None:
         return given
-    run = merged(given, config)
+    run = merged(given, config, allow_code=True)  # nothing is loaded: a policy is refused
     if run.policy is not None or run.parameters or run.information is not None:
         raise InputError(
             "[policy] is for orsched simulate",

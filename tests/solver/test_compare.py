@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import orsched
-from orsched.errors import InputError, OrschedError
+from orsched.errors import InputError, MissingDependencyError, OrschedError
 from orsched.instances.catalog import generate
 from orsched.method_choice import choose
 from orsched.scenario import scenario
@@ -101,6 +101,18 @@ def test_what_fails_is_named_and_the_others_go_on():
     assert alone.failed[0].short == "raised KeyError"
     assert alone.failed[0].reason.startswith("raised KeyError: 'not mine' (test_compare.py, line ")
     assert isinstance(alone.failed[0].error, KeyError)
+
+
+def test_a_missing_package_is_a_reason(monkeypatch):
+    def lacks(self, instance, run):
+        raise MissingDependencyError("packings need a_solver: pip install a_solver")
+
+    monkeypatch.setattr("orsched.models.windows.method.WindowsMethod.__call__", lacks)
+    found = orsched.compare(SMALL, ["windows", "fcfs"])
+    assert [row["error"] for row in found.to_rows()] == [
+        "packings need a_solver: pip install a_solver", None,
+    ]  # fmt: skip
+    assert str(found.failed[0]) == "windows: packings need a_solver: pip install a_solver"
 
 
 def test_without_any_schedule_the_reason_is_raised():

@@ -1,0 +1,56 @@
+"""A package that is not installed: one line that says what to install, before any work."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.blocking import run_without
+
+PROGRAM = """
+import sys
+import orsched.solver
+WORK = {work}
+if not WORK:
+    orsched.solver.solve = None  # is not reached
+from orsched.cli import main
+main({words})
+"""
+
+
+def full(*values):
+    return pytest.param(*values, marks=pytest.mark.full)
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "remedy"),
+    [
+        ("matplotlib", "simulate two-by-two --gantt g.png", "pip install matplotlib"),
+        ("plotly", "compare two-by-two --report r.html", "pip install plotly"),
+        ("torch", "run two-by-two --model tiny", "pip install 'orsched[runner]'"),
+        ("ray", "study s.toml --cluster ray", "pip install 'orsched[ray]'"),
+        full("matplotlib", "compare two-by-two --gantt folder", "pip install matplotlib"),
+        full("matplotlib", "solve two-by-two --usage u.png", "pip install matplotlib"),
+        full("plotly", "simulate two-by-two --report r.html", "pip install plotly"),
+        full("pyarrow", "simulate two-by-two -o s.parquet", "pip install 'orsched[parquet]'"),
+        full("torch", "calibrate --model tiny", "pip install 'orsched[runner]'"),
+    ],
+)
+def test_what_needs_it_is_refused_in_one_line(tmp_path, package, words, remedy):
+    (tmp_path / "s.toml").write_text('instances = ["two-by-two"]\npolicies = ["fcfs"]\n')
+    program = PROGRAM.format(work=False, words=words.split())
+    done = run_without([package], program, tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("orsched: error: ")
+    assert remedy in last
+    assert "Traceback" not in done.stderr
+
+
+def test_windows_without_numba_runs_and_says_what_makes_it_faster(tmp_path):
+    words = ["solve", "pang-100x20", "--method", "windows", "--iterations", "1"]
+    done = run_without(["numba"], PROGRAM.format(work=True, words=words), tmp_path)
+    assert done.returncode == 0
+    (line,) = [line for line in done.stderr.splitlines() if "numba" in line]
+    assert (
+        line == "orsched: windows is about 100 times faster with numba: pip install 'orsched[fast]'"
+    )
