@@ -57,19 +57,19 @@ def arriving(n: int, seed: int) -> orsched.Instance:
 
 
 def measured(case: Case, folder: Path, browser: Any, repeats: int) -> dict[str, Any]:
-    """Return size of the page, seconds to write it, and medians of ``_opened``."""
+    """Return size of the page, seconds to write it, and medians of ``opened_in``."""
     name, instance, schedules = case
     path = folder / "report.html"
     begin = perf_counter()
     write_report(instance, schedules, path)
     row = {"case": name, "MB": path.stat().st_size / 1e6, "write_s": perf_counter() - begin}
     if browser is not None:
-        taken = [_opened(browser, path) for _ in range(repeats)]
+        taken = [opened_in(browser, path) for _ in range(repeats)]
         row["open_s"], row["cpu_s"] = (median(column) for column in zip(*taken, strict=True))
     return row
 
 
-def _opened(browser: Any, path: Path) -> tuple[float, float]:
+def opened_in(browser: Any, path: Path) -> tuple[float, float]:
     """Return seconds until the first chart is drawn, and the processor time of the page's thread.
 
     The latter does not depend on what else the machine does.
