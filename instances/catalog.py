@@ -62,6 +62,12 @@ def load_named(name: str) -> Instance:
     Raises:
         InputError: no shipped instance has that name; the message lists them.
     """
+    if name in GENERATORS and name not in SHIPPED:
+        raise InputError(
+            f"{name!r} is a generator, and no instance",
+            field="name",
+            remedy=f"orsched generate {name} -o {name}.json makes one; compare takes --seeds 0:10",
+        )
     if name not in SHIPPED:
         raise _unknown("shipped instance", name, SHIPPED)
     return _made(name)

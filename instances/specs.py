@@ -26,7 +26,7 @@ def read_spec(
         return spec
     if isinstance(spec, str):
         name, _, rest = spec.partition(":")
-        parameters = read_pairs([p for p in rest.split(",") if p], field)
+        parameters = _pairs(name, rest, kinds, field)
     elif isinstance(spec, Mapping):
         parameters = {key: value for key, value in spec.items() if key != "law"}
         name = spec.get("law", "")
@@ -34,7 +34,9 @@ def read_spec(
         raise InputError(f"{spec!r} is not a specification", field=field, remedy=f"e.g. {example}")
     if not isinstance(name, str) or name not in kinds:
         raise InputError(
-            f"there is no {what} {name!r}", field=field, remedy=known_names(name, kinds)
+            f"there is no {what} {name!r}",
+            field=field,
+            remedy=f"{known_names(name, kinds)}; e.g. {example}",
         )
     known = {item.name: item for item in fields(kinds[name])}
     for parameter in parameters:
@@ -47,3 +49,16 @@ def read_spec(
                 f"{name} lacks {item.name}", field=field, remedy=f"e.g. {name}:{item.name}=1"
             )
     return kinds[name](**parameters)
+
+
+def _pairs(name: str, rest: str, kinds: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return the parameters; a value without its name is answered with how it is written."""
+    try:
+        return read_pairs([part for part in rest.split(",") if part], field)
+    except InputError as error:
+        names = [item.name for item in fields(kinds[name])] if name in kinds else []
+        if "=" in rest or not names or error.remedy is not None:
+            raise
+        raise InputError(
+            error.problem, field=field, remedy=f"did you mean {name}:{names[0]}={rest}?"
+        ) from None

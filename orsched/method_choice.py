@@ -226,7 +226,9 @@ def method_named(name: str, field: str = "method") -> Method:
             field=field,
             remedy=f"write {name}:{classes_in(name, field)}",
         )
-    own = "of your own: path/to/own.py:Class, module:Class"
+    own, file = "of your own: path/to/own.py:Class, module:Class", f"{name.partition('.')[0]}.py"
+    if os.path.isfile(file):
+        own += f"; did you mean a class in {file}?"
     raise InputError(
         f"unknown method {name!r}",
         field=field,

@@ -42,12 +42,18 @@ if TYPE_CHECKING:
     "--policy",
     help="A method's name, module:Class or path/to/own.py:Class of your own (default: fcfs).",
 )
+@click.option(
+    "--information",
+    type=click.Choice(["none", "predicted", "clairvoyant"]),
+    help="What the method may know of output lengths (default: its own).",
+)
 @with_options(*PROBLEM_OPTIONS, ALLOW_CODE, PROBLEM_SEED)
 @with_options(PARAMETERS, *SLO_OPTIONS, BOUNDS, FORMAT, *view_options(), *SINGLE)
 @with_options(*REQUEST_OPTIONS)
 def simulate_command(
     instance: str,
     policy: str | None,
+    information: str | None,
     workers: str | None,
     arrivals: str | None,
     predictions: str | None,
@@ -73,6 +79,9 @@ def simulate_command(
     options = given_settings(policy, workers, arrivals, predictions, seed, parameters)
     require_packages(paths)
     run = options if config is None else merged(options, config, allow_code)
+    if information is not None and run.information is not None:
+        raise InputError(f"{config} already says this", field="--information", remedy="say it once")
+    run = run._replace(information=information or run.information)
     check_paths(paths, run.files or ())
     name = "fcfs" if run.policy is None else run.policy
     try:

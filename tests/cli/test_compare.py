@@ -6,10 +6,12 @@ import csv
 import io
 import json
 import sys
+from inspect import signature
 
 import pytest
 
-from orsched.cli.commands import run
+import orsched
+from orsched.cli.commands import cli, run
 
 OWN = """
 from orsched import Policy, decode_rounds, prefill_stage
@@ -177,3 +179,22 @@ def test_seeds_take_the_scenario_and_keep_failures_apart(call):
     assert [row["seed"] for row in each] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     mean = sum(row["makespan_s"] for row in each if row["method"] == "vllm") / 3
     assert rows["vllm"]["makespan_s"] == pytest.approx(mean)
+
+
+def test_simulate_takes_what_its_python_twin_takes(call, tmp_path):
+    options = ("--predictions", "classes", "--format", "json")
+    code, out, _ = call(
+        "simulate", "i.json", "--policy", "vllm", "--information", "predicted", *options
+    )
+    assert (code, json.loads(out)["information"]) == (0, "predicted")
+    (tmp_path / "c.toml").write_text('[policy]\nname = "vllm"\ninformation = "predicted"\n')
+    code, out, err = call("simulate", "i.json", "--config", "c.toml", "--information", "none")
+    assert (code, out) == (2, "")
+    assert "field '--information': c.toml already says this (say it once)" in err.replace(
+        "'c.toml", "c.toml"
+    )
+    code, _, err = call("simulate", "i.json", "--policy", "vllm@none", "--information", "none")
+    assert (code, "--information" in err) == (2, True)
+    twin = signature(orsched.simulate).parameters
+    flags = {p.name for p in cli.commands["simulate"].params}
+    assert set(twin) - {"observer", "slo"} <= flags

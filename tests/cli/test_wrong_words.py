@@ -91,6 +91,10 @@ def call(capsys, made, monkeypatch):
         ("report j.json plan.json -o r.html", "another instance, 'uniform-6x2-seed0' ("),
         ("run plan.json --instance j.json --worker virtual", "and this is 'uniform-6x2-seed1' ("),
         ("capacity i.json", "no limit is given"),
+        ("simulate i.json --arrivals poisson:20", "did you mean poisson:rate=20?"),
+        ("simulate i.json --arrivals 20", "e.g. poisson:rate=10"),
+        ("simulate i.json --predictions noise:0.3", "did you mean noise:sigma=0.3?"),
+        ("simulate gsm8k", "'gsm8k' is a generator, and no instance (orsched generate gsm8k"),
     ],
 )
 def test_one_line_says_what_is_wrong_and_what_to_write(call, line, named):
