@@ -88,40 +88,6 @@ def verdict(row: Row) -> str:
     return f"{said}; {row.part}" if row.part else said
 
 
-def class_table(rows: Sequence[Row]) -> str:
-    """Return the table of figures by class, one row a schedule and class; empty without classes."""
-    heads = [
-        "Method", "Class", "Requests", "TTFT mean", "TTFT p99", "TPOT p99", "Within limits",
-        "Tokens in time", "Deadlines met", "Tokens/s", "Computed again", "Hits",
-    ]  # fmt: skip
-    body = []
-    for row in rows:
-        for name, part in (row.results.get("classes") or {}).items():
-            slo, deadline = part["slo"] or {}, part["deadline"] or {}
-            ttft, tpot = part["ttft_ns"] or {}, part["tpot_ns"] or {}
-            shares = (slo.get("attainment"), slo.get("token_attainment"))
-            rate = part["tokens_per_s"]
-            cells = [
-                f'<th scope="row">{text(row.label)}</th><td class="word">{text(name)}</td>',
-                cell(f"{part['requests']:,}", field="requests"),
-                _time_cell("ttft-mean", ttft.get("mean")),
-                _time_cell("ttft-p99", ttft.get("p99")),
-                _time_cell("tpot-p99", tpot.get("p99")),
-                cell(percent(shares[0]), field="attainment", value=shares[0]),
-                cell(percent(shares[1]), field="token-attainment", value=shares[1]),
-                cell(percent(deadline.get("attainment")), field="deadlines"),
-                cell("–" if rate is None else f"{rate:,.0f}", field="tokens-per-s", value=rate),
-                cell(f"{part['recomputed_tokens']:,}", field="recomputed"),
-                cell(percent(part["hit_rate"] or None), field="hit-rate"),
-            ]
-            body.append(f"<tr>{''.join(cells)}</tr>")
-    return table("classes-table", "Requests by class", heads, body) if body else ""
-
-
-def _time_cell(field: str, value: float | None) -> str:
-    return cell("–" if value is None else short_time(value), field=field, ns=value)
-
-
 def bubble_table(rows: Sequence[Row]) -> str:
     """Return the table of busy client-time and bubbles by cause."""
     heads = ["Method", "Busy", *(word.capitalize() for word, _ in BUBBLES.values())]

@@ -11,11 +11,11 @@ from orsched.objectives import arrivals_decide
 from orsched.plotting.class_curves import has_class_curves, tells_classes_apart
 from orsched.plotting.spans import client_use
 from orsched.plotting.style import BUBBLES, seconds
+from orsched.report.class_table import class_table
 from orsched.report.comparison import (
     Row,
     batch_table,
     bubble_table,
-    class_table,
     path_table,
     rows_of,
     text,
@@ -135,7 +135,7 @@ def _tables(instance: Instance, rows: list[Row]) -> str:
     bounds = mean_bounds(instance, rows)
     latencies = latency_table(rows, ranking, badged=latency_first, bounds=bounds)
     tables = [latencies, makespans] if latency_first else [makespans, latencies]
-    return "\n".join([*tables, class_table(rows)])
+    return "\n".join([*tables, class_table(rows, ranking.rivals)])
 
 
 def _latencies() -> str:

@@ -9,12 +9,14 @@ import pytest
 import orsched
 from orsched.flat_figures import flat_figures
 from orsched.models.bounds import bound
+from orsched.report.class_table import class_table
 from orsched.report.comparison import rows_of
 from orsched.report.html import write_report
 from orsched.report.limits_and_bounds import mean_bounds, slo_of
 from orsched.report.method_tables import latency_table, makespan_table
 from orsched.report.ranking import ranking_of
 from tests.plotting.samples import random_instance, served
+from tests.plotting.test_classes import mixed
 
 
 def several(instance, slo=None):
@@ -132,3 +134,15 @@ def test_nothing_is_marked_where_all_are_alike():
     schedule = served(instance)
     rows = rows_of(instance, [schedule, schedule.replace(method="other")])
     assert "best" not in makespan_table(rows, ranking_of(instance, rows), badged=True)
+
+
+def test_best_figures_of_each_class_are_marked():
+    instance, first = mixed()
+    rows = rows_of(instance, [first, mixed(policy="fcfs")[1]])
+    table = class_table(rows, rivals=(0, 1))
+    assert len(marked(table, "ttft-mean")) == 2
+    for name in ("interactive", "batch"):
+        values = [row.results["classes"][name]["ttft_ns"]["mean"] for row in rows]
+        assert f'data-ns="{min(values)}"><b class="best"' in table
+        assert f'data-ns="{max(values)}"><b class="best"' not in table
+    assert "best" not in class_table(rows, rivals=(0,))
