@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/index.md")
 PICTURE = ROOT / "docs" / "_static" / "schedule.png"
-BLOCK = re.compile(r"(?<=```console\n)(\$ orsched [^\n]*\n)((?:[^$`\n][^\n]*\n)+)(?=```)")
+BLOCK = re.compile(
+    r"(?<=```console\n)(\$ orsched (?:[^\n]*\\\n)*[^\n]*\n)((?:[^$`\n][^\n]*\n)+)(?=```)"
+)
 """A console block of one command with what it printed."""
 
 
 @cache
 def printed(command: str) -> str:
     """Return what a command on a page prints on standard output, run in the repository's root."""
-    words = shlex.split(command.removeprefix("$ "))
+    words = shlex.split(command.removeprefix("$ ").replace("\\\n", " "))
     program = [sys.executable, "-m", *words, "--quiet"]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=True)
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
