@@ -17,6 +17,7 @@ _HOME = {
         "CostModel",
         "Floor",
         "LevelsCost",
+        "LinearCost",
         "PoolingCost",
         "ProfiledCost",
         "RooflineCost",

@@ -24,6 +24,9 @@ from orsched.costs import (
     LevelsCost as LevelsCost,
 )
 from orsched.costs import (
+    LinearCost as LinearCost,
+)
+from orsched.costs import (
     PoolingCost as PoolingCost,
 )
 from orsched.costs import (

@@ -22,6 +22,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "pooling": "orsched.costs.pooling:PoolingCost",
         "profiled": "orsched.costs.profiled:ProfiledCost",
         "roofline": "orsched.costs.roofline:RooflineCost",
+        "linear": "orsched.costs.linear:LinearCost",
     },
     "methods": {
         "fcfs": "orsched.heuristics.methods:FCFS",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from orsched.costs.measurements import Measurements
     from orsched.memory import BlockMemory
     from orsched.runner.calibration.fitting import Calibration, Candidate
+    from orsched.runner.calibration.judging import Verdict
     from orsched.runner.calibration.memory_profile import Found
     from orsched.runner.calibration.reference import Speed
 
@@ -67,11 +68,21 @@ class _Measured(NamedTuple):
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of order and prompts.")
 @click.option("--from", "source", type=_FILE, help="Fit to measurements in a file (.csv).")
 @click.option(
+    "--judge",
+    "runs",
+    type=_FILE,
+    multiple=True,
+    help="Steps of a run (.csv): how far off the model is on its whole; several times for several.",
+)
+@click.option("--template", is_flag=True, help="Print a CSV of measurements to fill in, and stop.")
+@click.option(
     "--cost-model",
     "chosen",
     default="best",
     show_default=True,
-    help="Which one to write: affine, levels, bilinear, pooling, profiled, or the best.",
+    metavar="NAME",
+    help="Which one to write: affine, levels, bilinear, pooling, profiled, linear, roofline, or "
+    "the best.",
 )
 @click.option("-o", "--output", type=_FILE, help="Write the cost model (.json).")
 @click.option("--measurements", type=_FILE, help="Write what was measured (.csv).")
@@ -79,6 +90,8 @@ class _Measured(NamedTuple):
 @FORMAT
 def calibrate_command(
     source: Path | None,
+    runs: tuple[Path, ...],
+    template: bool,
     chosen: str,
     output: Path | None,
     measurements: Path | None,
@@ -88,15 +101,23 @@ def calibrate_command(
 ) -> None:
     """Measure a worker's steps, fit every cost model, and report errors on steps not fitted.
 
-    Example: orsched calibrate --model tiny --slots 16 --length 512 -o cost.json
+    Examples: orsched calibrate --model tiny --slots 16 --length 512 -o cost.json;
+    orsched calibrate --template > rows.csv, fill it in, and
+    orsched calibrate --from rows.csv --judge steps.csv -o cost.json
     """
     from orsched.runner.calibration.fitting import MODELS, calibrate
+    from orsched.runner.calibration.judging import judge, read_steps
+    from orsched.runner.calibration.measurements_csv import TEMPLATE
 
+    if template:
+        click.echo(TEMPLATE, nl=False)
+        return
     if chosen not in ("best", *MODELS):
         raise InputError(
             f"no fit for {chosen!r}", field="--cost-model", remedy=f"best, {', '.join(MODELS)}"
         )
     _check_files(output, measurements, worker_file, source)
+    steps = [(str(path), read_steps(path)) for path in runs]
     measured = _measure(options) if source is None else _read(source, worker_file)
     if measurements is not None:
         from orsched.runner.calibration.measurements_csv import write_measurements
@@ -105,8 +126,10 @@ def calibrate_command(
         _said("measurements", measurements)
     done = calibrate(measured.measurements)
     best = done.candidate(chosen)
-    _write(done, best, measured, output, worker_file, options)
-    _print(done, best, measured, style)
+    assert best.cost is not None
+    verdicts = [judge(best.cost, name, found) for name, found in steps]
+    _write(done, best, measured, verdicts, output, worker_file, options)
+    _print(done, best, measured, verdicts, style)
 
 
 def _check_files(
@@ -197,6 +220,7 @@ def _write(
     done: Calibration,
     best: Candidate,
     measured: _Measured,
+    verdicts: list[Verdict],
     output: Path | None,
     worker_file: Path | None,
     options: dict[str, Any],
@@ -206,6 +230,8 @@ def _write(
     from orsched.workers import Worker
 
     report = done.report(best.model)
+    if verdicts:
+        report["runs"] = [verdict.to_dict() for verdict in verdicts]
     if measured.worker is not None:
         report["worker"] = measured.worker
     if measured.speed is not None:
@@ -237,22 +263,30 @@ def _said(what: str, path: Path) -> None:
     say(f"{what} written to {path}")
 
 
-def _print(done: Calibration, best: Candidate, measured: _Measured, style: str) -> None:
+def _print(
+    done: Calibration,
+    best: Candidate,
+    measured: _Measured,
+    verdicts: list[Verdict],
+    style: str,
+) -> None:
     rows = [_row(candidate, candidate is best) for candidate in done.candidates]
     memory = _memory(measured)
     batches = [found._asdict() for found in measured.batches]
     if style == "json":
         blocks = None if memory is None else memory.to_dict()
         facts = {"models": rows, "chosen": best.model, "batches": batches, "memory": blocks}
-        print_json(facts)
+        print_json(facts | {"runs": [verdict.to_dict() for verdict in verdicts]})
     else:
         print_rows(rows, style)
         if batches and style == "table":
             click.echo(f"\n{table(batches)}")
+        if verdicts and style == "table":
+            click.echo(f"\n{table([_run_row(verdict) for verdict in verdicts])}")
     held, every = len(done.held), len(done.held) + len(done.fitted)
     say(
         f"absolute relative errors on {held} of {every} steps, to which nothing was fitted; "
-        f"the best is {done.candidate().model}"
+        f"the best by its score, half the error of a run's sums, is {done.candidate().model}"
     )
     for candidate in done.candidates:
         for note in candidate.notes:
@@ -268,10 +302,22 @@ def _row(candidate: Candidate, chosen: bool) -> dict[str, Any]:
     every = errors.get("all", {})
     row: dict[str, Any] = {"model": candidate.model, "chosen": chosen}
     row["points"] = every.get("points")
+    row["score_%"] = _percent(errors.get("run", {}).get("score"))
     for name in ("mean", "p95", "worst"):
         row[f"{name}_%"] = _percent(every.get(name))
     for phase in ("prefill", "decode", "mixed"):
         row[f"{phase}_%"] = _percent(errors.get(phase, {}).get("mean"))
+    return row
+
+
+def _run_row(verdict: Verdict) -> dict[str, Any]:
+    """Return a line of the table of runs: seconds, and errors in per cent by phase."""
+    found = verdict.to_dict()
+    phases = found["phases"]
+    row = {"run": Path(verdict.file).name, "steps_s": found["measured_s"]}
+    row |= {"predicted_s": found["predicted_s"], "error_%": _percent(found["error"])}
+    for phase in ("prefill", "decode", "mixed"):
+        row[f"{phase}_%"] = _percent(phases[phase]["error"]) if phase in phases else None
     return row
 
 

@@ -5,6 +5,7 @@ from orsched.costs.bilinear import BilinearCost, as_bilinear
 from orsched.costs.floor import Floor, RoundFloor, StageFloor, floor_of, splits
 from orsched.costs.floor_faults import floor_faults
 from orsched.costs.levels import LevelsCost
+from orsched.costs.linear import LinearCost
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
 from orsched.costs.protocol import CostModel, mixed_ns
@@ -16,6 +17,7 @@ __all__ = [
     "CostModel",
     "Floor",
     "LevelsCost",
+    "LinearCost",
     "PoolingCost",
     "ProfiledCost",
     "RooflineCost",

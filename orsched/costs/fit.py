@@ -14,6 +14,7 @@ from orsched.columns import IntColumn, int_column, whole_number
 from orsched.costs.affine import AffineCost
 from orsched.costs.bilinear import BilinearCost
 from orsched.costs.exact import FS_PER_NS
+from orsched.costs.fit_linear import fit_linear, fit_roofline
 from orsched.costs.fit_pooling import fit_pooling
 from orsched.costs.fit_profiled import fit_profiled
 from orsched.costs.fit_work import Work
@@ -30,8 +31,11 @@ if TYPE_CHECKING:
     from orsched.costs.protocol import CostModel
 
 
-FITS_MIXED = ("pooling", "profiled")
+FITS_MIXED = ("pooling", "profiled", "linear", "roofline")
 """The models that steps with prompts beside a round can be fitted to as well."""
+
+
+_NEVER_NEGATIVE = ("affine", "profiled", "linear", "roofline")
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,10 @@ def fit(
     ``weighting`` "relative" (the default) minimises the sum of squared *relative* errors, so that
     short rounds count as much as long stages and the fit minimises what the report shows;
     "absolute" minimises squared nanoseconds. ``nonnegative`` keeps every coefficient at 0 or
-    above (affine and profiled always do), and the report names those that would be negative;
-    without it negative coefficients are returned and reported. ``holdout`` is the share of each
-    phase's rows, drawn with ``seed``, that is not fitted to but predicted by the finished model;
-    0 fits to all rows and reports no error.
+    above (affine, profiled, linear and roofline always do), and the report names those that would
+    be negative; without it negative coefficients are returned and reported. ``holdout`` is the
+    share of each phase's rows, drawn with ``seed``, that is not fitted to but predicted by the
+    finished model; 0 fits to all rows and reports no error.
 
     ``level_caps`` and ``quantile`` are for the levels model: the time of a level is that quantile
     (nearest rank; 1.0 is the maximum) of the stages that need it, raised to that of the level
@@ -89,7 +93,7 @@ def fit(
     _check_options(model, weighting, holdout, level_caps, quantile)
     seed = whole_number(seed, "seed")
     rng = random.Random(seed)
-    nonnegative = bool(nonnegative) or model in ("affine", "profiled")
+    nonnegative = bool(nonnegative) or model in _NEVER_NEGATIVE
     work = Work(measurements, weighting, nonnegative, holdout, rng, level_caps, quantile)
     cost = _FITTERS[model](work)
     report: dict[str, Any] = {"model": model, "holdout": holdout, "seed": seed}
@@ -215,4 +219,6 @@ _FITTERS: dict[str, Callable[[Work], CostModel]] = {
     "bilinear": _bilinear,
     "pooling": fit_pooling,
     "profiled": fit_profiled,
+    "linear": fit_linear,
+    "roofline": fit_roofline,
 }

@@ -88,5 +88,11 @@ class Work:
         target = weights * self.data.column("duration_ns")[rows]
         if nonnegative is None:
             nonnegative = self.nonnegative
-        found = solve(design * weights[:, None], target, names, nonnegative=nonnegative)
-        return [float(value) for value in found]
+        return self.least(names, design * weights[:, None], target, nonnegative=nonnegative)
+
+    @staticmethod
+    def least(
+        names: Sequence[str], design: FloatArray, target: FloatArray, *, nonnegative: bool
+    ) -> list[float]:
+        """Solve a least squares problem that is weighted already."""
+        return [float(value) for value in solve(design, target, names, nonnegative=nonnegative)]

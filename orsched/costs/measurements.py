@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orsched.costs.protocol import CostModel
 
 PREFILL, DECODE, MIXED = PHASES = ("prefill", "decode", "mixed")
-_WORK = ("tokens", "longest", "context_sum", "context_max")
+_WORK = ("tokens", "longest", "context_sum", "context_max", "run")
 _MOST = {"duration_ns": MAX_TIME_NS, "count": 2**20, "tokens": 2**51, "context_sum": 2**51}
 
 
@@ -34,6 +34,8 @@ class Measurements:
     whose contexts sum to ``context_sum`` with ``context_max`` as the longest. A ``mixed`` row is
     one prompt of ``tokens`` tokens prefilled beside such a round. What a phase does not use is 0,
     which a column left out stands for; contexts may stay 0 for models that do not look at them.
+    ``run`` is 0 for a step measured alone, again and again, and k for one of the k-th run, in which
+    others came before it: a device is warmer there.
 
     Raises:
         InputError: columns of unequal length, or a row that no step can have; names both.
@@ -46,6 +48,7 @@ class Measurements:
     longest: ArrayLike | None = None
     context_sum: ArrayLike | None = None
     context_max: ArrayLike | None = None
+    run: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.phase, str):
@@ -88,7 +91,7 @@ class Measurements:
             return []
         tokens, longest = int(self.column("tokens")[row]), int(self.column("longest")[row])
         count = int(self.column("count")[row])
-        return [tokens] if self.phase[row] == MIXED else _prompts(count, tokens, longest)
+        return [tokens] if self.phase[row] == MIXED else prompts_of(count, tokens, longest)
 
     def predicted_ns(self, cost: CostModel, row: int) -> int:
         """Return the duration that a cost model gives to a measured step, in nanoseconds."""
@@ -130,11 +133,11 @@ def _no_mixed(model: str, row: int) -> InputError:
         f"the cost model {model} has no mixed steps",
         row=row,
         field="phase",
-        remedy="leave the mixed rows out or fit the pooling or the profiled model",
+        remedy="leave the mixed rows out or fit pooling, profiled, linear or roofline",
     )
 
 
-def _prompts(count: int, tokens: int, longest: int) -> list[int]:
+def prompts_of(count: int, tokens: int, longest: int) -> list[int]:
     """Return prompts with this number, sum and maximum."""
     if count == 1:
         return [longest]

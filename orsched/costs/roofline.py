@@ -13,8 +13,8 @@ from orsched.costs.exact import (
     to_whole_units,
 )
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
+from orsched.costs.linear import attended_tokens
 from orsched.costs.parameters import read_parameters
-from orsched.errors import InputError
 from orsched.scalars import set_whole
 
 if TYPE_CHECKING:
@@ -122,11 +122,7 @@ class RooflineCost:
         self, prompts: Sequence[int], cached: Sequence[int], active: int, context_sum: int
     ) -> int:
         tokens = sum(prompts) + active
-        attended = sum(c * (c + 1) // 2 for c in prompts)
-        if cached:
-            if len(cached) != len(prompts):
-                raise InputError(f"{len(cached)} values for {len(prompts)} prompts", field="cached")
-            attended += sum(c * k for c, k in zip(prompts, cached, strict=True))
+        attended = attended_tokens(prompts, cached)
         layers = max(self.weights_fs, self.token_fs * tokens)
         attention = self.context_fs * context_sum + self.attended_fs * attended
         return self.fixed_fs + layers + attention

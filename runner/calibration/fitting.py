@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.costs import CostModel
 
-MODELS = ("affine", "levels", "bilinear", "pooling", "profiled")
+MODELS = ("affine", "levels", "bilinear", "pooling", "profiled", "linear", "roofline")
 """The cost models that can be fitted."""
+
+SIMPLEST_FIRST = ("affine", "levels", "roofline", "linear", "bilinear", "pooling", "profiled")
+"""Of models that are as good but for noise, the first: so repeats choose alike."""
+
+NOISE = 0.1
+"""Share by which scores of repeats on one device differ."""
 
 EVERY = 4
 """One of this many points is held out."""
@@ -37,7 +43,9 @@ class Candidate:
         model: its name.
         cost: the fitted model, or None where the points do not suffice.
         errors: absolute relative errors on the points held out, by phase and over ``all`` of
-            prefill and decode: ``points``, ``mean``, ``p95``, ``worst``.
+            prefill and decode: ``points``, ``mean``, ``p95``, ``worst``; and ``run``: by how much
+            the sums over the steps of a run that were held out are missed, by phase (over those
+            of the grid in phases that no run has), and the ``score`` to choose by.
         notes: what was noticed while fitting, or why there is no model.
     """
 
@@ -61,7 +69,11 @@ class Calibration:
     held: IntColumn
 
     def candidate(self, model: str = "best") -> Candidate:
-        """Return a candidate by name, or the one with the least mean error on held-out points.
+        """Return a candidate by name, or the best: the one with the least score.
+
+        The score is the mean over the phases of half the error of a run's sum and half the mean
+        error of its steps, all held out. Of those that are within ``NOISE`` of the least the
+        simplest is taken, so that the choice stays with repeats on the same device.
 
         Raises:
             InputError: there is none of that name, or it could not be fitted.
@@ -73,7 +85,9 @@ class Calibration:
                     f"no cost model could be fitted: {self.candidates[0].notes[0]}",
                     field="measurements",
                 )
-            return min(able, key=lambda c: c.errors["all"]["mean"])
+            least = min(c.errors["run"]["score"] for c in able)
+            close = [c for c in able if c.errors["run"]["score"] <= least * (1 + NOISE) + 1e-4]
+            return min(close, key=lambda c: SIMPLEST_FIRST.index(c.model))
         for found in self.candidates:
             if found.model == model:
                 if found.cost is None:
@@ -103,13 +117,15 @@ class Calibration:
 def calibrate(measurements: Measurements, models: Sequence[str] = MODELS) -> Calibration:
     """Fit cost models to three of four points, and score them on the others.
 
-    All models see the same points but for what a model cannot take: only the profiled and the
-    pooling model are fitted to mixed steps, and the pooling model to no stages of unequal prompts.
-    The others are scored on mixed steps all the same, as ``orsched.costs.mixed_ns`` has them.
+    All models see the same points but for what a model cannot take: affine, levels and bilinear are
+    not fitted to mixed steps, and the pooling model to no stages of unequal prompts. They are
+    scored on mixed steps all the same, as ``orsched.costs.mixed_ns`` has them. Where rows are of
+    several runs, none of the last one is fitted to.
 
     Raises:
         InputError: an unknown model, or a phase with too few points to hold any out.
     """
+    measurements = with_runs(measurements)
     fitted, held = interleaved(measurements)
     train, test = select(measurements, fitted), select(measurements, held)
     candidates = tuple(_candidate(model, train, test) for model in models)
@@ -120,13 +136,17 @@ def interleaved(measurements: Measurements) -> tuple[IntColumn, IntColumn]:
     """Return the rows to fit to, and those held out: every fourth of each phase, by size.
 
     The smallest and the largest are never held out, so that no model is asked beyond its points.
+    Where there are several runs, all of the last one is held out beside them.
 
     Raises:
         InputError: fewer than five stages or rounds.
     """
-    held: list[int] = []
+    run = measurements.column("run")
+    last = int(run.max(initial=0))
+    held = np.flatnonzero(run == last).tolist() if last > 1 else []
     for phase in PHASES:
         rows = measurements.rows(phase)
+        rows = rows[(run[rows] < last) | (last < 2)]
         if phase != MIXED and len(rows) <= EVERY:
             raise InputError(
                 f"{len(rows)} {phase} measurements", field="phase", remedy=f"at least {EVERY + 1}"
@@ -137,6 +157,19 @@ def interleaved(measurements: Measurements) -> tuple[IntColumn, IntColumn]:
     kept = np.ones(len(measurements), bool)
     kept[held] = False
     return np.flatnonzero(kept), np.array(sorted(held), np.int64)
+
+
+def with_runs(measurements: Measurements) -> Measurements:
+    """Return measurements that say which rows are of a run, also those of files that do not.
+
+    Files of older versions have a grid, whose mixed steps come last, and behind it a run.
+    """
+    mixed = measurements.rows(MIXED)
+    if measurements.column("run").any() or not len(mixed):
+        return measurements
+    run = (np.arange(len(measurements)) > mixed[-1]).astype(np.int64)
+    kinds = {measurements.phase[row] for row in np.flatnonzero(run).tolist()}
+    return replace(measurements, run=run) if {PREFILL, DECODE} <= kinds else measurements
 
 
 def select(measurements: Measurements, rows: IntColumn) -> Measurements:
@@ -236,6 +269,28 @@ def _errors(cost: CostModel, test: Measurements) -> dict[str, dict[str, Any]]:
         rows = np.concatenate([test.rows(phase) for phase in phases])
         if len(rows):
             found[name] = _summary(sorted(each[rows].tolist()))
+    found["run"] = _run_errors(cost, test)
+    return found
+
+
+def _run_errors(cost: CostModel, test: Measurements) -> dict[str, Any]:
+    """Return by how much a run's sums are missed, by phase, and the score.
+
+    A row stands for steps of about the same time as any other (``averaged``), so that the mean of
+    the ratios is that of the sums.
+    """
+    durations, run = test.column("duration_ns"), test.column("run")
+    found: dict[str, Any] = {}
+    parts = []
+    for phase in PHASES:
+        rows = test.rows(phase)
+        rows = rows[run[rows] > 0] if (run[rows] > 0).any() else rows
+        if len(rows):
+            ratios = [predicted_ns(cost, test, row) / int(durations[row]) for row in rows.tolist()]
+            found[phase] = math.fsum(ratios) / len(ratios) - 1
+            mean = math.fsum(abs(ratio - 1) for ratio in ratios) / len(ratios)
+            parts.append((abs(found[phase]) + mean) / 2)
+    found["score"] = math.fsum(parts) / len(parts)
     return found
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.measured.observed import averaged, together
+from orsched.measured.observed import averaged
 from orsched.runner.calibration.fitting import anchored, joined
 from orsched.runner.calibration.memory_profile import Footprint, Found, fits_on, memory_profile
 from orsched.runner.calibration.profiling import Point, grid, profile
@@ -152,8 +153,8 @@ def measure_worker(
 
     The grid has sizes that seldom come up in a run, for which a fit would otherwise have to guess;
     the rehearsal has steps in the state in which a run finds them, and the grid's times are
-    ``anchored`` to it. Both are spread over the whole time, and a ``Reference`` says whether the
-    machine kept its speed.
+    ``anchored`` to its first part; by the second the fitted models are judged. Both are spread over
+    the whole time, and a ``Reference`` says whether the machine kept its speed.
 
     Args:
         device: the worker; nothing may be on it.
@@ -210,11 +211,15 @@ def _measured(
         between,
     )
     if rehearsal.steps:
-        run = averaged(together(rehearsal.steps))
-        found, factors = anchored(found, run)
+        parts = [_of_run(averaged(steps), k) for k, steps in enumerate(rehearsal.steps, 1)]
+        found, factors = anchored(found, parts[0])  # the last part judges what is fitted
         say(", ".join(f"{phase} of the grid x {factor:.3f}" for phase, factor in factors.items()))
-        found = joined(found, run)
+        found = joined(found, *parts)
     return Measured(found, reference.speed())
+
+
+def _of_run(steps: Measurements, number: int) -> Measurements:
+    return replace(steps, run=[number] * len(steps))
 
 
 class _Rehearsals:

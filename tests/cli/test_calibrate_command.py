@@ -58,7 +58,15 @@ def test_a_file_is_fitted_and_the_best_model_written(call, source, tmp_path):
     found = json.loads(out)
     assert found["chosen"] in ("affine", "profiled")
     rows = {row["model"]: row for row in found["models"]}
-    assert list(rows) == ["affine", "levels", "bilinear", "pooling", "profiled"]
+    assert list(rows) == [
+        "affine",
+        "levels",
+        "bilinear",
+        "pooling",
+        "profiled",
+        "linear",
+        "roofline",
+    ]
     assert rows["affine"]["worst_%"] < 0.001
     assert rows["levels"]["mean_%"] > 1
     assert [row["chosen"] for row in found["models"]].count(True) == 1
@@ -74,11 +82,11 @@ def test_a_model_can_be_chosen_and_a_table_is_printed(call, source, tmp_path):
     code, out, err = call("--from", source, "-o", target, "--cost-model", "bilinear")
     assert (code, type(load_cost(target))) == (0, BilinearCost)
     lines = out.splitlines()
-    assert lines[0].split()[:4] == ["model", "chosen", "points", "mean_%"]
+    assert lines[0].split()[:4] == ["model", "chosen", "points", "score_%"]
     assert [line.split()[0] for line in lines if " yes " in line] == ["bilinear"]
     assert "to which nothing was fitted" in err
     code, out, _ = call("--from", source, "--format", "csv")
-    assert len(list(csv.DictReader(io.StringIO(out)))) == 5
+    assert len(list(csv.DictReader(io.StringIO(out)))) == 7
 
 
 @pytest.mark.parametrize(
@@ -187,3 +195,78 @@ def test_a_cpu_needs_a_limit_of_memory(call):
     code, _, err = call("--device", "cpu", "--memory", "auto")
     assert code == 2
     assert "say how many bytes" in err
+
+
+def test_runs_are_judged_by_their_sums(call, source, tmp_path):
+    steps = tmp_path / "run.csv"
+    steps.write_text(
+        "phase,start_ns,end_ns,rounds,active,context_sum,context_max,prompts,tokens,longest\n"
+        "prefill,0,30000000,1,0,0,0,2,100,60\n"
+        "decode,30000000,100000000,2,3,90,40,0,0,0\n"
+    )
+    judged = ["--judge", steps, "--judge", steps]
+    target = tmp_path / "cost.json"
+    code, out, _ = call("--from", source, *judged, "--format", "json", "-o", target)
+    assert code == 0
+    one, two = json.loads(out)["runs"]
+    assert one == two
+    assert one["file"] == str(steps)
+    cost = load_cost(target)
+    expected = cost.prefill_ns([60, 40]) + cost.rounds_ns(2, 3, 90, 40)
+    assert one["predicted_s"] == pytest.approx(expected / 1e9)
+    assert one["measured_s"] == pytest.approx(0.1)
+    assert one["error"] == pytest.approx(expected / 1e8 - 1)
+    assert set(one["phases"]) == {"prefill", "decode"}
+    assert json.loads(target.read_text())["fit"]["runs"] == [one, two]
+    code, out, _ = call("--from", source, *judged)
+    assert out.count("run.csv") == 2
+    code, out, err = call("--from", source, "--judge", tmp_path / "none.csv")
+    assert (code, out) == (2, "")
+    assert "none.csv" in err
+
+
+def test_the_template_is_measurements_that_can_be_fitted(call, tmp_path):
+    code, out, _ = call("--template")
+    assert code == 0
+    path = tmp_path / "rows.csv"
+    path.write_text(out)
+    code, out, _ = call("--from", path, "-o", tmp_path / "cost.json", "--format", "json")
+    assert code == 0
+    assert json.loads(out)["chosen"] == "affine"
+    assert load_cost(tmp_path / "cost.json").round_ns(64) == pytest.approx(42.5e6, rel=0.02)
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("ms", 1), ("s", 0.001), ("us", 1000), ("ns", 10**6)])
+def test_durations_in_any_unit(call, tmp_path, unit, scale):
+    def time(ms):
+        return str(round(ms * scale)) if unit == "ns" else f"{ms * scale:g}"
+
+    rows = [f"prefill,1,{time(10 + size / 10)},{size}" for size in (10, 20, 40, 80, 160, 320)]
+    rows += [f"decode,{count},{time(20 + count)}," for count in (1, 2, 4, 8, 16, 32)]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([f"phase,count,duration_{unit},tokens", *rows]))
+    code, _, _ = call("--from", path, "--cost-model", "affine", "-o", tmp_path / "cost.json")
+    assert code == 0
+    cost = load_cost(tmp_path / "cost.json")
+    assert cost.prefill_ns([100]) == pytest.approx(20e6, rel=1e-3)
+    assert cost.round_ns(10) == pytest.approx(30e6, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("phase,count,duration\n", "did you mean duration_"),
+        ("phase,count,duration_ms,duration_ns\n", "the column is there twice"),
+        ("phase,count\n", "'duration_ns': the column is missing"),
+        ("# a comment\nphase,count,duration_ms\ndecode,1,-2\n", "row 3, field 'duration_ms'"),
+        ("phase,count,duration_ms\ndecode,1,two\n", "'two' is not a duration above 0"),
+        ("# nothing\n", "orsched calibrate --template"),
+    ],
+)
+def test_wrong_measurements_name_row_and_remedy(call, tmp_path, text, said):
+    path = tmp_path / "rows.csv"
+    path.write_text(text)
+    code, _, err = call("--from", path)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1

@@ -15,6 +15,7 @@ from orsched.costs import (
     CostModel,
     Floor,
     LevelsCost,
+    LinearCost,
     PoolingCost,
     RooflineCost,
     RoundFloor,
@@ -35,6 +36,9 @@ SHIPPED = (
     PoolingCost.from_ms(alpha=2e-6, beta=0.11, c=18.5, gamma=0.003, delta=0.011, lambda_=1.15),
     RooflineCost.from_s(
         fixed=4e-4, weights=5.3e-3, token=26.4e-6, context=53.1e-9, attended=0.6e-9
+    ),
+    LinearCost(
+        9 * 10**12, 21 * 10**9, 10**6, 7 * 10**12, 14 * 10**9, 52 * 10**6, 5 * 10**12, 10**8
     ),
 )
 METHODS = ("prefill_ns", "round_ns", "rounds_ns", "mixed_ns")
@@ -186,7 +190,7 @@ def test_what_is_no_floor_or_has_levels_that_end_too_early_is_refused() -> None:
 def test_no_class_of_cost_model_is_asked_for_outside_this_folder(repo_root) -> None:
     """Bounds, certificates and policies read what a model states, and that is of its type."""
     names = {"AffineCost", "LevelsCost", "BilinearCost", "PoolingCost", "ProfiledCost"}
-    names |= {"RooflineCost"}
+    names |= {"RooflineCost", "LinearCost"}
     found = []
     for folder in ("orsched", "models", "heuristics", "instances", "runner"):
         for path in (repo_root / folder).rglob("*.py"):

@@ -15,6 +15,7 @@ from orsched.costs import (
     BilinearCost,
     CostModel,
     LevelsCost,
+    LinearCost,
     PoolingCost,
     ProfiledCost,
     RooflineCost,
@@ -30,6 +31,7 @@ bilinear = st.builds(BilinearCost, *[COEFFICIENT] * 8, st.integers(1, 5))
 pooling = st.builds(PoolingCost, *[COEFFICIENT] * 5, st.integers(0, 3 * 10**6), st.integers(1, 5))
 
 roofline = st.builds(RooflineCost, *[COEFFICIENT] * 5, st.integers(1, 5))
+linear = st.builds(LinearCost, *[COEFFICIENT] * 8, st.integers(1, 5))
 
 
 @st.composite
@@ -41,7 +43,7 @@ def levels(draw: st.DrawFn) -> LevelsCost:
     return LevelsCost(tuple(pairs), draw(st.integers(0, 10**12)))
 
 
-any_cost = st.one_of(affine, levels(), bilinear, pooling, roofline)
+any_cost = st.one_of(affine, levels(), bilinear, pooling, roofline, linear)
 
 
 @st.composite
@@ -52,7 +54,7 @@ def contexts(draw: st.DrawFn) -> tuple[int, int, int]:
     return len(values) * times, sum(values) * times, max(values)
 
 
-CONTEXT_MATTERS = ("bilinear", "pooling", "profiled", "roofline")
+CONTEXT_MATTERS = ("bilinear", "pooling", "profiled", "roofline", "linear")
 EXAMPLES: list[Any] = [
     AffineCost(),
     LevelsCost(((512, 91_560_000), (2048, 291_240_000)), 71_000_000),
@@ -68,6 +70,9 @@ EXAMPLES: list[Any] = [
     ),
     RooflineCost.from_s(
         fixed=4e-4, weights=5.3e-3, token=26.4e-6, context=53.1e-9, attended=0.6e-9
+    ),
+    LinearCost(
+        9 * 10**12, 21 * 10**9, 10**6, 7 * 10**12, 14 * 10**9, 52 * 10**6, 5 * 10**12, 10**8
     ),
 ]
 
@@ -191,6 +196,7 @@ def test_unknown_and_missing_fields_are_named(cost: Any) -> None:
         ("roofline", "attended_fs", -1),
         ("roofline", "token_fs", 2**62 + 1),
         ("roofline", "time_scale", 0),
+        ("linear", "mixed_context_fs", -1),
         ("pooling", "alpha_fs", -(2**62) - 1),
     ],
 )

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from orsched.checker import check
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    LevelsCost,
+    LinearCost,
+    PoolingCost,
+    RooflineCost,
+)
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instance import Instance
 from orsched.requests import Requests
@@ -22,6 +29,9 @@ COSTS: list[Any] = [
     BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.0000312345, 0.08, 0.00123456789, 25.0)),
     PoolingCost.from_ms(alpha=2e-6, beta=0.1, c=9.5, gamma=0.0031234567, delta=0.0112345678),
     RooflineCost(400_000_123, 5_300_000_000_000, 2_640_000_000_007, 53_123_456, 600_123),
+    LinearCost(
+        9 * 10**12 + 1, 21 * 10**9, 10**6 + 7, 7 * 10**12, 14 * 10**9, 52_345_678, 10**12, 10**8
+    ),
 ]
 
 
@@ -48,9 +58,12 @@ def test_the_simulated_times_are_those_of_the_scalar_formula(cost: Any, first_to
 
 
 def _slower(cost: Any) -> dict[str, int]:
-    name = {"bilinear": "d4_fs", "pooling": "gamma_fs", "roofline": "weights_fs"}.get(
-        cost.model, "round_fixed_ns"
-    )
+    name = {
+        "bilinear": "d4_fs",
+        "pooling": "gamma_fs",
+        "roofline": "weights_fs",
+        "linear": "context_fs",
+    }.get(cost.model, "round_fixed_ns")
     more = 10**12 if name == "weights_fs" else 10**6
     return {name: getattr(cost, name) + more}
 

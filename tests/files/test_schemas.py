@@ -46,6 +46,11 @@ PARAMETERS = {
         **{"fixed_fs": 1, "weights_fs": 10**15, "token_fs": 0, "context_fs": 4},
         **{"attended_fs": 2**62, "time_scale": 3},
     },
+    "linear": {
+        **{"stage_fixed_fs": 1, "stage_token_fs": 0, "attended_fs": 2**62, "round_fixed_fs": 4},
+        **{"round_request_fs": 5, "context_fs": 6, "mixed_fixed_fs": 7, "mixed_context_fs": 8},
+        "time_scale": 1,
+    },
 }
 
 

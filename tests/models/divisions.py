@@ -6,7 +6,14 @@ from itertools import product
 
 from hypothesis import strategies as st
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    LevelsCost,
+    LinearCost,
+    PoolingCost,
+    RooflineCost,
+)
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
@@ -28,6 +35,7 @@ COSTS = (
     PoolingCost(1, 1, 1, 1, 1),
     RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
     RooflineCost(1, 1, 1, 1, 1),
+    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 

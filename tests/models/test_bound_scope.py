@@ -9,7 +9,14 @@ import pytest
 from orsched.certificates.scope import ALLOWANCES
 from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    LevelsCost,
+    LinearCost,
+    PoolingCost,
+    RooflineCost,
+)
 from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.instances import catalog
@@ -89,6 +96,7 @@ COSTS = (
     lambda draw: BilinearCost(*(draw() * 10**5 for _ in range(8))),
     lambda draw: PoolingCost(*(draw() * 10**5 for _ in range(5))),
     lambda draw: RooflineCost(*(draw() * 10**5 for _ in range(5))),
+    lambda draw: LinearCost(*(draw() * 10**5 for _ in range(8))),
 )
 
 

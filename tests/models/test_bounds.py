@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 import orsched
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.latency_certificates import bound_violations
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    LevelsCost,
+    LinearCost,
+    PoolingCost,
+    RooflineCost,
+)
 from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.instances import catalog
@@ -36,6 +43,7 @@ COSTS = (
     PoolingCost(1, 1, 1, 1, 1),
     RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
     RooflineCost(1, 1, 1, 1, 1),
+    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 import orsched
 from orsched.certificates.single_machine import shortest_remaining_first
 from orsched.checker.latency_certificates import bound_violations
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    LevelsCost,
+    LinearCost,
+    PoolingCost,
+    RooflineCost,
+)
 from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
@@ -35,6 +42,7 @@ COSTS = (
     BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7),
     RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
     RooflineCost(1, 1, 1, 1, 1),
+    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker.certificates import certificate_violations
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    LevelsCost,
+    LinearCost,
+    PoolingCost,
+    RooflineCost,
+)
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.models.bounds import makespan_bound, ordering_cannot_help
@@ -24,6 +31,7 @@ COSTS = (
     PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
     RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
     RooflineCost(1, 1, 1, 1, 1),
+    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 

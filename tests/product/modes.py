@@ -6,7 +6,14 @@ import math
 import random
 from functools import cache
 
-from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost, RooflineCost
+from orsched.costs import (
+    AffineCost,
+    BilinearCost,
+    LevelsCost,
+    LinearCost,
+    PoolingCost,
+    RooflineCost,
+)
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
@@ -33,7 +40,7 @@ MEMORY = {
 }
 PADDING = {"off": False, "on": True}
 FIRST_TOKEN = ("decode", "prefill")
-COST = ("affine", "levels", "bilinear", "pooling", "roofline")
+COST = ("affine", "levels", "bilinear", "pooling", "roofline", "linear")
 WORKLOAD = (
     "all_at_0",
     "poisson",
@@ -89,6 +96,9 @@ def _cost(model, most, factor):
         ),
         "roofline": RooflineCost.from_s(
             fixed=2e-3, weights=29.5e-3, token=4.1e-3, context=0.31e-3, attended=0.07e-3
+        ),
+        "linear": LinearCost(
+            *(x * 10**9 for x in (21_500, 400, 70, 31_500, 900, 310, 4_300, 90)),
         ),
     }[model]
     return cost.scaled(factor)

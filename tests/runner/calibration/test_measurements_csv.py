@@ -23,7 +23,7 @@ def test_what_is_written_is_read_back(tmp_path):
     )
     path = tmp_path / "m.csv"
     write_measurements(found, path)
-    assert path.read_text().splitlines()[0] + "\n" == HEAD
+    assert path.read_text().splitlines()[0] + "\n" == HEAD.replace("\n", ",run\n")
     assert read_measurements(path).to_dict() == found.to_dict()
 
 

@@ -1,0 +1,197 @@
+"""Fits of the linear and the roofline model: least squares, with a grid's own time of a token.
+
+A grid repeats single steps on a device that is cooler than in a run, where its clock is lower: the
+same stage of 2,048 tokens took 40 ms in a grid and 52 ms in runs on an H100. So where measurements
+tell rows of a run from rows of a grid, a grid's prompt tokens have a time of their own, which is
+left behind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.costs.exact import FS_PER_NS
+from orsched.costs.linear import LinearCost, attended_tokens
+from orsched.costs.measurements import DECODE, MIXED, PHASES, PREFILL
+from orsched.costs.roofline import RooflineCost
+from orsched.errors import InputError
+
+if TYPE_CHECKING:
+    from orsched.columns import IntColumn
+    from orsched.costs.fit_work import Work
+    from orsched.costs.least_squares import FloatArray
+
+STAGE_NAMES = ("stage_fixed_fs", "stage_token_fs", "attended_fs")
+
+KNEES = tuple(int(2 ** (half / 2)) for half in range(2, 25))
+"""Numbers of tokens, 2 to 4,096, at which a step may begin to be bound by its tokens."""
+
+
+def fit_linear(work: Work) -> LinearCost:
+    """Fit stages, rounds, and what mixed steps take beside the parts of both.
+
+    Raises ``InputError`` that names the coefficients that the rows do not determine.
+    """
+    count, total = (_column(work, DECODE, name) for name in ("count", "context_sum"))
+    round_names = ("round_fixed_fs", "round_request_fs", "context_fs")
+    rounds = work.linear(DECODE, round_names, np.stack([np.ones_like(count), count, total], axis=1))
+    fixed, token, attended, slower = _stages(work)
+    names = (*STAGE_NAMES, *round_names)
+    found = zip(names, (fixed, token, attended, *rounds), strict=True)
+    whole = {name: round(value * FS_PER_NS) for name, value in found}
+    cost = LinearCost(**whole, mixed_fixed_fs=0, mixed_context_fs=0)
+    rows = work.data.rows(MIXED)
+    if len(rows) == 0:
+        work.notes.append("no mixed measurement: such a step takes one fixed part less than both")
+        return cost
+    return _with_mixed(work, cost, rows, slower)
+
+
+def _stages(work: Work) -> tuple[float, float, float, float]:
+    """Return the fixed part, a token's, an attended one's, and what a token of a grid has less."""
+    rows, run = _rows_and_runs(work, PREFILL, ("stage_fixed_fs", "stage_token_fs"))
+    tokens = _column(work, PREFILL, "tokens")
+    attended = _attended(work, rows)
+    columns = {"stage_fixed_fs": np.ones_like(tokens), "stage_token_fs": tokens}
+    if (run > 0).any() and (run == 0).any():
+        columns["stage_token_fs"] = np.where(run > 0, tokens, 0.0)
+        columns["a grid's stage_token_fs"] = np.where(run > 0, 0.0, tokens)
+    columns["attended_fs"] = attended
+    columns = _determined(work, rows, columns)
+    design = np.stack(list(columns.values()), axis=1)
+    found = dict(zip(columns, work.linear(PREFILL, tuple(columns), design), strict=True))
+    token = found["stage_token_fs"]
+    slower = token - found.get("a grid's stage_token_fs", token)
+    return found["stage_fixed_fs"], token, found.get("attended_fs", 0.0), slower
+
+
+def _determined(
+    work: Work, rows: IntColumn, columns: dict[str, FloatArray]
+) -> dict[str, FloatArray]:
+    """Return the columns without ``attended_fs``, with a note, where the rows do not tell it."""
+    try:
+        work.solve(tuple(columns), np.stack(list(columns.values()), axis=1), rows)
+    except InputError:
+        rest = {name: column for name, column in columns.items() if name != "attended_fs"}
+        work.notes.append("attended_fs: the measurements do not tell it from the other parts")
+        return rest
+    return columns
+
+
+def _with_mixed(work: Work, cost: LinearCost, rows: IntColumn, slower: float) -> LinearCost:
+    """Fit what mixed steps take beside their stage and round, without one fixed part."""
+    data = work.data
+    total = data.column("context_sum")[rows].astype(np.float64)
+    run = data.column("run")[rows]
+    design = np.stack([np.ones_like(total), total], axis=1)
+    kept = work.take(MIXED, rows, design)
+    base = np.array([data.predicted_ns(cost, row) for row in rows.tolist()], np.float64)
+    base -= np.where(run > 0, 0.0, slower * data.column("tokens")[rows])
+    weights = work.weights(rows)[kept]
+    target = weights * (data.column("duration_ns")[rows] - base)[kept]
+    names = ("mixed_fixed_fs", "mixed_context_fs")
+    found = work.least(names, design[kept] * weights[:, None], target, nonnegative=True)
+    fixed, context = (round(value * FS_PER_NS) for value in found)
+    values = cost.to_dict() | {"mixed_fixed_fs": fixed, "mixed_context_fs": context}
+    return LinearCost.from_dict(values)
+
+
+def fit_roofline(work: Work) -> RooflineCost:
+    """Fit the roofline to all phases together: least squares for each knee, and the best knee.
+
+    At a knee of k tokens the weights take as long as k tokens, ``max(weights, token x)`` is
+    ``token max(k, x)``, and the model is linear in what is left. What lies above the knee takes
+    less in a grid (see above).
+
+    Raises ``InputError`` that names the coefficients that the rows do not determine.
+    """
+    for phase in (PREFILL, DECODE):
+        work.rows(phase, ["weights_fs", "token_fs"])
+    parts = [_rows_and_runs(work, phase, ()) for phase in PHASES if len(work.data.rows(phase))]
+    phases = [phase for phase in PHASES if len(work.data.rows(phase))]
+    tokens = [
+        _all_tokens(work, phase, rows) for phase, (rows, _) in zip(phases, parts, strict=True)
+    ]
+    features = [
+        np.stack(
+            [work.data.column("context_sum")[rows].astype(float), _attended(work, rows)], axis=1
+        )
+        for rows, _ in parts
+    ]
+    kept = []
+    for phase, (rows, _), x, more in zip(phases, parts, tokens, features, strict=True):
+        kept.append(work.take(phase, rows, np.column_stack([np.ones_like(x), x, more])))
+    rows = np.concatenate([rows[k] for (rows, _), k in zip(parts, kept, strict=True)])
+    run = np.concatenate([run[k] for (_, run), k in zip(parts, kept, strict=True)])
+    x = np.concatenate([x[k] for x, k in zip(tokens, kept, strict=True)])
+    more = np.concatenate([f[k] for f, k in zip(features, kept, strict=True)])
+    return _best_knee(work, rows, run, x, more)
+
+
+def _best_knee(
+    work: Work, rows: IntColumn, run: IntColumn, x: FloatArray, more: FloatArray
+) -> RooflineCost:
+    names = ["fixed_fs", "token_fs", "context_fs", "attended_fs"]
+    two_speeds = bool((run > 0).any() and (run == 0).any())
+    weights = work.weights(rows)
+    target = weights * work.data.column("duration_ns")[rows]
+    best: tuple[float, int, list[float]] | None = None
+    problem: InputError | None = None
+    for knee in KNEES:
+        columns = [np.ones_like(x), np.maximum(knee, x), more[:, 0], more[:, 1]]
+        if two_speeds:
+            columns.append(np.where(run > 0, 0.0, np.maximum(0.0, x - knee)))
+        design = np.stack(columns, axis=1) * weights[:, None]
+        try:
+            found = _slower_in_runs(work, names, design, target)
+        except InputError as error:
+            problem = error
+            continue
+        misses = design[:, : len(found)] @ found - target
+        squared = float(misses @ misses)
+        if best is None or squared < best[0]:
+            best = squared, knee, found
+    if best is None:
+        assert problem is not None
+        raise problem
+    _, knee, (fixed, token, context, attended, *_) = best
+    values = (fixed, token * knee, token, context, attended)
+    return RooflineCost(*(round(value * FS_PER_NS) for value in values))
+
+
+def _slower_in_runs(
+    work: Work, names: list[str], design: FloatArray, target: FloatArray
+) -> list[float]:
+    """Solve with coefficients of at least 0, but for the last one, a grid's: at most 0."""
+    if design.shape[1] == len(names):
+        return work.least(names, design, target, nonnegative=True)
+    turned = design.copy()
+    turned[:, -1] *= -1
+    if not turned[:, -1].any():
+        return work.least(names, design[:, :-1], target, nonnegative=True)
+    found = work.least([*names, "a grid's token_fs"], turned, target, nonnegative=True)
+    found[-1] *= -1
+    return found
+
+
+def _rows_and_runs(work: Work, phase: str, names: tuple[str, ...]) -> tuple[IntColumn, IntColumn]:
+    rows = work.rows(phase, names) if names else work.data.rows(phase)
+    return rows, work.data.column("run")[rows]
+
+
+def _column(work: Work, phase: str, name: str) -> FloatArray:
+    column: FloatArray = work.data.column(name)[work.data.rows(phase)].astype(np.float64)
+    return column
+
+
+def _all_tokens(work: Work, phase: str, rows: IntColumn) -> FloatArray:
+    """Return the tokens that go through the layers."""
+    tokens, count = (work.data.column(name)[rows] for name in ("tokens", "count"))
+    found: FloatArray = (tokens + (0 if phase == PREFILL else count)).astype(np.float64)
+    return found
+
+
+def _attended(work: Work, rows: IntColumn) -> FloatArray:
+    return np.array([attended_tokens(work.data.prompts(row)) for row in rows.tolist()], np.float64)

@@ -1,0 +1,174 @@
+"""The linear cost model: stages, rounds and mixed steps, each linear in what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from orsched.costs.exact import (
+    FS_PER_NS,
+    MAX_COEFFICIENT_FS,
+    round_half_up,
+    round_half_up_sum,
+)
+from orsched.costs.floor import Floor, RoundFloor, StageFloor
+from orsched.costs.parameters import read_parameters
+from orsched.errors import InputError
+from orsched.scalars import set_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COEFFICIENTS = (
+    "stage_fixed_fs",
+    "stage_token_fs",
+    "attended_fs",
+    "round_fixed_fs",
+    "round_request_fs",
+    "context_fs",
+    "mixed_fixed_fs",
+    "mixed_context_fs",
+)
+
+
+@dataclass(frozen=True)
+class LinearCost:
+    """Stage ``s + t x + a A``, round ``r + q N + c C``, each with numbers of its own.
+
+    x are the prompt tokens of a stage and A the tokens that they attend to (``RooflineCost``); N
+    are the requests of a round and C the sum of their contexts. A step that does both takes
+    ``max(s, r) + m + t x + q N + (c + d) C + a A``: one of the fixed parts, and what such steps
+    take more, ``m`` alone and ``d`` a token of context. This is what workers are like whose stages,
+    rounds and mixed steps run through different kernels; one whose steps are alike is a roofline.
+
+    The coefficients are whole femtoseconds (1e-15 s) of at least 0, in the order of the letters s,
+    t, a, r, q, c, m, d. A step is rounded once, half up, to a nanosecond; ``time_scale``
+    multiplies the rounded duration, so that a scaled model keeps every schedule exactly.
+
+    The protocol of cost models does not say what of a prompt is cached before its chunk: that is
+    0, unless ``cached`` is passed.
+
+    Raises:
+        InputError: a coefficient is not a whole number from 0 to 2**62.
+    """
+
+    stage_fixed_fs: int
+    stage_token_fs: int
+    attended_fs: int
+    round_fixed_fs: int
+    round_request_fs: int
+    context_fs: int
+    mixed_fixed_fs: int
+    mixed_context_fs: int
+    time_scale: int = 1
+
+    model: ClassVar[str] = "linear"
+    context_matters: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        set_whole(self, *COEFFICIENTS, maximum=MAX_COEFFICIENT_FS)
+        set_whole(self, "time_scale", minimum=1)
+
+    @property
+    def prefill_limit(self) -> None:
+        """No limit by the model."""
+        return None
+
+    def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
+        """Duration of a prefill stage over these prompts, in nanoseconds.
+
+        ``cached`` are the tokens of each prompt that earlier chunks left in the cache.
+        """
+        return self._rounded(self.stage_fixed_fs + self._prompts_fs(prompts, cached))
+
+    def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
+        """Duration of one decode round, in nanoseconds; the longest context plays no part."""
+        return self._rounded(self.round_fixed_fs + self._round_fs(active, context_sum))
+
+    def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
+        """Duration of a run of rounds, each rounded for itself, in nanoseconds.
+
+        Every round adds ``active`` tokens of context: linear in its position in the run.
+        """
+        if rounds <= 0:
+            return 0
+        first = self.round_fixed_fs + self._round_fs(active, context_sum)
+        slope = self.context_fs * active
+        return round_half_up_sum(rounds, FS_PER_NS, slope, first) * self.time_scale
+
+    def mixed_ns(
+        self,
+        prompts: Sequence[int],
+        active: int,
+        context_sum: int,
+        context_max: int,
+        cached: Sequence[int] = (),
+    ) -> int:
+        """Duration of a step that prefills the prompts beside a round, in nanoseconds.
+
+        Without prompts it is a round, without active requests a prefill stage.
+        """
+        if not active:
+            return self.prefill_ns(prompts, cached)
+        if not prompts:
+            return self.round_ns(active, context_sum, context_max)
+        fixed = max(self.stage_fixed_fs, self.round_fixed_fs) + self.mixed_fixed_fs
+        parts = self._prompts_fs(prompts, cached) + self._round_fs(active, context_sum)
+        return self._rounded(fixed + parts + self.mixed_context_fs * context_sum)
+
+    def _prompts_fs(self, prompts: Sequence[int], cached: Sequence[int]) -> int:
+        attended = attended_tokens(prompts, cached)
+        return self.stage_token_fs * sum(prompts) + self.attended_fs * attended
+
+    def _round_fs(self, active: int, context_sum: int) -> int:
+        return self.round_request_fs * active + self.context_fs * context_sum
+
+    def _rounded(self, time_fs: int) -> int:
+        return round_half_up(time_fs, FS_PER_NS) * self.time_scale
+
+    def floor(self) -> Floor:
+        """Return what stages and rounds take, exactly; a mixed step takes no less than either.
+
+        In units of half a femtosecond, in which ``attended c (c + 1) / 2`` is whole.
+        """
+        stage = StageFloor(
+            2 * self.stage_fixed_fs,
+            token=2 * self.stage_token_fs + self.attended_fs,
+            square=self.attended_fs,
+        )
+        round_floor = RoundFloor(
+            2 * self.round_fixed_fs, 2 * self.round_request_fs, 2 * self.context_fs
+        )
+        unit, scale = 2 * FS_PER_NS, self.time_scale
+        return Floor(stage, round_floor, unit, scale, mixed="larger", exact=True)
+
+    def scaled(self, factor: int) -> Self:
+        """Every duration multiplied by ``factor``, after its rounding."""
+        return type(self)(**{**asdict(self), "time_scale": self.time_scale * factor})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Parameters as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Read the eight coefficients; ``time_scale`` may be left out."""
+        return cls(**read_parameters(parameters, cls.model, COEFFICIENTS, ["time_scale"]))
+
+
+def attended_tokens(prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
+    """Return how many tokens the tokens of chunks attend to, each itself and all before it.
+
+    Args:
+        prompts: tokens of each chunk.
+        cached: those of its prompt that are in the cache before it; none by default.
+
+    Raises:
+        InputError: not as many as there are chunks.
+    """
+    found = sum(tokens * (tokens + 1) // 2 for tokens in prompts)
+    if not cached:
+        return found
+    if len(cached) != len(prompts):
+        raise InputError(f"{len(cached)} values for {len(prompts)} prompts", field="cached")
+    return found + sum(tokens * k for tokens, k in zip(prompts, cached, strict=True))

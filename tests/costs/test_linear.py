@@ -1,0 +1,130 @@
+"""The linear cost model, and the fits of it and of the roofline."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orsched.costs import LinearCost, RooflineCost, mixed_ns
+from orsched.costs.fit import fit
+from orsched.costs.linear import attended_tokens
+from orsched.costs.measurements import Measurements
+from orsched.errors import InputError
+
+COST = st.builds(LinearCost, *[st.integers(0, 10**9)] * 8, st.integers(1, 3))
+TRUE = LinearCost(
+    stage_fixed_fs=9 * 10**12,
+    stage_token_fs=21 * 10**9,
+    attended_fs=10**6,
+    round_fixed_fs=7 * 10**12,
+    round_request_fs=14 * 10**9,
+    context_fs=52 * 10**6,
+    mixed_fixed_fs=5 * 10**12,
+    mixed_context_fs=15 * 10**7,
+)
+ROOF = RooflineCost.from_s(
+    fixed=4e-4, weights=256 * 20e-6, token=20e-6, context=53e-9, attended=0.6e-9
+)
+
+
+@given(
+    COST,
+    st.lists(st.integers(1, 3000), max_size=5),
+    st.lists(st.integers(1, 10**5), max_size=5),
+)
+def test_all_steps_follow_the_formula(cost, prompts, contexts):
+    load = (len(contexts), sum(contexts), max(contexts, default=0))
+    stage = cost.stage_token_fs * sum(prompts)
+    stage += cost.attended_fs * sum(sum(range(1, p + 1)) for p in prompts)
+    a_round = cost.round_request_fs * len(contexts) + cost.context_fs * sum(contexts)
+
+    def ns(exact):
+        return (Fraction(exact, 10**6) + Fraction(1, 2)).__floor__() * cost.time_scale
+
+    assert cost.prefill_ns(prompts) == ns(cost.stage_fixed_fs + stage)
+    assert cost.round_ns(*load) == ns(cost.round_fixed_fs + a_round)
+    if prompts and contexts:
+        fixed = max(cost.stage_fixed_fs, cost.round_fixed_fs) + cost.mixed_fixed_fs
+        both = ns(fixed + stage + a_round + cost.mixed_context_fs * sum(contexts))
+        assert cost.mixed_ns(prompts, *load) == mixed_ns(cost, prompts, *load) == both
+
+
+def test_cached_tokens_are_attended_to_where_they_are_known():
+    assert attended_tokens([3], [5]) == 6 + 7 + 8
+    assert TRUE.prefill_ns([3], [5]) - TRUE.prefill_ns([3]) == 15
+    assert TRUE.mixed_ns([3], 1, 9, 9, [5]) - TRUE.mixed_ns([3], 1, 9, 9) == 15
+    with pytest.raises(InputError, match="2 values for 1 prompts"):
+        TRUE.prefill_ns([3], [5, 6])
+
+
+def rows_of(cost, seed=0, grid=1.0, mixed=True, noise=0.0):
+    """A grid and a run, with a grid's prompt tokens faster by a factor."""
+    rng = random.Random(seed)
+    quick = replace(cost, **{n: round(getattr(cost, n) * grid) for n in FASTER if hasattr(cost, n)})
+    rows = []
+    for run in (0, 1):
+        model = cost if run else quick
+        for _ in range(40):
+            prompts = [rng.choice((8, 60, 300, 900))] * rng.choice((1, 2, 4))
+            rows.append(("prefill", len(prompts), sum(prompts), prompts[0], 0, 0, run))
+            rows[-1] += (model.prefill_ns(prompts),)
+            n = rng.choice((1, 8, 40, 150))
+            top = rng.choice((50, 400, 1500))
+            rows.append(("decode", n, 0, 0, n * top, top, run, cost.round_ns(n, n * top, top)))
+            if mixed and not run:
+                p = rng.choice((8, 128, 700))
+                time = mixed_ns(model, [p], n, n * top, top)
+                rows.append(("mixed", n, p, p, n * top, top, 0, time))
+    names = ("phase", "count", "tokens", "longest", "context_sum", "context_max", "run")
+    columns = dict(zip((*names, "duration_ns"), zip(*rows, strict=True), strict=True))
+    times = [round(t * rng.uniform(1 - noise, 1 + noise)) for t in columns["duration_ns"]]
+    return Measurements(**{**{k: list(v) for k, v in columns.items()}, "duration_ns": times})
+
+
+FASTER = ("stage_token_fs",)
+
+
+@pytest.mark.parametrize("grid", [1.0, 0.6])
+def test_the_linear_fit_finds_what_the_times_were_made_with(grid):
+    """Also where a grid's tokens are faster than a run's: those of the run are returned."""
+    found = fit("linear", rows_of(TRUE, grid=grid), holdout=0).cost
+    for name, value in TRUE.to_dict().items():
+        assert getattr(found, name) == pytest.approx(value, rel=1e-3), name
+
+
+def test_the_roofline_fit_finds_what_the_times_were_made_with():
+    found = fit("roofline", rows_of(ROOF), holdout=0).cost
+    for name, value in ROOF.to_dict().items():
+        assert getattr(found, name) == pytest.approx(value, rel=1e-3), name
+
+
+def test_fits_report_errors_on_steps_held_out_and_stay_near_under_noise():
+    for model, true in (("linear", TRUE), ("roofline", ROOF)):
+        found = fit(model, rows_of(true, noise=0.05))
+        for phase in ("prefill", "decode", "mixed"):
+            assert 0 < found.report["phases"][phase]["mean_relative_error"] < 0.05
+        assert found.cost.round_ns(100, 50_000, 500) == pytest.approx(
+            true.round_ns(100, 50_000, 500), rel=0.03
+        )
+
+
+def test_without_mixed_steps_the_larger_parts_are_left():
+    found = fit("linear", rows_of(TRUE, mixed=False), holdout=0)
+    assert (found.cost.mixed_fixed_fs, found.cost.mixed_context_fs) == (0, 0)
+    assert any("no mixed measurement" in note for note in found.report["warnings"])
+
+
+def test_coefficients_that_the_rows_do_not_determine_are_named():
+    one = Measurements(
+        ["prefill"] * 3 + ["decode"] * 3, [1] * 6, [5] * 6, [4] * 3 + [0] * 3, [4] * 3 + [0] * 3
+    )
+    for model in ("linear", "roofline"):
+        with pytest.raises(InputError, match="do not determine"):
+            fit(model, one, holdout=0)
+        with pytest.raises(InputError, match="no decode measurement"):
+            fit(model, Measurements(["prefill"], [1], [5], [4], [4]), holdout=0)
