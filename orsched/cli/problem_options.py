@@ -42,6 +42,11 @@ PROBLEM_OPTIONS = (
         "them.",
     ),
 )
+INSTANCE_OUTPUT = click.option(
+    "--instance-output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the instance as it is simulated (.json or .parquet), for check and report.",
+)
 PROBLEM_SEED = click.option(
     "--seed",
     type=int,

@@ -19,8 +19,10 @@ from orsched.cli.options import (
     read_slo,
     with_options,
 )
+from orsched.cli.output import say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.problem_options import (
+    INSTANCE_OUTPUT,
     PROBLEM_OPTIONS,
     PROBLEM_SEED,
     derived,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     type=click.Choice(["none", "predicted", "clairvoyant"]),
     help="What the method may know of output lengths (default: its own).",
 )
-@with_options(*PROBLEM_OPTIONS, ALLOW_CODE, PROBLEM_SEED)
+@with_options(*PROBLEM_OPTIONS, ALLOW_CODE, PROBLEM_SEED, INSTANCE_OUTPUT)
 @with_options(PARAMETERS, *SLO_OPTIONS, BOUNDS, FORMAT, *view_options(), *SINGLE)
 @with_options(*REQUEST_OPTIONS)
 def simulate_command(
@@ -60,6 +62,7 @@ def simulate_command(
     config: Path | None,
     allow_code: bool,
     seed: int | None,
+    instance_output: Path | None,
     parameters: tuple[str, ...],
     slo_ttft: float | None,
     slo_tpot: float | None,
@@ -72,17 +75,19 @@ def simulate_command(
     Example: orsched simulate gsm8k-llama65b --workers 4 --arrivals poisson:rate=30
     --policy fcfs --param dispatch=fewest_requests
     """
+    from orsched.files import save_instance
     from orsched.solver import simulate
 
     slo = read_slo(slo_ttft, slo_tpot)
-    check_paths(paths, [instance] if config is None else [instance, config])
+    written = {**paths, "instance-output": instance_output}
+    check_paths(written, [instance] if config is None else [instance, config])
     options = given_settings(policy, workers, arrivals, predictions, seed, parameters)
     require_packages(paths)
     run = options if config is None else merged(options, config, allow_code)
     if information is not None and run.information is not None:
         raise InputError(f"{config} already says this", field="--information", remedy="say it once")
     run = run._replace(information=information or run.information)
-    check_paths(paths, run.files or ())
+    check_paths(written, run.files or ())
     name = "fcfs" if run.policy is None else run.policy
     try:
         require_named(name, run.information, run.parameters)
@@ -91,7 +96,8 @@ def simulate_command(
             raise
         raise error.located(file=str(config)) from None
     with ProgressPrinter("loading") as progress:
-        problem = derived(load_instance(instance), run)
+        given = load_instance(instance)
+        problem = derived(given, run)
         require_contents(problem, paths)
         progress.say(name)
         with own_code([name]):
@@ -105,4 +111,12 @@ def simulate_command(
                 bounds=bounds,
             )
         progress.say("writing")
+        if instance_output is not None:
+            save_instance(problem, instance_output)
+            say(f"instance written to {instance_output}")
         report_single(problem, result, style, paths)
+    if paths["output"] is not None and instance_output is None and problem.sha256 != given.sha256:
+        say(
+            "check and report need the instance as it was simulated: --instance-output writes it",
+            "note",
+        )
