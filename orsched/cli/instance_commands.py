@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from orsched.cli.artefacts import check_paths
+from orsched.cli.machine_output import say_machine
 from orsched.cli.options import load_instance, with_options
 from orsched.cli.output import say
 from orsched.cli.progress import ProgressPrinter
@@ -42,6 +44,11 @@ CLASSES = click.option(
     metavar="NAME=VALUE",
     help="An argument of the generator; may be given several times.",
 )
+@click.option(
+    "--cost",
+    metavar="NAME|FILE",
+    help="A machine (orsched info machines) or a cost-model file for the workers.",
+)
 @CLASSES
 @click.option(
     "-o", "--output", type=_FILE, help="Instance file (.json or .parquet); default: stdout (JSON)."
@@ -50,6 +57,7 @@ def generate_command(
     generator: str,
     seed: int,
     settings: tuple[str, ...],
+    cost: str | None,
     classes: tuple[str, ...],
     output: Path | None,
 ) -> None:
@@ -59,10 +67,27 @@ def generate_command(
     """
     from orsched.instances.catalog import generate
 
-    check_paths({"output": output})
+    check_paths({"output": output}, [] if cost is None else [cost])
     with ProgressPrinter(generator):
         instance = generate(generator, seed=seed, **read_settings(settings, "--seed"))
+        if cost is not None:
+            instance = _on_machine(instance, cost)
         _write(_classed(instance, classes), output)
+    if output is not None:
+        say_machine(instance)
+
+
+def _on_machine(instance: Instance, cost: str) -> Instance:
+    """Return the instance with the cost model of a machine or a file for all workers."""
+    from orsched.hardware import read_cost
+
+    try:
+        found = read_cost(cost)
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise InputError(error.problem, field="--cost", remedy=error.remedy) from None
+    return instance.replace(workers=tuple(replace(w, cost=found) for w in instance.workers))
 
 
 def _classed(instance: Instance, specs: Sequence[str]) -> Instance:

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from orsched.flat_figures import flat_figures
+from orsched.hardware.words import cost_words
 from orsched.units import ns_to_seconds
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def html_table(title: str, rows: list[tuple[str, Any]]) -> str:
 
 
 def _worker(worker: Worker) -> str:
-    parts = [f"{worker.clients:,} clients", f"{worker.cost.model} cost"]
+    parts = [f"{worker.clients:,} clients", cost_words(worker.cost, worker.clients)]
     if worker.prefill_limit is not None:
         parts.append(f"prefill up to {worker.prefill_limit:,} tokens")
     if worker.memory is not None:

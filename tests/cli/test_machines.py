@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orsched.cli.commands import run
-from orsched.files import load_fitted_cost
+from orsched.files import load_fitted_cost, load_instance
 from orsched.hardware import machine
 
 PANG = "machine: affine, LLaMA-65B on Ascend 910 (Pang et al.), 20 clients"
@@ -131,3 +131,23 @@ def test_an_unknown_machine_is_one_line_with_those_like_it(tmp_path, capsys):
     assert (
         "field '--cost': there is no machine 'h100-8b-seet' (did you mean h100-llama3-8b" in error
     )
+
+
+def test_generators_take_a_machine(tmp_path, capsys):
+    path = tmp_path / "case.json"
+    command = ["generate", "gsm8k", "--set", "requests=20", "--cost", "h100-llama3-8b"]
+    assert run([*command, "-o", str(path)]) == 0
+    said = "machine: linear, Llama 3.1 8B on NVIDIA H100 SXM 80 GB (measured), 200 clients"
+    assert said in capsys.readouterr().err
+    assert load_instance(path).worker.cost == machine("h100-llama3-8b").cost
+    assert run([*command[:-1], "h100-llama-8b"]) == 2
+    assert "field '--cost'" in capsys.readouterr().err
+    assert run([*command[:-1], "none.json"]) == 2
+    assert "none.json" in capsys.readouterr().err
+
+
+def test_a_worker_file_names_a_machine(tmp_path, capsys):
+    (tmp_path / "w.json").write_text(json.dumps({"clients": 4, "cost": "h100-llama3-8b"}))
+    command = ["simulate", "pang-100x20", "--workers", str(tmp_path / "w.json")]
+    assert run([*command, "--format", "json"]) == 0
+    assert "H100" in json.loads(capsys.readouterr().out)["machine"]
