@@ -30,14 +30,14 @@ def requests(rng: np.random.Generator) -> list[list[object]]:
 
 def measurements(rng: np.random.Generator) -> list[list[object]]:
     """Return a head and a row a step: prefills of several prompts, rounds of several requests."""
-    rows: list[list[object]] = [["phase", "count", "tokens", "longest", "duration_ns"]]
+    rows: list[list[object]] = [["phase", "count", "tokens", "longest", "duration_ms"]]
     for count in (1, 2, 4):
         for tokens in (128, 256, 512, 1024, 2048):
             duration = (12 + 0.06 * tokens * count) * rng.normal(1, 0.02)
-            rows.append(["prefill", count, tokens * count, tokens, round(duration * 1e6)])
+            rows.append(["prefill", count, tokens * count, tokens, f"{duration:.3f}"])
     for count in (1, 2, 4, 8, 16, 32, 48, 64):
         duration = (13 + 0.045 * count) * rng.normal(1, 0.02)
-        rows.append(["decode", count, 0, 0, round(duration * 1e6)])
+        rows.append(["decode", count, 0, 0, f"{duration:.3f}"])
     return rows
 
 

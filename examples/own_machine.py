@@ -6,7 +6,7 @@ On the command line the same is
     orsched compare examples/data/requests.csv --clients 64 --cost mine.json
 
 A row is one step: its phase, the requests in it, their prompt tokens, and how long it took.
-Rows without prompts beside have 0 tokens.
+`orsched calibrate --template` prints such a file to fill in.
 """
 
 from pathlib import Path
