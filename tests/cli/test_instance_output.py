@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 import orsched
-from orsched.cli import main
+from orsched.cli import main as program
 
 SCENARIO = ["pang-100x20", "--arrivals", "poisson:rate=5", "--workers", "2", "--seed", "3"]
+
+
+def main(arguments: list[str]) -> int:
+    """Return the exit code of a command line."""
+    with pytest.raises(SystemExit) as ended:
+        program(arguments)
+    return int(ended.value.code or 0)
 
 
 def test_check_and_report_take_the_instance_as_it_was_simulated(tmp_path, capsys):
