@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 ROUNDS = 4
 """Rounds that a point of the decode grid is measured over."""
 
+SMALL = 512
+"""Tokens up to which the lengths of single prompts grow by factors of 2."""
+
 LEAST_LENGTH = 36
 """Tokens of the shortest slot and stage of a grid: there are five lengths at least."""
 
@@ -52,7 +55,8 @@ class Point(NamedTuple):
 def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Point]:
     """Return the points to measure on a worker: lengths grow by factors of 2 or 4.
 
-    Contexts of a round are all equal at some points and spread evenly at others.
+    Stages of one prompt are denser up to ``SMALL`` tokens, where most of a run's are. Contexts of a
+    round are all equal at some points and spread evenly at others.
 
     Args:
         slots: its slots.
@@ -74,6 +78,7 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
     counts, lengths = _powers(slots, factor), _lengths(longest)
     sizes = _lengths(min(longest, most_tokens))
     prompts = [(n, p) for n in counts for p in sizes if n * p <= most_tokens]
+    prompts += [(1, p) for p in _powers(min(sizes[-1], SMALL), 2, least=8) if p not in sizes]
     rounds = [Point(DECODE, n, 0, c) for n in counts for c in lengths]
     rounds += [Point(DECODE, n, 0, c, True) for n in counts if n > 1 for c in lengths if c > n]
     beside = [n for n in (1, slots // 2, slots - 1) if 0 < n < slots]

@@ -21,6 +21,15 @@ def test_the_grid_holds_the_extremes_and_fits_the_worker():
     assert {point.phase for point in points} == {"prefill", "decode", "mixed"}
 
 
+def test_small_stages_are_denser():
+    points = grid(slots=20, length=3000, most_tokens=2048)
+    single = {p.length for p in points if p.phase == "prefill" and p.count == 1}
+    assert {8, 16, 32, 64, 128, 256, 512, 2048} <= single
+    pairs = {p.length for p in points if p.phase == "prefill" and p.count == 2}
+    assert {8, 32, 128, 512} <= pairs
+    assert not {16, 64, 256} & pairs
+
+
 @pytest.mark.parametrize(("length", "cap"), [(1, 2048), (4, 2048), (35, 2048), (64, 35)])
 def test_what_is_too_short_for_a_grid_is_refused(length, cap):
     with pytest.raises(InputError, match="too few sizes"):
