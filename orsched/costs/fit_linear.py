@@ -8,7 +8,8 @@ left behind.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -133,32 +134,63 @@ def fit_roofline(work: Work) -> RooflineCost:
 def _best_knee(
     work: Work, rows: IntColumn, run: IntColumn, x: FloatArray, more: FloatArray
 ) -> RooflineCost:
-    names = ["fixed_fs", "token_fs", "context_fs", "attended_fs"]
-    two_speeds = bool((run > 0).any() and (run == 0).any())
     weights = work.weights(rows)
-    target = weights * work.data.column("duration_ns")[rows]
-    best: tuple[float, int, list[float]] | None = None
+    steps = _Steps(x, more, run, weights, weights * work.data.column("duration_ns")[rows])
+    best: _Found | None = None
     problem: InputError | None = None
     for knee in KNEES:
-        columns = [np.ones_like(x), np.maximum(knee, x), more[:, 0], more[:, 1]]
-        if two_speeds:
-            columns.append(np.where(run > 0, 0.0, np.maximum(0.0, x - knee)))
-        design = np.stack(columns, axis=1) * weights[:, None]
         try:
-            found = _slower_in_runs(work, names, design, target)
+            found = steps.at(work, knee)
         except InputError as error:
             problem = error
             continue
-        misses = design[:, : len(found)] @ found - target
-        squared = float(misses @ misses)
-        if best is None or squared < best[0]:
-            best = squared, knee, found
+        best = found if best is None or found.squared < best.squared else best
     if best is None:
         assert problem is not None
         raise problem
-    _, knee, (fixed, token, context, attended, *_) = best
-    values = (fixed, token * knee, token, context, attended)
+    for width in (4, 8, 16, 32, 64):
+        for near in (best.knee * 2 ** (1 / width), best.knee / 2 ** (1 / width)):
+            with suppress(InputError):
+                best = min(best, steps.at(work, near), key=lambda each: each.squared)
+    fixed, token, context, attended = best.values[:4]
+    values = (fixed, token * best.knee, token, context, attended)
     return RooflineCost(*(round(value * FS_PER_NS) for value in values))
+
+
+class _Found(NamedTuple):
+    """The least squares at a knee: the error, and the coefficients in nanoseconds."""
+
+    squared: float
+    knee: float
+    values: list[float]
+
+
+class _Steps(NamedTuple):
+    """Steps that a roofline is fitted to, by row.
+
+    Attributes:
+        x: tokens through the layers.
+        more: tokens of context that are read, and attended ones.
+        run: 0 for rows of a grid.
+        weights, target: of the residuals, and what is to be met, weighted.
+    """
+
+    x: FloatArray
+    more: FloatArray
+    run: IntColumn
+    weights: FloatArray
+    target: FloatArray
+
+    def at(self, work: Work, knee: float) -> _Found:
+        """Return the least squares at a knee; raises as ``work.least``."""
+        names = ["fixed_fs", "token_fs", "context_fs", "attended_fs"]
+        columns = [np.ones_like(self.x), np.maximum(knee, self.x), *self.more.T]
+        if (self.run > 0).any() and (self.run == 0).any():
+            columns.append(np.where(self.run > 0, 0.0, np.maximum(0.0, self.x - knee)))
+        design = np.stack(columns, axis=1) * self.weights[:, None]
+        values = _slower_in_runs(work, names, design, self.target)
+        misses = design[:, : len(values)] @ values - self.target
+        return _Found(float(misses @ misses), knee, values)
 
 
 def _slower_in_runs(
