@@ -28,6 +28,9 @@ def figure_of(
 ) -> Figure:
     """Return a new figure of one kind.
 
+    In a notebook that shows pictures below cells pyplot lets go of it: as the value of a cell the
+    figure would be shown twice.
+
     Args:
         instance: the problem.
         schedules: for it; several for the kinds in ``OF_SEVERAL``.
@@ -66,5 +69,9 @@ def figure_of(
 
 
 def _of(axes: Any) -> Figure:
+    from matplotlib import pyplot
+
     figure: Figure = axes.get_figure()
+    if pyplot.get_backend().endswith("inline"):
+        pyplot.close(figure)
     return figure
