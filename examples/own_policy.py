@@ -2,8 +2,8 @@
 
 On the command line the same is
 
-    orsched compare examples/data/requests.csv --clients 64 \\
-        --methods fcfs,examples/own_policy.py:ShortestPromptFirst
+    orsched compare examples/data/requests.csv --clients 64 --cost a100-llama3-8b-sheet \\
+        --methods fcfs,examples/own_policy.py:ShortestPromptFirst --slo-ttft 2 --slo-tpot 0.05
 
 A policy is asked for the next step each time its worker is free. It sees what has arrived and what
 runs, and no output lengths, unless it says that it needs them.

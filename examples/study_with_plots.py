@@ -1,8 +1,8 @@
 """A study with plots: how many workers keep the limit, by which policy?
 
-On the command line the same grid is a TOML file, and
+On the command line the same grid is a TOML file:
 
-    orsched study workers.toml --plot
+    orsched study examples/workers.toml -o example-out/workers --plot
 
 Every cell is one run, stored in a file of its own: stopped at any time, the same call goes on.
 `orsched capacity` answers the same question with a proof of how few workers cannot do it.

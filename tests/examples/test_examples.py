@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from orsched.cli.commands import run as main
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
@@ -42,30 +44,52 @@ def test_the_data_are_what_the_script_makes(tmp_path):
     assert len((EXAMPLES / "data" / "requests.csv").read_text().splitlines()) == 501
 
 
-def test_own_trace(tmp_path):
+def by_command(name, folder, monkeypatch, capsys):
+    """Run the commands in the head of a script, and return the words that they print."""
+    (folder / "examples").symlink_to(EXAMPLES)
+    monkeypatch.chdir(folder)
+    head = (EXAMPLES / name).read_text().split('"""')[1].replace("\\\\\n", "")
+    commands = [line.split() for line in head.splitlines() if line.startswith("    orsched ")]
+    assert commands
+    for command in commands:
+        assert main(command[1:]) == 0, command
+    return capsys.readouterr().out.split()
+
+
+def test_own_trace(tmp_path, monkeypatch, capsys):
     printed = run("own_trace.py", tmp_path)
     rows = {words[0]: words for words in map(str.split, printed.splitlines()[1:4])}
     assert set(rows) == {"fcfs", "vllm", "gittins"}
     best = max(rows.values(), key=lambda words: float(words[1]))[0]
     assert f"{best} keeps the limits" in printed
     assert (tmp_path / "example-out" / "own_trace.html").stat().st_size > 10_000
+    words = by_command("own_trace.py", tmp_path, monkeypatch, capsys)
+    assert all(f"{100 * float(row[1]):.2f}" in words for row in rows.values())
+    assert (tmp_path / "report.html").is_file()
 
 
-def test_own_policy(tmp_path):
+def test_own_policy(tmp_path, monkeypatch, capsys):
     printed = run("own_policy.py", tmp_path)
     assert printed.count("shortest-prompt-first") == 2
     assert printed.count("True") == 3
+    words = by_command("own_policy.py", tmp_path, monkeypatch, capsys)
+    rows = [line.split() for line in printed.splitlines()[1:3]]
+    assert all(f"{100 * float(row[1]):.2f}" in words for row in rows)
 
 
-def test_own_machine(tmp_path):
+def test_own_machine(tmp_path, monkeypatch, capsys):
     printed = run("own_machine.py", tmp_path)
     error = float(re.search(r"^affine +([\d.]+)%", printed, re.M)[1])
     assert error < 3
     cost = json.loads((tmp_path / "example-out" / "mine.json").read_text())
     assert cost["model"] == "affine"
+    by_command("own_machine.py", tmp_path, monkeypatch, capsys)
+    again = json.loads((tmp_path / "mine.json").read_text())
+    assert again["model"] == "affine"
+    assert again["prefill_token_ns"] == cost["prefill_token_ns"]
 
 
-def test_study_with_plots(tmp_path):
+def test_study_with_plots(tmp_path, monkeypatch, capsys):
     printed = run("study_with_plots.py", tmp_path)
     assert "3 workers" in printed
     assert "enough" in printed
@@ -73,6 +97,10 @@ def test_study_with_plots(tmp_path):
     assert len(plots) == 2
     again = run("study_with_plots.py", tmp_path)
     assert again == printed
+    words = by_command("study_with_plots.py", tmp_path, monkeypatch, capsys)
+    p99s = re.findall(r"TTFT p99 +([\d.]+) s", printed)
+    assert len(p99s) == 6
+    assert set(p99s) <= set(words)
 
 
 def test_plan_and_run(tmp_path):
