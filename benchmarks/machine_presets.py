@@ -9,6 +9,7 @@ device. A machine is one entry of ``SOURCES``; docs/machines.md says how to add 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -54,6 +55,9 @@ SOURCES = {
 
 def main() -> int:
     """Fit every machine; print errors of the runs; write the files if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write orsched/hardware/presets/")
+    write = parser.parse_args().write
     folder = os.environ.get("ORSCHED_DATA")
     if folder is None:
         print("set ORSCHED_DATA to the folder with the measurements", file=sys.stderr)
@@ -64,7 +68,7 @@ def main() -> int:
         for run in report["runs"]:
             phases = ", ".join(f"{k} {v['error']:+.2%}" for k, v in run["phases"].items())
             print(f"  {run['file']}: {run['measured_s']:.2f} s, {run['error']:+.2%} ({phases})")
-        if "--write" in sys.argv[1:]:
+        if write:
             save_cost(cost, PRESETS / f"{name}.json", report)
         print_sheet(Path(folder), f"{name}-sheet", source.runs.split("/")[0])
     return 0

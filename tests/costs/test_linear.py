@@ -101,7 +101,7 @@ def test_the_linear_fit_finds_what_the_times_were_made_with(grid):
 def test_the_roofline_fit_finds_what_the_times_were_made_with(knee):
     true = replace(ROOF, weights_fs=knee * ROOF.token_fs)
     found = fit("roofline", rows_of(true), holdout=0).cost
-    rel = 1e-3 if knee == 256 else 0.03
+    rel = 1e-3 if knee == 256 else 0.05
     for name, value in true.to_dict().items():
         tolerance = 5e10 if name == "fixed_fs" else 0
         assert getattr(found, name) == pytest.approx(value, rel=rel, abs=tolerance), name
