@@ -1,11 +1,11 @@
 """Measure this machine, plan for it, run the plan on a real model, and compare the two.
 
-On the command line the same is
+On the command line, with 100 requests of a shipped instance:
 
-    orsched calibrate --model tiny --threads 1 --slots 8 --length 192 -o cost.json
-    orsched convert requests.csv case.json --clients 8 --cost cost.json
-    orsched solve case.json --method hybrid -o plan.json
-    orsched run plan.json --instance case.json --model tiny --threads 1
+    orsched calibrate --model tiny --threads 1 --slots 20 --length 640 -o cost.json
+    orsched convert pang-100x20 requests.csv
+    orsched convert requests.csv case.json --clients 20 --cost cost.json
+    orsched run case.json --policy hybrid --model tiny --threads 1 -o run.json
 
 It needs torch (pip install 'orsched[runner]'). The model is small and has random weights: what is
 measured are the times of steps, not answers. A plan for another machine would be off by far.
