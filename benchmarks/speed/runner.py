@@ -16,7 +16,12 @@ from orsched.errors import MissingDependencyError
 from orsched.instances.gsm8k import OUTPUT_LIMIT_TOKENS, gsm8k, prompt_tokens
 from orsched.measured.step_contents import step_contents
 from orsched.runner.calibration.fitting import Calibration, calibrate
-from orsched.runner.calibration.measuring import WorkerOptions, make_device, measure_worker
+from orsched.runner.calibration.measuring import (
+    Measured,
+    WorkerOptions,
+    make_device,
+    measure_worker,
+)
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.measured.nvml import NvmlSampler
 from orsched.runner.measured.utilization import gaps
@@ -26,7 +31,6 @@ from orsched.workers import Worker
 if TYPE_CHECKING:
     from orsched.costs import CostModel
     from orsched.instance import Instance
-    from orsched.runner.calibration.reference import Speed
     from orsched.runner.devices.device import TorchDevice
     from orsched.schedule import Schedule
 
@@ -76,11 +80,11 @@ def longest() -> int:
 
 def calibrated(
     device: TorchDevice, repeats: int, requests: int | None, factor: int = 2, seed: int = 1
-) -> tuple[Calibration, Speed]:
+) -> tuple[Calibration, Measured]:
     """Measure a worker now, with a rehearsal of other requests of the same kind."""
     like = workload(1319, 1, seed=seed).requests
     found = measure_worker(device, PREFILL_CAP, repeats, seed, requests, like, factor=factor)
-    return calibrate(found.steps), found.speed
+    return calibrate(found.steps), found
 
 
 def planned(instance: Instance, name: str, iterations: int) -> PolicySource:
@@ -159,7 +163,7 @@ def _rows(options: Options, repeat: int) -> list[dict[str, Any]]:
     wanted = WorkerOptions("tiny", "cpu", "float32", slots, longest(), threads=1)
     device, _ = make_device(wanted)
     wall, cpu = perf_counter(), process_time()
-    found, speed = calibrated(device, 1 if options.tiny else 5, 8 if options.tiny else None)
+    found, measured = calibrated(device, 1 if options.tiny else 5, 8 if options.tiny else None)
     share = (process_time() - cpu) / (perf_counter() - wall)
     best, rows = found.candidate(), []
     assert best.cost is not None
@@ -180,7 +184,7 @@ def _rows(options: Options, repeat: int) -> list[dict[str, Any]]:
                 "gaps_%": 100 * between["share"],
                 "cpu_run_%": 100 * done.cpu_share,
                 "cpu_measured_%": 100 * share,
-                "moved_%": 100 * speed.moved,
+                "moved_%": 100 * measured.speed.moved,
                 "calm": 100 * min(share, done.cpu_share) >= CALM,
             }
         )
