@@ -24,6 +24,10 @@ QUIET = "orsched.quiet"
 """Where ``--quiet`` stands in a command's context."""
 
 
+REMARKS = ("note", "machine")
+"""What a quiet command does not say."""
+
+
 def is_quiet() -> bool:
     """Whether the command that runs was told to be quiet."""
     context = click.get_current_context(silent=True)
@@ -31,8 +35,8 @@ def is_quiet() -> bool:
 
 
 def say(message: str, who: str = "orsched") -> None:
-    """Print a message on stderr, on one line; quiet commands leave remarks (``note``) out."""
-    if who == "note" and is_quiet():
+    """Print a message on stderr, on one line; quiet commands leave remarks out."""
+    if who in REMARKS and is_quiet():
         return
     clear_line()
     click.echo(f"{who}: {printable(message)}", err=True)

@@ -67,7 +67,8 @@ def test_wrong_classes_are_one_line_with_the_place(tmp_path, capsys, option, say
 def test_the_block_has_a_line_for_each_method_and_class(classed, capsys):
     assert run(["compare", str(classed), "--methods", "fcfs,vtc"]) == 0
     methods, classes, fairness = capsys.readouterr().out.strip().split("\n\n")
-    assert len(methods.splitlines()) == 4
+    assert len(methods.splitlines()) == 5
+    assert methods.splitlines()[-1].startswith("* ")  # the best, with its words
     lines = classes.splitlines()
     assert lines[0].split()[:2] == ["method", "class"]
     assert [line.split()[:2] for line in lines[2:]] == [

@@ -78,6 +78,6 @@ def test_names_that_are_far_from_all_and_files_are_instances(capsys):
 
 
 def test_more_topics_can_be_added(monkeypatch, capsys):
-    entry = (lambda name: name == "machines", lambda name, style: print("all machines", style))
+    entry = (lambda name: name == "kernels", lambda name, style: print("all kernels", style))
     monkeypatch.setattr("orsched.cli.info_topics.TOPICS", [*TOPICS, entry])
-    assert _out(capsys, "machines") == "all machines table\n"
+    assert _out(capsys, "kernels") == "all kernels table\n"

@@ -146,4 +146,4 @@ def test_the_random_policies_do_everything():
                 seen["none" if worker.memory is None else worker.memory.allocation] += 1
             seen[f"{len(instance.workers)} workers"] += 1
     assert min(seen.values()) >= 20, seen
-    assert len(seen) == 21, seen
+    assert len(seen) == 22, seen
