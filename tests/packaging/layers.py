@@ -84,10 +84,10 @@ LAYERS = (
     ),
     Layer(
         "front",
-        "solve, simulate, compare, load",
+        "solve, simulate, compare, load, predict lengths",
         (
             "method_choice", "scenario", "failures", "method_catalogue", "comparison", "solver",
-            "request_files", "locate",
+            "request_files", "locate", "predict",
         ),
     ),
     Layer(

@@ -1,0 +1,72 @@
+"""Predicted tokens for the requests of an instance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.errors import InputError
+from orsched.instance import require_instance
+from orsched.predict.prompt import as_prompts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.instance import Instance
+    from orsched.predict.predictor import LengthPredictor
+    from orsched.predict.prompt import Prompt
+
+
+def predict_instance(
+    instance: Instance,
+    predictor: LengthPredictor,
+    prompts: Sequence[Prompt | str],
+    *,
+    ids: Sequence[str] | None = None,
+    point: str | float = "median",
+) -> Instance:
+    """Return the instance with predicted tokens, from 1 to its output limit.
+
+    Args:
+        instance: whose requests they are.
+        predictor: a fitted one.
+        prompts: one a request, in the order of the requests or named by ``ids``.
+        ids: the request that each prompt belongs to, by its name; None: the order.
+        point: of the distribution, see ``LengthDistribution.tokens``.
+
+    Raises:
+        InputError: a request has no prompt or two, or a prompt has no request.
+    """
+    require_instance(instance)
+    asked = as_prompts(prompts)
+    if ids is not None and instance.requests.ids is not None:
+        asked = _in_order(instance.requests.ids, asked, ids)
+    if len(asked) != len(instance):
+        raise InputError(
+            f"{len(asked)} prompts for {len(instance)} requests",
+            field="prompts",
+            remedy="one a request, in the same order, or both with id",
+        )
+    tokens = predictor.predict(asked).tokens(point)
+    cut = np.clip(tokens, 1, instance.output_limit_tokens)
+    return instance.replace(requests=instance.requests.replace(predicted_tokens=cut))
+
+
+def _in_order(
+    names: Sequence[str], prompts: Sequence[Prompt], ids: Sequence[str]
+) -> Sequence[Prompt]:
+    """Return the prompts in the order of the requests' names."""
+    found: dict[str, Prompt] = {}
+    for row, (name, prompt) in enumerate(zip(ids, prompts, strict=True)):
+        if name in found:
+            raise InputError(f"{name!r} stands twice", row=row, field="id", remedy="keep one")
+        found[name] = prompt
+    for row, name in enumerate(names):
+        if name not in found:
+            raise InputError(f"no prompt for request {name!r}", row=row, field="id")
+    if len(found) > len(names):
+        known = set(names)
+        extra = next(name for name in found if name not in known)
+        raise InputError(f"no request for prompt {extra!r}", field="id")
+    return [found[name] for name in names]

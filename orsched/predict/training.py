@@ -1,0 +1,47 @@
+"""Training: data parted by conversation, a predictor fitted on one part, calibrated on another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.errors import InputError
+from orsched.predict.predictor_file import CLASSES, class_of_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.predict.data import LabelledPrompts
+    from orsched.predict.predictor import LengthPredictor
+
+KINDS = tuple(CLASSES)
+"""The kinds of predictors, the simplest first; ``lexical`` is the default."""
+
+
+def train(
+    data: LabelledPrompts,
+    kind: str = "lexical",
+    *,
+    seed: int = 0,
+    trees: int = 40,
+    progress: Callable[[str], None] | None = None,
+) -> LengthPredictor:
+    """Return a predictor fitted on 60 % of the conversations and calibrated on 20 %.
+
+    The rest, ``data.part("test", seed)``, is not looked at.
+
+    Args:
+        data: prompts with the lengths of their replies.
+        kind: one of ``KINDS``.
+        seed: decides the parts and what the fit draws.
+        trees: trees for each quantile, of the kinds that have any: 1 to 1,000.
+        progress: called with a few words on what is being done.
+
+    Raises:
+        InputError: unknown kind, or a part without rows.
+        MissingDependencyError: scikit-learn is needed and not installed.
+    """
+    made = class_of_kind(kind)
+    if not 1 <= trees <= 1000:
+        raise InputError(f"{trees} trees", field="trees", remedy="1 to 1,000")
+    fit, held = data.part("train", seed), data.part("calibrate", seed)
+    return made.fit(fit, held, seed=seed, trees=trees, progress=progress)
