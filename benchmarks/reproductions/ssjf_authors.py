@@ -1,0 +1,297 @@
+"""Reproduce Figs. 4-8 and Table 2 of SSJF (arXiv 2404.08509) in its authors' own setting.
+
+python -m benchmarks.reproductions.ssjf_authors [--figures] [--sizes] [--predictors]
+    [--differences] [--runs 100]
+
+The setting and the schedulers are those of the authors' published simulator, rule by rule;
+``benchmarks.reproductions.ssjf`` has the stricter one. Numbers are ratios of means over runs and
+over the rates or CVs of a figure, with 95 % confidence intervals over runs. With ``ORSCHED_DATA``
+lengths and predicted classes are rows of the published predictions, else drawn from the shipped
+counts. All schedules pass the checker. The paper's figures are those that its text prints.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.reproductions import ssjf_authors_runs as authors
+from benchmarks.reproductions import ssjf_setting
+from benchmarks.reproductions.findings import Findings
+from benchmarks.reproductions.ssjf import PAPER
+from benchmarks.reproductions.ssjf_authors_runs import (
+    FCFS,
+    KINDS,
+    MODES,
+    ORACLE,
+    PAPER_BATCH,
+    SIZES,
+    Case,
+    Gain,
+    gain,
+    mean,
+)
+from benchmarks.speed.section import table
+from orsched.instances.confusion import load_confusion
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FIVE, THREE = "classes", "classes:classes=3"
+REGRESSION = f"noise:sigma={ssjf_setting.SIGMA}"
+NAMES = {FIVE: "SSJF, 5 classes", REGRESSION: "SSJF, log-normal", ORACLE: "oracle"}
+
+JCT_POINTS, THROUGHPUT_SHARE = 3.0, 0.10
+"""How near the oracle's figures should come to the paper's."""
+
+
+class Row(NamedTuple):
+    """A row of the paper's Table 2: accuracy and F1 (None: not printed), JCT and throughput."""
+
+    accuracy: float | None
+    f1: float | None
+    jct: float
+    throughput: float
+
+
+TABLE_2 = {
+    "binary": Row(None, None, -30.8, 1.59),
+    "ordinal, MSE": Row(0.477, 0.450, -38.0, 2.15),
+    "ordinal, L1": Row(0.580, 0.576, -35.6, 1.99),
+    "classes": Row(0.592, 0.590, -35.8, 1.98),
+    "regression, MSE": Row(0.601, 0.602, -38.6, 2.19),
+    "regression, L1": Row(0.615, 0.615, -39.1, 2.21),
+}
+
+
+class Report(Findings):
+    """Prints tables and findings of so many runs."""
+
+    def __init__(self, runs: int) -> None:
+        self.runs = runs
+        super().__init__()
+
+    def rows(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Print a table."""
+        print("\n".join(table(list(rows))), flush=True)
+
+    def gain(self, case: Case, scheduler: str, value: float | None = None) -> Gain:
+        """Return a gain over all rates or CVs of the case, or at one."""
+        return gain(case, scheduler, self.runs, None if value is None else (value,))
+
+
+def figures(report: Report) -> None:
+    """Figs. 4 to 7: by rate and by CV, and together beside the paper's figures."""
+    for kind, name in (("rates", "rate"), ("burstiness", "CV")):
+        for mode in MODES:
+            numbers = "4 and 6" if kind == "rates" else "5 and 7"
+            report.head(f"Figs. {numbers}: mean JCT and throughput by {name}, {mode}")
+            report.rows([_point(report, Case(mode, kind), name, x) for x in KINDS[kind]])
+    report.head("Figs. 4 to 7: JCT % and throughput over FCFS's, the paper's in brackets")
+    report.rows([_by_mode(report, kind, each) for kind in KINDS for each in NAMES])
+    for kind in KINDS:
+        for mode in MODES:
+            _compare(report, Case(mode, kind))
+
+
+def _point(report: Report, case: Case, name: str, value: float) -> dict[str, Any]:
+    """Return a row with the means at a rate or CV."""
+    fcfs = mean(case, FCFS, report.runs, (value,))
+    row: dict[str, Any] = {name: value, "FCFS s": fcfs.jct_s}
+    row |= {f"{NAMES[each]} %": report.gain(case, each, value).jct for each in NAMES}
+    row["FCFS /s"] = fcfs.throughput
+    row |= {f"{NAMES[each]} x": report.gain(case, each, value).throughput for each in NAMES}
+    return row
+
+
+def _by_mode(report: Report, kind: str, scheduler: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"scheduler": f"{NAMES[scheduler]}, {kind}"}
+    for mode in MODES:
+        found = report.gain(Case(mode, kind), scheduler)
+        jct, throughput = _of_paper(kind, mode, scheduler)
+        row[f"{mode} %"] = f"{found.jct:.1f} ±{found.jct_half:.1f} ({jct:g})"
+        row[f"{mode} x"] = f"{found.throughput:.2f} ±{found.throughput_half:.2f} ({throughput:g})"
+    return row
+
+
+def _of_paper(kind: str, mode: str, scheduler: str) -> tuple[float, float]:
+    """Return the paper's JCT and throughput of the oracle, or of SSJF with its regression."""
+    place = 1 if scheduler == ORACLE else 0
+    found = PAPER[kind][mode]
+    return found[place], found[place + 2]
+
+
+def _compare(report: Report, case: Case) -> None:
+    """Hold the oracle against the paper's, and the paper's SSJF against ours."""
+    found = report.gain(case, ORACLE)
+    jct, throughput = _of_paper(case.kind, case.mode, ORACLE)
+    near = abs(found.jct - jct) <= JCT_POINTS
+    near &= abs(found.throughput / throughput - 1) <= THROUGHPUT_SHARE
+    text = f"{case.kind}, {case.mode}: the oracle's {found.jct:.1f} % and {found.throughput:.2f}x"
+    limits = f"within {JCT_POINTS:g} points and {100 * THROUGHPUT_SHARE:g} %"
+    report.claim(f"{text} are {limits} of the paper's {jct:g} % and {throughput:g}x", near)
+    low, high = report.gain(case, FIVE), report.gain(case, REGRESSION)
+    jct, throughput = _of_paper(case.kind, case.mode, FIVE)
+    between = high.jct <= jct <= low.jct and low.throughput <= throughput <= high.throughput
+    text = f"{case.kind}, {case.mode}: the paper's SSJF, {jct:g} % and {throughput:g}x, is between"
+    report.claim(f"{text} our 5 classes and our log-normal error", between)
+    ordered = 0 > low.jct > high.jct > found.jct
+    ordered &= 1 < low.throughput < high.throughput < found.throughput
+    text = f"{case.kind}, {case.mode}: FCFS, classes, log-normal, oracle: each ahead of the last"
+    report.claim(text, ordered)
+
+
+MODES_OF_FIG_8: dict[str, tuple[str, float]] = {
+    "dynamic": ("dynamic", authors.WAIT_S),
+    "continuous": ("continuous", authors.WAIT_S),
+    "continuous, FCFS does not wait": ("continuous", 0.0),
+}
+
+
+def sizes(report: Report) -> None:
+    """Fig. 8: batch sizes, at varying rates."""
+    for label, (mode, wait_s) in MODES_OF_FIG_8.items():
+        report.head(f"Fig. 8: batch sizes, varying rates, {label}")
+        rows = []
+        ours: list[Gain] = []
+        for size in SIZES:
+            case = Case(mode, "rates", size, wait_s)
+            row: dict[str, Any] = {"size": size, "FCFS s": mean(case, FCFS, report.runs).jct_s}
+            ours.append(report.gain(case, FIVE))
+            for name, found in (("5 classes", ours[-1]), ("oracle", report.gain(case, ORACLE))):
+                row[f"{name} %"] = f"{found.jct:.1f} ±{found.jct_half:.1f}"
+                row[f"{name} x"] = f"{found.throughput:.2f} ±{found.throughput_half:.2f}"
+            rows.append(row)
+        report.rows(rows)
+        changes, times = [each.jct for each in ours], [each.throughput for each in ours]
+        text = f"{label}: what SSJF gains in JCT shrinks with the batch"
+        report.claim(text, changes == sorted(changes))
+        text = f"{label}: what SSJF gains in throughput shrinks with the batch"
+        report.claim(text, times == sorted(times, reverse=True))
+    for name in (FCFS, FIVE):
+        pairs = [
+            [mean(Case(mode, "rates", size), name, report.runs)
+             for mode in ("continuous", "dynamic")]
+            for size in SIZES
+        ]  # fmt: skip
+        better = all(a.jct_s < b.jct_s and a.throughput > b.throughput for a, b in pairs)
+        text = f"{NAMES.get(name, 'FCFS')}: continuous batching is ahead of dynamic at every size"
+        report.claim(text, better)
+
+
+def predictors(report: Report) -> None:
+    """Table 2, in dynamic batches of 4 at varying rates: that comes nearest to its rows."""
+    report.head(f"Table 2: predictors, dynamic batches of {PAPER_BATCH}, varying rates")
+    case = Case("dynamic", "rates", PAPER_BATCH)
+    rows = []
+    for label, predictor, of_paper, classes in (
+        ("3 classes", THREE, "binary", 3),
+        ("5 classes", FIVE, "classes", 5),
+        ("log-normal", REGRESSION, "regression, L1", None),
+        ("exact", ORACLE, None, None),
+    ):
+        found = report.gain(case, predictor)
+        accuracy, f1 = scores(classes) if classes else (None, None)
+        paper = "" if of_paper is None else f"{of_paper}: {_printed(TABLE_2[of_paper])}"
+        rows.append({
+            "predictor": label,
+            "accuracy": "" if accuracy is None else f"{accuracy:.3f}",
+            "F1": "" if f1 is None else f"{f1:.3f}",
+            "JCT %": f"{found.jct:.1f} ±{found.jct_half:.1f}",
+            "throughput": f"{found.throughput:.2f} ±{found.throughput_half:.2f}",
+            "paper": paper,
+        })  # fmt: skip
+    report.rows(rows)
+    for predictor, of_paper in ((THREE, "binary"), (FIVE, "classes")):
+        found, row = report.gain(case, predictor), TABLE_2[of_paper]
+        near = abs(found.throughput / row.throughput - 1) <= THROUGHPUT_SHARE
+        text = f"{predictor}: {found.throughput:.2f}x is within 10 % of the paper's {of_paper}"
+        report.claim(text, near)
+        text = f"{predictor}: {found.jct:.1f} % is within 3 points of the paper's {of_paper}"
+        report.claim(text, abs(found.jct - row.jct) <= JCT_POINTS)
+
+
+def _printed(row: Row) -> str:
+    scored = "" if row.accuracy is None else f"{row.accuracy:.3f} / {row.f1:.3f}, "
+    return f"{scored}{row.jct:g} %, {row.throughput:g}x"
+
+
+def scores(classes: int) -> tuple[float, float]:
+    """Return accuracy and F1, weighted by class, of the measured confusion."""
+    matrix = load_confusion(classes).matrix()
+    right = np.diag(matrix)
+    f1 = 2 * right / (matrix.sum(axis=0) + matrix.sum(axis=1))
+    total = matrix.sum()
+    return float(right.sum() / total), float((f1 * matrix.sum(axis=1)).sum() / total)
+
+
+CHANGES: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("as in their code", {}),
+    ("batches of 4, as in the paper", {"size": PAPER_BATCH}),
+    ("waits 5 s, as in their readme", {"wait_s": 5.0}),
+    ("FCFS does not wait", {"wait_s": 0.0}),
+    ("nobody is rescued from starving", {"rescue": False}),
+    ("the last request is served", {"forget": False}),
+    ("gaps not sorted", {"sort_gaps": False}),
+    ("orsched's sjf and fcfs_batched", {"plain": True}),
+)
+"""What is changed, one thing at a time."""
+
+
+def differences(report: Report) -> None:
+    """What each choice of the authors' setting is worth to the oracle."""
+    report.head("The setting, one thing changed at a time: the oracle's JCT and throughput")
+    rows = [_changed(report, label, changed, ORACLE) for label, changed in CHANGES]
+    report.rows(rows)
+    report.head("The same for 5 classes")
+    pairs = [(CHANGES[0]), ("rescued by predicted lengths", {"peek": False}), CHANGES[-1]]
+    report.rows([_changed(report, label, changed, FIVE) for label, changed in pairs])
+    report.head("Throughput of all 50 requests, not of the first 12; the last one is served")
+    rows = []
+    for name in (FIVE, ORACLE):
+        row: dict[str, Any] = {"scheduler": NAMES[name]}
+        for kind in KINDS:
+            for mode in MODES:
+                found = report.gain(Case(mode, kind, forget=False), name).whole
+                row[f"{kind}, {mode}"] = f"{found:.2f}x"
+        rows.append(row)
+    report.rows(rows)
+    ends = [report.gain(Case("none", kind, forget=False), ORACLE).whole for kind in KINDS]
+    report.claim("none: no order is done earlier with all", all(abs(x - 1) < 1e-9 for x in ends))
+
+
+def _changed(report: Report, label: str, changed: dict[str, Any], scheduler: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"change": label}
+    for kind in KINDS:
+        for mode in MODES:
+            found = report.gain(Case(mode, kind)._replace(**changed), scheduler)
+            row[f"{kind}, {mode}"] = f"{found.jct:.1f} %, {found.throughput:.2f}x"
+    return row
+
+
+PARTS = (figures, sizes, predictors, differences)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line and run; what does not hold is printed, and is no error."""
+    parser = argparse.ArgumentParser(prog="ssjf_authors", description=__doc__.splitlines()[0])
+    texts = ("Figs. 4 to 7", "Fig. 8", "Table 2", "what each choice of the setting is worth")
+    for part, text in zip(PARTS, texts, strict=True):
+        parser.add_argument(f"--{part.__name__}", action="store_true", help=text)
+    text = "runs of each point, 100 by default; the authors have 20"
+    parser.add_argument("--runs", type=int, default=5 * authors.RUNS, help=text)
+    given = parser.parse_args(arguments)
+    report = Report(given.runs)
+    source = ssjf_setting.lengths(1, 0)[2]
+    print(f"lengths: {source}; {given.runs} runs of {authors.JOBS} requests; "
+          f"batches of {authors.BATCH}")  # fmt: skip
+    for part in [each for each in PARTS if getattr(given, each.__name__)] or PARTS:
+        part(report)
+    print(f"\n{report.misses} statements do not hold" if report.misses else "\nall statements hold")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,209 @@
+"""The setting of SSJF's authors: their rules literally beside the policies, and the claims."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.reproductions import ssjf_authors, ssjf_authors_runs
+from benchmarks.reproductions.ssjf import PAPER
+from benchmarks.reproductions.ssjf_authors_policies import AuthorsFcfs, AuthorsShortestFirst
+from benchmarks.reproductions.ssjf_authors_runs import FCFS, KINDS, MODES, ORACLE, Case, Figures
+from orsched.checker import check
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.instances.datasets import VARIABLE
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+
+PAGE = Path(__file__).parents[2] / "docs" / "ssjf.md"
+S = 10**9
+
+
+@pytest.fixture(autouse=True)
+def _shipped(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def by_the_book_fcfs(arrival, length, size, continuous, wait):
+    """Completion times by the loop of ``fcfs.py`` and ``fcfs_dynamic.py``, in whole numbers."""
+    queue, left, done, now = list(range(len(arrival))), list(length), {}, 0
+    while queue:
+        now = max(now, arrival[queue[0]])
+        batch = []
+        while queue and len(batch) < size and arrival[queue[0]] <= now + wait:
+            batch.append(queue.pop(0))
+        now = max(now, arrival[batch[-1]]) if len(batch) == size else now + wait
+        spent = (min if continuous else max)(left[job] for job in batch)
+        now += spent
+        for job in batch:
+            left[job] -= spent if continuous else left[job]
+            if left[job] == 0:
+                done[job] = now
+            else:
+                queue.insert(0, job)
+    return done
+
+
+def by_the_book_sjf(arrival, length, size, continuous, predicted=None):
+    """The same of ``sjf.py`` and ``sjf_dynamic.py``; the last job may never be served."""
+    queue, left, done, now, before, coming = [], list(length), {}, 0, 0, 0
+    waited = [0] * len(arrival)
+    while coming < len(arrival) - 1 or queue:
+        if not queue:
+            now = max(now, arrival[coming])
+        while coming < len(arrival) and arrival[coming] <= now:
+            queue.append(coming)
+            coming += 1
+        by_wait = sorted(queue, key=lambda job: -waited[job])
+        first = by_wait[0]
+        if waited[first] > 100 * S or waited[first] > 10 * left[first]:
+            queue = by_wait
+        else:
+            queue = sorted(queue, key=lambda job: (left if predicted is None else predicted)[job])
+        batch, queue = queue[:size], queue[size:]
+        spent = (min if continuous else max)(left[job] for job in batch)
+        now += spent
+        while coming < len(arrival) and arrival[coming] <= now:
+            queue.append(coming)
+            coming += 1
+        for job in batch:
+            left[job] -= spent if continuous else left[job]
+            if left[job] == 0:
+                done[job] = now
+            else:
+                queue.append(job)
+        for job in queue:
+            waited[job] += now - before
+        before = now
+    return done
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("kind", "value"), [("rates", 1), ("rates", 9), ("burstiness", 1),
+                                             ("burstiness", 3)])  # fmt: skip
+@pytest.mark.parametrize("scheduler", [FCFS, ORACLE, "classes"])
+def test_schedules_are_those_of_the_authors_rules(mode, kind, value, scheduler):
+    for size in (2, 4):
+        for run in range(2):
+            case = Case(mode, kind, size)
+            predictor = "classes" if scheduler == "classes" else "oracle"
+            instance = ssjf_authors_runs.workload(case, value, run, predictor)
+            policy = ssjf_authors_runs._policy(case, scheduler, instance)
+            schedule = simulate_policy(instance, policy).schedule
+            assert check(instance, schedule) == []
+            requests = instance.requests
+            inputs = (
+                requests.arrival_ns.tolist(),
+                (requests.output_tokens * ssjf_authors_runs.TOKEN_NS).tolist(),
+                1 if mode == "none" else size,
+                mode == "continuous",
+            )
+            if scheduler == FCFS:
+                expected = by_the_book_fcfs(*inputs, 10 * S)
+            else:
+                told = requests.predicted_tokens.tolist() if scheduler == "classes" else None
+                expected = by_the_book_sjf(*inputs, told)
+            found = schedule.request_times(instance)["finish_ns"].tolist()
+            assert {job: found[job] for job in expected} == expected
+            forgotten = set(range(len(found))) - set(expected)
+            late = scheduler != FCFS and requests.arrival_ns[-1] > max(found[:-1])
+            assert forgotten == ({len(found) - 1} if late else set())
+
+
+def test_a_request_alone_takes_what_the_authors_give_it():
+    instance = ssjf_authors_runs.workload(Case("none", "burstiness"), 1, 0, "oracle")
+    schedule = simulate_policy(instance, AuthorsFcfs(1, False, 0)).schedule
+    last = len(instance) - 1  # after the largest gap
+    tokens = int(instance.requests.output_tokens[last]) - ssjf_authors_runs.OFFSET_TOKENS
+    taken = schedule.request_times(instance)["finish_ns"][last] - instance.requests.arrival_ns[last]
+    assert taken == S // 10 + tokens * S // 50
+
+
+def test_throughput_is_that_of_the_first_quarter_and_the_last_may_be_forgotten():
+    finish, arrival = np.arange(1.0, 51.0), np.zeros(50)
+    assert ssjf_authors_runs.figures(finish, arrival, True) == Figures(25.5, 12 / 13, 1.0)
+    arrival[-1] = 49.5
+    assert ssjf_authors_runs.figures(finish, arrival, True) == Figures(25.0, 12 / 13, 1.0)
+    assert ssjf_authors_runs.figures(finish, arrival, False).jct_s == pytest.approx(24.51)
+
+
+def test_poisson_arrivals_come_in_whole_seconds_and_gamma_gaps_grow():
+    draws = np.random.default_rng(0)
+    arrivals = ssjf_authors_runs.arrivals_s(Case("none", "rates"), 3, draws)
+    assert len(arrivals) == 50
+    assert (arrivals == arrivals.astype(int)).all()
+    assert 10 < arrivals[-1] < 25
+    gaps = np.diff(ssjf_authors_runs.arrivals_s(Case("none", "burstiness"), 2, draws))
+    assert (gaps > 0).all()
+    assert (np.diff(gaps) > -1e-9).all()
+
+
+def finishes(policy, arrival_s, tokens):
+    """Completion times in seconds of requests of so many tokens of 20 ms, one after the other."""
+    requests = Requests([1] * len(tokens), tokens, arrival_s=arrival_s)
+    worker = Worker(len(tokens), AffineCost(0, 0, ssjf_authors_runs.TOKEN_NS, 0))
+    instance = Instance(requests, worker)
+    schedule = simulate_policy(instance, policy).schedule
+    assert check(instance, schedule) == []
+    return [time / S for time in schedule.request_times(instance)["finish_ns"].tolist()]
+
+
+def test_first_come_first_served_waits_for_a_pair_and_shortest_first_does_not():
+    arrival_s, tokens = [0, 4, 100], [100, 50, 50]
+    assert finishes(AuthorsFcfs(2, False, 10 * S), arrival_s, tokens) == [6, 6, 111]
+    assert finishes(AuthorsFcfs(2, True, 10 * S), arrival_s, tokens) == [16, 5, 111]
+    assert finishes(AuthorsShortestFirst(2, False), arrival_s, tokens) == [2, 5, 101]
+
+
+def test_continuous_batches_leave_longer_ones_out_and_held_ones_do_not():
+    """At 1 s, when the second is done, two shorter ones have come: the first has to wait."""
+    arrival_s, tokens = [0, 0, 0.5, 0.5], [500, 50, 100, 100]
+    held, kept = AuthorsShortestFirst(2, False), AuthorsShortestFirst(2, True)
+    assert finishes(held, arrival_s, tokens) == [10, 10, 12, 12]
+    assert finishes(kept, arrival_s, tokens) == [12, 1, 3, 3]
+
+
+def test_who_has_waited_ten_lengths_is_rescued():
+    """The request of 1 s has waited for 12 s when the shorter ones have come."""
+    arrival_s, tokens = [0, 0.5, 11.5, 11.5], [600, 50, 10, 10]
+    assert finishes(AuthorsShortestFirst(1, False), arrival_s, tokens)[1] == 13
+    never = AuthorsShortestFirst(1, False, rescue=False)
+    assert finishes(never, arrival_s, tokens) == [12, 13.4, 12.2, 12.4]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_the_oracle_comes_near_the_papers_figures(kind, mode):
+    """Over few runs of the outer points alone, hence with more room than the command gives it."""
+    _, jct, _, throughput = PAPER[kind][mode]
+    found = ssjf_authors_runs.gain(Case(mode, kind), ORACLE, 8)
+    assert abs(found.jct - jct) < 5
+    assert abs(found.throughput / throughput - 1) < 0.25
+
+
+def test_batches_of_four_do_not_give_the_papers_throughput():
+    found = ssjf_authors_runs.gain(Case("continuous", "rates", 4), ORACLE, 8)
+    assert found.throughput < 0.75 * PAPER["rates"]["continuous"][3]
+
+
+def test_scores_of_the_measured_classes():
+    accuracy, f1 = ssjf_authors.scores(5)
+    assert accuracy == pytest.approx(0.599, abs=5e-4)
+    assert 0.55 < f1 < accuracy + 0.01
+    assert ssjf_authors.scores(3)[0] == pytest.approx(0.806, abs=5e-4)
+
+
+def test_what_does_not_hold_is_counted(monkeypatch, capsys):
+    wrong = {kind: dict.fromkeys(MODES, (-1.0, -2.0, 9.0, 10.0)) for kind in KINDS}
+    monkeypatch.setattr(ssjf_authors, "PAPER", wrong)
+    report = ssjf_authors.Report(1)
+    ssjf_authors._compare(report, Case("none", "rates"))
+    assert report.misses == 2
+    printed = capsys.readouterr().out
+    assert len(re.findall("^FAILS", printed, re.M)) == 2
+    assert len(re.findall("^HOLDS", printed, re.M)) == 1
