@@ -30,6 +30,7 @@ from orsched.cli.output import (
     say,
     show_lines,
 )
+from orsched.cli.predict_commands import predict_group
 from orsched.cli.report_command import report_command
 from orsched.cli.run_command import run_command
 from orsched.cli.simulate_command import simulate_command
@@ -170,6 +171,7 @@ for command in (
     generate_command,
     convert_command,
     data_group,
+    predict_group,
     study_command,
     capacity_command,
     vllm_group,

@@ -125,7 +125,19 @@ def _write(instance: Instance, output: Path | None) -> None:
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", type=_FILE, metavar="TARGET")
 @with_options(*REQUEST_OPTIONS, COPIES)
-def convert_command(source: str, target: Path) -> None:
+@click.option(
+    "--predict",
+    "model",
+    type=_FILE,
+    metavar="MODEL",
+    help="Add the lengths that a predictor gives for the prompts (see orsched predict).",
+)
+@click.option(
+    "--prompts",
+    type=_FILE,
+    help="Prompts for --predict, one a request in the same order (default: those in SOURCE).",
+)
+def convert_command(source: str, target: Path, model: Path | None, prompts: Path | None) -> None:
     """Convert SOURCE to the instance file TARGET (.json, .parquet, or .csv for requests only).
 
     SOURCE is an instance (a name, or a native file), requests as CSV or JSON lines, or a trace:
@@ -133,13 +145,28 @@ def convert_command(source: str, target: Path) -> None:
     What is not a native instance needs --clients.
     """
     with ProgressPrinter("converting"):
-        convert_source(source, target)
+        convert_source(source, target, model, prompts)
 
 
-def convert_source(source: str, target: Path) -> None:
+def convert_source(
+    source: str, target: Path, model: Path | None = None, prompts: Path | None = None
+) -> None:
     """Convert as ``convert_command`` says, and report what was kept and dropped on stderr."""
-    check_paths({"TARGET": target}, [source])
+    if prompts is not None and model is None:
+        raise InputError(
+            "no predictor reads them", field="--prompts", remedy="give --predict MODEL"
+        )
+    if model is not None and prompts is None and not Path(source).is_file():
+        raise InputError(
+            f"{source} has no prompts", field="--predict", remedy="give --prompts FILE"
+        )
+    read = [str(path) for path in (model, prompts) if path is not None]
+    check_paths({"TARGET": target}, [source, *read])
     instance = load_instance(source)
+    if model is not None:
+        from orsched.cli.predict_commands import with_lengths
+
+        instance = with_lengths(instance, model, prompts or Path(source))
     if target.suffix == ".csv":
         from orsched.files import write_requests_csv
 

@@ -20,6 +20,7 @@ READERS = {
     "orsched/schedule": "load_schedule",
     "orsched/trace": "load_schedule",
     "orsched/cost": "load_cost",
+    "orsched/predictor": "predict.load_predictor",
 }
 
 

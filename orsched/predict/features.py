@@ -195,6 +195,6 @@ def feature_rows(
     rows = np.empty((len(prompts), len(FEATURES)))
     for row, prompt in enumerate(prompts):
         rows[row] = features_of(prompt)
-        if progress is not None and row % 5000 == 0:
+        if progress is not None and row and row % 5000 == 0:
             progress(f"features of {row:,} of {len(prompts):,} prompts")
     return rows

@@ -1,0 +1,160 @@
+"""``orsched predict`` and ``orsched convert --predict``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from orsched.cli.commands import run
+from orsched.files import load_instance
+from orsched.predict import evaluate, load_predictor, make_corpus, read_labelled_prompts
+from orsched.predict.corpus import write_labelled_prompts
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("predict")
+    for domain in ("chat", "code"):
+        write_labelled_prompts(make_corpus(domain, 1500, 3), folder / f"{domain}.jsonl")
+    assert run(["-q", "predict", "train", f"{folder}/chat.jsonl", "-o", f"{folder}/m.json",
+                "--seed", "4", "--trees", "15"]) == 0  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_train_prints_the_figures_beside_simpler_predictors(here, tmp_path, capsys):
+    words = ["predict", "train", "chat.jsonl", "-o", f"{tmp_path}/m.json", "--seed", "4"]
+    assert run([*words, "--trees", "15", "--format", "json"]) == 0
+    shown = capsys.readouterr()
+    rows = {row["kind"]: row for row in json.loads(shown.out)}
+    assert list(rows) == ["constant", "prompt_length", "lexical"]
+    assert rows["constant"]["tau"] is None
+    assert rows["lexical"]["tau"] > rows["prompt_length"]["tau"] + 0.2
+    assert rows["lexical"]["pinball"] < rows["prompt_length"]["pinball"]
+    assert "lexical fitted on 1,500 rows" in shown.err
+    assert (tmp_path / "m.json").read_bytes() == (here / "m.json").read_bytes()
+
+
+def test_evaluate_in_and_across(here, capsys):
+    assert run(["predict", "evaluate", "m.json", "chat.jsonl", "code.jsonl", "--held-out",
+                "--format", "csv"]) == 0  # fmt: skip
+    inside, across = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert (inside["source"], across["source"]) == ("chat.jsonl", "code.jsonl")
+    assert 200 < int(inside["rows"]) < 400
+    assert float(inside["tau"]) > float(across["tau"])
+    assert run(["predict", "evaluate", "m.json", "chat.jsonl", "--format", "csv"]) == 0
+    (whole,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert whole["rows"] == "1500"
+
+
+def test_held_out_rows_are_those_that_training_left_out(here, capsys):
+    words = ["predict", "evaluate", "m.json", "chat.jsonl", "--held-out", "--format", "json"]
+    assert run(words) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    test = read_labelled_prompts("chat.jsonl").part("test", 4)
+    wanted = evaluate(load_predictor("m.json"), test, latency=False)
+    assert {name: row[name] for name in wanted} == wanted
+
+
+def test_edges_are_taken_and_the_table_is_printed(here, capsys):
+    words = ["predict", "evaluate", "m.json", "chat.jsonl", "--edges"]
+    assert run([*words, "58,147,280,499"]) == 0
+    heading, _, row = capsys.readouterr().out.splitlines()
+    assert heading.split()[:3] == ["source", "kind", "rows"]
+    assert row.split()[:3] == ["chat.jsonl", "lexical", "1,500"]
+    for wrong in ("58;147", "9,5", ""):
+        assert run([*words, wrong]) == 2
+        assert "edges" in capsys.readouterr().err
+
+
+def test_apply_adds_the_column(here, tmp_path, capsys):
+    texts = ["Is it true?", "Write a story of 5 paragraphs about tea.", "What?", "Why?"]
+    lines = [json.dumps({"prompt": text}) + "\n" for text in texts]
+    (tmp_path / "p.jsonl").write_text("".join(lines))
+    words = ["predict", "apply", "m.json", "two-by-two", f"{tmp_path}/p.jsonl"]
+    assert run([*words, f"{tmp_path}/t.json", "--point", "0.25"]) == 0
+    found = load_instance(tmp_path / "t.json")
+    wanted = load_predictor("m.json").predict(texts).tokens(0.25).clip(1, found.output_limit_tokens)
+    assert found.requests.predicted_tokens.tolist() == wanted.tolist()
+    capsys.readouterr()
+    (tmp_path / "p.jsonl").write_text("".join(lines[1:]))
+    assert run([*words, f"{tmp_path}/u.json"]) == 2
+    assert f"{tmp_path}/p.jsonl, field 'prompts': 3 prompts for 4" in capsys.readouterr().err
+    assert not (tmp_path / "u.json").exists()
+
+
+def test_convert_takes_prompts_from_the_requests_in_their_order(here, tmp_path, capsys):
+    texts = ["Write a story of 5 paragraphs about tea.", "Is it true that tea helps?", "Why?"]
+    rows = [
+        {"prompt_tokens": 5, "output_tokens": 600, "arrival_s": time, "prompt": text}
+        for time, text in zip((9, 2, 5), texts, strict=True)
+    ]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["convert", f"{tmp_path}/r.jsonl", f"{tmp_path}/c.json", "--clients", "2"]
+    assert run([*words, "--predict", "m.json"]) == 0
+    found = load_instance(tmp_path / "c.json").requests
+    wanted = load_predictor("m.json").predict(texts).tokens().clip(1, 600).tolist()
+    by_time = dict(zip((9, 2, 5), wanted, strict=True))
+    assert [by_time[t // 10**9] for t in found.arrival_ns] == found.predicted_tokens.tolist()
+    assert len(set(wanted)) == 3
+    capsys.readouterr()
+    assert run([*words, "--prompts", f"{tmp_path}/r.jsonl"]) == 2
+    assert "--predict MODEL" in capsys.readouterr().err
+    assert run(["convert", "two-by-two", f"{tmp_path}/d.json", "--predict", "m.json"]) == 2
+    assert "give --prompts FILE" in capsys.readouterr().err
+
+
+REFUSED = [
+    (["train", "missing.jsonl", "-o", "x.json"], "missing.jsonl: no such file"),
+    (["train", "chat.jsonl", "-o", "x.pkl"], "'.pkl' is not a suffix"),
+    (["train", "chat.jsonl", "-o", "none/x.json"], "none"),
+    (["train", "chat.jsonl", "-o", "x.json", "--kind", "bert"], "'bert' is not one of"),
+    (["train", "chat.jsonl", "-o", "x.json", "--seed", "-1"], "seed"),
+    (["train", "m.json", "-o", "x.json"], "m.json, row 1: not valid JSON"),
+    (["train", "chat.jsonl", "-o", "x.json", "--tokenizer", "none"], "none"),
+    (["evaluate", "chat.jsonl", "chat.jsonl"], "chat.jsonl: not valid JSON"),
+    (["evaluate", "missing.json", "chat.jsonl"], "missing.json: no such file"),
+    (["apply", "m.json", "two-by-two", "chat.jsonl", "m.json"], "would be overwritten"),
+    (["apply", "m.json", "two-by-two", "chat.jsonl", "x.csv"], "'.csv' is not a suffix"),
+    (["apply", "m.json", "two-by-two", "chat.jsonl", "x.json", "--point", "best"], "'point'"),
+    (["corpus", "poems", "x.jsonl"], "chat, code, math"),
+    (["corpus", "chat", "x.json"], "'.json' is not a suffix"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED, ids=lambda value: " ".join(value)[:40])
+def test_wrong_input_is_one_line_and_nothing_is_written(here, words, said, capsys):
+    before = sorted(here.iterdir())
+    assert run(["predict", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("orsched: error: ")
+    assert said in line
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_predictor_without_a_seed_has_no_held_out_rows(here, tmp_path, capsys):
+    document = json.loads((here / "m.json").read_text())
+    del document["seed"]
+    (tmp_path / "m.json").write_text(json.dumps(document))
+    assert run(["predict", "evaluate", f"{tmp_path}/m.json", "chat.jsonl", "--held-out"]) == 2
+    assert "field 'seed'" in capsys.readouterr().err
+
+
+def test_a_predictor_where_an_instance_belongs_is_named(here, capsys):
+    assert run(["info", "m.json"]) == 2
+    assert "load_predictor" in capsys.readouterr().err
+
+
+def test_the_kinds_of_the_command_are_those_of_the_package():
+    from orsched.cli.predict_commands import _KINDS
+    from orsched.predict import KINDS
+
+    assert _KINDS == KINDS
