@@ -60,6 +60,7 @@ SUFFIXES = {
     "timeline": (".png", ".svg", ".pdf"),
     "classes": (".png", ".svg", ".pdf"),
     "trace": (".json",),
+    "worker-file": (".json",),
     "records": (".csv", ".jsonl", ".parquet"),
     "plot": (".png", ".svg", ".pdf"),
     "errors": (".csv", ".json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,9 +18,13 @@ from orsched.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from orsched.costs import CostModel
     from orsched.hardware import ModelShape
 
 T = TypeVar("T")
+PREFILL_CAP = 2048
+"""Tokens of a stage of a worker that is written: as engines take by default."""
+
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -60,7 +65,19 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     metavar="TOKENS",
     help="Of a slot: how many fit is printed.",
 )
+@click.option(
+    "--slots",
+    type=int,
+    metavar="J",
+    show_default="as many as fit",
+    help="With --worker-file: clients of the worker.",
+)
 @click.option("-o", "--output", type=_FILE, help="Write the cost model (.json).")
+@click.option(
+    "--worker-file",
+    type=_FILE,
+    help="Write a worker (.json): slots, cost, the blocks that fit, stages of up to 2,048 tokens.",
+)
 @FORMAT
 def cost_command(
     gpu: str,
@@ -70,7 +87,9 @@ def cost_command(
     memory_efficiency: float | None,
     tensor_parallel: int | None,
     length: int,
+    slots: int | None,
     output: Path | None,
+    worker_file: Path | None,
     style: str,
 ) -> None:
     """Derive a roofline from peak FLOPs, bandwidth and the model's shape: nothing is measured.
@@ -83,7 +102,12 @@ def cost_command(
     from orsched.hardware.data_sheet import BLOCK_TOKENS, EFFICIENCY, least_gpus
 
     whole_number(length, "--length", minimum=1)
-    check_paths({"output": output}, [] if config is None else [str(config)])
+    if slots is not None:
+        whole_number(slots, "--slots", minimum=1)
+        if worker_file is None:
+            raise InputError("is of a worker", field="--slots", remedy="--worker-file FILE")
+    written = {"output": output, "worker-file": worker_file}
+    check_paths(written, [] if config is None else [str(config)])
     chip, shape = _named(gpu, GPUS, "--gpu"), _shape(model, config)
     count = least_gpus(chip, shape) if tensor_parallel is None else tensor_parallel
     share = EFFICIENCY if efficiency is None else efficiency
@@ -105,6 +129,10 @@ def cost_command(
     if output is not None:
         save_cost(cost, output, {"machine": about})
         say(f"cost model written to {output}")
+    if worker_file is not None:
+        count_of = room.slots(length) if slots is None else slots
+        name = f"{gpu}-{shape.name}"
+        _write_worker(worker_file, max(1, count_of), cost, room.blocks, name)
     facts: dict[str, Any] = dict(about)
     facts |= {
         "kv_tokens": room.kv_tokens,
@@ -114,6 +142,17 @@ def cost_command(
     if style == "json":
         facts["cost"] = {"model": cost.model, **cost.to_dict()}
     print_facts(facts if style != "table" else facts | cost_facts(cost), style)
+
+
+def _write_worker(path: Path, slots: int, cost: CostModel, blocks: int, name: str) -> None:
+    from orsched.files.atomic import write_text
+    from orsched.hardware.data_sheet import BLOCK_TOKENS
+    from orsched.memory import BlockMemory
+    from orsched.workers import Worker
+
+    worker = Worker(slots, cost, PREFILL_CAP, BlockMemory(blocks, BLOCK_TOKENS, "paged"), name)
+    write_text(path, json.dumps(worker.to_dict(), indent=1) + "\n")
+    say(f"worker written to {path}")
 
 
 def _shape(model: str | None, config: Path | None) -> ModelShape:

@@ -151,3 +151,21 @@ def test_a_worker_file_names_a_machine(tmp_path, capsys):
     command = ["simulate", "pang-100x20", "--workers", str(tmp_path / "w.json")]
     assert run([*command, "--format", "json"]) == 0
     assert "H100" in json.loads(capsys.readouterr().out)["machine"]
+
+
+def test_a_data_sheet_makes_a_worker(tmp_path, capsys):
+    path = tmp_path / "w.json"
+    command = ["cost", "--gpu", "h100", "--model", "8b", "--worker-file", str(path)]
+    assert run(command) == 0
+    assert "worker written" in capsys.readouterr().err
+    worker = json.loads(path.read_text())
+    assert worker["clients"] == 208  # 426,788 tokens in slots of 2,048
+    assert worker["memory"]["blocks"] == 26_674
+    assert run([*command, "--slots", "20"]) == 0
+    assert json.loads(path.read_text())["clients"] == 20
+    capsys.readouterr()
+    assert run(["simulate", "pang-100x20", "--workers", str(path), "--format", "json"]) == 0
+    assert "H100" in json.loads(capsys.readouterr().out)["machine"]
+    assert run(["cost", "--gpu", "h100", "--model", "8b", "--slots", "3"]) == 2
+    assert "--worker-file" in capsys.readouterr().err
+    assert run([*command, "-o", str(path)]) == 2
