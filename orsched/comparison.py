@@ -91,7 +91,10 @@ class Comparison(Sequence[Result]):
 
     @property
     def objective(self) -> Objective:
-        """The objective that fits: attainment with limits, mean JCT with arrivals, or makespan."""
+        """The objective that fits: attainment with limits, mean JCT with arrivals, or makespan.
+
+        Where all attain the limits alike it is the mean JCT, as in tables and reports.
+        """
         if self.instance is None:
             return objective_named("makespan")
         return fitting_objective(self.instance, self.results)
@@ -99,16 +102,21 @@ class Comparison(Sequence[Result]):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return one dictionary per method, as ``orsched compare --format json`` prints.
 
-        A method that failed has its reason under ``error`` and None elsewhere.
+        A method that failed has its reason, in full, under ``error`` and None elsewhere.
         """
         return self.with_failed([result.to_row() for result in self.results])
 
-    def with_failed(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return rows of the results with those of the failed methods between them."""
+    def with_failed(
+        self, rows: Sequence[dict[str, Any]], *, short: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return rows of the results with those of the failed methods between them.
+
+        ``short``: their reasons in a few words, for a table.
+        """
         names = list(rows[0]) if rows else ["method"]
         found = [{**row, "error": None} for row in rows]
         for failure in self.failed:
-            found.insert(failure.position, failed_row(failure, names))
+            found.insert(failure.position, failed_row(failure, names, short=short))
         return found
 
     def to_pandas(self) -> pd.DataFrame:

@@ -104,10 +104,11 @@ def _short(error: Exception) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3].rstrip()}..."
 
 
-def failed_row(failure: Failure, names: list[str]) -> dict[str, Any]:
+def failed_row(failure: Failure, names: list[str], *, short: bool = False) -> dict[str, Any]:
     """Return the row of a method that failed: its reason under ``error``, and no figures."""
     who = {"method": failure.method, "information": failure.information}
-    return {**dict.fromkeys(names), **who, "error": failure.short}
+    reason = failure.short if short else failure.reason
+    return {**dict.fromkeys(names), **who, "error": reason}
 
 
 def require_any(failures: list[Failure], results: list[Result]) -> None:

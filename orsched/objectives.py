@@ -110,7 +110,8 @@ def objective_named(name: str | Objective) -> Objective:
 def fitting_objective(instance: Instance, results: Sequence[Any]) -> Objective:
     """Return the objective by which results on an instance are best compared.
 
-    With limits (an SLO, or those of classes) it is the attainment; without, the makespan where all
+    With limits (an SLO, or those of classes) it is the attainment, or the mean JCT where several
+    results attain them alike; without, the makespan where all
     requests arrive together and the mean JCT where they do not: then the makespan is mostly that of
     the last arrival.
 
@@ -124,8 +125,11 @@ def fitting_objective(instance: Instance, results: Sequence[Any]) -> Objective:
 def fitting(results: Sequence[Any], *, over_time: bool) -> Objective:
     """Return what ``fitting_objective`` does, told whether requests arrive over time."""
     attainment = OBJECTIVES["slo_attainment"]
-    if any(attainment.value(each) is not None for each in results):
+    shares = [share for share in map(attainment.value, results) if share is not None]
+    if len(shares) == 1 or len(set(shares)) > 1:
         return attainment
+    if shares:  # all attain the limits alike
+        return OBJECTIVES["jct_mean"]
     return OBJECTIVES["jct_mean" if over_time else "makespan"]
 
 

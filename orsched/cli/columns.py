@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -23,7 +25,16 @@ if TYPE_CHECKING:
     Row = dict[str, Any]
 
 WIDTH = 100
-"""Most characters of a line, as far as columns can be left out for it."""
+"""Most characters of a line in a pipe or file, as far as columns can be left out for it."""
+
+_NARROW = 80
+"""Most characters of a line where methods failed: their reasons are cut for it."""
+
+_NARROWEST = 40
+"""A terminal that says it is narrower is taken to be so wide."""
+
+_REASON = 24
+"""Characters of a failed method's reason that are kept, however narrow the terminal is."""
 
 _LEAST = 5
 """So many columns are never left out."""
@@ -155,7 +166,7 @@ def print_results(
         over_time: whether requests arrive over time, where there is not.
         single: the one row is a JSON object, not a list.
     """
-    from orsched.objectives import arrives_over_time, fitting, objective_named
+    from orsched.objectives import arrives_over_time, fitting
 
     machine = {} if instance is None else {"machine": say_machine(instance)}
     if style != "table":
@@ -169,9 +180,6 @@ def print_results(
     objective = fitting(rows, over_time=over_time)
     names = _AT_ONCE if objective.name == "makespan" else _OVER_TIME
     best = _marked(rows, objective)
-    if not best and objective.of_limits:  # all attain the limits alike
-        objective = objective_named("jct_mean")
-        best = _marked(rows, objective)
     chosen = given_view().columns is not None
     marked = [
         {**row, "method": f"{row['method']} *"} if place in best else row
@@ -196,13 +204,37 @@ def _marked(rows: Sequence[Row], objective: Objective) -> list[int]:
 def fitted(rows: Sequence[Row], names: Sequence[str], least: int = _LEAST) -> list[Row]:
     """Return the columns that rows have values in, without the last ones if a line is too long.
 
-    The first ``least`` columns stay, and the reasons of failed methods, which come last.
+    The first ``least`` columns stay, and the reasons of failed methods, which come last and are cut
+    where the line is full; stderr and JSON have them in full.
     """
     names = [name for name in names if any(row.get(name) is not None for row in rows)]
-    errors = ["error"] if any(row.get("error") is not None for row in rows) else []
-    while len(names) > least and _width(rows, [*names, *errors]) > WIDTH:
+    room = line_width()
+    if not any(row.get("error") is not None for row in rows):
+        while len(names) > least and _width(rows, names) > room:
+            names.pop()
+        return [{name: row.get(name) for name in names} for row in rows]
+    room = min(room, _NARROW)
+    while len(names) > least and _width(rows, [*names, "error"]) > room:
         names.pop()
-    return [{name: row.get(name) for name in (*names, *errors)} for row in rows]
+    left = max(_REASON, room - _width(rows, names) - 2)
+    return [
+        {**{name: row.get(name) for name in names}, "error": _cut(row.get("error"), left)}
+        for row in rows
+    ]
+
+
+def line_width() -> int:
+    """Return how long a line of a table may be: as the terminal is wide, or ``WIDTH``."""
+    if sys.stdout.isatty():
+        return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 0)).columns)
+    return WIDTH
+
+
+def _cut(text: str | None, most: int) -> str | None:
+    """Return a text of at most so many characters; a longer one ends in dots."""
+    if text is None or len(text) <= most:
+        return text
+    return f"{text[: most - 3].rstrip()}..."
 
 
 def _width(rows: Sequence[Row], names: Sequence[str]) -> int:

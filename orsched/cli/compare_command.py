@@ -166,7 +166,7 @@ def compare_command(
         progress.say("writing")
         titles = [r.label or r.schedule.method for r in results]
         write_comparison(problem, [r.schedule for r in results], report, gantt, titles)
-    rows = results.with_failed([with_classes(r, style) for r in results])
+    rows = results.with_failed([with_classes(r, style) for r in results], short=style == "table")
     print_results(rows, style, problem)
     print_classes(results, style)
     print_notes(results)
@@ -251,10 +251,15 @@ def _compare_seeds(
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         return code
+    tables = [
+        found.with_failed([result.to_row() for result in found], short=style == "table")
+        for _, found in done
+    ]
     if each:
-        rows = [{"seed": value, **row} for value, found in done for row in found.to_rows()]
+        seeded = zip(done, tables, strict=True)
+        rows = [{"seed": value, **row} for (value, _), made in seeded for row in made]
     else:
-        rows = _means([found.to_rows() for _, found in done])
+        rows = _means(tables)
     print_results(rows, style, over_time=over_time)
     return code
 

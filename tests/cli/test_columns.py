@@ -139,6 +139,18 @@ def test_methods_that_fail_come_last_whichever_way_rows_are_sorted(call, tmp_pat
     assert out.splitlines()[-1] == "* shortest: hybrid (0.20 s)"
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_table_is_no_wider_than_the_terminal(call, monkeypatch, columns):
+    asked = ("compare", *FULL, "--methods", "fcfs,online", "--slo-ttft", 2)
+    piped = call(*asked)[1]
+    assert max(map(len, piped.splitlines())) > 80
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = call(*asked)[1]
+    assert max(map(len, out.splitlines())) <= columns
+    assert head(out)[:3] == head(piped)[:3]
+
+
 def test_violations_have_columns_too(call, tmp_path):
     path = tmp_path / "s.json"
     call("solve", "two-by-two", "-o", path)

@@ -104,10 +104,10 @@ def test_a_method_that_does_not_suit_is_a_row_with_its_reason(call):
     ]  # fmt: skip
     errors = [row["error"] for row in rows]
     assert errors[0] is None
-    assert errors[1] == "windows is for one worker, the instance has 2"
-    assert errors[2] == "the instance has no predicted lengths"
+    assert errors[1].startswith("field 'workers': windows is for one worker, the instance has 2 (")
+    assert errors[2].startswith("field 'predicted_tokens': the instance has no predicted lengths")
     assert errors[3].startswith("nothing to do for ") or errors[3]
-    assert errors[4] == "raised KeyError"
+    assert errors[4] == "raised KeyError: 'mine alone' (own.py, line 15)"
     assert rows[2]["information"] == "predicted"
     for row in rows:
         assert (row["makespan_s"] is None) == (row["error"] is not None)
@@ -124,7 +124,23 @@ def test_a_table_has_the_column_only_where_something_failed(call):
     assert (code, "windows is for one worker" in out) == (2, True)
     code, out, _ = call("compare", "i.json", *methods, "--workers", 2, "--format", "csv")
     found = list(csv.DictReader(io.StringIO(out)))
-    assert [row["error"] for row in found] == ["", "windows is for one worker, the instance has 2"]
+    assert found[0]["error"] == ""
+    assert "windows is for one worker, the instance has 2 (take one" in found[1]["error"]
+
+
+@pytest.mark.parametrize("more", [(), ("--arrivals", "poisson:rate=2", "--slo-ttft", 2)])
+def test_a_long_reason_is_cut_in_the_table_and_full_elsewhere(call, more):
+    asked = ("compare", "i.json", "--methods", "fcfs,exact", "--workers", 2, *more)
+    code, out, err = call(*asked)
+    assert code == 2
+    lines = out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "  the full MIP is for on" in lines[3]
+    assert lines[3].endswith("...")
+    assert "the full MIP is for one worker, the instance has 2 (take one of them" in err
+    full = json.loads(call(*asked, "--format", "json")[1])[1]["error"]
+    assert f"orsched: exact: {full}" in err
+    assert full.endswith("gittins, fcfs))")
 
 
 def test_exit_codes(call):
@@ -172,7 +188,7 @@ def test_seeds_take_the_scenario_and_keep_failures_apart(call):
     assert code == 2
     rows = rows_of(out)
     assert [row["seeds"] for row in rows.values()] == [3, 0, 3]
-    assert rows["windows"]["error"].startswith("windows is for one worker")
+    assert rows["windows"]["error"].startswith("field 'workers': windows is for one worker")
     assert "seed 1: windows: " in err
     code, out, _ = call("compare", *made, *methods, *scenario, "--each")
     each = json.loads(out)

@@ -95,7 +95,9 @@ def test_what_fails_is_named_and_the_others_go_on():
     assert [row["method"] for row in rows] == ["mine", "windows", "fcfs", "mico"]
     assert [failure.position for failure in found.failed] == [0, 1, 3]
     assert "is for one worker" in rows[1]["error"]
-    assert rows[3]["error"] == "the instance has no predicted lengths"
+    assert "the instance has no predicted lengths" in rows[3]["error"]
+    assert rows[3]["error"] == found.failed[2].reason
+    assert found.failed[2].short == "the instance has no predicted lengths"
     assert "predictions='classes'" in found.failed[2].reason
     alone = orsched.compare(SMALL, [Mine(fail=True), "fcfs"])
     assert alone.failed[0].short == "raised KeyError"

@@ -53,6 +53,17 @@ def test_objectives_fit_limits_then_arrivals_then_the_makespan(both):
     assert fitting_objective(arriving, [r.schedule.results for r in both]).name == "slo_attainment"
 
 
+def test_where_all_attain_the_limits_alike_the_objective_is_the_mean_jct():
+    instance = orsched.load("pang-100x20")
+    alike = orsched.compare(instance, ["fcfs", "vllm"], slo=orsched.SLO(ttft_s=1000))
+    assert {result.slo_attainment for result in alike} == {1.0}
+    assert alike.objective.name == "jct_mean"
+    assert alike.best() is alike.best("jct_mean")
+    assert "(least mean JCT)" in repr(alike)
+    alone = orsched.compare(instance, "fcfs", slo=orsched.SLO(ttft_s=1000))
+    assert alone.objective.name == "slo_attainment"
+
+
 def test_a_missing_figure_is_never_better():
     attainment = OBJECTIVES["slo_attainment"]
     assert attainment.better(0.1, None)
