@@ -110,32 +110,28 @@ def fit_roofline(work: Work) -> RooflineCost:
     """
     for phase in (PREFILL, DECODE):
         work.rows(phase, ["weights_fs", "token_fs"])
-    parts = [_rows_and_runs(work, phase, ()) for phase in PHASES if len(work.data.rows(phase))]
-    phases = [phase for phase in PHASES if len(work.data.rows(phase))]
-    tokens = [
-        _all_tokens(work, phase, rows) for phase, (rows, _) in zip(phases, parts, strict=True)
-    ]
-    features = [
-        np.stack(
-            [work.data.column("context_sum")[rows].astype(float), _attended(work, rows)], axis=1
-        )
-        for rows, _ in parts
-    ]
-    kept = []
-    for phase, (rows, _), x, more in zip(phases, parts, tokens, features, strict=True):
-        kept.append(work.take(phase, rows, np.column_stack([np.ones_like(x), x, more])))
-    rows = np.concatenate([rows[k] for (rows, _), k in zip(parts, kept, strict=True)])
-    run = np.concatenate([run[k] for (_, run), k in zip(parts, kept, strict=True)])
-    x = np.concatenate([x[k] for x, k in zip(tokens, kept, strict=True)])
-    more = np.concatenate([f[k] for f, k in zip(features, kept, strict=True)])
-    return _best_knee(work, rows, run, x, more)
+    parts = [_fitted_steps(work, phase) for phase in PHASES if len(work.data.rows(phase))]
+    steps = _Steps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    best = _best_knee(work, steps)
+    fixed, token, context, attended = best.values[:4]
+    values = (fixed, token * best.knee, token, context, attended)
+    return RooflineCost(*(round(value * FS_PER_NS) for value in values))
 
 
-def _best_knee(
-    work: Work, rows: IntColumn, run: IntColumn, x: FloatArray, more: FloatArray
-) -> RooflineCost:
-    weights = work.weights(rows)
-    steps = _Steps(x, more, run, weights, weights * work.data.column("duration_ns")[rows])
+def _fitted_steps(work: Work, phase: str) -> _Steps:
+    """Return the steps of a phase, without those that are held out."""
+    rows, run = _rows_and_runs(work, phase, ())
+    x = _all_tokens(work, phase, rows)
+    contexts = work.data.column("context_sum")[rows].astype(float)
+    more = np.stack([contexts, _attended(work, rows)], axis=1)
+    kept = work.take(phase, rows, np.column_stack([np.ones_like(x), x, more]))
+    weights = work.weights(rows[kept])
+    target = weights * work.data.column("duration_ns")[rows[kept]]
+    return _Steps(x[kept], more[kept], run[kept], weights, target)
+
+
+def _best_knee(work: Work, steps: _Steps) -> _Found:
+    """Return the best of the known knees, or of those near it; raises as ``work.least``."""
     best: _Found | None = None
     problem: InputError | None = None
     for knee in KNEES:
@@ -152,9 +148,7 @@ def _best_knee(
         for near in (best.knee * 2 ** (1 / width), best.knee / 2 ** (1 / width)):
             with suppress(InputError):
                 best = min(best, steps.at(work, near), key=lambda each: each.squared)
-    fixed, token, context, attended = best.values[:4]
-    values = (fixed, token * best.knee, token, context, attended)
-    return RooflineCost(*(round(value * FS_PER_NS) for value in values))
+    return best
 
 
 class _Found(NamedTuple):
