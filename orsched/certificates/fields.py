@@ -251,27 +251,23 @@ _packing = by_kind(
 
 def require_bound(document: object, objective: str = "makespan") -> None:
     """Raise ``ValueError`` unless this is a bound: a value, a certificate, the name of its kind."""
-    kinds = _makespan if objective == "makespan" else _latency
-    if type(document) is not dict:
-        raise ValueError(f"the bound is {_shown(document)}, not a table")
-    for name in ("name", "value_ns", "certificate"):
-        if name not in document:
-            raise ValueError(f"the bound lacks {name}")
-    kinds(document["certificate"], "certificate")
-    one_of(document["certificate"]["bound"])(document["name"], "the bound's name")
-    _ANY(document["value_ns"], "value_ns")
+    _require(document, _makespan if objective == "makespan" else _latency, "value_ns")
 
 
 def require_bulk(document: object) -> None:
     """Raise ``ValueError`` unless this is a bound on bulk work or on attainment."""
+    _require(document, _bulk, "value")
+
+
+def _require(document: object, kinds: Field, value: str) -> None:
     if type(document) is not dict:
         raise ValueError(f"the bound is {_shown(document)}, not a table")
-    for name in ("name", "value", "certificate"):
+    for name in ("name", value, "certificate"):
         if name not in document:
             raise ValueError(f"the bound lacks {name}")
-    _bulk(document["certificate"], "certificate")
+    kinds(document["certificate"], "certificate")
     one_of(document["certificate"]["bound"])(document["name"], "the bound's name")
-    _ANY(document["value"], "value")
+    _ANY(document[value], value)
 
 
 def require_packing(certificate: object) -> None:

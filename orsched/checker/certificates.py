@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.aggregation import Charged, Workers
-from orsched.certificates.budget import DEFAULT_BUDGET, Budget, BudgetError
+from orsched.certificates.budget import DEFAULT_BUDGET, Budget
 from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.prefix_sharing import FOR_ALL, without_cache
@@ -20,7 +20,7 @@ from orsched.certificates.scope import PLAIN, Scope, equal_workers
 from orsched.certificates.stages_rounds import stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.certificates.windows import joint_ns
-from orsched.errors import TimeLimitError
+from orsched.checker.malformed import proving
 from orsched.schedule import MIXED, PREFILL
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _PROVEN = "_proven"  # beside the fields of an instance, which never change
 
 
+@proving
 def certificate_violations(
     instance: Instance, bound: dict[str, Any], budget: int | None = DEFAULT_BUDGET
 ) -> list[str]:
@@ -43,22 +44,15 @@ def certificate_violations(
 
     ``budget``: cells of tables that may be filled to verify it; None: any number.
     """
-    try:
-        require_bound(bound)
-        text = _text(bound) if budget == DEFAULT_BUDGET else None
-        if text is not None and vars(instance).get(_PROVEN) == text:
-            return []
-        problem, claim = without_cache(instance, bound["certificate"])
-        found = _differences(problem, {**bound, "certificate": claim}, Budget(budget))
-        if text is not None and not found:
-            vars(instance)[_PROVEN] = text
-        return found
-    except BudgetError as error:
-        return [str(error)]
-    except TimeLimitError:  # the command's deadline, which may ring anywhere
-        raise
-    except Exception as error:  # whatever is wrong with it, it proves nothing
-        return [f"the certificate is malformed: {error!r}"]
+    require_bound(bound)
+    text = _text(bound) if budget == DEFAULT_BUDGET else None
+    if text is not None and vars(instance).get(_PROVEN) == text:
+        return []
+    problem, claim = without_cache(instance, bound["certificate"])
+    found = _differences(problem, {**bound, "certificate": claim}, Budget(budget))
+    if text is not None and not found:
+        vars(instance)[_PROVEN] = text
+    return found
 
 
 def _text(bound: dict[str, Any]) -> str | None:
