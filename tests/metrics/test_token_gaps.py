@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
-from orsched.costs import BilinearCost, PoolingCost, RooflineCost
+from orsched.costs import BilinearCost, LinearCost, PoolingCost, RooflineCost
 from orsched.costs.floor import stating
 from orsched.intervals import NOTHING, spanned_max
 from orsched.metrics import distribution, summarise
@@ -125,6 +125,8 @@ COSTS = [
     BilinearCost(3, 5, 2, 10**6, -701, 5_000_000, -900, 10**9),
     PoolingCost(3, 5, 10**6, 700_001, 300_007, 1_000_000),
     RooflineCost(10**9, 2 * 10**9, 10**6, 30_001, 7),
+    LinearCost(10**9, 10**6, 7, 10**9, 700_001, 300_007, 0, 0),
+    LinearCost(10**9, 10**6, 7, 10**9, 700_001, 0, 0, 0),
 ]
 
 
