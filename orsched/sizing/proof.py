@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget
 from orsched.certificates.fields import WEIGHT, Field, listed, table, whole
 from orsched.certificates.fleet_attainment import FIELDS, attained_at_most
+from orsched.checker.malformed import proving
 from orsched.errors import InfeasibleError
 from orsched.models.fleet_bound import AttainmentSearch
 from orsched.units import NS_PER_S
@@ -192,6 +193,7 @@ _require = table(
 )
 
 
+@proving
 def proof_violations(
     instance: Instance,
     certificate: Mapping[str, Any],
@@ -210,10 +212,7 @@ def proof_violations(
         machines: in the order of the weights; default: the instance's own worker.
         budget: cells of tables to fill; None: any number.
     """
-    try:
-        return _violations(instance, dict(certificate), machines, Budget(budget))
-    except Exception as error:  # whatever is wrong with it, it proves nothing
-        return [f"the certificate is malformed: {error!r}"]
+    return _violations(instance, dict(certificate), machines, Budget(budget))
 
 
 def _violations(

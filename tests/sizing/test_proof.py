@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from orsched.costs import AffineCost, BilinearCost, CostModel
-from orsched.errors import InfeasibleError
+from orsched.errors import InfeasibleError, TimeLimitError
 from orsched.instance import Instance
 from orsched.method_choice import choose
 from orsched.methods import Run
@@ -147,6 +147,23 @@ def test_a_forged_certificate_is_noticed(proven, path, value):
         place = place[step]
     place[path[-1]] = value
     assert proof_violations(instance, forged)
+
+
+def test_what_takes_more_than_the_budget_is_said_to_do_so(proven):
+    instance, proof = proven
+    (reason,) = proof_violations(instance, proof.certificate, budget=1)
+    assert "malformed" not in reason
+    assert "budget of 1 cells" in reason
+
+
+def test_a_deadline_is_no_fault_of_a_certificate(proven, monkeypatch):
+    def ring(*_):
+        raise TimeLimitError("now")
+
+    instance, proof = proven
+    monkeypatch.setattr("orsched.sizing.proof._violations", ring)
+    with pytest.raises(TimeLimitError):
+        proof_violations(instance, proof.certificate)
 
 
 def test_a_certificate_is_of_its_instance(proven):
