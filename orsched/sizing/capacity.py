@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
 from fractions import Fraction
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, TimeLimitError
 from orsched.instance import require_instance
-from orsched.near_names import known_names
 from orsched.sizing.answer import FINISHED, INTERRUPTED, TIME_LIMIT, Capacity
 from orsched.sizing.evaluation import Evaluation, OutOfTimeError
 from orsched.sizing.proof import Proof
 from orsched.sizing.question import MOST_WORKERS, price_of, read_question
 from orsched.sizing.search import cheapest_fleet, fewest_workers
-from orsched.study.drive import CLUSTERS, MAX_JOBS
+from orsched.study.drive import read_slots
 from orsched.study.store import Store
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping, Sequence
 
     from orsched.instance import Instance
@@ -116,7 +115,7 @@ def capacity(
         criterion=criterion,
     )
     most = whole_number(max_workers, "max_workers", minimum=1, maximum=MOST_WORKERS)
-    slots = _slots(jobs, cluster, ray_address)
+    slots = read_slots(jobs, cluster, ray_address)
     deadline = _deadline(begin, time_limit)
     say = callback or (lambda _: None)
     _require_fit(question)
@@ -129,35 +128,37 @@ def capacity(
         evaluation = stack.enter_context(
             Evaluation(question, store, slots, cluster, ray_address, deadline, _said(say))
         )
-        ended, best, left, shown = FINISHED, None, None, False
-        try:
-            if len(question.machines) == 1:
-                best = fewest_workers(evaluation, proof.lower_workers, most, exhaustive)
-            else:
-                best = cheapest_fleet(evaluation, proof.is_too_small, most, exhaustive)
-            shown = True
-            left = None if best is None else _left_over(evaluation, best)
-        except (OutOfTimeError, KeyboardInterrupt) as error:
-            ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else TIME_LIMIT
-            best = best or _best_so_far(evaluation)
-            if best is None and ended == INTERRUPTED:
-                raise KeyboardInterrupt from None
+        best, ended, shown, left = _searched(evaluation, proof, most, exhaustive)
     if best is None:
         raise _nothing(ended, evaluation, most)
     return _answer(proof, evaluation, best, ended, shown, left)
 
 
-def _slots(jobs: int | None, cluster: str, ray_address: str | None) -> int:
-    if cluster not in CLUSTERS:
-        raise InputError(
-            f"there is no {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
-        )
-    if ray_address is not None and cluster != "ray":
-        raise InputError(
-            "a Ray cluster is not asked for", field="ray_address", remedy="--cluster ray"
-        )
-    count = os.cpu_count() or 1 if jobs is None else jobs
-    return whole_number(count, "jobs", minimum=1, maximum=MAX_JOBS)
+class _Searched(NamedTuple):
+    """What a search found before it ended, as ``Capacity`` has it."""
+
+    best: Estimate | None
+    ended: str
+    shown: bool
+    left: tuple[float, str] | None
+
+
+def _searched(evaluation: Evaluation, proof: Proof, most: int, exhaustive: bool) -> _Searched:
+    """Return the smallest fleet that suffices, or the best so far once time or patience ends."""
+    ended, best, left, shown = FINISHED, None, None, False
+    try:
+        if len(evaluation.question.machines) == 1:
+            best = fewest_workers(evaluation, proof.lower_workers, most, exhaustive)
+        else:
+            best = cheapest_fleet(evaluation, proof.is_too_small, most, exhaustive)
+        shown = True
+        left = None if best is None else _left_over(evaluation, best)
+    except (OutOfTimeError, KeyboardInterrupt) as error:
+        ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else TIME_LIMIT
+        best = best or _best_so_far(evaluation)
+        if best is None and ended == INTERRUPTED:
+            raise KeyboardInterrupt from None
+    return _Searched(best, ended, shown, left)
 
 
 def _deadline(begin: float, time_limit: float | None) -> float | None:

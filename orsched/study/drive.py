@@ -143,16 +143,7 @@ def run(
     """
     plan = read_study(study)
     plan.require_consent(allow_code)
-    count = os.cpu_count() or 1 if jobs is None else jobs
-    slots = whole_number(count, "jobs", minimum=1, maximum=MAX_JOBS)
-    if cluster not in CLUSTERS:
-        raise InputError(
-            f"there is no {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
-        )
-    if ray_address is not None and cluster != "ray":
-        raise InputError(
-            "there is no Ray cluster in use", field="ray_address", remedy="--cluster ray"
-        )
+    slots = read_slots(jobs, cluster, ray_address)
     if cell_time_limit is not None:
         require_seconds(cell_time_limit, "cell_time_limit")
     cells = plan.cells()
@@ -172,6 +163,21 @@ def run(
             rows = rows_of(cells, records)
             write_tables(rows, store.folder)
     return StudyResult(plan, store.folder, rows, len(cells), len(missing))
+
+
+def read_slots(jobs: int | None, cluster: str, ray_address: str | None) -> int:
+    """Return how many processes are wanted, by default one a CPU; raises ``InputError``."""
+    count = os.cpu_count() or 1 if jobs is None else jobs
+    slots = whole_number(count, "jobs", minimum=1, maximum=MAX_JOBS)
+    if cluster not in CLUSTERS:
+        raise InputError(
+            f"there is no {cluster!r}", field="cluster", remedy=known_names(cluster, CLUSTERS)
+        )
+    if ray_address is not None and cluster != "ray":
+        raise InputError(
+            "there is no Ray cluster in use", field="ray_address", remedy="--cluster ray"
+        )
+    return slots
 
 
 def open_pool(cluster: str, slots: int, address: str | None) -> Pool:
