@@ -120,7 +120,12 @@ PARTS = (
         ),
         data=True,
     ),
-    Part("ssjf.md", SSJF, ("Figs. 4 to 7",)),
+    Part(
+        "ssjf.md",
+        f"{SSJF}_authors",
+        ("Figs. 4 to 7", "Table 2", "Fig. 8", "What the setting is worth"),
+    ),
+    Part("ssjf.md", SSJF, ("Figs. 4 to 7, stricter",)),
     Part("ssjf.md", f"{SSJF} --predictors --aging --sensitivity", ("Aging",)),
     Part(
         "prefix-caches.md",

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import pages
 from benchmarks.reproductions import ssjf_authors, ssjf_authors_runs
 from benchmarks.reproductions.ssjf import PAPER
 from benchmarks.reproductions.ssjf_authors_policies import AuthorsFcfs, AuthorsShortestFirst
@@ -207,3 +208,44 @@ def test_what_does_not_hold_is_counted(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert len(re.findall("^FAILS", printed, re.M)) == 2
     assert len(re.findall("^HOLDS", printed, re.M)) == 1
+
+
+BRACKETS = re.compile(r"(-?[\d.]+) ±[\d.]+ \((-?[\d.]+)\)")
+
+
+def cells_of_the_page():
+    """(arrivals, scheduler) -> (ours, the paper's) by column of the page's first table."""
+    (table,) = pages.tables(PAGE.read_text().replace("\N{MINUS SIGN}", "-"), "Figs. 4 to 7")
+    found = {}
+    for label, *cells in table[1:]:
+        name, _, kind = label.rpartition(", ")
+        pairs = [BRACKETS.fullmatch(cell).groups() for cell in cells]
+        found[kind, name] = [(float(ours), float(theirs)) for ours, theirs in pairs]
+    return found
+
+
+def test_the_page_has_the_rows_and_the_papers_figures_that_the_command_prints(capsys):
+    ssjf_authors.main(["--figures", "--predictors", "--runs", "1"])
+    printed = capsys.readouterr().out
+    for (kind, name), pairs in cells_of_the_page().items():
+        line = next(row for row in printed.splitlines() if row.startswith(f"{name}, {kind}  "))
+        assert [float(text) for _, text in BRACKETS.findall(line)] == [b for _, b in pairs]
+    (table,) = pages.tables(PAGE.read_text().replace("\N{MINUS SIGN}", "-"), "Table 2")
+    for label, accuracy, f1, *_, paper in table[1:]:
+        line = next(row for row in printed.splitlines() if row.startswith(f"{label}  "))
+        assert accuracy in line
+        assert f1 in line
+        assert line.endswith(paper)
+
+
+def test_what_the_page_says_of_its_figures_holds():
+    """Within 1 point and 4 %, and the paper's SSJF between two rows; pages.py has the figures."""
+    found = cells_of_the_page()
+    assert len(found) == 6
+    for kind in KINDS:
+        oracle = found[kind, "oracle"]
+        assert max(abs(ours - theirs) for ours, theirs in oracle[::2]) <= 1
+        assert max(abs(ours / theirs - 1) for ours, theirs in oracle[1::2]) <= 0.04
+        classes, normal = found[kind, "SSJF, 5 classes"], found[kind, "SSJF, log-normal"]
+        for (worse, theirs), (better, _) in zip(classes, normal, strict=True):
+            assert abs(worse) <= abs(theirs) <= abs(better)
