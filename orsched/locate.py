@@ -83,7 +83,10 @@ def load(
 def has_its_own(name: str) -> InputError:
     """Return what to say of an argument that a native instance does not take."""
     return InputError(
-        "does not apply: a native instance has its own", field=name, remedy="leave it out"
+        "does not apply: a native instance has its own",
+        field=name,
+        remedy="leave it out, or write its requests alone: orsched convert INSTANCE requests.csv, "
+        "which --clients and --cost go with",
     )
 
 

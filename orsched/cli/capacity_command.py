@@ -10,6 +10,7 @@ import click
 
 from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import check_paths
+from orsched.cli.columns import given_view, require_columns, view_options, viewed
 from orsched.cli.options import (
     FORMAT,
     INSTANCE,
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.sizing import Capacity
     from orsched.workers import Worker
+
+_COLUMNS = (
+    "workers", "suffices", "attainment", "attainment_low", "attainment_high", "ttft_p99_s",
+    "tpot_p99_s",
+)  # fmt: skip
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -108,7 +114,7 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
     metavar="FILE.json",
     help="Verify the lower bound of a result that was printed as JSON, and simulate nothing.",
 )
-@with_options(PARAMETERS, TIME_LIMIT, FORMAT, *REQUEST_OPTIONS)
+@with_options(PARAMETERS, TIME_LIMIT, FORMAT, *view_options(None), *REQUEST_OPTIONS)
 def capacity_command(
     instance: str,
     policy: str,
@@ -144,6 +150,7 @@ def capacity_command(
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)
         kinds = read_machines(machines, problem)
+        require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
         if verify is not None:
             progress.say("verifying")
             return _verify(problem, kinds, verify)
@@ -228,17 +235,18 @@ def nothing(why: str) -> dict[str, Any]:
 def _print(found: Capacity, style: str) -> None:
     for note in found.notes:
         say(note, "note")
+    rows = viewed(found.rows())
     if style == "json":
-        print_json(found.to_dict())
+        print_json(found.to_dict() | {"curve": rows})
         return
     if style == "csv":
-        print_rows(found.rows(), style)
+        print_rows(rows, style)
         return
     click.echo(printable(str(found)))
     if found.bulk_tokens_per_s is not None:
         of = "of bulk requests" if found.bulk_basis == "measured" else "more fit into idle time"
         click.echo(f"{found.bulk_tokens_per_s:,.1f} output tokens/s {of}")
-    print_rows([_shown(row) for row in found.rows()], style)
+    print_rows(rows if given_view().columns else [_shown(row) for row in rows], style)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

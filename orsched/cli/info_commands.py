@@ -11,6 +11,7 @@ from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_facts, print_json, say, table
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.seconds import SECONDS
+from orsched.cli.wrapping import line_width, wrapped
 
 
 @click.command("bound", short_help="Print a proven lower bound with its certificate.")
@@ -99,7 +100,7 @@ def info_command(name: str | None, style: str) -> None:
         from orsched.hardware import machine_words
 
         problem = load_instance(name)
-        print_facts(problem.summary() | {"machine": machine_words(problem)}, style)
+        print_facts(problem.summary() | {"machine": machine_words(problem)}, style, wrap=True)
     else:
         show(name, style)
 
@@ -125,16 +126,21 @@ def _list_all(style: str) -> None:
         }
         print_json(facts)
         return
-    click.echo(f"instances:   {', '.join(catalog.names())}")
-    click.echo(f"generators:  {', '.join(catalog.GENERATORS)}")
-    click.echo(f"cost models: {', '.join(names('cost_models'))}")
     some = ", ".join(machine.name for machine in measured())
-    click.echo(f"machines:    {some}, and those of data sheets: orsched info machines\n")
-    rows = [
-        {"method": m.name, "information": ", ".join(m.information), "what it does": m.summary}
-        for m in methods
-    ]
-    click.echo(table(rows) + "\n")
+    listed = {
+        "instances:": ", ".join(catalog.names()),
+        "generators:": ", ".join(catalog.GENERATORS),
+        "cost models:": ", ".join(names("cost_models")),
+        "machines:": f"{some}, and those of data sheets: orsched info machines",
+    }
+    for head, text in listed.items():
+        click.echo(wrapped(text, head, 13))
+    left = max(len(m.name) for m in methods) + 2
+    click.echo("\n" + wrapped("what it does [what it may know of output lengths]", "method", left))
+    click.echo("-" * (left - 2) + "  " + "-" * (line_width() - left))
+    for m in methods:
+        click.echo(wrapped(f"{m.summary} [{', '.join(m.information)}]", m.name, left))
+    click.echo()
     found = [{"package": k, "version": v or "not installed"} for k, v in versions().items()]
     click.echo(table(found))
     click.echo("\norsched info NAME describes one of these.")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import click
 from orsched.cli.machine_output import names_machines, show_machines
 from orsched.cli.output import print_facts, print_json, printable
 from orsched.cli.policies import own_code
+from orsched.cli.wrapping import line_width
 from orsched.near_names import nearest
 from orsched.own_code import is_own
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from orsched.parameters import Parameter
 
     Show = Callable[[str, str], None]
-
-_WIDEST = 100
 
 
 def topic(name: str) -> Show | None:
@@ -100,7 +98,7 @@ def show_method(name: str, style: str) -> None:
         "from": found.paper or "-",
     }
     if style == "table":
-        print_facts(facts, style)
+        print_facts(facts, style, wrap=True)
         show_parameters(found.parameters, "parameters", f"{name}+{{}}={{}}")
         return
     plain = {**found._asdict(), "parameters": _as_rows(found.parameters)}
@@ -120,7 +118,7 @@ def show_generator(name: str, style: str) -> None:
     if style != "table":
         print_json({**facts, "arguments": _as_rows(parameters)})
         return
-    print_facts(facts, style)
+    print_facts(facts, style, wrap=True)
     show_parameters(parameters, "arguments", f"orsched generate {name} --set {{}}={{}}")
 
 
@@ -133,12 +131,12 @@ def show_cost_model(name: str, style: str) -> None:
 
     model = cost_model(name)
     parameters = of_dataclass(model)
-    summary = (inspect.getdoc(model) or "").partition("\n")[0]
+    summary = (inspect.getdoc(model) or "").partition("\n")[0].replace("``", "")
     facts = {"cost model": name, "what it is": summary}
     if style != "table":
         print_json({**facts, "fields": _as_rows(parameters)})
         return
-    print_facts(facts, style)
+    print_facts(facts, style, wrap=True)
     show_parameters(parameters, "fields", "")
 
 
@@ -148,7 +146,7 @@ def show_parameters(parameters: Iterable[Parameter], what: str, example: str) ->
     if not listed:
         click.echo(f"\nIt has no {what}.")
         return
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
+    width = line_width()
     heads = [f"{each.name} = {each.shown}" for each in listed]
     left = min(34, max(map(len, heads)))
     click.echo(f"\n{what}:")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.output import print_facts, print_json, print_rows, say, table
+from orsched.cli.wrapping import wrapped
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel
@@ -53,7 +54,7 @@ def show_machines(name: str, style: str) -> None:
         facts["cost"] = cost
     else:
         facts |= cost_facts(machine(name).cost)
-    print_facts(facts, style)
+    print_facts(facts, style, wrap=True)
 
 
 def cost_facts(cost: CostModel) -> dict[str, Any]:
@@ -81,11 +82,11 @@ def print_machines(style: str) -> None:
             print_json(rows)
         return
     listed = [
-        {"machine": m.name, "kind": m.kind, "cost model": m.cost.model, "what it is": m.title}
+        {"machine": m.name, "kind": m.kind, "cost": m.cost.model, "what it is": m.title}
         for m in measured()
     ]
     click.echo(table(listed))
-    click.echo(f"\n{HOW}\n")
+    click.echo(f"\n{wrapped(HOW)}\n")
     click.echo(table([_gpu_row(gpu) for gpu in GPUS.values()]) + "\n")
     click.echo(table([_model_row(shape) for shape in MODELS.values()]))
 

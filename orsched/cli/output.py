@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orsched.cli.wrapping import wrapped
 from orsched.progress import clear_line
 from orsched.progress import printable as printable
 
@@ -158,13 +159,20 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join([line(heads), rule, *(line(values) for values in cells)])
 
 
-def print_facts(facts: dict[str, Any], style: str) -> None:
-    """Print named values: one a line, or as one JSON object or CSV row."""
+def print_facts(facts: dict[str, Any], style: str, *, wrap: bool = False) -> None:
+    """Print named values: one a line, or as one JSON object or CSV row.
+
+    ``wrap``: long texts go on in the next line, below their beginning.
+    """
     clear_line(end=True)
     if style == "table":
         width = max((len(name) for name in facts), default=0)
         for name, value in facts.items():
-            click.echo(f"{printable(name).ljust(width)}  {cell_text(name, value)}")
+            head, text = f"{printable(name).ljust(width)}  ", cell_text(name, value)
+            if wrap and isinstance(value, str):
+                click.echo(wrapped(text, head, width + 2))
+            else:
+                click.echo(f"{head}{text}")
     else:
         print_rows([facts], style, single=True)
 

@@ -49,6 +49,22 @@ def test_json_is_one_object_which_verify_takes(capacity, tmp_path):
     assert "lower_bound_workers is" in err
 
 
+def test_columns_and_sort_decide_and_wrong_names_are_refused_before_anything_runs(capacity):
+    asked = ("i.json", *LIMITS, "--folder", "kept", "--jobs", 1, "--sort", "-workers")
+    code, out, _ = capacity(*asked, "--columns", "workers,ttft_p99_s")
+    assert code == 0
+    lines = out.splitlines()
+    head = lines.index("workers  TTFT p99")
+    workers = [int(line.split()[0]) for line in lines[head + 2 :]]
+    assert len(workers) > 1
+    assert workers == sorted(workers, reverse=True)
+    curve = json.loads(capacity(*asked, "--format", "json")[1])["curve"]
+    assert [row["workers"] for row in curve] == workers
+    code, out, err = capacity("i.json", *LIMITS, "--columns", "worker")
+    assert (code, out) == (2, "")
+    assert "there is no column 'worker' (did you mean workers?" in err
+
+
 def test_text_begins_with_a_sentence_and_goes_on_in_the_folder(capacity):
     arguments = ("i.json", *LIMITS, "--folder", "kept", "--jobs", 1)
     code, out, _ = capacity(*arguments)

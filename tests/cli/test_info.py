@@ -46,6 +46,22 @@ def test_cost_models_show_their_fields_and_instances_come_first(capsys):
     assert "requests" in _out(capsys, "levels")  # an instance and a cost model have this name
 
 
+@pytest.mark.parametrize(
+    "name", ["", "machines", "vllm", "windows", "roofline", "gsm8k", "h100-llama3-8b"]
+)
+def test_lines_fit_a_terminal_of_80_columns(capsys, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = _out(capsys, *([name] if name else []))
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "..." not in shown
+
+
+def test_the_list_has_every_method_with_its_information(capsys):
+    shown = " ".join(_out(capsys).split())
+    assert "fcfs first come first served, prefill first (vLLM V0, Pang's baseline) [none]" in shown
+    assert "bound at full scale [clairvoyant]" in shown
+
+
 def test_json_has_the_same(capsys):
     method = json.loads(_out(capsys, "online", "--format", "json"))
     assert method["workers"] == "one"
