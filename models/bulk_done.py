@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.timeline import Timeline, request_times
+from orsched.request_times import request_times
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from orsched.instance import Instance

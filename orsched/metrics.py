@@ -15,10 +15,11 @@ from orsched.distributions import PERCENTILES as PERCENTILES
 from orsched.distributions import distribution as distribution
 from orsched.distributions import ratio as ratio
 from orsched.intervals import exact_product
+from orsched.request_times import finishes_ns, first_rounds_ns, first_tokens_ns
 from orsched.schedule import MIXED, PREFILL
 from orsched.slo import SLO as SLO  # noqa: TC001
 from orsched.tenant_metrics import tenant_figures
-from orsched.timeline import Timeline, finishes_ns, first_rounds_ns, first_tokens_ns
+from orsched.timeline import Timeline
 from orsched.token_gaps import largest_gaps_ns
 from orsched.units import NS_PER_S
 

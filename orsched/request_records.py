@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.timeline import Timeline, request_times
+from orsched.request_times import request_times
+from orsched.timeline import Timeline
 from orsched.token_gaps import largest_gaps_ns
 from orsched.units import NS_PER_S
 

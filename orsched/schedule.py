@@ -277,7 +277,7 @@ class Schedule:
         Columns ``client, prefill_start_ns, prefill_end_ns, first_token_ns, finish_ns``, one row a
         request; -1 where the schedule does not serve a request.
         """
-        from orsched.timeline import request_times
+        from orsched.request_times import request_times
 
         return request_times(instance, self)
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from orsched.costs.floor import stating
 from orsched.intervals import spanned_max
+from orsched.request_times import first_rounds_ns
 from orsched.schedule import DECODE
-from orsched.timeline import first_rounds_ns
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn

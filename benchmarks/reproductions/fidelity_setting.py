@@ -19,8 +19,8 @@ from orsched.instances.readers import cells, read
 from orsched.instances.readers.table import read_table
 from orsched.memory import BlockMemory
 from orsched.policy import Information
+from orsched.request_times import request_times
 from orsched.simulator import simulate_policy
-from orsched.timeline import request_times
 from orsched.workers import Worker
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import numpy as np
 from orsched.cache_use import cache_use
 from orsched.class_metrics import class_limits, token_limits
 from orsched.plotting.curves import block_curves, curve_of, means, sum_of
+from orsched.request_times import first_tokens_ns
 from orsched.schedule import Work
 from orsched.tenant_service import TenantService
-from orsched.timeline import Timeline, first_tokens_ns
+from orsched.timeline import Timeline
 from orsched.token_times import judged_tokens, token_times
 from orsched.units import NS_PER_S
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from orsched.class_metrics import class_limits
 from orsched.errors import InputError
-from orsched.timeline import Timeline, finishes_ns, first_tokens_ns
+from orsched.request_times import finishes_ns, first_tokens_ns
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -21,7 +21,8 @@ from orsched.plotting.style import (
 from orsched.plotting.usage import COLUMNS, borders_of, named_blocks
 from orsched.report.density_data import density_data, runs
 from orsched.report.stages import bins, stage_columns
-from orsched.timeline import Timeline, request_times
+from orsched.request_times import request_times
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

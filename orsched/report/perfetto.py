@@ -11,8 +11,9 @@ from orsched.plotting.curves import block_curves, curve_of, interval_curve
 from orsched.plotting.spans import client_use, lane_offsets
 from orsched.plotting.style import one_line
 from orsched.report.stages import stage_columns
+from orsched.request_times import request_times
 from orsched.schedule import MIXED, PREFILL
-from orsched.timeline import Timeline, request_times
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     import os

@@ -13,9 +13,10 @@ import numpy as np
 
 from orsched.errors import InputError, unavailable
 from orsched.intervals import before
+from orsched.request_times import request_times
 from orsched.scalars import require_suffix
 from orsched.schedule import DECODE, INVALID, PREFILL
-from orsched.timeline import Timeline, request_times
+from orsched.timeline import Timeline
 from orsched.units import NS_PER_MS
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import numpy as np
 
 from orsched.client_time import client_time
 from orsched.measured.step_contents import StepContents, step_contents
-from orsched.timeline import Timeline, request_times
+from orsched.request_times import request_times
+from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -17,8 +17,8 @@ from orsched.instances.readers.objects import DECODER, Fields
 from orsched.instances.readers.text import open_text
 from orsched.instances.readers.vllm_bench import read_vllm_bench
 from orsched.metrics import distribution, ratio
+from orsched.request_times import request_times
 from orsched.runner.vllm_outlet.export import seconds
-from orsched.timeline import request_times
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from orsched.metrics import summarise
 from orsched.plotting.class_curves import class_curves
 from orsched.plotting.spans import decode_spans
-from orsched.timeline import request_times
+from orsched.request_times import request_times
 from tests.browser.opening import point, until
 from tests.plotting.samples import by_hand, every_kind
 from tests.plotting.test_classes import mixed

@@ -7,7 +7,7 @@ import sys
 
 SHARED = {
     "caches", "client_time", "columns", "intervals", "metrics", "prefill_batches", "prefix_blocks",
-    "prefix_replay", "prefix_waits", "references", "timeline",
+    "prefix_replay", "prefix_waits", "references", "request_times", "timeline",
 }  # fmt: skip
 """The one reading of a schedule, which ``tests/by_the_book.py`` is held against."""
 

@@ -15,9 +15,10 @@ from orsched import token_times
 from orsched.checker import check
 from orsched.errors import InputError
 from orsched.metrics import SLO, distribution, summarise
+from orsched.request_times import request_times
 from orsched.service_classes import ServiceClass
 from orsched.tenant_service import TenantService
-from orsched.timeline import Timeline, request_times
+from orsched.timeline import Timeline
 from tests.metrics import book_of_classes as book
 from tests.metrics.any_schedule import any_schedule
 

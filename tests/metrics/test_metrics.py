@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from orsched.checker import check
 from orsched.errors import InputError
 from orsched.metrics import SLO, summarise
+from orsched.request_times import request_times
 from orsched.schedule import INVALID, MIXED
-from orsched.timeline import Timeline, request_times
+from orsched.timeline import Timeline
 from tests.by_the_book import Book, require_reported
 from tests.checker.valid import with_step, with_work
 from tests.metrics.any_schedule import any_schedule

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from orsched.request_times import request_times
 from orsched.simulator import simulate_policy
-from orsched.timeline import request_times
 from tests.by_the_book import Book, require_reported
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING

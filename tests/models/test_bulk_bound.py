@@ -15,8 +15,8 @@ from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.models.bulk_bound import attainment_bound, bulk_bound
 from orsched.models.bulk_done import bulk_tokens
+from orsched.request_times import request_times
 from orsched.service_classes import ServiceClass
-from orsched.timeline import request_times
 from tests.checker.any_mode import random_schedule
 
 COST = orsched.AffineCost(15_000_000, 70_000, 15_000_000, 20_000)

@@ -61,7 +61,7 @@ LAYERS = (
             "step", "views", "policy", "methods", "progress", "stop", "result", "class_rows",
             "simulator",
             "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
-            "token_times", "token_gaps", "tenant_service", "flat_figures",
+            "request_times", "token_times", "token_gaps", "tenant_service", "flat_figures",
             "distributions", "request_records",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
         ),
@@ -108,7 +108,7 @@ LATE = {
     ("schedule", "report.tables"): "notebooks ask an object for its own HTML",
     ("result", "plotting.figures"): "Result.plot, for users' convenience",
     ("comparison", "plotting.figures"): "Comparison.plot, for users' convenience",
-    ("schedule", "timeline"): "Schedule.request_times, for users' convenience",
+    ("schedule", "request_times"): "Schedule.request_times, for users' convenience",
     ("methods", "method_catalogue"): "orsched.methods(), where users look for it",
     ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",
 }

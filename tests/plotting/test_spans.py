@@ -13,7 +13,7 @@ from orsched.plotting.spans import (
     rank_in_lane,
     stays,
 )
-from orsched.timeline import request_times
+from orsched.request_times import request_times
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 

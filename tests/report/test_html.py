@@ -18,7 +18,7 @@ from orsched.plotting.spans import decode_spans, prefill_spans
 from orsched.report import page_data
 from orsched.report.comparison import labels, short_time
 from orsched.report.html import write_report
-from orsched.timeline import request_times
+from orsched.request_times import request_times
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 

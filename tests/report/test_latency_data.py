@@ -9,7 +9,7 @@ import orsched
 from orsched.metrics import summarise
 from orsched.report.comparison import rows_of
 from orsched.report.latency_data import FACTORS, POINTS, latency_data
-from orsched.timeline import request_times
+from orsched.request_times import request_times
 from tests.plotting.samples import empty, random_instance, served
 from tests.plotting.test_classes import mixed
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from orsched.report.perfetto import counters, microseconds, write_chrome_trace
-from orsched.timeline import Timeline, request_times
+from orsched.request_times import request_times
+from orsched.timeline import Timeline
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
 

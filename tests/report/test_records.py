@@ -12,8 +12,8 @@ import pytest
 from orsched.errors import InputError, MissingDependencyError
 from orsched.metrics import summarise
 from orsched.report.records import COLUMNS, STAYS, TIMES, WRITERS, milliseconds, write_records
+from orsched.request_times import request_times
 from orsched.schedule import DECODE, Steps, Work
-from orsched.timeline import request_times
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, random_instance, served
 

@@ -17,6 +17,7 @@ from orsched.errors import InputError
 from orsched.files import save_instance, save_schedule
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.instances.readers import read
+from orsched.request_times import request_times
 from orsched.runner.vllm_outlet import (
     in_order,
     priorities,
@@ -28,7 +29,6 @@ from orsched.runner.vllm_outlet import (
 from orsched.runner.vllm_outlet.bench_results import rank_correlation
 from orsched.runner.vllm_outlet.export import sent_order
 from orsched.simulator import simulate_policy
-from orsched.timeline import request_times
 
 
 def make(prompts=(30, 5, 17, 40), outputs=(4, 3, 2, 6), arrivals=None, clients=2, ids=None):
