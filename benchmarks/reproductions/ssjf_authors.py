@@ -288,6 +288,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "runs of each point, 100 by default; the authors have 20"
     parser.add_argument("--runs", type=int, default=5 * authors.RUNS, help=text)
     given = parser.parse_args(arguments)
+    if given.runs < 1:
+        parser.error(f"--runs {given.runs}: at least one run is needed")
     report = Report(given.runs)
     source = ssjf_setting.lengths(1, 0)[2]
     print(f"lengths: {source}; {given.runs} runs of {authors.JOBS} requests; "

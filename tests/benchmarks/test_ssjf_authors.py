@@ -249,3 +249,9 @@ def test_what_the_page_says_of_its_figures_holds():
         classes, normal = found[kind, "SSJF, 5 classes"], found[kind, "SSJF, log-normal"]
         for (worse, theirs), (better, _) in zip(classes, normal, strict=True):
             assert abs(worse) <= abs(theirs) <= abs(better)
+
+
+def test_no_runs_are_refused_in_words(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        ssjf_authors.main(["--runs", "0"])
+    assert "--runs 0: at least one run is needed" in capsys.readouterr().err
