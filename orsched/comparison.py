@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.failures import Failure, failed_row
-from orsched.near_names import nearest
+from orsched.near_names import did_you_mean
 from orsched.objectives import Objective, fitting_objective, objective_named
 from orsched.result import Result, short_time
 
@@ -55,11 +55,10 @@ class Comparison(Sequence[Result]):
         for failure in self.failed:
             if index == failure.method:
                 raise InputError(f"{index} made no schedule: {failure.reason}", field="method")
-        near = nearest(index, labels)
         raise InputError(
             f"{index!r} is no method of the comparison",
             field="method",
-            remedy=f"did you mean {near[0]}?" if near else f"there are: {', '.join(labels)}",
+            remedy=did_you_mean(index, labels) or f"there are: {', '.join(labels)}",
         )
 
     def __iter__(self) -> Iterator[Result]:

@@ -41,8 +41,11 @@ def known_names(name: object, known: Iterable[str], label: str = "known: ", none
     return " ".join(text for text in (did_you_mean(name, names), listed) if text)
 
 
-def file_hint(path: object) -> str:
-    """Return the remedy for a file that is not there: the nearest one in its folder, if any."""
+def file_hint(path: object, suffix: str = "", otherwise: str = "check the path") -> str:
+    """Return the remedy for a file that is not there: the nearest one in its folder, if any.
+
+    Only files with the suffix count.
+    """
     import os
 
     folder, name = os.path.split(str(path))
@@ -50,9 +53,9 @@ def file_hint(path: object) -> str:
         with os.scandir(folder or ".") as entries:
             there = [entry.name for entry, _ in zip(entries, range(_MOST_FILES), strict=False)]
     except (OSError, ValueError):
-        return "check the path"
-    near = nearest(name, sorted(there))
-    return f"did you mean {os.path.join(folder, near[0])}?" if near else "check the path"
+        return otherwise
+    near = nearest(name, sorted(each for each in there if each.endswith(suffix)))
+    return f"did you mean {os.path.join(folder, near[0])}?" if near else otherwise
 
 
 def _plain(name: str) -> str:

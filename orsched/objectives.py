@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.flat_figures import FIGURES, flat_figures
-from orsched.near_names import nearest
+from orsched.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -99,11 +99,10 @@ def objective_named(name: str | Objective) -> Objective:
     for each in OBJECTIVES.values():
         if name in (each.name, each.column):
             return each
-    near = nearest(name, OBJECTIVES)
     raise InputError(
         f"{name!r} is no objective",
         field="objective",
-        remedy=f"did you mean {near[0]}?" if near else f"known: {', '.join(OBJECTIVES)}",
+        remedy=did_you_mean(name, OBJECTIVES) or f"known: {', '.join(OBJECTIVES)}",
     )
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
-from orsched.near_names import nearest
+from orsched.near_names import file_hint
 
 if TYPE_CHECKING:
     from types import CodeType, ModuleType
 
 _DIGEST = "__source_sha256__"
+_FROM = "give the path from the working folder, or from the file that names it"
 
 
 def module_at(path: str, what: str = "policy") -> ModuleType:
@@ -73,25 +74,13 @@ def _hash(content: bytes) -> str:
 def _read(path: str, what: str) -> bytes:
     if "\0" in path or not os.path.isfile(path):
         problem = "is a folder, no Python file" if os.path.isdir(path) else "no such file"
-        raise InputError(problem, file=path, field=what, remedy=_files_near(path))
+        remedy = file_hint(path, ".py", _FROM)
+        raise InputError(problem, file=path, field=what, remedy=remedy)
     try:
         return Path(path).read_bytes()
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
         raise InputError(problem, file=path, field=what) from None
-
-
-def _files_near(path: str) -> str:
-    """Return which Python file beside it could have been meant."""
-    folder, name = os.path.split(path)
-    try:
-        there = sorted(each for each in os.listdir(folder or ".") if each.endswith(".py"))
-    except (OSError, ValueError):
-        there = []
-    near = nearest(name, there)
-    if near:
-        return f"did you mean {os.path.join(folder, near[0])}?"
-    return "give the path from the working folder, or from the file that names it"
 
 
 def _compiled(source: bytes, path: str, real: str, what: str) -> CodeType:

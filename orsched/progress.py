@@ -101,8 +101,6 @@ class Surface(Protocol):
 class Lines:
     """A line every two seconds: for pipes and files."""
 
-    first_s = interval_s = INTERVAL_S
-
     def __init__(self, write: Callable[[str], None]) -> None:
         self.first_s = self.interval_s = INTERVAL_S
         self._write = write

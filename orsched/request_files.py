@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +59,7 @@ class WorkerChoice:
     def made(self) -> tuple[Worker, ...]:
         """Return the workers; raises ``InputError`` for what is missing or wrong."""
         from orsched.columns import whole_number
+        from orsched.scenario import copies, number_of_copies
         from orsched.workers import Worker
 
         if isinstance(self.workers, tuple):
@@ -81,8 +82,7 @@ class WorkerChoice:
         worker = Worker(clients, read_cost(self.cost), self.prefill_cap_tokens, self._memory())
         if self.workers is None:
             return (worker,)
-        count = whole_number(self.workers, "workers", minimum=1, maximum=MAX_WORKERS)
-        return tuple(replace(worker, name=f"worker-{index}") for index in range(count))
+        return copies(worker, number_of_copies(self.workers))
 
     def _memory(self) -> BlockMemory | None:
         from orsched.memory import BlockMemory, PrefixCache
@@ -120,7 +120,6 @@ class WorkerChoice:
         return found
 
 
-MAX_WORKERS = 100_000
 _OF_A_WORKER = (
     "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "prefix_cache",
 )  # fmt: skip

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
     from orsched.instances.predictions import Predictor
 
-MAX_WORKERS = 100_000
+_MOST_COPIES = 100_000
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
 
 Workers = int | tuple[Worker, ...]
@@ -33,7 +33,7 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
         spec: a number of copies (``4`` or ``"4"``), the path of a worker file, several of them
             with commas or in a list, or a list of tables and ``Worker`` objects. A worker file is
             JSON or TOML with the fields of an entry of ``workers`` in an instance file; ``cost``
-            may be the path of a cost-model file beside it.
+            may be the path of a cost-model file beside it, or the name of a machine.
         base: the folder that relative paths start from.
 
     Raises:
@@ -48,7 +48,7 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
     if isinstance(spec, (Worker, dict)):
         spec = [spec]
     if isinstance(spec, int) and not isinstance(spec, bool):
-        return whole_number(spec, "workers", minimum=1, maximum=MAX_WORKERS)
+        return number_of_copies(spec)
     if not isinstance(spec, (list, tuple)) or not spec:
         raise InputError(
             f"{given!r} does not name workers",
@@ -56,6 +56,16 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
             remedy="give a number, or worker files",
         )
     return tuple(_worker(item, Path(base)) for item in spec)
+
+
+def number_of_copies(number: object) -> int:
+    """Return a number of workers; raises ``InputError`` for what is none."""
+    return whole_number(number, "workers", minimum=1, maximum=_MOST_COPIES)
+
+
+def copies(worker: Worker, number: int) -> tuple[Worker, ...]:
+    """Return so many copies of a worker, each with a name of its own."""
+    return tuple(replace(worker, name=f"worker-{index}") for index in range(number))
 
 
 def _parts(spec: str) -> list[str]:
@@ -139,7 +149,7 @@ def with_workers(instance: Instance, workers: Workers) -> Instance:
                 field="workers",
                 remedy="give worker files",
             )
-        workers = tuple(replace(first, name=f"worker-{index}") for index in range(workers))
+        workers = copies(first, workers)
     label = f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"
     return instance.replace(workers=workers, name=f"{instance.name} ({label})")
 

@@ -11,7 +11,7 @@ import click
 from orsched.cli.machine_output import say_machine
 from orsched.cli.output import cell_text, print_rows, printable, table
 from orsched.errors import InputError
-from orsched.near_names import nearest
+from orsched.near_names import known_names
 from orsched.result import ROW
 
 if TYPE_CHECKING:
@@ -140,13 +140,8 @@ def _require_known(names: Iterable[str], known: Sequence[str], field: str) -> No
     for name in names:
         if name in known:
             continue
-        near = nearest(name, known)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise InputError(
-            f"there is no column {name!r}",
-            field=field,
-            remedy=f"{meant}there are: {', '.join(known)}",
-        )
+        remedy = known_names(name, known, "there are: ")
+        raise InputError(f"there is no column {name!r}", field=field, remedy=remedy)
 
 
 def print_results(

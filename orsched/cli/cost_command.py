@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +13,7 @@ from orsched.cli.machine_output import cost_facts
 from orsched.cli.options import FORMAT
 from orsched.cli.output import print_facts, say
 from orsched.errors import InputError
+from orsched.near_names import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,7 +174,7 @@ def _shape(model: str | None, config: Path | None) -> ModelShape:
 def _named(name: str, known: Mapping[str, T], option: str) -> T:
     if name in known:
         return known[name]
-    near = get_close_matches(name, known, n=2)
+    near = nearest(name, known, most=2)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
     raise InputError(
         f"{name!r} is not in the catalogue", field=option, remedy=f"{hint}{', '.join(known)}"

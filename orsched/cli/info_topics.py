@@ -14,7 +14,7 @@ from orsched.cli.machine_output import names_machines, show_machines
 from orsched.cli.output import print_facts, print_json, printable
 from orsched.cli.policies import own_code
 from orsched.cli.wrapping import line_width
-from orsched.near_names import nearest
+from orsched.near_names import did_you_mean
 from orsched.own_code import is_own
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ def _suggest(name: str) -> None:
         "machines",
         *(each.name for each in machines()),
     ]
-    near = nearest(name, known)
-    if near:
+    meant = did_you_mean(name, known)
+    if meant:
         raise InputError(
             f"there is no instance, method, generator or cost model {name!r}",
             field="NAME",
-            remedy=f"did you mean {near[0]}? orsched info lists all",
+            remedy=f"{meant} orsched info lists all",
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from orsched.errors import InputError
 from orsched.hardware.data_sheet import data_sheet_cost, fitting, least_gpus
 from orsched.hardware.gpus import GPUS
 from orsched.hardware.shapes import MODELS, SHORT
+from orsched.near_names import nearest
 
 if TYPE_CHECKING:
     from orsched.costs import CostModel
@@ -119,8 +119,7 @@ def _near(name: str) -> list[str]:
     """Return names that one may have meant: first of all that of the data sheet."""
     if _cuts(name + SUFFIX):
         return [machine(name + SUFFIX).name]
-    known = [each.name for each in machines()]
-    return get_close_matches(name, known, n=3) or [n for n in known if n.startswith(name)][:3]
+    return nearest(name, [each.name for each in machines()], most=3)
 
 
 def _cuts(name: str) -> list[tuple[str, int | None, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
-from orsched.near_names import nearest
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,12 +49,10 @@ def figure_of(
     several = len(schedules) > 1
     known = OF_SEVERAL if several else KINDS
     if kind not in known:
-        near = nearest(kind, known)
-        meant = f"did you mean {near[0]}? " if near else ""
         raise InputError(
             f"{kind!r} is no picture{' of several schedules' * several}",
             field="kind",
-            remedy=f"{meant}there are: {', '.join(known)}",
+            remedy=known_names(kind, known, "there are: "),
         )
     if instance is None:
         raise InputError(

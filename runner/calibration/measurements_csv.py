@@ -11,7 +11,7 @@ from orsched.costs.measurements import MIXED, PREFILL, Measurements
 from orsched.errors import InputError
 from orsched.files.atomic import write_text
 from orsched.files.text import locating, read_text
-from orsched.near_names import nearest
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from orsched.files.text import Path
@@ -118,9 +118,7 @@ def _check_names(names: list[str], row: int) -> None:
     known = (*COLUMNS, *(name for name in UNITS if name not in COLUMNS))
     for name in names:
         if name not in known:
-            near = nearest(name, known)
-            hint = f"did you mean {near[0]}? " if near else ""
-            remedy = f"{hint}known: {', '.join(known)}; orsched calibrate --template shows them"
+            remedy = f"{known_names(name, known)}; orsched calibrate --template shows them"
             raise InputError(f"unknown column {name!r}", row=row, field=name, remedy=remedy)
     columns = [_column_of(name) for name in names]
     for name, column in zip(names, columns, strict=True):
