@@ -203,7 +203,7 @@ def fitted(rows: Sequence[Row], names: Sequence[str], least: int = _LEAST) -> li
     where the line is full; stderr and JSON have them in full.
     """
     names = [name for name in names if any(row.get(name) is not None for row in rows)]
-    room = line_width()
+    room = _table_width()
     if not any(row.get("error") is not None for row in rows):
         while len(names) > least and _width(rows, names) > room:
             names.pop()
@@ -218,9 +218,9 @@ def fitted(rows: Sequence[Row], names: Sequence[str], least: int = _LEAST) -> li
     ]
 
 
-def line_width() -> int:
+def _table_width() -> int:
     """Return how long a line of a table may be: as the terminal is wide, or ``WIDTH``."""
-    if sys.stdout.isatty():
+    if sys.stdout is not None and sys.stdout.isatty():
         return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 0)).columns)
     return WIDTH
 
