@@ -83,8 +83,10 @@ def worker_files(spec: object, base: str | os.PathLike[str] = ".") -> tuple[Path
     found = []
     for path in [Path(base) / item for item in items if isinstance(item, str)]:
         if path.is_file():  # a number of copies is none
+            found.append(path)
             cost = _table(path).get("cost")
-            found += [path] if not isinstance(cost, str) else [path, path.parent / cost]
+            if isinstance(cost, str) and (path.parent / cost).is_file():  # else a machine's name
+                found.append(path.parent / cost)
     return tuple(found)
 
 

@@ -22,7 +22,7 @@ from orsched.report.comparison import (
 )
 from orsched.report.facts import facts
 from orsched.report.latency_data import latency_data
-from orsched.report.limits_and_bounds import mean_bounds, slo_of
+from orsched.report.limits_and_bounds import bounds_on_means, slo_of
 from orsched.report.method_tables import latency_table, makespan_table
 from orsched.report.page_data import chart_data, instance_data
 from orsched.report.plan_and_run import pair_data, pairs_of, section
@@ -132,7 +132,7 @@ def _tables(instance: Instance, rows: list[Row]) -> str:
     ranking = ranking_of(instance, rows)
     latency_first = ranking.name != "makespan"
     makespans = makespan_table(rows, ranking, badged=not latency_first)
-    bounds = mean_bounds(instance, rows)
+    bounds = bounds_on_means(instance, rows)
     latencies = latency_table(rows, ranking, badged=latency_first, bounds=bounds)
     tables = [latencies, makespans] if latency_first else [makespans, latencies]
     return "\n".join([*tables, class_table(rows, ranking.rivals)])

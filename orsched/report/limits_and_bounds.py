@@ -28,29 +28,26 @@ def slo_of(schedules: Sequence[Schedule]) -> SLO | None:
     return SLO(ttft_ns=ttft_ns, tpot_ns=tpot_ns)
 
 
-def mean_bounds(instance: Instance, rows: Sequence[Row]) -> dict[str, list[int | None]]:
+def bounds_on_means(instance: Instance, rows: Sequence[Row]) -> dict[str, list[int | None]]:
     """Return lower bounds on mean TTFT and JCT, by row; only what is above 0.
 
     They hold for what the schedule does (chunks, mixed steps, restarts). Runs have none: their
     worker may be faster than its model.
     """
-    from orsched.models.bound_scope import allowances_of
-    from orsched.models.bounds import bound
-
     if not 0 < len(instance) <= MOST_REQUESTS:
         return {}
     found = {}
     for measure in ("ttft", "jct"):
-        known: dict[frozenset[str], int] = {}
-        column: list[int | None] = []
-        for row in rows:
-            if row.violations or row.schedule.is_measured:
-                column.append(None)
-                continue
-            needed = frozenset(allowances_of(instance, row.schedule))
-            if needed not in known:
-                known[needed] = bound(instance, f"mean_{measure}", allows=needed).value_ns
-            column.append(known[needed] or None)
+        column = [_bound_ns(instance, row, f"mean_{measure}") for row in rows]
         if any(column):
             found[measure] = column
     return found
+
+
+def _bound_ns(instance: Instance, row: Row, objective: str) -> int | None:
+    from orsched.models.mean_bounds import mean_bounds
+
+    if row.violations or row.schedule.is_measured:
+        return None
+    found = mean_bounds(instance, row.schedule, [objective], None)
+    return found[objective]["value_ns"] or None

@@ -12,7 +12,7 @@ from orsched.models.bounds import bound
 from orsched.report.class_table import class_table
 from orsched.report.comparison import rows_of
 from orsched.report.html import write_report
-from orsched.report.limits_and_bounds import mean_bounds, slo_of
+from orsched.report.limits_and_bounds import bounds_on_means, slo_of
 from orsched.report.method_tables import latency_table, makespan_table
 from orsched.report.ranking import ranking_of
 from tests.plotting.samples import random_instance, served
@@ -111,7 +111,7 @@ def test_limits_are_those_that_the_schedules_were_made_with(tmp_path):
 def test_bounds_stand_below_the_means():
     instance = random_instance(n=20, latest_ns=5 * 10**9)
     rows = rows_of(instance, [served(instance)])
-    bounds = mean_bounds(instance, rows)
+    bounds = bounds_on_means(instance, rows)
     table = latency_table(rows, ranking_of(instance, rows), badged=True, bounds=bounds)
     for measure in ("ttft", "jct"):
         expected = bound(instance, f"mean_{measure}").value_ns
@@ -125,7 +125,7 @@ def test_bounds_stand_below_the_means():
 def test_bounds_allow_what_the_schedule_does(method):
     instance = random_instance(n=30, latest_ns=5 * 10**9)
     (row,) = rows = rows_of(instance, [orsched.simulate(instance, method).schedule])
-    for measure, (value,) in mean_bounds(instance, rows).items():
+    for measure, (value,) in bounds_on_means(instance, rows).items():
         assert value <= row.results[f"{measure}_ns"]["mean"]
 
 
