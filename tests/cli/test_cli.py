@@ -14,7 +14,6 @@ import time
 import pytest
 
 import orsched
-from orsched.cli.commands import run
 from orsched.files import load_instance, load_schedule, save_instance
 from orsched.instance import Instance
 from orsched.requests import Requests
@@ -49,18 +48,6 @@ KEYS = [
     "jct_mean_bound_s",
     "ttft_mean_bound_s",
 ]
-
-
-@pytest.fixture
-def call(capsys):
-    """Run the command line in this process; return (exit code, stdout, stderr)."""
-
-    def invoke(*args):
-        code = run([str(a) for a in args])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return invoke
 
 
 def test_compare_prints_one_object_per_method(call):

@@ -8,21 +8,9 @@ import json
 
 import pytest
 
-from orsched.cli.commands import run
-
 ARRIVE = ("gsm8k-llama65b", "--methods", "fcfs,vllm", "--workers", 8, "--arrivals")
 LATE = (*ARRIVE, "poisson:rate=1")
 FULL = ("pang-100x20", "--workers", 1, "--arrivals", "poisson:rate=50")
-
-
-@pytest.fixture
-def call(capsys):
-    def invoke(*args):
-        code = run([str(a) for a in args])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return invoke
 
 
 def head(out):

@@ -11,7 +11,7 @@ from inspect import signature
 import pytest
 
 import orsched
-from orsched.cli.commands import cli, run
+from orsched.cli.commands import cli
 
 OWN = """
 from orsched import Policy, decode_rounds, prefill_stage
@@ -40,20 +40,13 @@ MADE = ("generate", "uniform", "--set", "requests=12", "--set", "clients=3")
 
 
 @pytest.fixture
-def call(capsys, tmp_path, monkeypatch):
+def call(call, tmp_path, monkeypatch):
     """Run a command in a folder with a policy and an instance; return code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path.copy())
     (tmp_path / "own.py").write_text(OWN)
-    assert run([*MADE, "-o", "i.json"]) == 0
-    capsys.readouterr()
-
-    def invoke(*args):
-        code = run([str(a) for a in args])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return invoke
+    assert call(*MADE, "-o", "i.json")[0] == 0
+    return call
 
 
 def rows_of(text):

@@ -10,7 +10,6 @@ import sys
 
 import pytest
 
-from orsched.cli.commands import run
 from orsched.cli.output import print_rows
 from orsched.costs import AffineCost
 from orsched.files import load_instance, save_cost
@@ -19,16 +18,10 @@ FEW = ("--set", "requests=3", "--set", "clients=2")
 
 
 @pytest.fixture
-def call(capsys, tmp_path, monkeypatch):
+def call(call, tmp_path, monkeypatch):
     """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
-
-    def invoke(*args):
-        code = run([str(a) for a in args])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return invoke
+    return call
 
 
 def test_an_input_is_never_overwritten(call, tmp_path):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import orsched
-from orsched.cli.commands import run
 from orsched.costs import AffineCost
 from orsched.errors import InputError
 from orsched.files import load_instance, save_cost
@@ -24,16 +23,10 @@ AZURE = (
 
 
 @pytest.fixture
-def call(capsys, tmp_path, monkeypatch):
+def call(call, tmp_path, monkeypatch):
     """Run the command line in an empty folder; return (exit code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
-
-    def invoke(*args):
-        code = run([str(a) for a in args])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return invoke
+    return call
 
 
 @pytest.fixture
