@@ -206,6 +206,8 @@ def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) 
         _require_clear(path, names)
     if most < 0.5:
         raise _unknown(path, kinds, sorted(found))
+    if own is not None and nearest == "measured":  # whose headings are those of one's own requests
+        _require_own(path, own)
     missing = [field for field in FORMATS[nearest].fields if field not in found]
     raise InputError(
         f"looks like {nearest}, but there is no field '{missing[0]}'",
@@ -243,11 +245,15 @@ def _is_own(path: str | PathLike[str], own: headings.Matched) -> bool:
         return True
     hinted = all(headings.likely(target, own.unused) is not None for target in missing)
     if own.unused and (hinted or len(missing) == 1):
-        try:
-            headings.require(own)
-        except InputError as error:
-            raise error.located(file=str(path)) from None
+        _require_own(path, own)
     return False
+
+
+def _require_own(path: str | PathLike[str], own: headings.Matched) -> None:
+    try:
+        headings.require(own)
+    except InputError as error:
+        raise error.located(file=str(path)) from None
 
 
 def _no_lengths(path: str | PathLike[str]) -> InputError:

@@ -140,8 +140,10 @@ def require(matched: Matched) -> None:
 def _renaming(missing: Iterable[str], names: Sequence[str]) -> str:
     pairs = {target: likely(target, names) for target in missing}
     if None in pairs.values() or len(set(pairs.values())) < len(pairs):
-        listed = ", ".join(f'"{name}"' for name in names[:8]) or "none other"
         wanted = " and ".join(f'"{target}"' for target in pairs)
+        if not names:
+            return f"add {wanted}: tokens, in whole numbers"
+        listed = ", ".join(f'"{name}"' for name in names[:8])
         return f"rename the column of these to {wanted}: {listed}"
     words = " and ".join(f'"{name}" to "{target}"' for target, name in pairs.items())
     return f"rename the column{'s' if len(pairs) > 1 else ''} {words}"

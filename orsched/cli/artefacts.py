@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orsched.cli.output import say
+from orsched.cli.output import remark
 from orsched.cli.request_options import named_files
 from orsched.errors import InputError
 from orsched.scalars import require_suffix
@@ -158,7 +158,7 @@ def write_plan_and_run(
         from orsched.plotting.plan_and_run import save_plan_and_run
 
         save_plan_and_run(instance, plan, trace, path)
-        say(f"gantt written to {path}")
+        remark(f"gantt written to {path}")
 
 
 def write_comparison(
@@ -176,7 +176,7 @@ def write_comparison(
     """
     if report is not None:
         _report(instance, schedules, report, slo)
-        say(f"report written to {report}")
+        remark(f"report written to {report}")
     if gantt is not None:
         gantt.mkdir(parents=True, exist_ok=True)
         known = [schedule.information for schedule in schedules]
@@ -202,7 +202,7 @@ def write_curves(
             module, _, name = _WRITERS[kind].partition(":")
             limits = {"slo": slo} if kind == "latency" else {}
             getattr(import_module(module), name)(instance, schedules, path, names=names, **limits)
-            say(f"{kind} written to {path}")
+            remark(f"{kind} written to {path}")
 
 
 def _file_names(names: Sequence[str]) -> list[str]:
@@ -256,4 +256,4 @@ def _written(kind: str, instance: Instance, schedule: Schedule, path: Path) -> N
     else:
         module, _, name = _WRITERS[kind].partition(":")
         getattr(import_module(module), name)(instance, schedule, path)
-    say(f"{kind} written to {path}")
+    remark(f"{kind} written to {path}")

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from orsched.cli.options import ALLOW_PICKLE, FORMAT, load_instance
-from orsched.cli.output import print_json, print_rows, say, table
+from orsched.cli.output import print_json, print_rows, remark, say, table
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 
@@ -260,7 +260,7 @@ def _memory(measured: _Measured) -> BlockMemory | None:
 
 
 def _said(what: str, path: Path) -> None:
-    say(f"{what} written to {path}")
+    remark(f"{what} written to {path}")
 
 
 def _print(

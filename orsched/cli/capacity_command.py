@@ -20,7 +20,7 @@ from orsched.cli.options import (
     load_instance,
     with_options,
 )
-from orsched.cli.output import print_json, print_rows, printable, say
+from orsched.cli.output import print_json, print_rows, printable, remark, say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import REQUEST_OPTIONS
@@ -178,7 +178,7 @@ def capacity_command(
         from orsched.sizing.plot import save_capacity
 
         save_capacity(found, plot)
-        say(f"plot written to {plot}")
+        remark(f"plot written to {plot}")
     return EXIT_INTERRUPTED if found.termination == "interrupted" else 0
 
 

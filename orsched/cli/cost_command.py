@@ -11,7 +11,7 @@ import click
 from orsched.cli.artefacts import check_paths
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.options import FORMAT
-from orsched.cli.output import print_facts, say
+from orsched.cli.output import print_facts, remark
 from orsched.errors import InputError
 from orsched.near_names import nearest
 
@@ -128,7 +128,7 @@ def cost_command(
     }
     if output is not None:
         save_cost(cost, output, {"machine": about})
-        say(f"cost model written to {output}")
+        remark(f"cost model written to {output}")
     if worker_file is not None:
         count_of = room.slots(length) if slots is None else slots
         name = f"{gpu}-{shape.name}"
@@ -152,7 +152,7 @@ def _write_worker(path: Path, slots: int, cost: CostModel, blocks: int, name: st
 
     worker = Worker(slots, cost, PREFILL_CAP, BlockMemory(blocks, BLOCK_TOKENS, "paged"), name)
     write_text(path, json.dumps(worker.to_dict(), indent=1) + "\n")
-    say(f"worker written to {path}")
+    remark(f"worker written to {path}")
 
 
 def _shape(model: str | None, config: Path | None) -> ModelShape:

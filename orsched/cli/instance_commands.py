@@ -11,7 +11,7 @@ import click
 from orsched.cli.artefacts import check_paths
 from orsched.cli.machine_output import say_machine
 from orsched.cli.options import load_instance, with_options
-from orsched.cli.output import say
+from orsched.cli.output import remark
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS, say_empty
 from orsched.errors import InputError
@@ -118,7 +118,7 @@ def _write(instance: Instance, output: Path | None) -> None:
             click.echo(part, nl=False)
         return
     save_instance(instance, output)
-    say(f"{len(instance)} requests written to {output}")
+    remark(f"{len(instance)} requests written to {output}")
 
 
 @click.command("convert", short_help="Convert requests or a trace to an instance file.")
@@ -171,6 +171,6 @@ def convert_source(
         from orsched.files import write_requests_csv
 
         write_requests_csv(instance.requests, target, [kind.name for kind in instance.classes])
-        say(f"{len(instance)} requests written to {target}")
+        remark(f"{len(instance)} requests written to {target}")
     else:
         _write(instance, target)

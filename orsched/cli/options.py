@@ -9,6 +9,8 @@ import click
 
 from orsched.cli.request_options import load_instance as load_instance
 from orsched.cli.seconds import SECONDS, note_milliseconds
+from orsched.errors import InputError
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from orsched.metrics import SLO
@@ -46,12 +48,13 @@ GAP = click.option(
     metavar="SHARE",
     help="End a search once the makespan is proven to be so close to the least: 0.01 is 1 %.",
 )
+_BOUNDS = ("makespan", "mean_jct", "mean_ttft")
 BOUNDS = click.option(
     "--bounds",
     type=click.UNPROCESSED,
     default=(),
     metavar="A,B",
-    callback=lambda _context, _parameter, value: _names(value) if value else (),
+    callback=lambda _context, _parameter, value: _bounds(value) if value else (),
     help="Bounds on means beside those on the makespan: mean_jct, mean_ttft.",
 )
 PARAMETERS = click.option(
@@ -105,8 +108,17 @@ def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+def _bounds(text: str) -> tuple[str, ...]:
+    """Return the names of bounds; refuses, before anything is loaded, one that there is not."""
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    for name in names:
+        if name not in _BOUNDS:
+            raise InputError(
+                f"there is no bound on {name!r}",
+                field="--bounds",
+                remedy=known_names(name, _BOUNDS),
+            )
+    return names
 
 
 def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:

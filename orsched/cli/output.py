@@ -43,6 +43,12 @@ def say(message: str, who: str = "orsched") -> None:
     click.echo(f"{who}: {printable(message)}", err=True)
 
 
+def remark(message: str) -> None:
+    """Print what was read or written on stderr; quiet commands leave it out."""
+    if not is_quiet():
+        say(message)
+
+
 def show_lines(text: str) -> None:
     """Print a text of several lines, a traceback say, on stderr."""
     clear_line()

@@ -9,7 +9,7 @@ import click
 
 from orsched.cli.artefacts import check_paths
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
-from orsched.cli.output import print_rows, say
+from orsched.cli.output import print_rows, remark
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 from orsched.scalars import require_suffix
@@ -94,7 +94,7 @@ def train_command(
         test = rows.part("test", seed)
         simpler = [train(rows, name, seed=seed) for name in _KINDS[:2] if name != kind]
         found = [_row(model, test, limits) for model in (*simpler, fitted)] if len(test) else []
-    say(f"{kind} fitted on {len(rows):,} rows, written to {output}")
+    remark(f"{kind} fitted on {len(rows):,} rows, written to {output}")
     print_rows(found, style)
 
 
@@ -167,7 +167,7 @@ def apply_command(model: Path, instance: str, prompts: Path, target: Path, point
     with ProgressPrinter("predicting"):
         predicted = with_lengths(load_instance(instance), model, prompts, point)
         save_instance(predicted, target)
-    say(f"{len(predicted)} requests with predicted lengths written to {target}")
+    remark(f"{len(predicted)} requests with predicted lengths written to {target}")
 
 
 @predict_group.command("corpus", short_help="Write prompts whose lengths follow a known law.")
@@ -192,7 +192,7 @@ def corpus_command(domain: str, target: Path, rows: int, seed: int) -> None:
     require_suffix(target, (".jsonl",), "TARGET")
     with ProgressPrinter("writing"):
         write_labelled_prompts(make_corpus(domain, rows, seed), target)
-    say(f"{rows:,} prompts written to {target}")
+    remark(f"{rows:,} prompts written to {target}")
 
 
 def with_lengths(instance: Instance, model: Path, prompts: Path, point: str = "median") -> Instance:

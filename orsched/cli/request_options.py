@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orsched.cli.interrupts import kept_interrupts
-from orsched.cli.output import say
+from orsched.cli.output import remark, say
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def read_requests(source: str, options: dict[str, Any]) -> Loaded:
         **{name: options[name] for name in ("format", "drop_empty", "spread") if name in options},
     )
     shown = replace(loaded.report, file=Path(source).name)
-    say(str(shown))
+    remark(str(shown))
     if loaded.assumed is not None:
         say(loaded.assumed, "note")
     return loaded

@@ -19,7 +19,7 @@ from orsched.cli.options import (
     load_instance,
     with_options,
 )
-from orsched.cli.output import say
+from orsched.cli.output import remark
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
@@ -197,7 +197,7 @@ def run_command(
             progress.say("writing")
             if instance_output is not None:
                 save_instance(done.instance, instance_output)
-                say(f"instance written to {instance_output}")
+                remark(f"instance written to {instance_output}")
             write_run(done, against, {**paths, "errors": errors})
     print_run(done, against, style)
     return _exit_code(done)

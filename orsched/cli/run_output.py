@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.artefacts import write_artefacts, write_comparison, write_plan_and_run
-from orsched.cli.output import print_rows, printable, say, table
+from orsched.cli.output import print_rows, printable, remark, say, table
 from orsched.flat_figures import flat_figures
 from orsched.units import NS_PER_MS, NS_PER_S
 
@@ -154,7 +154,7 @@ def write_run(done: RunResult, against: PlanAgainstRun, paths: dict[str, Path | 
     target = paths["errors"]
     if target is not None:
         _write_errors(against, target)
-        say(f"errors written to {target}")
+        remark(f"errors written to {target}")
 
 
 def _write_errors(against: PlanAgainstRun, path: Path) -> None:

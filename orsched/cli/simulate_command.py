@@ -19,7 +19,7 @@ from orsched.cli.options import (
     read_slo,
     with_options,
 )
-from orsched.cli.output import say
+from orsched.cli.output import remark, say
 from orsched.cli.policies import own_code, require_named
 from orsched.cli.problem_options import (
     INSTANCE_OUTPUT,
@@ -113,7 +113,7 @@ def simulate_command(
         progress.say("writing")
         if instance_output is not None:
             save_instance(problem, instance_output)
-            say(f"instance written to {instance_output}")
+            remark(f"instance written to {instance_output}")
         report_single(problem, result, style, paths)
     if paths["output"] is not None and instance_output is None and problem.sha256 != given.sha256:
         say(

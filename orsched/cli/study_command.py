@@ -12,7 +12,7 @@ import click
 from orsched.cli import EXIT_FAILED_CELLS
 from orsched.cli.columns import fitted, given_view, require_columns, view_options, viewed
 from orsched.cli.options import ALLOW_CODE, FORMAT, with_options
-from orsched.cli.output import print_rows, say
+from orsched.cli.output import print_rows, remark, say
 from orsched.cli.policies import working_folder_last
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.seconds import SECONDS
@@ -158,7 +158,7 @@ def study_command(
     if plot and len(done.failed) < len(done.rows):
         # Last: a plot that cannot be drawn takes nothing with it.
         for path in save_plots(done.rows, folder / "plots", study.plots, plot_format):
-            say(f"plot written to {path}")
+            remark(f"plot written to {path}")
     return EXIT_FAILED_CELLS if done.failed else 0
 
 

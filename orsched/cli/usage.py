@@ -56,6 +56,14 @@ SYNONYMS = {
 }
 """What people write for an option, and the options that may be meant; the first there is counts."""
 
+_NUMBERS = {
+    "is not a valid integer range": "is no whole number",
+    "is not a valid integer": "is no whole number",
+    "is not a valid float range": "is no number",
+    "is not a valid float": "is no number",
+}
+"""What click says of a word that is to be a number, and what is said here."""
+
 
 def explained(error: click.ClickException) -> str:
     """Return what is wrong with a command's words in one line, with the remedy."""
@@ -78,7 +86,10 @@ def _problem(error: click.ClickException, context: click.Context | None) -> tupl
         usage = " ".join([context.command_path, *_arguments(context)])
         return f"{name} needs {_shown(error.param)}", [f"write {usage}"]
     if isinstance(error, click.BadParameter) and error.param is not None:
-        return f"{_shown(error.param)}: {error.message.rstrip('.')}", _near_choice(error)
+        said = error.message.rstrip(".")
+        for click_says, words in _NUMBERS.items():
+            said = said.replace(click_says, words)
+        return f"{_shown(error.param)}: {said}", _near_choice(error)
     if message.startswith("No such command"):
         return _unknown_command(error, context)
     if message.startswith("Got unexpected extra argument"):

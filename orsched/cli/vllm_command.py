@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from orsched.cli.options import FORMAT, INSTANCE, load_instance
-from orsched.cli.output import say
+from orsched.cli.output import remark
 from orsched.errors import InputError
 from orsched.scalars import require_suffix
 
@@ -62,7 +62,7 @@ def export_command(
     else:
         assert batch is not None
         matched = f", matched by {write_batch(problem, plan, batch, output)}"
-    say(f"{len(problem)} requests written to {output}{matched}")
+    remark(f"{len(problem)} requests written to {output}{matched}")
 
 
 @vllm_group.command("results", short_help="Read what vllm bench serve has measured.")
@@ -106,7 +106,7 @@ def results_command(
         rows = [row._asdict() for row in times.against_plan(problem, schedule)]
     if output is not None:
         times.write_csv(output)
-        say(f"{len(times.requests)} requests written to {output}")
+        remark(f"{len(times.requests)} requests written to {output}")
     print_rows(rows, style)
 
 

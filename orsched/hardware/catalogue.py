@@ -17,6 +17,8 @@ from orsched.hardware.shapes import MODELS, SHORT
 from orsched.near_names import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orsched.costs import CostModel
 
 MEASURED, PAPER, DATA_SHEET = "measured", "paper", "data sheet"
@@ -94,6 +96,14 @@ def machines() -> tuple[Machine, ...]:
 def measured() -> tuple[Machine, ...]:
     """Return the machines that somebody measured: those of orsched, and those of papers."""
     return (*_presets(), PANG)
+
+
+def sheets_of(count: int) -> Iterator[Machine]:
+    """Yield the machines of data sheets on so many GPUs, without models that they do not hold."""
+    for gpu in GPUS.values():
+        for shape in MODELS.values():
+            if least_gpus(gpu, shape) <= count:
+                yield _sheet(gpu.name, count, shape.name)
 
 
 @cache

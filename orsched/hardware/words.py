@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from orsched.hardware.catalogue import machines, measured
+from orsched.hardware.catalogue import machines, measured, sheets_of
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from orsched.costs import CostModel
+    from orsched.hardware.catalogue import Machine
     from orsched.instance import Instance
     from orsched.workers import Worker
 
@@ -22,7 +25,7 @@ def cost_words(cost: CostModel, clients: int = 1) -> str:
     A cost model that nobody named is told by two times: of a prefill, and of a round over all
     clients with contexts of 500 tokens.
     """
-    for found in machines() if cost.model == "roofline" else measured():
+    for found in _known() if cost.model == "roofline" else measured():
         if found.cost == cost:
             return found.words
     limit = cost.prefill_limit
@@ -32,6 +35,13 @@ def cost_words(cost: CostModel, clients: int = 1) -> str:
     a_round = cost.round_ns(active, 500 * active, 500) * 1000 / NS_PER_S
     of = f"a round of {active}" if active > 1 else "a round"
     return f"{cost.model}, {_ms(stage)} for {tokens:,} prompt tokens, {_ms(a_round)} for {of}"
+
+
+def _known() -> Iterator[Machine]:
+    """Yield the machines of the catalogue, then those of other numbers of GPUs."""
+    yield from machines()
+    for count in (2, 3, 4, 5, 6, 7, 8, 16):
+        yield from sheets_of(count)
 
 
 def _ms(time_ms: float) -> str:

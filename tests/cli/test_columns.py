@@ -176,7 +176,9 @@ def test_bounds_on_means_stand_beside_the_figures(call):
         assert 0 < row["ttft_mean_bound_s"] <= row["ttft_mean_s"]
     code, _, err = call("solve", "two-by-two", "--bounds", "mean_tpot")
     assert code == 2
-    assert "there is no bound on 'mean_tpot'" in err
+    assert "field '--bounds': there is no bound on 'mean_tpot' (did you mean mean_ttft?" in err
+    code, _, err = call("compare", "none.csv", "--bounds", "jct")
+    assert "field '--bounds': there is no bound on 'jct'" in err  # before anything is loaded
 
 
 def test_one_limit_alone_leaves_the_other_null(call, tmp_path):

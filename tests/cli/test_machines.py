@@ -9,6 +9,7 @@ import pytest
 from orsched.cli.commands import run
 from orsched.files import load_fitted_cost, load_instance
 from orsched.hardware import machine
+from orsched.hardware.words import cost_words
 
 PANG = "machine: affine, LLaMA-65B on Ascend 910 (Pang et al.), 20 clients"
 
@@ -169,3 +170,10 @@ def test_a_data_sheet_makes_a_worker(tmp_path, capsys):
     assert run(["cost", "--gpu", "h100", "--model", "8b", "--slots", "3"]) == 2
     assert "--worker-file" in capsys.readouterr().err
     assert run([*command, "-o", str(path)]) == 2
+
+
+def test_other_numbers_of_gpus_are_named_as_well():
+    for name in ("a100x2-llama3-8b-sheet", "a100x3-llama3-8b-sheet", "h100x16-llama3-70b-sheet"):
+        found = machine(name)
+        assert cost_words(found.cost, 4) == found.words
+        assert " x NVIDIA " in found.words

@@ -145,3 +145,15 @@ def test_quiet_leaves_remarks_out_and_keeps_errors(where, capsys):
     assert "fcfs" in shown.out
     assert quiet("solve", "nothing-there") == 2
     assert "there is no shipped instance" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where", ["before", "behind"])
+def test_quiet_says_neither_what_was_read_nor_what_was_written(where, capsys, tmp_path):
+    (tmp_path / "r.csv").write_text("prompt_tokens,output_tokens\n5,6\n")
+    asked = ["solve", f"{tmp_path}/r.csv", "--clients", "2", "-o", f"{tmp_path}/s.json"]
+    assert run(asked) == 0
+    shown = capsys.readouterr().err
+    assert "r.csv: requests, 1 of 1 requests" in shown
+    assert "written to" in shown
+    assert run(["-q", *asked] if where == "before" else [*asked, "-q"]) == 0
+    assert capsys.readouterr().err == ""

@@ -225,3 +225,19 @@ def test_what_is_no_spreadsheet_is_refused(tmp_path, name, says):
         read(tmp_path / name)
     assert says in str(caught.value)
     assert caught.value.file == str(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("heading", "missing"),
+    [
+        ("arrival_s,prompt_tokens", "output_tokens"),
+        ("id,arrival_s,output_tokens", "prompt_tokens"),
+    ],
+)
+def test_a_column_that_is_left_out_is_named_and_no_other_format_guessed(tmp_path, heading, missing):
+    path = tmp_path / "r.csv"
+    path.write_text(f"{heading}\n" + ",".join("1" for _ in heading.split(",")) + "\n")
+    with pytest.raises(InputError, match=missing) as caught:
+        detect(path)
+    assert caught.value.remedy == f'add "{missing}": tokens, in whole numbers'
+    assert "looks like" not in str(caught.value)
