@@ -123,21 +123,6 @@ def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
     )  # fmt: skip
 
 
-def prefill_spans(instance: Instance, schedule: Schedule) -> Spans:
-    """Return ``client_use(...).prefill``."""
-    return client_use(instance, schedule).prefill
-
-
-def decode_spans(instance: Instance, schedule: Schedule) -> Spans:
-    """Return ``client_use(...).decode``."""
-    return client_use(instance, schedule).decode
-
-
-def stays(instance: Instance, schedule: Schedule) -> Spans:
-    """Return ``client_use(...).stays``."""
-    return client_use(instance, schedule).stays
-
-
 def rank_in_lane(spans: Spans) -> IntColumn:
     """Return the place of each span's request in its lane's order of start, from 0.
 

@@ -25,7 +25,7 @@ class RayPool:
 
     def __init__(self, slots: int, address: str | None = None) -> None:
         self.slots = slots
-        self._ray = _connected(address, slots)
+        self._ray = connected(address, slots)
         self._actors: dict[int, Any] = {}
         self._running: dict[Any, int] = {}
         self._make = _actor_class(self._ray)
@@ -62,7 +62,7 @@ class RayPool:
         self._ray.shutdown()
 
 
-def _connected(address: str | None, slots: int) -> Any:
+def connected(address: str | None, slots: int) -> Any:
     """Import Ray and join a cluster, or start one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
     try:

@@ -14,7 +14,7 @@ from orsched.errors import unavailable
 from orsched.runner.devices.messages import Begin
 from orsched.runner.devices.remote import RemoteDevice
 from orsched.runner.devices.settings import cores
-from orsched.study.ray_pool import _connected
+from orsched.study.ray_pool import connected
 from orsched.subprocess_call import import_paths
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def connect(address: str | None = None, cpus: int | None = None) -> None:
         MissingDependencyError: ray is missing.
     """
     if not _ray().is_initialized():
-        _connected(address, cores() if cpus is None else cpus)
+        connected(address, cores() if cpus is None else cpus)
 
 
 def _ray() -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from orsched.metrics import summarise
 from orsched.plotting.class_curves import class_curves
-from orsched.plotting.spans import decode_spans
+from orsched.plotting.spans import client_use
 from orsched.request_times import request_times
 from tests.browser.opening import point, until
 from tests.plotting.samples import by_hand, every_kind
@@ -54,7 +54,7 @@ def test_dragging_zooms_and_a_double_click_shows_everything(page, sample):
 
 def test_pointing_at_a_bar_tells_the_request(page, sample):
     instance, schedules = sample
-    bars = decode_spans(instance, schedules[0])
+    bars = client_use(instance, schedules[0]).decode
     k = int((bars.end_ns - bars.start_ns).argmax())
     request, lane = int(bars.request[k]), int(bars.lane[k])
     middle = int(bars.start_ns[k] + bars.end_ns[k]) / 2 / 10**9

@@ -20,7 +20,7 @@ from orsched.plotting import gantt as module
 from orsched.plotting import style
 from orsched.plotting.gantt import gantt, save_gantt
 from orsched.plotting.lanes import lanes_of
-from orsched.plotting.spans import client_use, decode_spans, prefill_spans, rank_in_lane
+from orsched.plotting.spans import client_use, rank_in_lane
 from orsched.requests import Requests
 from orsched.schedule import PREFILL
 from orsched.workers import Worker
@@ -46,9 +46,9 @@ def extents(collection):
     return np.concatenate([corners.min(axis=1), corners.max(axis=1)], axis=1)
 
 
-@pytest.mark.parametrize(("gid", "spans"), [("decode", decode_spans), ("prefill", prefill_spans)])
-def test_each_request_is_one_bar_with_its_times(sample, gid, spans):
-    expected = spans(*sample)
+@pytest.mark.parametrize("gid", ["decode", "prefill"])
+def test_each_request_is_one_bar_with_its_times(sample, gid):
+    expected = getattr(client_use(*sample), gid)
     boxes = extents(parts(gantt(*sample))[gid])
     assert len(boxes) == len(sample[0])
     assert np.array_equal(boxes[:, 0], expected.start_ns / 10**9)
@@ -74,7 +74,7 @@ def test_bubbles_show_the_tint_of_the_whole_client_time(sample):
 
 def test_successive_requests_of_a_client_differ_in_lightness(sample):
     colours = [to_hex(c) for c in parts(gantt(*sample))["decode"].get_facecolors()]
-    ranks = rank_in_lane(decode_spans(*sample))
+    ranks = rank_in_lane(client_use(*sample).decode)
     assert colours == [style.DECODE_COLOURS[r % 2].lower() for r in ranks.tolist()]
 
 
@@ -275,7 +275,7 @@ def test_clients_without_a_request_are_folded_into_a_strip_that_counts_them():
     instance = one_of_many()
     schedule = many_served(instance)
     lanes = lanes_of(instance, client_use(instance, schedule).stays)
-    used = {tuple(lane) for lane in zip(*np.divmod(decode_spans(instance, schedule).lane, 40),
+    used = {tuple(lane) for lane in zip(*np.divmod(client_use(instance, schedule).decode.lane, 40),
                                         strict=True)}  # fmt: skip
     assert lanes.shown.tolist() == [sum(w == k for w, _ in used) for k in (0, 1)]
     assert (lanes.shown + lanes.folded).tolist() == [40, 40]
@@ -284,7 +284,7 @@ def test_clients_without_a_request_are_folded_into_a_strip_that_counts_them():
     words = [t.get_text() for t in axes.texts if t.get_gid() == "folded-words"]
     assert words == [f"{count} clients without a request" for count in lanes.folded]
     assert axes.get_ylim() == (lanes.rows - 0.5, -0.5)
-    boxes, spans = extents(parts(axes)["decode"]), decode_spans(instance, schedule)
+    boxes, spans = extents(parts(axes)["decode"]), client_use(instance, schedule).decode
     assert np.allclose((boxes[:, 1] + boxes[:, 3]) / 2, lanes.row[spans.lane])
     strips = extents(parts(axes)["folded"])
     assert not any(low < y < high for y in lanes.row[spans.lane] for _, low, _, high in strips)

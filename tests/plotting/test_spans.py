@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orsched.plotting.spans import (
-    client_use,
-    decode_spans,
-    lane_offsets,
-    prefill_spans,
-    rank_in_lane,
-    stays,
-)
+from orsched.plotting.spans import client_use, lane_offsets, rank_in_lane
 from orsched.request_times import request_times
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, every_kind, random_instance, served
@@ -28,19 +21,19 @@ def test_lanes_count_through_the_workers():
 
 
 def test_chunks_are_prefills_of_their_own():
-    assert rows(prefill_spans(*by_hand())) == [
+    assert rows(client_use(*by_hand()).prefill) == [
         (0, 0, 0, 10), (0, 0, 10, 20), (1, 1, 0, 10), (1, 0, 24, 30), (2, 2, 5, 9),
     ]  # fmt: skip
 
 
 def test_a_bar_runs_from_the_end_of_the_prefill_and_a_restart_has_its_own():
-    assert rows(decode_spans(*by_hand())) == [
+    assert rows(client_use(*by_hand()).decode) == [
         (0, 0, 20, 24), (1, 1, 10, 24), (1, 0, 30, 33), (2, 2, 9, 12),
     ]  # fmt: skip
 
 
 def test_a_stay_holds_all_chunks_and_ends_with_an_eviction():
-    assert rows(stays(*by_hand())) == [
+    assert rows(client_use(*by_hand()).stays) == [
         (0, 0, 0, 24), (1, 1, 0, 24), (1, 0, 24, 33), (2, 2, 5, 12),
     ]  # fmt: skip
 
@@ -78,8 +71,9 @@ def test_without_evictions_spans_are_the_times_of_the_requests(first_token):
     instance = random_instance(latest_ns=20 * 10**9, first_token=first_token)
     schedule = served(instance)
     times = request_times(instance, schedule)
-    decode, prefill = decode_spans(instance, schedule), prefill_spans(instance, schedule)
-    assert rows(stays(instance, schedule)) == list(
+    use = client_use(instance, schedule)
+    decode, prefill = use.decode, use.prefill
+    assert rows(use.stays) == list(
         zip(
             range(len(instance)),
             times["client"].tolist(),
@@ -101,12 +95,12 @@ def test_successive_spans_of_a_request_have_one_rank():
 
 
 def by_hand_decodes():
-    return decode_spans(*by_hand())
+    return client_use(*by_hand()).decode
 
 
 def test_ranks_count_the_spans_of_each_lane():
     instance = random_instance()
-    spans = decode_spans(instance, served(instance))
+    spans = client_use(instance, served(instance)).decode
     ranks = rank_in_lane(spans)
     for lane in range(6):
         mine = np.flatnonzero(spans.lane == lane)
@@ -115,7 +109,7 @@ def test_ranks_count_the_spans_of_each_lane():
 
 
 def test_nothing_has_no_spans():
-    for spans in (decode_spans, prefill_spans, stays):
-        found = spans(*empty())
+    use = client_use(*empty())
+    for found in (use.decode, use.prefill, use.stays):
         assert rows(found) == []
         assert rank_in_lane(found).tolist() == []

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from orsched.errors import InputError
 from orsched.metrics import summarise
 from orsched.plotting.load_curves import load_curves
-from orsched.plotting.spans import stays
+from orsched.plotting.spans import client_use
 from orsched.plotting.timeline import save_timeline, timeline_chart
 from orsched.timeline import Timeline
 from tests.metrics.any_schedule import any_schedule
@@ -24,7 +24,8 @@ def at(curve, moment):
 @pytest.mark.parametrize("seed", range(30))
 def test_running_and_waiting_are_counted(seed):
     instance, schedule = any_schedule(seed)
-    curves, spans = load_curves(Timeline(instance, schedule)), stays(instance, schedule)
+    curves = load_curves(Timeline(instance, schedule))
+    spans = client_use(instance, schedule).stays
     finish = {}
     for request, end in zip(spans.request.tolist(), spans.end_ns.tolist(), strict=True):
         finish[request] = max(finish.get(request, 0), end)

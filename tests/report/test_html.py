@@ -14,7 +14,7 @@ import orsched
 from orsched.errors import InputError, MissingDependencyError
 from orsched.hardware.words import cost_words
 from orsched.metrics import summarise
-from orsched.plotting.spans import decode_spans, prefill_spans
+from orsched.plotting.spans import client_use
 from orsched.report import page_data
 from orsched.report.comparison import labels, short_time
 from orsched.report.html import write_report
@@ -180,8 +180,8 @@ def test_the_charts_hold_every_bar(tmp_path, sample):
     found = page(tmp_path, instance, schedules)
     chart = json.loads(found.scripts["orsched-data"])["methods"][0]
     times = request_times(instance, schedules[0])
-    for name, spans in (("prefill", prefill_spans), ("decode", decode_spans)):
-        expected = spans(instance, schedules[0])
+    use = client_use(instance, schedules[0])
+    for name, expected in (("prefill", use.prefill), ("decode", use.decode)):
         assert chart[name]["start"] == expected.start_ns.tolist()
         assert chart[name]["end"] == expected.end_ns.tolist()
         assert chart[name]["lane"] == expected.lane.tolist()
@@ -197,7 +197,7 @@ def test_a_schedule_with_too_many_bars_is_shown_up_to_a_time(tmp_path, sample, m
     monkeypatch.setattr(page_data, "MAX_BARS", 10)
     instance, schedules = sample
     chart = page_data.chart_data(instance, schedules[0])
-    starts = decode_spans(instance, schedules[0]).start_ns
+    starts = client_use(instance, schedules[0]).decode.start_ns
     shown = chart["shown_ns"]
     assert 0 < shown < schedules[0].makespan_ns
     assert 0 < len(chart["decode"]["start"]) == (starts < shown).sum() <= 10
