@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
     from orsched.predict.prompt import Prompt
 
-WINDOW = 400
-"""Characters at each end of a message in which words and marks are looked for: long prompts must
-not take long. Lengths and lines are those of the whole message."""
+WINDOW = 250
+"""Characters at each end of a message in which words and marks are looked for."""
+
+COUNTED = 1000
+"""Characters at each end in which blanks, lines and punctuation are counted; in longer messages
+they are scaled up by the length. Long prompts must not take long."""
 
 FEATURES = (
     "characters",
@@ -27,6 +30,10 @@ FEATURES = (
     "digits",
     "capitals",
     "question_marks",
+    "commas",
+    "full_stops",
+    "colons",
+    "brackets",
     "not_ascii",
     "wide_script",
     "opening",
@@ -128,8 +135,10 @@ def features_of(prompt: Prompt) -> list[float]:
     size = len(text)
     seen = text if size <= 2 * WINDOW else f"{text[:WINDOW]}\n{text[-WINDOW:]}"
     lower = seen.lower()
-    blanks = text.count(" ")
-    lines = text.count("\n")
+    part = text if size <= 2 * COUNTED else text[:COUNTED] + text[-COUNTED:]
+    scale = size / len(part) if part else 1.0
+    blanks = scale * part.count(" ")
+    lines = scale * part.count("\n")
     words = _WORD.findall(lower)
     numbers = _NUMBER.findall(seen)
     first = words[0] if words else ""
@@ -144,6 +153,10 @@ def features_of(prompt: Prompt) -> list[float]:
         float(sum(map(len, numbers))) if numbers else 0.0,
         float(len(_CAPITALS.findall(seen))),
         float(seen.count("?")),
+        log1p(scale * part.count(",")),
+        log1p(scale * part.count(".")),
+        log1p(scale * part.count(":")),
+        log1p(scale * part.count("(")),
         0.0 if plain else len(_NOT_ASCII.findall(seen)) / len(seen),
         0.0 if plain else len(_WIDE.findall(seen)) / len(seen),
         _OPENINGS.get(first, 0.0),

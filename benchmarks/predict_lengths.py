@@ -1,0 +1,175 @@
+"""How well output lengths are predicted, and what it costs: the tables of docs/predict.md.
+
+    python -m benchmarks.predict_lengths [--rows N] [--large N] [--splits N] [--seed S] [--out FILE]
+
+Sources: the three domains of the corpus (``orsched.predict.make_corpus``) and two of real text,
+from Python's standard library (``benchmarks.text_sources``). Parts by conversation (by module for
+the library): 60 % to fit, 20 % to calibrate, 20 % to test on. The tables: in distribution; the
+order of requests over several splits; the default trained on one source and tested on the test
+part of another; the online predictor on a source that its base was not trained on; times on one
+core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.text_sources import standard_library
+from orsched.predict import DOMAINS, LabelledPrompts, OnlinePredictor, evaluate, make_corpus, train
+from orsched.predict.evaluation import measured_latency
+from orsched.predict.lexical import LexicalPredictor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.predict import LengthPredictor
+
+KINDS = ("constant", "prompt_length", "lexical")
+SHOWN = ("accuracy", "f1", "mae_tokens", "pinball", "coverage_5_95", "coverage_25_75", "tau")
+
+
+def within(sources: dict[str, LabelledPrompts], seed: int) -> list[dict[str, Any]]:
+    """Return a row for each source and predictor, tested on the same source."""
+    rows = []
+    for name, data in sources.items():
+        test = data.part("test", seed)
+        for kind in KINDS:
+            figures = evaluate(train(data, kind, seed=seed), test, latency=False)
+            shown = {key: figures[key] for key in SHOWN}
+            rows.append({"source": name, "predictor": kind, "rows": len(test), **shown})
+    return rows
+
+
+def splits(sources: dict[str, LabelledPrompts], seed: int, count: int) -> list[dict[str, Any]]:
+    """Return Kendall's tau of the default beside that of the prompt's length, over splits."""
+    rows = []
+    for name, data in sources.items():
+        taus = np.array(
+            [
+                [
+                    evaluate(train(data, kind, seed=s), data.part("test", s), latency=False)["tau"]
+                    for kind in KINDS[1:]
+                ]
+                for s in range(seed, seed + count)
+            ]
+        )
+        gain = taus[:, 1] - taus[:, 0]
+        mean = taus.mean(axis=0)
+        rows.append(
+            {
+                "source": name,
+                "splits": count,
+                "prompt_length": float(mean[0]),
+                "lexical": float(mean[1]),
+                "least difference": float(gain.min()),
+            }
+        )
+    return rows
+
+
+def across(sources: dict[str, LabelledPrompts], seed: int) -> list[dict[str, Any]]:
+    """Return, for the default trained on each source, Kendall's tau on each; and coverage."""
+    rows = []
+    for name, data in sources.items():
+        model = train(data, seed=seed)
+        found = {
+            other: evaluate(model, rest.part("test", seed), latency=False)
+            for other, rest in sources.items()
+        }
+        for figure in ("tau", "coverage_5_95"):
+            values = {other: figures[figure] for other, figures in found.items()}
+            rows.append({"trained on": name, "figure": figure, **values})
+    return rows
+
+
+def online(sources: dict[str, LabelledPrompts], seed: int) -> list[dict[str, Any]]:
+    """Return coverage of the last half of another source, before and after recalibration."""
+    rows = []
+    names = list(sources)
+    for name, other in zip(names, names[1:] + names[:1], strict=True):
+        base = train(sources[name], seed=seed)
+        data = sources[other].part("test", seed)
+        model, inside = OnlinePredictor(base, 0.05), []
+        for row, prompt in enumerate(data.prompts):
+            values = model.predict(prompt).values[0]
+            inside.append(values[0] <= data.output_tokens[row] <= values[-1])
+            model.observe(prompt, [data.output_tokens[row]])
+        half = data.rows(np.arange(len(data) // 2, len(data)))
+        before = evaluate(base, half, latency=False)["coverage_5_95"]
+        after = float(np.mean(inside[len(data) // 2 :]))
+        rows.append({"trained on": name, "told of": other, "before": before, "online": after})
+    return rows
+
+
+def times(rows: int, seed: int) -> list[dict[str, Any]]:
+    """Return the time to fit the default on so many rows, and latencies of batches."""
+    data = make_corpus("chat", rows + 10_000, seed)
+    fit, held = data.rows(np.arange(rows)), data.rows(np.arange(rows, len(data)))
+    start = perf_counter()
+    model = LexicalPredictor.fit(fit, held, seed=seed)
+    fitted = perf_counter() - start
+    return [
+        {"what": f"fit on {rows:,} rows and calibration, s", "time": fitted},
+        *_latencies(model, held, "chat"),
+        *_latencies(model, _long(), "30,000 characters"),
+    ]
+
+
+def _long() -> LabelledPrompts:
+    """Return a prompt as long as a document, whose reply does not matter here."""
+    return LabelledPrompts(["What follows is a text, in words and lines.\n" * 682], [1])
+
+
+def _latencies(model: LengthPredictor, data: LabelledPrompts, name: str) -> list[dict[str, Any]]:
+    return [
+        {"what": f"batch of {size}, {name}, ms", "time": 1e3 * measured_latency(model, data, size)}
+        for size in (1, 64)
+    ]
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return rows as a table in Markdown."""
+    names = list(rows[0])
+    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
+    lines += ["| " + " | ".join(_cell(row[name]) for name in names) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return "-" if value != value else f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000, help="rows of each domain")
+    parser.add_argument("--large", type=int, default=100_000, help="rows of the timed fit")
+    parser.add_argument("--splits", type=int, default=5, help="splits by consecutive seeds")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="write the figures as JSON, too")
+    chosen = parser.parse_args(arguments)
+    sources = {name: make_corpus(name, chosen.rows, chosen.seed) for name in DOMAINS}
+    sources |= standard_library()
+    found = {
+        "within": within(sources, chosen.seed),
+        "splits": splits(sources, chosen.seed, chosen.splits),
+        "across": across(sources, chosen.seed),
+        "online": online(sources, chosen.seed),
+        "times": times(chosen.large, chosen.seed),
+    }
+    for name, rows in found.items():
+        print(f"## {name}\n\n{table(rows)}\n")
+    if chosen.out is not None:
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
