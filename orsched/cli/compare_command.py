@@ -129,25 +129,14 @@ def compare_command(
         MaxRuntime(time_limit)  # validates before the loading
     if gap is not None:
         require_gap(gap, "--gap")
-    if param:
-        raise InputError(
-            "the methods have parameters of their own",
-            field="--param",
-            remedy=f"write it behind the method's name: --methods 'fcfs,vllm+{param[0]}'",
-        )
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    if not names:
-        raise InputError("no method is named", field="--methods", remedy="e.g. fcfs,vllm")
+    names = _names(methods, param)
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths({"report": report}, [instance] if config is None else [instance, config])
     require_packages({"report": report, "gantt": gantt})
     run = _settings(given_settings(None, workers, arrivals, predictions, seed), config)
     check_paths({"report": report}, run.files or ())
     options: dict[str, Any] = {"iterations": iterations, "gap": gap, "slo": slo, "bounds": bounds}
-    if seeds is None and (settings or each):
-        raise InputError("--set and --each go with --seeds", field="--seeds")
-    if seeds is not None and (report is not None or gantt is not None):
-        raise InputError("charts and reports show one instance", field="--seeds")
+    _require_seeds(seeds, bool(settings or each), report or gantt)
     chosen = _chosen(names)
     if seeds is not None:
         made = _Generated(instance, seeds, settings, run)
@@ -186,6 +175,28 @@ def _settings(given: Settings, config: Path | None) -> Settings:
             remedy="take it out, and name the methods with --methods",
         )
     return run
+
+
+def _names(methods: str, param: tuple[str, ...]) -> list[str]:
+    """Return the names of the methods; parameters stand behind them."""
+    if param:
+        raise InputError(
+            "the methods have parameters of their own",
+            field="--param",
+            remedy=f"write it behind the method's name: --methods 'fcfs,vllm+{param[0]}'",
+        )
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise InputError("no method is named", field="--methods", remedy="e.g. fcfs,vllm")
+    return names
+
+
+def _require_seeds(seeds: str | None, of_seeds: bool, picture: Path | None) -> None:
+    """Refuse what goes with ``--seeds`` alone, or never goes with it."""
+    if seeds is None and of_seeds:
+        raise InputError("--set and --each go with --seeds", field="--seeds")
+    if seeds is not None and picture is not None:
+        raise InputError("charts and reports show one instance", field="--seeds")
 
 
 def _chosen(names: list[str]) -> list[Chosen]:

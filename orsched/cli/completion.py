@@ -116,8 +116,8 @@ def topics(context: click.Context, incomplete: str) -> list[CompletionItem]:
     from orsched.registry import names
 
     known = [*catalog.names(), *catalog.GENERATORS, *method_names(), *names("cost_models")]
-    more = ["machines", *_machines()] if _machines() else []
-    return [*_of(dict.fromkeys([*known, *more]), incomplete), _files(incomplete)]
+    known += ["machines", *_machines()]
+    return [*_of(dict.fromkeys(known), incomplete), _files(incomplete)]
 
 
 def machines(context: click.Context, incomplete: str) -> list[CompletionItem]:
