@@ -21,6 +21,8 @@ _HOME = {
     "orsched.predict.predictor_file": ("load_predictor", "save_predictor"),
     "orsched.predict.prompt": ("Prompt",),
     "orsched.predict.readers": ("read_labelled_prompts", "read_prompts"),
+    "orsched.predict.proxies.predictor": ("ProxyPredictor",),
+    "orsched.predict.proxies.training": ("train_proxy",),
     "orsched.predict.training": ("KINDS", "train"),
 }
 
@@ -35,6 +37,7 @@ __all__ = [
     "OnlinePredictor",
     "Prompt",
     "PromptLengthPredictor",
+    "ProxyPredictor",
     "evaluate",
     "load_predictor",
     "make_corpus",
@@ -43,6 +46,7 @@ __all__ = [
     "read_prompts",
     "save_predictor",
     "train",
+    "train_proxy",
 ]
 
 __getattr__ = lazy_names(__name__, _HOME)

@@ -27,6 +27,9 @@ CLASSES = {
 }
 """Kinds of predictors: where their classes are."""
 
+PROXY = "proxy"
+"""Proxy models of ``orsched.predict.proxies``, whose weights are in a file beside theirs."""
+
 
 def save_predictor(
     predictor: LengthPredictor, path: str | os.PathLike[str], *, seed: int | None = None
@@ -41,11 +44,15 @@ def save_predictor(
     Raises:
         InputError: it cannot be written, or is of a kind that files do not have.
     """
-    if not isinstance(predictor, LengthPredictor) or predictor.kind not in CLASSES:
+    if not isinstance(predictor, LengthPredictor) or predictor.kind not in (*CLASSES, PROXY):
         raise InputError("is no predictor that files hold", field="predictor")
     head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": predictor.kind}
     if seed is not None:
         head["seed"] = seed
+    if predictor.kind == PROXY:
+        # Of the runner's layer, with torch; a part of this package for those who have it.
+        import_module("orsched.predict.proxies.proxy_file").save_proxy(predictor, path, head)
+        return
     write_text(path, dump_json({**head, **predictor.common(), **predictor.document()}))
 
 
@@ -61,6 +68,9 @@ def load_with_seed(path: str | os.PathLike[str]) -> tuple[LengthPredictor, int |
         seed = document.get("seed")
         if seed is not None:
             whole_number(seed, "seed")
+        if document.get("kind") == PROXY:
+            proxy_file = import_module("orsched.predict.proxies.proxy_file")
+            return proxy_file.load_proxy(document, path), seed
         return predictor_from(document), seed
 
 

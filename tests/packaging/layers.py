@@ -95,7 +95,7 @@ LAYERS = (
         "charts, reports, studies, capacities",
         ("plotting", "report", "study", "sizing", "extending"),
     ),
-    Layer("runner", "workers that execute, their calibration, vLLM", ("runner",)),
+    Layer("runner", "workers that execute, their calibration, vLLM", ("runner", "predict.proxies")),
     Layer("command line", "orsched ...", ("cli", "__main__")),
 )  # fmt: skip
 
