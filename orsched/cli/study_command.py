@@ -206,9 +206,11 @@ def means_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
     """Print a line for each combination of choices; in a table the figures that fit."""
+    from orsched.study.table import arrive_over_time
+
     lines = viewed(means_of(rows))
     if style == "table" and given_view().columns is None and lines:
-        over_time = any(row["arrivals"] is not None for row in rows)
+        over_time = arrive_over_time(rows)
         judged = any(line.get("slo_attainment") is not None for line in lines)
         figures = _OVER_TIME if over_time or judged else _AT_ONCE
         choices = [name for name in lines[0] if name not in FIGURES and name != "jct_ci_s"]

@@ -125,11 +125,13 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
     if judged["slo_attainment"] is None:
         judged = {}
     named = {"bound_name": None if makespan is None else makespan.name}
+    arrival = {"last_arrival_ns": int(instance.requests.arrival_ns.max(initial=0))}
+    found = {**schedule.results, **judged, **named, **means}
     return {
         "information": schedule.information,
         "parameters": outcome.parameters,
         "instance_sha256": instance.sha256,
-        "results": {"requests": len(instance), **schedule.results, **judged, **named, **means},
+        "results": {"requests": len(instance), **arrival, **found},
         "run": {
             "solve_s": solved - begin,
             "bound_s": problem.bound_s + bounded - solved,

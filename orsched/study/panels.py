@@ -235,8 +235,8 @@ def scale_and_limit(axes: Sequence[Any], rows: Sequence[Row], y: str) -> None:
         axes[0].set_ylim(min(means) / 1.5, 1.5 * top)
     elif means and top > 0:
         least = min(float(ax.dataLim.y0) for ax in axes if ax.has_data())
-        # From 0, unless all lies in the upper half: then there would be little to see.
-        low = least - 0.1 * (top - least) if least > top / 2 else min(0.0, least)
+        # From 0, unless all lies in the upper half (there would be little to see) and differs.
+        low = least - 0.1 * (top - least) if top / 2 < least < top else min(0.0, least)
         axes[0].set_ylim(low, top + 0.06 * (top - low))
     if value is not None:
         for ax in axes:

@@ -17,7 +17,15 @@ from orsched.study.panels import (
     split,
     write_labels,
 )
-from orsched.study.table import CHOICES, FIRST, independent, require_numbers, rows_of, varying
+from orsched.study.table import (
+    CHOICES,
+    FIRST,
+    arrive_over_time,
+    independent,
+    require_numbers,
+    rows_of,
+    varying,
+)
 
 if TYPE_CHECKING:
     import os
@@ -86,7 +94,7 @@ def default_plots(rows: Sequence[Row]) -> list[dict[str, str]]:
     Makespan and mean JCT; with arrivals, which decide the makespan, p99 of TTFT and mean JCT, the
     attainment if there are limits, and p99 of TTFT against the throughput.
     """
-    if all(row["arrivals"] is None for row in rows):
+    if not arrive_over_time(rows):
         return [{"y": "makespan_ns"}, {"y": "jct_ns_mean"}]
     limited = any(row.get("slo_attainment") is not None for row in rows)
     return [

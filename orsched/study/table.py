@@ -123,6 +123,14 @@ def write_tables(rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
         write_bytes(parquet, content)
 
 
+def arrive_over_time(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether requests arrive over time in some cell: by a law, or in the instance itself.
+
+    Cells of before this was kept do not say it of the instance.
+    """
+    return any(row["arrivals"] is not None or row.get("last_arrival_ns") for row in rows)
+
+
 def csv_text(rows: Sequence[Mapping[str, Any]], *, run_columns: bool = True) -> str:
     """Return rows as CSV; without the run columns it is the same for any run of a study."""
     names = [

@@ -131,3 +131,21 @@ def test_wrong_time_limits_of_cells_are_named(study, limit):
 
 def test_an_infinite_time_limit_of_cells_is_none(study):
     assert study("s.toml", "--cell-time-limit", "inf")[0] == 0
+
+
+@pytest.mark.parametrize(("arrivals", "first"), [("0,3,4", "TTFT s"), ("0,0,0", "makespan s")])
+def test_arrivals_inside_a_file_decide_columns_and_plots_as_those_of_a_law_do(
+    study, tmp_path, arrivals, first
+):
+    lines = "".join(f"{each},20,9\n" for each in arrivals.split(","))
+    (tmp_path / "r.csv").write_text(f"arrival_s,prompt_tokens,output_tokens\n{lines}")
+    (tmp_path / "s.toml").write_text(
+        'instances = [{name = "r.csv", clients = 2}]\npolicies = ["fcfs", "online"]\n'
+    )
+    code, out, _ = study("s.toml", "--jobs", 1, "--plot")
+    assert code == 0
+    heads = [word.strip() for word in out.splitlines()[0].split("  ") if word.strip()]
+    assert heads[heads.index("seeds") + 1] == first
+    drawn = " ".join(path.name for path in (tmp_path / "s-study" / "plots").iterdir())
+    assert ("ttft_ns_p99" in drawn) == (first == "TTFT s")
+    assert ("makespan_ns" in drawn) == (first == "makespan s")
