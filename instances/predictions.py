@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+    from orsched.requests import Requests
 
 
 class Predictor(ABC):
@@ -42,6 +43,10 @@ class Predictor(ABC):
     @abstractmethod
     def tokens(self, output_tokens: IntColumn, seed: int) -> NDArray[np.float64] | IntColumn:
         """Return a prediction for each true length, before it is rounded and cut."""
+
+    def of(self, requests: Requests, seed: int) -> NDArray[np.float64] | IntColumn:
+        """Return a prediction for each request; most laws look at the true lengths alone."""
+        return self.tokens(requests.output_tokens, seed)
 
 
 @dataclass(frozen=True)
@@ -129,8 +134,56 @@ class Percentiles(Predictor):
         return ordered[places][drawn]
 
 
+PROMPT_CLASSES = 20
+"""Most classes of prompt lengths, with equally many requests each."""
+
+REQUESTS_A_CLASS = 10
+"""Fewest requests that a class of prompt lengths is learned from."""
+
+
+@dataclass(frozen=True)
+class PromptLength(Predictor):
+    """The median output of other requests with prompts of about that length.
+
+    The requests are dealt into two halves, and each is predicted from the other, so that no request
+    tells its own length.
+    """
+
+    law = "prompt_length"
+
+    def tokens(self, output_tokens: IntColumn, seed: int) -> NDArray[np.float64]:
+        """Return the median of the other half: without prompts nothing else is known."""
+        return self._learned(np.zeros(len(output_tokens), np.int64), output_tokens, seed)
+
+    def of(self, requests: Requests, seed: int) -> NDArray[np.float64]:
+        """Learn from each half by classes of its prompt lengths, and predict the other."""
+        return self._learned(requests.prompt_tokens, requests.output_tokens, seed)
+
+    def _learned(self, prompts: IntColumn, outputs: IntColumn, seed: int) -> NDArray[np.float64]:
+        order = stream("predictions/prompt_length", seed).permutation(len(outputs))
+        halves = order[::2], order[1::2]
+        found = np.ones(len(outputs))
+        for seen, asked in (halves, halves[::-1]):
+            if len(seen) and len(asked):
+                found[asked] = _class_medians(prompts[seen], outputs[seen], prompts[asked])
+        return found
+
+
+def _class_medians(prompts: IntColumn, outputs: IntColumn, asked: IntColumn) -> NDArray[np.float64]:
+    """Return the median output of the class that each asked prompt length falls into."""
+    classes = max(1, min(PROMPT_CLASSES, len(prompts) // REQUESTS_A_CLASS))
+    edges = np.unique(np.quantile(prompts, np.arange(1, classes) / classes))
+    place = np.searchsorted(edges, prompts, side="left")
+    every = float(np.median(outputs))
+    medians = [
+        float(np.median(outputs[place == each])) if (place == each).any() else every
+        for each in range(len(edges) + 1)
+    ]
+    return np.array(medians)[np.searchsorted(edges, asked, side="left")]
+
+
 PREDICTORS: dict[str, type[Predictor]] = {
-    kind.law: kind for kind in (Oracle, Noise, Classes, Percentiles)
+    kind.law: kind for kind in (Oracle, Noise, Classes, Percentiles, PromptLength)
 }
 """The predictors by name."""
 
@@ -160,8 +213,9 @@ def predict(
 
     Args:
         instance: whose requests they are.
-        predictor: what ``read_predictor`` takes: ``oracle``, ``noise:sigma=S``, ``classes`` or
-            ``percentiles`` (both with 5 classes, or ``classes=3``; Qiu et al., arXiv 2404.08509).
+        predictor: what ``read_predictor`` takes: ``oracle``, ``noise:sigma=S``, ``classes``,
+            ``percentiles`` (both with 5 classes, or ``classes=3``; Qiu et al., arXiv 2404.08509)
+            or ``prompt_length``.
         seed: seed of the random stream.
 
     Raises:
@@ -171,7 +225,7 @@ def predict(
     law = read_predictor(predictor)
     number = whole_number(seed, "seed", remedy="seeds start at 0")
     req = instance.requests
-    predicted = as_tokens(law.tokens(req.output_tokens, number), instance.output_limit_tokens)
+    predicted = as_tokens(law.of(req, number), instance.output_limit_tokens)
     return instance.replace(requests=req.replace(predicted_tokens=predicted))
 
 

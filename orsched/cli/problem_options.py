@@ -32,7 +32,7 @@ PROBLEM_OPTIONS = (
     click.option(
         "--predictions",
         metavar="SPEC",
-        help="Predicted lengths: classes, percentiles, noise:sigma=0.3 or oracle.",
+        help="Predicted lengths: classes, percentiles, prompt_length, noise:sigma=0.3, oracle.",
     ),
     click.option(
         "--config",

@@ -14,7 +14,9 @@ from orsched.instances import predict
 from orsched.instances.confusion import BORDERS, Confusion, load_confusion
 from orsched.instances.predictions import PREDICTORS, Classes, read_predictor
 
-SPECS = ("oracle", "noise:sigma=0.5", "classes", "classes:classes=3", "percentiles")
+SPECS = (
+    "oracle", "noise:sigma=0.5", "classes", "classes:classes=3", "percentiles", "prompt_length",
+)  # fmt: skip
 
 
 def instance_of(outputs, limit=None):
@@ -104,6 +106,25 @@ def test_percentile_classes_do_not_depend_on_the_scale_of_the_lengths():
     assert len(np.unique(classes)) < 6
 
 
+def test_prompt_lengths_tell_what_they_tell_and_no_request_its_own_length():
+    """Outputs that follow from the prompt are all told; one that stands out never is."""
+    prompts = np.repeat([10, 50, 90, 400], 50)
+    outputs = prompts * 3
+    told = orsched.Instance(orsched.Requests(prompts, outputs), orsched.Worker(2))
+    predicted = predict(told, "prompt_length", 1).requests.predicted_tokens
+    np.testing.assert_array_equal(predicted, outputs)
+    odd = outputs.copy()
+    odd[7] = 2_000
+    other = orsched.Instance(orsched.Requests(prompts, odd), orsched.Worker(2))
+    np.testing.assert_array_equal(
+        predict(other, "prompt_length", 1).requests.predicted_tokens, predicted
+    )
+    two = orsched.Instance(orsched.Requests([5, 5], [30, 70]), orsched.Worker(2))
+    assert predict(two, "prompt_length").requests.predicted_tokens.tolist() == [70, 30]
+    one = orsched.Instance(orsched.Requests([5], [30]), orsched.Worker(2))
+    assert predict(one, "prompt_length").requests.predicted_tokens.tolist() == [1]
+
+
 def test_lengths_that_are_all_equal_are_predicted_as_they_are():
     predicted = predict(instance_of([30] * 50), "percentiles").requests.predicted_tokens
     assert set(predicted.tolist()) == {30}
@@ -119,7 +140,7 @@ def test_a_specification_is_a_text_a_mapping_or_a_predictor():
     wanted = Classes(3)
     for spec in ("classes:classes=3", {"law": "classes", "classes": 3}, wanted):
         assert read_predictor(spec) == wanted
-    assert set(PREDICTORS) == {"oracle", "noise", "classes", "percentiles"}
+    assert set(PREDICTORS) == {"oracle", "noise", "classes", "percentiles", "prompt_length"}
 
 
 @pytest.mark.parametrize(
