@@ -117,7 +117,8 @@ def test_the_benchmarks_that_a_page_starts_exist_with_their_options(repo_root):
     found = list(benchmark_commands(repo_root))
     assert len({module for module, _, _ in found}) > 12
     for module, rest, page in found:
-        source = repo_root.joinpath(*module.split(".")).with_suffix(".py")
+        folder = repo_root.joinpath(*module.split("."))
+        source = folder / "__main__.py" if folder.is_dir() else folder.with_suffix(".py")
         assert source.is_file(), f"{page}: {module}"
         for option in re.findall(r"--[a-z][a-z-]*", rest):
             assert f'"{option}"' in source.read_text(), f"{page}: {module} {option}"
