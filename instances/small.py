@@ -55,7 +55,7 @@ def _small(
 ) -> Instance:
     arrivals = [0] * len(prompts) if arrivals_ms is None else [a * NS_PER_MS for a in arrivals_ms]
     return Instance(
-        Requests(list(prompts), list(outputs), arrivals, list(outputs)),  # type: ignore[arg-type]
+        Requests(list(prompts), list(outputs), arrivals, list(outputs)),
         (Worker(clients, affine_ms() if cost is None else cost, cap, memory),),
         first_token=first_token,
         name=name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +60,33 @@ class Requests:
     tenant: IntColumn | None = field(default=None, repr=False)
     tenants: tuple[str, ...] | None = field(default=None, repr=False)
     deadline_ns: IntColumn | None = field(default=None, repr=False)
-    arrival_s: InitVar[ArrayLike | None] = None
+    if TYPE_CHECKING:
+        # What type checkers are to know: columns are given as anything like an array and read as
+        # arrays, and arrival_s, to a dataclass no attribute, is one.
+        def __init__(
+            self,
+            prompt_tokens: ArrayLike,
+            output_tokens: ArrayLike,
+            arrival_ns: ArrayLike | None = None,
+            predicted_tokens: ArrayLike | None = None,
+            service_class: ArrayLike | None = None,
+            ids: Sequence[str] | None = None,
+            prefixes: Prefixes | None = None,
+            tenant: ArrayLike | None = None,
+            tenants: Sequence[str] | None = None,
+            deadline_ns: ArrayLike | None = None,
+            arrival_s: ArrayLike | None = None,
+        ) -> None: ...
 
-    def __post_init__(self, arrival_s: ArrayLike | None) -> None:
+        @property
+        def arrival_s(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+            """Arrival times in seconds."""
+            ...
+
+    else:
+        arrival_s: InitVar[ArrayLike | None] = None
+
+    def __post_init__(self, arrival_s: ArrayLike | None) -> None:  # type: ignore[override]
         put = object.__setattr__
         prompts = _token_column(self.prompt_tokens, "prompt_tokens", None)
         n = len(prompts)
@@ -206,7 +230,7 @@ def _arrival_s(self: Requests) -> np.ndarray[Any, np.dtype[np.float64]]:
     return (self.arrival_ns / NS_PER_S).view(_ReadSeconds)
 
 
-Requests.arrival_s = property(_arrival_s)  # type: ignore[attr-defined]
+Requests.arrival_s = property(_arrival_s)  # type: ignore[method-assign, assignment]
 
 
 def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn:

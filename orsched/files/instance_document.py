@@ -113,9 +113,9 @@ def requests_from_columns(values: object) -> Requests:
     return Requests(
         prompt_tokens=given["prompt_tokens"],
         output_tokens=given["output_tokens"],
-        arrival_ns=given.get("arrival_ns"),  # type: ignore[arg-type]
+        arrival_ns=given.get("arrival_ns"),
         predicted_tokens=given.get("predicted_tokens"),
-        service_class=given.get("service_class"),  # type: ignore[arg-type]
+        service_class=given.get("service_class"),
         ids=given.get("ids"),
         prefixes=_prefixes(columns),
         tenant=_tenant(given),
