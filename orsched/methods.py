@@ -177,6 +177,19 @@ class MethodInfo(NamedTuple):
     parameters: tuple[Parameter, ...]
     paper: str = ""
 
+    def __repr__(self) -> str:
+        what = f"{self.name}: {self.summary}" if self.summary else self.name
+        names = ", ".join(each.name for each in self.parameters)
+        return f"Method {what}" + (f"; parameters {names}" if names else "")
+
+
+class MethodList(list[MethodInfo]):
+    """Methods, a line each when they are printed."""
+
+    def __repr__(self) -> str:
+        left = max((len(each.name) for each in self), default=0)
+        return "\n".join(f"{each.name:{left}}  {each.summary}".rstrip() for each in self)
+
 
 def methods() -> list[MethodInfo]:
     """Return all methods and registered policies, a row each: ``orsched.methods()``.
@@ -186,7 +199,7 @@ def methods() -> list[MethodInfo]:
     """
     from orsched.method_catalogue import all_methods
 
-    return all_methods()
+    return MethodList(all_methods())
 
 
 callable_module(__name__)

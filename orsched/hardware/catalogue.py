@@ -47,6 +47,9 @@ class Machine:
     source: str
     facts: dict[str, Any] = field(default_factory=dict, compare=False)
 
+    def __repr__(self) -> str:
+        return f"Machine {self.name}: {self.words}"
+
     @property
     def words(self) -> str:
         """What it is in one line: ``roofline, Llama 3.1 8B on NVIDIA H100 (data sheet)``."""

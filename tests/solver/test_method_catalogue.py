@@ -135,3 +135,15 @@ def test_meanings_are_read_from_the_sections_of_docstrings():
     assert [each.shown for each in of_dataclass(Params)] == ["1", "true", "null"]
     assert of_dataclass(Params(one=5))[0].default == 5
     assert meanings_in(None, "Args") == meanings_in("x", "Args") == {}
+
+
+def test_methods_and_machines_are_short_where_they_are_printed():
+    listed = repr(orsched.methods())
+    assert len(listed.splitlines()) == len(orsched.methods())
+    assert max(map(len, listed.splitlines())) <= 120
+    vllm = next(each for each in orsched.methods() if each.name == "vllm")
+    assert repr(vllm).startswith("Method vllm: continuous batching")
+    assert "max_num_batched_tokens" in repr(vllm)
+    assert len(repr(vllm)) < 400
+    machine = orsched.machines()[0]
+    assert repr(machine) == f"Machine {machine.name}: {machine.words}"
