@@ -10,6 +10,7 @@ import click
 from orsched.cli.artefacts import check_paths
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_rows, remark
+from orsched.cli.predict_proxy_command import proxy_command
 from orsched.cli.progress import ProgressPrinter
 from orsched.errors import InputError
 from orsched.scalars import require_suffix
@@ -44,6 +45,9 @@ def predict_group() -> None:
     DATA are JSON lines, a JSON list or Parquet files: a row has 'prompt', 'conversation' or
     'instruction', and 'output_tokens' or 'output'.
     """
+
+
+predict_group.add_command(proxy_command)
 
 
 @predict_group.command("train", short_help="Fit a predictor on prompts and their replies.")

@@ -9,7 +9,7 @@ import click
 
 from orsched.cli.artefacts import check_paths
 from orsched.cli.options import FORMAT, with_options
-from orsched.cli.output import print_rows, say
+from orsched.cli.output import print_rows, remark
 from orsched.cli.progress import ProgressPrinter
 from orsched.scalars import require_suffix
 
@@ -89,8 +89,8 @@ def proxy_command(
         save_predictor(fitted, output, seed=seed)
         shown.say("evaluating")
         test = rows.part("test", seed)
-        figures: dict[str, Any] = {} if len(test) == 0 else evaluate(fitted, test)
-    say(f"{kind} trained on {len(rows):,} rows, written to {output} and its .safetensors")
+        figures: dict[str, Any] = {} if len(test) == 0 else evaluate(fitted, test, latency=False)
+    remark(f"{kind} trained on {len(rows):,} rows, written to {output} and its .safetensors")
     shown_row = {name: None if value != value else value for name, value in figures.items()}
     print_rows([{"kind": kind, "head": fitted.targets.head, **shown_row}] if figures else [], style)
 

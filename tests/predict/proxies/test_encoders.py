@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from orsched.errors import InputError
-from orsched.predict.proxies.encoders import config_of, folder_values, folder_weights, new_encoder
+from orsched.predict.proxies.encoders import (
+    FULL,
+    config_of,
+    folder_values,
+    folder_weights,
+    new_encoder,
+)
+from orsched.predict.proxies.network import new_network
 from orsched.predict.proxies.recipes import Phase
 
 
@@ -92,3 +99,15 @@ def test_wrong_folders_are_refused_with_their_file(folder):
     (path / "config.json").unlink()
     with pytest.raises(InputError, match="no such file"):
         folder_values(path, kind)
+
+
+@pytest.mark.parametrize(("kind", "outputs", "head", "millions"), [
+    # Published: 110 M with the pooler (0.6 M), which SSJF's head replaces, and 66 M.
+    ("bert", 1, "regression_l1", 109.0), ("distilbert", 10, "buckets", 67.0),
+])  # fmt: skip
+def test_the_full_configurations_have_the_published_sizes(kind, outputs, head, millions):
+    import torch
+
+    with torch.device("meta"):
+        network = new_network(config_of(kind, FULL[kind]), outputs, head)
+    assert abs(sum(p.numel() for p in network.parameters()) / 1e6 - millions) < 0.1
