@@ -86,10 +86,13 @@ def train_command(
     Example: orsched predict train chat.jsonl -o predictor.json
     """
     from orsched.predict import save_predictor, train
+    from orsched.predict.boosting import scikit_learn
     from orsched.predict.data import joined
 
     _require_target(output, data)
     limits = _read_edges(edges)
+    if kind not in _KINDS[:2]:
+        scikit_learn()  # before any work
     with ProgressPrinter("training") as shown:
         rows = joined([_labelled(path, tokenizer, shown) for path in data])
         fitted = train(rows, kind, seed=seed, trees=trees, progress=shown.say)

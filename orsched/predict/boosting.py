@@ -35,7 +35,7 @@ def fit_quantiles(
     Raises:
         MissingDependencyError: scikit-learn is not installed.
     """
-    regressor, one_thread = _scikit_learn()
+    regressor, one_thread = scikit_learn()
     parts = []
     for place, level in enumerate(levels.tolist()):
         if progress is not None:
@@ -57,7 +57,8 @@ def fit_quantiles(
     return _together(parts, rows.shape[1])
 
 
-def _scikit_learn() -> tuple[Any, Any]:
+def scikit_learn() -> tuple[Any, Any]:
+    """Return the regressor and what limits its threads; raises ``MissingDependencyError``."""
     try:
         from sklearn.ensemble import HistGradientBoostingRegressor
         from threadpoolctl import threadpool_limits

@@ -28,6 +28,7 @@ def full(*values):
         ("plotly", "compare two-by-two --report r.html", "pip install plotly"),
         ("torch", "run two-by-two --model tiny", "pip install 'orsched[runner]'"),
         ("ray", "study s.toml --cluster ray", "pip install 'orsched[ray]'"),
+        ("sklearn", "predict train none.jsonl -o m.json", "pip install 'orsched[predict]'"),
         full("matplotlib", "compare two-by-two --gantt folder", "pip install matplotlib"),
         full("matplotlib", "solve two-by-two --usage u.png", "pip install matplotlib"),
         full("plotly", "simulate two-by-two --report r.html", "pip install plotly"),
