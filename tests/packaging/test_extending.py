@@ -49,7 +49,8 @@ def test_every_name_is_documented_and_is_the_one_of_the_library():
         thing = getattr(extending, name)
         if inspect.isclass(thing) or inspect.isfunction(thing) or inspect.ismodule(thing):
             assert inspect.getdoc(thing), name
-        assert getattr(orsched, name, thing) is thing, name
+        if name in orsched.__all__:  # orsched.predict is the package, extending.predict the laws
+            assert getattr(orsched, name) is thing, name
     needed = {"View", "Step", "Information", "Dispatcher", "PolicyMethod", "CostModel", "Trace"}
     assert needed <= set(extending.__all__)
 
