@@ -49,16 +49,18 @@ class Part(NamedTuple):
 
 
 COMPARE = "orsched compare gsm8k --seeds 0:10"
+K_R = "--columns method,information,makespan_s,slot_utilization,prefill_stages,decode_rounds,gap"
+CASE_COLS = "--columns method,information,seeds,makespan_s,slot_utilization,tokens_per_s,gap"
 CASES = "orsched compare pang-case --seeds 0:100"
 LITERAL = "hybrid+gate=waited_time+assignment=packing"
 FAITHFUL = f"hybrid@predicted{LITERAL.removeprefix('hybrid')}+order=arrival"
 SCLS, MICO = "python -m benchmarks.reproductions.scls", "python -m benchmarks.reproductions.mico"
 SSJF, GATES = "python -m benchmarks.reproductions.ssjf", "python -m benchmarks.reproductions.gates"
 PARTS = (
-    Part("pang.md", f"{COMPARE} --methods fcfs,offline,online,hybrid", ("The four methods",)),
+    Part("pang.md", f"{COMPARE} --methods fcfs,offline,online,hybrid {K_R}", ("The four methods",)),
     Part(
         "pang.md",
-        f"{COMPARE} --methods online,online+gate=idle_cost,online@predicted,hybrid@predicted",
+        f"{COMPARE} --methods online,online+gate=idle_cost,online@predicted,hybrid@predicted {K_R}",
         ("What a server can know",),
     ),
     Part(
@@ -68,10 +70,10 @@ PARTS = (
     ),
     Part(
         "pang.md",
-        f"{COMPARE} --methods offline+order=longest,{LITERAL},{LITERAL}+order=arrival",
+        f"{COMPARE} --methods offline+order=longest,{LITERAL},{LITERAL}+order=arrival {K_R}",
         ("The order within a client's queue",),
     ),
-    Part("pang.md", f"{COMPARE} --set prefill_cap_tokens=5000", ("A cap of 5,000 tokens",)),
+    Part("pang.md", f"{COMPARE} --set prefill_cap_tokens=5000 {K_R}", ("A cap of 5,000 tokens",)),
     Part(
         "pang.md",
         f"{COMPARE} --set prediction_sigma=S "
@@ -81,12 +83,12 @@ PARTS = (
     ),
     Part(
         "pang.md",
-        f"{CASES} --methods fcfs,hybrid",
+        f"{CASES} --methods fcfs,hybrid {CASE_COLS}",
         ("The 100-case study",),
     ),
     Part(
         "pang.md",
-        f"{CASES} --set prediction_sigma=0.1 --methods fcfs,{FAITHFUL}",
+        f"{CASES} --set prediction_sigma=0.1 --methods fcfs,{FAITHFUL} {CASE_COLS}",
         ("The 100 cases under the paper's reading",),
     ),
     Part(
