@@ -32,7 +32,8 @@ class Measurements:
     A ``prefill`` row is a stage over ``count`` prompts with ``tokens`` prompt tokens in all, the
     longest prompt having ``longest``. A ``decode`` row is one round of ``count`` active requests,
     whose contexts sum to ``context_sum`` with ``context_max`` as the longest. A ``mixed`` row is
-    one prompt of ``tokens`` tokens prefilled beside such a round. What a phase does not use is 0,
+    ``tokens`` prompt tokens prefilled beside such a round, of as few prompts as the ``longest``
+    allows: of one where both are equal. What a phase does not use is 0,
     which a column left out stands for; contexts may stay 0 for models that do not look at them.
     ``run`` is 0 for a step measured alone, again and again, and k for one of the k-th run, in which
     others came before it: a device is warmer there.
@@ -91,7 +92,9 @@ class Measurements:
             return []
         tokens, longest = int(self.column("tokens")[row]), int(self.column("longest")[row])
         count = int(self.column("count")[row])
-        return [tokens] if self.phase[row] == MIXED else prompts_of(count, tokens, longest)
+        if self.phase[row] == MIXED:
+            count = -(-tokens // longest)
+        return prompts_of(count, tokens, longest)
 
     def predicted_ns(self, cost: CostModel, row: int) -> int:
         """Return the duration that a cost model gives to a measured step, in nanoseconds."""
@@ -158,7 +161,8 @@ def _check_rows(data: Measurements) -> None:
     _refuse(prefill & ((total > 0) | (most > 0)), "context_sum", "a prefill stage has no contexts")
     _refuse(decode & ((tokens > 0) | (longest > 0)), "tokens", "a decode round has no prompts")
     _refuse(mixed & (tokens < 1), "tokens", "a mixed step needs a prompt")
-    _refuse(mixed & (longest != tokens), "longest", "a mixed step has one prompt: longest = tokens")
+    _refuse(mixed & (longest < 1), "longest", "a mixed step needs the tokens of its longest prompt")
+    _refuse(mixed & (longest > tokens), "longest", "longer than all prompts of the step together")
     _refuse(total > count * most, "context_sum", "more than 'count' times context_max")
     _refuse(total < most, "context_max", "longer than the sum of the contexts")
 

@@ -22,6 +22,9 @@ ROUNDS = 4
 SMALL = 512
 """Tokens up to which the lengths of single prompts grow by factors of 2."""
 
+SEVERAL = 4
+"""Prompts beside a round at some points: runs seldom have one alone."""
+
 LEAST_LENGTH = 36
 """Tokens of the shortest slot and stage of a grid: there are five lengths at least."""
 
@@ -35,6 +38,7 @@ class Point(NamedTuple):
         length: tokens of each prompt (0 in a round).
         context: tokens in each active request's cache, that of the round included.
         spread: whether that is the longest only, and the others' grow evenly up to it.
+        beside: prompts in a mixed step.
     """
 
     phase: str
@@ -42,6 +46,13 @@ class Point(NamedTuple):
     length: int
     context: int
     spread: bool = False
+    beside: int = 1
+
+    def prompts(self) -> int:
+        """Return how many prompts are in the step."""
+        if self.phase == DECODE:
+            return 0
+        return self.count if self.phase == PREFILL else self.beside
 
     def contexts(self) -> list[int]:
         """Return the active requests' contexts in the first round."""
@@ -56,7 +67,8 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
     """Return the points to measure on a worker: lengths grow by factors of 2 or 4.
 
     Stages of one prompt are denser up to ``SMALL`` tokens, where most of a run's are. Contexts of a
-    round are all equal at some points and spread evenly at others.
+    round are all equal at some points and spread evenly at others. Mixed steps have one prompt or
+    ``SEVERAL``.
 
     Args:
         slots: its slots.
@@ -88,6 +100,13 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
         for p in lengths
         for c in (lengths[0], lengths[-1])
         if n + p <= most_tokens
+    ]
+    mixed += [
+        Point(MIXED, n, p, c, beside=SEVERAL)
+        for n in sorted(set(beside))
+        for p in lengths[: len(lengths) // 2]
+        for c in (lengths[0], lengths[-1])
+        if n + SEVERAL <= slots and n + SEVERAL * p <= most_tokens
     ]
     return [Point(PREFILL, n, p, 0) for n, p in prompts] + rounds + mixed
 
@@ -152,7 +171,7 @@ def _powers(most: int, base: int, least: int = 1) -> list[int]:
 
 def _require_room(device: TorchDevice, point: Point) -> None:
     slots, length = device.worker.slots.count, device.worker.slots.length
-    used = point.count + (point.phase == MIXED)
+    used = point.count + point.beside * (point.phase == MIXED)
     if used > slots or max(point.length, point.context + ROUNDS - 1) > length:
         raise InputError(
             f"{point} does not fit onto {slots} slots of {length} tokens", field="points"
@@ -169,7 +188,8 @@ def measured_ns(device: TorchDevice, point: Point, rng: random.Random) -> int:
     else:
         worker.pretend([context - 1 for context in point.contexts()])
     if point.length:
-        slots = range(point.count) if point.phase == PREFILL else (point.count,)
+        first = 0 if point.phase == PREFILL else point.count
+        slots = range(first, first + point.prompts())
         chunks = [
             Chunk(slot, 0, [rng.randrange(vocabulary) for _ in range(point.length)], True)
             for slot in slots
@@ -191,7 +211,7 @@ def _rows(times: dict[Point, int]) -> Measurements:
         phase=[point.phase for point in points],
         count=[point.count for point in points],
         duration_ns=list(times.values()),
-        tokens=[p.length * (p.count if p.phase == PREFILL else 1) for p in points],
+        tokens=[p.length * p.prompts() for p in points],
         longest=[p.length for p in points],
         context_sum=[sum(found) for found in contexts],
         context_max=[max(found, default=0) for found in contexts],

@@ -254,7 +254,8 @@ def base(**change: Any) -> dict[str, Any]:
         ({"longest": [0, 6, 0, 0, 9], "tokens": [0, 12, 0, 0, 9]}, "longest", 0),
         ({"tokens": [5, 12, 0, 3, 9], "longest": [5, 6, 0, 3, 9]}, "tokens", 3),
         ({"tokens": [5, 12, 0, 0, 0], "longest": [5, 6, 0, 0, 0]}, "tokens", 4),
-        ({"longest": [5, 6, 0, 0, 8]}, "longest", 4),
+        ({"longest": [5, 6, 0, 0, 10]}, "longest", 4),
+        ({"longest": [5, 6, 0, 0, 0]}, "longest", 4),
         ({"context_sum": [1, 0, 8, 20, 9], "context_max": [1, 0, 8, 9, 5]}, "context_sum", 0),
         ({"context_sum": [0, 0, 8, 28, 9]}, "context_sum", 3),
         ({"context_sum": [0, 0, 7, 20, 9]}, "context_max", 2),
@@ -265,6 +266,12 @@ def test_malformed_measurements(change: dict[str, Any], field: str, row: int | N
     with pytest.raises(InputError) as caught:
         Measurements(**base(**change))
     assert (caught.value.field, caught.value.row) == (field, row)
+
+
+def test_a_mixed_row_has_as_few_prompts_as_its_longest_allows() -> None:
+    for longest, prompts in ((9, [9]), (5, [5, 4]), (3, [3, 3, 3]), (2, [2, 2, 2, 2, 1])):
+        rows = Measurements(**base(longest=[5, 6, 0, 0, longest]))
+        assert rows.prompts(4) == prompts
 
 
 def test_measurements_round_trip() -> None:

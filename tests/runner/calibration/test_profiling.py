@@ -76,3 +76,22 @@ def test_profiles_become_measurements_that_can_be_fitted():
     assert passes == 3 * sum(4 if p.phase == "decode" else 1 for p in points)
     with pytest.raises(InputError, match="does not fit"):
         profile(device, [Point("prefill", 5, 8, 0)])
+
+
+def test_mixed_steps_of_a_grid_have_one_prompt_or_several():
+    pytest.importorskip("torch", reason="the extra 'runner' is not installed")
+    from orsched.runner.calibration.profiling import SEVERAL, profile
+    from orsched.runner.devices.device import TorchDevice
+    from orsched.runner.worker.torch_worker import TorchWorker
+
+    slots = SEVERAL + 2
+    mixed = [point for point in grid(slots, 64, 128) if point.phase == "mixed"]
+    assert {point.beside for point in mixed} == {1, SEVERAL}
+    assert all(point.count + point.beside <= slots for point in mixed)
+    points = [next(p for p in mixed if p.beside == beside) for beside in (1, SEVERAL)]
+    device = TorchDevice(TorchWorker("tiny", slots=slots, length=64))
+    found = profile(device, points, repeats=1)
+    for point in points:
+        row = found.column("tokens").tolist().index(point.length * point.beside)
+        assert found.prompts(row) == [point.length] * point.beside
+        assert int(found.column("count")[row]) == point.count
