@@ -14,6 +14,7 @@ from orsched.models.windows.compiled import compiled, suggest_numba
 from orsched.models.windows.plan import FollowPlan
 from orsched.models.windows.search import Search
 from orsched.models.windows.smoothing import smoothed
+from orsched.models.windows.surrogate import affine_beside
 from orsched.models.windows.terms import terms_of
 from orsched.parameters import read_params
 from orsched.policy import Information
@@ -69,11 +70,14 @@ class WindowsMethod:
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Search until ``run.stop``; an iteration is one target of the search.
 
-        Raises ``InputError`` where time does not split into stages and rounds, and
-        ``TimeLimitError`` when not even the warm start was ready in time.
+        Where time does not split into stages and rounds, the search is under an affine cost near to
+        the real one, and each plan is carried out under the real one.
+
+        Raises ``InputError`` for instances that it does not plan, and ``TimeLimitError`` when not
+        even the warm start was ready in time.
         """
         threads: int = read_params(WindowsParams, run.parameters).threads
-        require_splittable(instance)
+        require_plannable(instance)
         suggest_numba()
         fast = compiled()
         best = self._warm_start(instance, run)._replace(parameters={"threads": threads})
@@ -109,6 +113,9 @@ class WindowsMethod:
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield searches, each with the schedule that it starts from; the last takes all time."""
         n, first, seconds = len(follower.instance), follower.best.schedule, run.stop.seconds_left
+        if not splits(follower.instance.worker.cost):
+            yield from self._beside(follower, run, threads, fast)
+            return
         timed, smooth = 0 < seconds < math.inf, smoothed(follower.instance)
         starts, share = (STARTS, START_SHARE) if n <= MOST_TO_RESTART else (1, SMOOTH_SHARE)
         if timed and (starts > 1 or smooth is not None):
@@ -141,6 +148,18 @@ class WindowsMethod:
         finally:
             for state in reversed(search.last):
                 follower.search(run, threads, fast).carry_out(state)
+
+    def _beside(
+        self, follower: _Follower, run: Run, threads: int, fast: Compiled
+    ) -> Generator[tuple[Search, Schedule]]:
+        """Yield a search under an affine cost near to the real one, whose plans are carried out."""
+        line = affine_beside(follower.instance, follower.best.schedule)
+        try:
+            start = self._warm_start(line, replace(run, callback=None))
+        except TimeLimitError:  # the other schedule stands
+            return
+        easier = _Beside(line, start, self.name, follower)
+        yield easier.search(run, threads, fast), start.schedule
 
     def _warm_start(self, instance: Instance, run: Run) -> Outcome:
         hybrid = resolve("methods", "hybrid")
@@ -189,19 +208,23 @@ class _Follower:
         return done.schedule.makespan_ns
 
 
-def require_splittable(instance: Instance) -> None:
-    """Raise ``InputError`` unless time splits into constants, stages and rounds here.
+class _Beside(_Follower):
+    """Carries out plans under a cost beside the real one, and under the real one, too."""
 
-    That needs one worker, all requests there at once, and an exact floor by counts.
-    """
-    worker, arrivals = instance.require_stages("windows"), instance.requests.arrival_ns
-    if not splits(worker.cost):
-        raise InputError(
-            f"the {worker.cost.model} cost model does not split into stages and rounds: it states "
-            "no exact floor of fixed parts, or levels, and parts of each token and request",
-            field="cost",
-            remedy="windows takes the affine and levels models, and others that state such a floor",
-        )
+    def __init__(self, instance: Instance, best: Outcome, name: str, real: _Follower) -> None:
+        super().__init__(instance, best, name)
+        self.real = real
+
+    def makespan(self, plan: list[PlannedStage]) -> int | None:
+        """Return the makespan under the cost of the search; the real one keeps its best."""
+        self.real.makespan(plan)
+        return super().makespan(plan)
+
+
+def require_plannable(instance: Instance) -> None:
+    """Raise ``InputError`` unless there is one worker, and all requests are there at once."""
+    instance.require_stages("windows")
+    arrivals = instance.requests.arrival_ns
     if len(arrivals) and int(arrivals.max()) > int(arrivals.min()):
         raise InputError(
             "windows plans requests that all arrive at the same time",

@@ -27,6 +27,7 @@ from orsched.models.windows.moves import exchange_tails, relocate, shift_stage, 
 from orsched.models.windows.plan import FollowPlan, plan_of
 from orsched.models.windows.prices import prices_of
 from orsched.models.windows.structure import Windows
+from orsched.models.windows.surrogate import affine_beside
 from orsched.models.windows.target_reduction import REDUCTIONS, stretched, with_end
 from orsched.models.windows.terms import terms_of
 from orsched.requests import Requests
@@ -426,17 +427,49 @@ def test_iterations_reproduce_and_interruption_keeps_the_incumbent():
     assert stopped.makespan_ns <= orsched.solve(instance, "hybrid").makespan_ns
 
 
-@pytest.mark.parametrize(
-    ("instance", "field"),
-    [
-        (Instance(Requests([1, 2], [3, 4], [0, 5]), Worker(1)), "arrival_ns"),
-        (Instance(Requests([1, 2], [3, 4]), Worker(1, PoolingCost(1, 1, 1, 1, 1))), "cost"),
-    ],
-)
-def test_what_does_not_split_is_refused(instance, field):
+def test_requests_that_come_later_are_refused():
     with pytest.raises(InputError) as caught:
-        orsched.solve(instance, "windows")
-    assert caught.value.field == field
+        orsched.solve(Instance(Requests([1, 2], [3, 4], [0, 5]), Worker(1)), "windows")
+    assert caught.value.field == "arrival_ns"
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        orsched.machine("h100-llama3-8b-sheet").cost,
+        orsched.machine("h100-llama3-8b").cost,
+        PoolingCost(9_000, 20_000, 300_000, 1_000, 5_000_000),
+    ],
+    ids=lambda cost: cost.model,
+)
+def test_costs_that_do_not_split_are_searched_beside_an_affine_one(cost):
+    """Its plans are carried out under the real cost: never worse than hybrid, and checked."""
+    made = gsm8k(2, requests=40, clients=8)
+    instance = made.replace(workers=replace(made.worker, cost=cost))
+    hybrid = orsched.solve(instance, "hybrid")
+    found = orsched.solve(instance, "windows", iterations=4)
+    assert found.checked
+    assert found.schedule.instance_sha256 == instance.sha256
+    assert found.bound_ns <= found.makespan_ns <= hybrid.makespan_ns
+    again = orsched.solve(instance, "windows", iterations=4)
+    assert again.makespan_ns == found.makespan_ns
+
+
+def test_a_cost_that_does_not_split_gains_from_the_search():
+    made = gsm8k(0, requests=60, clients=12)
+    cost = orsched.machine("h100-llama3-8b-sheet").cost
+    instance = made.replace(workers=replace(made.worker, cost=cost))
+    found = orsched.solve(instance, "windows", iterations=12)
+    assert found.makespan_ns < orsched.solve(instance, "hybrid").makespan_ns
+
+
+def test_the_affine_cost_beside_an_affine_one_is_that_one():
+    """Stages of a token more or less, and rounds of a request more or less, lie on its lines."""
+    instance = gsm8k(0, requests=40, clients=8)
+    schedule = orsched.solve(instance, "hybrid").schedule
+    line, real = affine_beside(instance, schedule).worker.cost, instance.worker.cost
+    for name in ("prefill_fixed_ns", "prefill_token_ns", "round_fixed_ns", "round_client_ns"):
+        assert getattr(line, name) == pytest.approx(getattr(real, name), rel=1e-6)
 
 
 def test_empty_and_single_instances_are_trivial():
