@@ -270,6 +270,24 @@ def ssjf(figure: Any, found: list[Table]) -> None:
     ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
 
 
+def worth(figure: Any, found: list[Table]) -> None:
+    """Draw the gain in mean JCT by load, a line a workload, a panel a policy."""
+    (head, *rows) = found[0]
+    loads, workloads = head[2:], list(dict.fromkeys(row[0] for row in rows))
+    panels = figure.subplots(1, 2, sharey=True)
+    for ax, policy in zip(panels, dict.fromkeys(row[1] for row in rows), strict=True):
+        for row in (row for row in rows if row[1] == policy):
+            at = workloads.index(row[0])
+            x = [k + 0.05 * (at - 2) for k in range(len(loads))]
+            gains, widths = ([number(cell, which) for cell in row[2:]] for which in (0, 1))
+            ax.errorbar(x, gains, widths, marker="o", color=WORKER_COLOURS[at], label=row[0])
+        ax.axhline(0, color=GREY, linewidth=0.8)
+        ax.set_xticks(range(len(loads)), loads)
+        ax.set(title=policy, xlabel="load")
+    panels[0].set_ylabel("gain in mean JCT with five classes (%)")
+    panels[0].legend(frameon=False)
+
+
 FIGURES = (
     Figure("pang", (("The four methods", 0),), pang, (7, 2.6)),
     Figure("four-workloads", (("Result", 0),), four_workloads, (8, 3.2)),
@@ -288,6 +306,7 @@ FIGURES = (
     Figure("echo", (("Ours beside them", 0), ("Ours beside them", 1)), echo, (8, 3.8)),
     Figure("mico", (("Table 1: throughput over the baseline, 800 queries", 0),), mico, (8, 2.8)),
     Figure("ssjf", (("Aging", 0),), ssjf, (7, 2.8)),
+    Figure("is-prediction-worth-it", (("Is it worth it?", 0),), worth, (8, 3.4)),
     Figure("scls", (("Figs. 12 and 17: all schedulers", 0),), scls, (7.5, 3.2)),
 )
 
