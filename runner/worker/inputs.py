@@ -122,7 +122,9 @@ def pack(slots: Slots, chunks: Sequence[Chunk], extent: Extent) -> NDArray[np.in
         (last, fewer, 0),
         (yielding, fewer, slots.nobody),
     ]
-    return np.concatenate([np.pad(part, (0, more), constant_values=x) for part, more, x in parts])
+    return np.concatenate(
+        [np.pad(part, (0, more), constant_values=x) if more else part for part, more, x in parts]
+    )
 
 
 def unpack(numbers: torch.Tensor, extent: Extent, spans: tuple[Span, ...] | None = None) -> Inputs:
