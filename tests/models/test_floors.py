@@ -85,10 +85,16 @@ def test_a_class_that_overrides_one_method_has_no_bound_and_certifies_none(cost,
     assert "states no floor" in no_floor(other)
 
 
-@pytest.mark.parametrize("method", ["exact", "windows"])
-def test_what_computes_times_asks_for_an_exact_floor(method):
+def test_what_computes_times_asks_for_an_exact_floor():
     with pytest.raises(orsched.InputError, match="exact floor"):
-        orsched.solve(with_cost("three-jobs-two-clients", TwiceHalved()), method)
+        orsched.solve(with_cost("three-jobs-two-clients", TwiceHalved()), "exact")
+
+
+def test_windows_searches_beside_a_cost_without_a_floor():
+    instance = with_cost("three-jobs-two-clients", TwiceHalved())
+    found = orsched.solve(instance, "windows", iterations=2)
+    assert found.checked
+    assert found.makespan_ns <= orsched.solve(instance, "hybrid").makespan_ns
 
 
 def test_auto_takes_a_policy_instead():
