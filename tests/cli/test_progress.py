@@ -78,7 +78,7 @@ def test_a_terminal_shows_one_line_that_is_renewed():
     assert len(status) > 3
     for text in status:
         assert re.match(
-            r"\d+ s: windows: iteration \d+, best 1\d\d\.\d\d s, bound 1\d\d\.\d\d s, "
+            r"\d+ s: windows: (iteration \d+, )?best 1\d\d\.\d\d s, bound 1\d\d\.\d\d s, "
             r"gap \d\.\d\d %, \d+ s left *$",
             text,
         ), text
