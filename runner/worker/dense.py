@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from orsched.runner.worker.layout import Layout, Run
     from orsched.runner.worker.slots import Slots
 
-COPIED_BYTES = 4 << 20
-"""Keys and values of scattered slots are copied together up to here: a call for each is slower."""
+COPIED_BYTES = 192 << 10
+"""What is copied in the time of a call: many scattered caches are copied, few get one each."""
 
 
 class _Dense:
@@ -81,7 +81,7 @@ class DenseRounds(_Dense):
 
         layout = self.layout
         runs = layout.runs
-        if runs is None or (len(runs) > 1 and self._bytes() <= COPIED_BYTES):
+        if runs is None or self._bytes() < COPIED_BYTES * (len(runs) - 1):
             return self._copied(heads)
         parts = [self._run(run, heads) for run in runs]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
