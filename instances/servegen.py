@@ -16,19 +16,19 @@ from orsched.instances.sources import SERVEGEN, Lengths, LengthWindow, Source, S
 from orsched.near_names import known_names
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from orsched.instances.sources import Floats
 
 _QUANTILES = ("q01", "q05", *(f"q{p}" for p in range(10, 100, 10)), "q95", "q99")
-_LEAST_SHAPE = {"Gamma": 0.0025, "Weibull": 0.2}
+LEAST_SHAPE = {"Gamma": 0.0025, "Weibull": 0.2}
 """Smallest shapes that are drawn (CV 20 and 16): smaller ones are fits to a few gaps."""
 
 
 @lru_cache(maxsize=4)
 def read_servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
-    """Return the mix in a table of rates and one of lengths.
+    """Return the mix in a table of rates and one of lengths, condensed from ServeGen's files.
 
     Raises:
         InputError: orsched knows no mix of this name, or a cell is wrong.
@@ -39,14 +39,30 @@ def read_servegen(name: str, rates: Path, lengths: Path) -> SourceMix:
             field="mix",
             remedy=known_names(name, SERVEGEN),
         )
-    windows = _windows(rates)
-    laws = _laws(lengths)
+    return mix_of(name, _windows(rates), _laws(lengths), lengths)
+
+
+def mix_of(
+    name: str,
+    windows: Mapping[str, Sequence[Window]],
+    laws: Mapping[str, Sequence[LengthWindow]],
+    where: Path,
+) -> SourceMix:
+    """Return the mix of these sources, named by numbers, in their order.
+
+    Sources without laws of lengths get the mean of the others', weighted by traffic. Raises
+    ``InputError``, which names ``where``, if none has any.
+    """
+    if not laws:
+        raise InputError("no source has both lengths", file=str(where), field="field")
     traffic = {client: sum(window.rate for window in rows) for client, rows in windows.items()}
     weighted = [
         (law, traffic.get(client, 0.0) / len(rows)) for client, rows in laws.items() for law in rows
     ]
+    if not any(weight for _, weight in weighted):
+        weighted = [(law, 1.0) for law, _ in weighted]
     pooled = _pooled(*zip(*weighted, strict=True))
-    entry = DATA_SETS[f"servegen_{name}_rates"]
+    entry = DATA_SETS["servegen_m_small_rates"]  # one origin and licence for all of ServeGen
     return SourceMix(
         name,
         tuple(
@@ -76,7 +92,7 @@ def _windows(path: Path) -> dict[str, list[Window]]:
     )
     rows = zip(*columns, table.columns["family"], strict=True)
     for client, start, rate, shape, family in rows:
-        drawn = max(shape, _LEAST_SHAPE[family])
+        drawn = max(shape, LEAST_SHAPE[family])
         found.setdefault(str(client), []).append(Window(start, rate, family, drawn))
     return {client: sorted(rows) for client, rows in found.items()}
 
@@ -100,8 +116,6 @@ def _laws(path: Path) -> dict[str, list[LengthWindow]]:
         if {"input_tokens", "output_tokens"} <= both.keys():
             window = LengthWindow(start, both["input_tokens"], both["output_tokens"])
             laws.setdefault(client, []).append(window)
-    if not laws:
-        raise InputError("no source has both lengths", file=str(path), field="field")
     return laws
 
 
@@ -132,7 +146,7 @@ def _floats(cells: Sequence[str]) -> Floats:
 
 def _families(cells: Sequence[str]) -> list[str]:
     for index, cell in enumerate(cells):
-        if cell not in _LEAST_SHAPE:
+        if cell not in LEAST_SHAPE:
             raise CellError(index, f"{cell!r:.40} is not a family of gaps", "Gamma or Weibull")
     return list(cells)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-SERVEGEN = ("m_small", "deepseek_r1")
-"""Mixes of ServeGen whose tables orsched reads."""
+SERVEGEN = ("m_small", "m_mid", "m_large", "deepseek_r1", "mm_image")
+"""Mixes of ServeGen: two as tables condensed from its files, all of them as its own files."""
 
 WINDOW_S = 600
 """Rates and gaps hold for windows of this length (ServeGen)."""
 
 MAX_REQUESTS = 20_000_000
 MAX_SPAN_S = 100 * 365 * 86400
-_SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 
 class Lengths(NamedTuple):
-    """A law of token counts: quantiles at ``_SHARES``, the largest value, and the mean.
+    """A law of token counts: quantiles at ``SHARES``, the largest value, and the mean.
 
     Between quantiles it is linear, below the first constant. Above the last it is
     ``q99 + (largest - q99) u**a``, with the a for which the mean is right, if there is one.
@@ -55,15 +56,15 @@ class Lengths(NamedTuple):
 
     def draw(self, uniform: Floats) -> NDArray[np.int64]:
         """Return the token counts of uniform numbers in [0, 1), at least 1."""
-        shares, values = np.array((0.0, *_SHARES)), np.array((self.quantiles[0], *self.quantiles))
+        shares, values = np.array((0.0, *SHARES)), np.array((self.quantiles[0], *self.quantiles))
         found = np.interp(uniform, shares, values)
         last, span = values[-1], self.largest - values[-1]
         body = float(np.sum(np.diff(shares) * (values[1:] + values[:-1]) / 2))
-        in_tail = (self.mean - body) / (1 - _SHARES[-1]) - last
-        tail = uniform >= _SHARES[-1]
+        in_tail = (self.mean - body) / (1 - SHARES[-1]) - last
+        tail = uniform >= SHARES[-1]
         if span > 0 and in_tail > 0:
             power = max(0.0, span / in_tail - 1)
-            place = (uniform[tail] - _SHARES[-1]) / (1 - _SHARES[-1])
+            place = (uniform[tail] - SHARES[-1]) / (1 - SHARES[-1])
             found[tail] = last + span * place**power
         tokens: NDArray[np.int64] = np.clip(np.rint(found), 1, MAX_TOKENS).astype(np.int64)
         return tokens
@@ -273,32 +274,64 @@ def _gaps(
 
 
 def load_mix(name: str, directory: str | PathLike[str] | None = None) -> SourceMix:
-    """Return the mix ``synthetic``, or one of ServeGen: ``m_small`` or ``deepseek_r1``.
+    """Return the mix ``synthetic``, one of ServeGen, or that in a folder in ServeGen's layout.
 
-    ServeGen's tables are in ``directory``, by default the one that ``ORSCHED_DATA`` names.
-    Sources without a table of lengths get the mean of those of the others, weighted by traffic.
+    ServeGen's are ``m_small``, ``m_mid``, ``m_large``, ``deepseek_r1`` and ``mm_image``, in
+    ``directory``, by default the one that ``ORSCHED_DATA`` names: its own files (``language/m-mid``
+    and so on, below a folder ``data`` or not), or the tables condensed from them. A name with a
+    slash, or of a folder with ``chunk-N-trace.csv``, is a folder. Sources without lengths get the
+    mean of those of the others, weighted by traffic.
 
     Raises:
-        InputError: there is no such mix, its tables are not there, or a cell is wrong.
+        InputError: there is no such mix, its files are not there, or one is wrong.
     """
     if name == "synthetic":
         return synthetic_mix()
+    from orsched.instances.servegen import read_servegen
+    from orsched.instances.servegen_files import read_folder
+
+    files = mix_files(name, directory)
+    if files[0].name.startswith("chunk-"):
+        folder = files[0].parent
+        return read_folder(name if name in SERVEGEN else folder.name, folder)
+    return read_servegen(name, files[0], files[1])
+
+
+def mix_files(name: str, directory: str | PathLike[str] | None = None) -> list[Path]:
+    """Return the files that a mix is read from, in a fixed order; raises as ``load_mix``."""
+    from orsched.instances.datasets import data_directory
+    from orsched.instances.servegen_files import FOLDERS, files_of, folder_of
+
+    if name == "synthetic":
+        return []
     if name not in SERVEGEN:
+        if files := files_of(Path(name)):
+            return files
+        if "/" in name or Path(name).is_dir():
+            raise InputError(
+                "holds no chunk-N-trace.csv", file=name, field="mix", remedy="ServeGen's layout"
+            )
         remedy = known_names(name, ("synthetic", *SERVEGEN))
         raise InputError(f"there is no mix {name!r}", field="mix", remedy=remedy)
-    from orsched.instances.datasets import data_directory
-    from orsched.instances.servegen import read_servegen
-
     base = data_directory(directory)
-    return read_servegen(
-        name, base / f"servegen_{name}_rates.csv", base / f"servegen_{name}_lengths.csv"
-    )
+    tables = [base / f"servegen_{name}_{table}.csv" for table in ("rates", "lengths")]
+    if tables[0].is_file() or tables[1].is_file():
+        return tables
+    folder = folder_of(name, base)
+    if folder is None:
+        raise InputError(
+            f"neither {tables[0].name} nor ServeGen's {FOLDERS[name]} is there",
+            file=str(base),
+            field="mix",
+            remedy=f"put ServeGen's folder data/{FOLDERS[name]} below it",
+        )
+    return files_of(folder)
 
 
 def lognormal_lengths(mean: float, sigma: float, largest: int) -> Lengths:
     """Return the quantiles of a log-normal law, cut at the largest value."""
     centre = math.log(mean) - sigma * sigma / 2
-    values = [math.exp(centre + sigma * NormalDist().inv_cdf(share)) for share in _SHARES]
+    values = [math.exp(centre + sigma * NormalDist().inv_cdf(share)) for share in SHARES]
     return Lengths(tuple(min(v, float(largest)) for v in values), float(largest), mean)
 
 

@@ -76,17 +76,35 @@ FORMATS = {
         ("input_toks", "output_toks", "arrival_time_ns"),
         "LLMServingSim trace",
     ),
+    "llmservingsim-run": Format(
+        f"{_HERE}.jsonl_lengths:read_llmservingsim_run",
+        "jsonl",
+        ("input_toks", "output_toks", "arrival_time"),
+        "requests of a run that LLMServingSim recorded",
+    ),
     "records": Format(
         f"{_HERE}.jsonl_lengths:read_records",
         "jsonl",
         ("arrival_time_ms", "input_length", "output_length"),
         "per-request records of DynoSim or orsched",
     ),
+    "bailian": Format(
+        f"{_HERE}.bailian:read_bailian",
+        "jsonl",
+        ("chat_id", "timestamp", "input_length", "output_length"),
+        "Qwen-Bailian usage trace",
+    ),
     "mooncake": Format(
         f"{_HERE}.mooncake:read_mooncake",
         "jsonl",
         ("timestamp", "input_length", "output_length"),
         "Mooncake trace",
+    ),
+    "servegen-offline": Format(
+        f"{_HERE}.jsonl_lengths:read_servegen_offline",
+        "jsonl",
+        ("request_id", "input_length", "output_length", "duration"),
+        "ServeGen's trace of a batch task, d to f",
     ),
     "vllm-bench": Format(
         f"{_HERE}.vllm_bench:read_vllm_bench",
@@ -179,7 +197,29 @@ def _detect_json(path: str | PathLike[str], head: str) -> str:
         keys = [name for name in dict.fromkeys(fields) if f'"{name}"' in head]
     if "conversations" in keys:
         raise _no_lengths(path)
+    _refuse_by_kind(path, keys)
     return _match(path, ("jsonl", "json"), keys)
+
+
+def _refuse_by_kind(path: str | PathLike[str], keys: list[str]) -> None:
+    """Refuse files whose requests have no arrival or no length, and say what they lack."""
+    if "sub_requests" in keys:
+        raise InputError(
+            "sessions of calls: each begins when the one before it ends, which no list of "
+            "arrivals says",
+            file=str(path),
+            row=1,
+            field="sub_requests",
+            remedy="write every call as a line with input_toks, output_toks and its arrival_time",
+        )
+    if {"request_id", "input_length", "hash_ids"} <= set(keys) and "output_length" not in keys:
+        raise InputError(
+            "a batch task without output lengths (ServeGen's traces a to c)",
+            file=str(path),
+            row=1,
+            field="output_length",
+            remedy="take trace d, e or f, or add output_length to each line",
+        )
 
 
 def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""JSONL files with one time and two lengths a line: LLMServingSim traces, request records."""
+"""JSONL files with two lengths a line, most with a time: LLMServingSim, ServeGen, records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orsched.instances.readers.assemble import Columns, assemble
 from orsched.instances.readers.objects import Fields, read_objects
-from orsched.units import NS_PER_MS
+from orsched.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -22,6 +22,33 @@ def read_llmservingsim(path: str | PathLike[str], *, drop_empty: bool = False) -
     """
     return _read(
         path, "llmservingsim", "input_toks", "output_toks", "arrival_time_ns", 1, drop_empty
+    )
+
+
+def read_llmservingsim_run(path: str | PathLike[str], *, drop_empty: bool = False) -> Trace:
+    """Read the requests of a run that LLMServingSim recorded: ``arrival_time`` is in seconds.
+
+    Its other times are on the clock of the server's engine and are not read here; what they say
+    of the run is for ``orsched.measured.runs``. Raises ``InputError`` as all readers.
+    """
+    return _read(
+        path,
+        "llmservingsim-run",
+        "input_toks",
+        "output_toks",
+        "arrival_time",
+        NS_PER_S,
+        drop_empty,
+    )
+
+
+def read_servegen_offline(path: str | PathLike[str], *, drop_empty: bool = False) -> Trace:
+    """Read ServeGen's trace of a batch task, d to f: all requests are there at once.
+
+    Raises ``InputError`` as all readers.
+    """
+    return _read(
+        path, "servegen-offline", "input_length", "output_length", None, NS_PER_S, drop_empty
     )
 
 
@@ -47,7 +74,7 @@ def _read(
     format: str,
     prompt_field: str,
     output_field: str,
-    arrival_field: str,
+    arrival_field: str | None,
     unit_ns: int,
     drop_empty: bool,
 ) -> Trace:
@@ -58,8 +85,9 @@ def _read(
         lines.append(line)
         prompts.append(fields.whole(values, prompt_field, line))
         outputs.append(fields.whole(values, output_field, line))
-        times.append(fields.time_ns(values, arrival_field, line, unit_ns))
-    found = Columns(
-        str(path), format, lines, prompts, outputs, prompt_field, output_field, times, arrival_field
-    )
+        if arrival_field is not None:
+            times.append(fields.time_ns(values, arrival_field, line, unit_ns))
+    found = Columns(str(path), format, lines, prompts, outputs, prompt_field, output_field)
+    if arrival_field is not None:
+        found.arrival_ns, found.arrival_field = times, arrival_field
     return assemble(found, drop_empty)

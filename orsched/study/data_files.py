@@ -17,14 +17,10 @@ def read_by(generator: str, arguments: Mapping[str, Any]) -> list[Path]:
 
     Raises ``InputError`` when the directory of the data sets is not known.
     """
-    from orsched.instances.datasets import data_directory
-    from orsched.instances.sources import SERVEGEN
+    from orsched.instances.sources import mix_files
 
     mix = arguments.get("mix")
-    if generator != "sources" or mix not in SERVEGEN:
-        return []
-    base = data_directory()
-    return [base / f"servegen_{mix}_{table}.csv" for table in ("rates", "lengths")]
+    return mix_files(mix) if generator == "sources" and isinstance(mix, str) else []
 
 
 def data_hash(generator: str, arguments: Mapping[str, Any]) -> str | None:

@@ -32,6 +32,10 @@ MEASURED = "id,arrival_s,prompt_tokens,output_tokens,queued_s\n0,0.0,2358,531,0.
 MOON = '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n'
 PLAIN_MOON = '{"timestamp": 0, "input_length": 600, "output_length": 5}\n'
 SERVING = '{"input_toks": 10, "output_toks": 4, "arrival_time_ns": 0}\n'
+RUN = '{"request_id": "a", "input_toks": 10, "output_toks": 4, "arrival_time": 1777000000.5}\n'
+CHAT = (
+    '{"chat_id": 0, "timestamp": 0, "input_length": 32, "output_length": 5, "hash_ids": [1, 2]}\n'
+)
 RECORD = '{"arrival_time_ms": 0.5, "input_length": 10, "output_length": 4}\n'
 BENCH = '{"total_input_tokens": 30, "total_output_tokens": 7, "input_lens": [10, 20]'
 
@@ -171,6 +175,16 @@ CASES = [
     Case("blocks later", None, PLAIN_MOON + MOON, 2, "hash_ids", "before", "for none"),
     Case("block is text", None, MOON + MOON.replace("[0, 1]", '[0, "a"]'), 2, "hash_ids",
          "'a' is not a whole number", "list"),
+    Case("run, no time", None, RUN + RUN.replace('"arrival_time"', '"arrived"'), 2, "arrival_time",
+         "the field is missing", "every object needs 'arrival_time'"),
+    Case("run, tokens in words", None, RUN + RUN.replace("10,", '"ten",'), 2, "input_toks",
+         "is not a number", "give a number"),
+    Case("chat, blocks", None, CHAT + CHAT.replace("32", "90"), 2, "hash_ids",
+         "2 blocks of 16 tokens for a prompt of 90", "block_tokens"),
+    Case("chat, blocks of some", None, CHAT + CHAT.replace(', "hash_ids": [1, 2]', ""), 2,
+         "hash_ids", "some requests have blocks", "for every request or for none"),
+    Case("chat, time", None, CHAT + CHAT.replace('stamp": 0', 'stamp": -1'), 2, "timestamp",
+         "-1 is negative", "0 or more"),
     Case("serving, time < 0", None, SERVING + SERVING.replace('ns": 0', 'ns": -5'), 2,
          "arrival_time_ns", "negative", "0 or more"),
     Case("record, huge time", None, RECORD + RECORD.replace("0.5", "1e300"), 2,

@@ -43,6 +43,24 @@ SAMPLES = {
         '{"arrival_time_ms": 0.5, "input_length": 10, "output_length": 4}\n'
         '{"arrival_time_ms": 1.000001, "input_length": 11, "output_length": 5}\n'
     ),
+    "llmservingsim-run": (
+        '{"request_id": "bench-0", "input_toks": 10, "output_toks": 4, '
+        '"arrival_time": 1777000000.25, "queued_ts": 4.5, "first_token_ts": 4.75}\n'
+        '{"request_id": "bench-1", "input_toks": 11, "output_toks": 5, '
+        '"arrival_time": 1777000001.2500000015}\n'
+    ),
+    "bailian": (
+        '{"chat_id": 7, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 33, '
+        '"output_length": 4, "type": "text", "turn": 1, "hash_ids": [90, 91, 90]}\n'
+        '{"chat_id": 8, "parent_chat_id": 7, "timestamp": 62.5, "input_length": 40, '
+        '"output_length": 5, "type": "text", "turn": 2, "hash_ids": [90, 91]}\n'
+    ),
+    "servegen-offline": (
+        '{"request_id": 0, "type": "text", "input_length": 61, "output_length": 20, '
+        '"duration": 14000}\n'
+        '{"request_id": 1, "type": "text", "input_length": 54, "output_length": 31, '
+        '"duration": 11630}\n'
+    ),
     "mooncake": (
         '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 1]}\n'
         '{"timestamp": 3000, "input_length": 512, "output_length": 6, "hash_ids": [0]}\n'
@@ -66,6 +84,9 @@ EXPECTED = {
     "pairs": ([74, 32], [66, 50], [0, 0]),
     "llmservingsim": ([10, 11], [4, 5], [0, 1000]),
     "records": ([10, 11], [4, 5], [0, 500_001]),
+    "llmservingsim-run": ([10, 11], [4, 5], [0, 1_000_000_002]),
+    "bailian": ([33, 40], [4, 5], [0, 1_386_000_000]),
+    "servegen-offline": ([61, 54], [20, 31], [0, 0]),
     "mooncake": ([600, 512], [5, 6], [0, 3 * 10**9]),
     "vllm-bench": ([10, 20], [4, 3], [0, 250_000_000]),
     "requests": ([300, 40], [20, 9], [0, 1_500_000_000]),
@@ -232,6 +253,55 @@ def test_mooncake_blocks_follow_their_requests_when_one_is_left_out(write):
     requests, report = read(write("\n".join([failed, first, second])), drop_empty=True)
     assert report.dropped == {"has no output tokens": 1}
     assert requests.prefixes.ids.tolist() == [0, 1, 0]
+
+
+def test_bailian_blocks_become_chains_whatever_they_hash(write):
+    """The same content may stand at two places of a prompt: it is another prefix there."""
+    requests, report = read(write(SAMPLES["bailian"]))
+    assert requests.ids == ("7", "8")
+    assert requests.prefixes.block_tokens == 16
+    assert requests.prefixes.offsets.tolist() == [0, 3, 5]
+    assert requests.prefixes.ids.tolist() == [0, 1, 2, 0, 1]
+    assert "1 requests follow another of their chat" in " ".join(report.notes)
+    twice = SAMPLES["bailian"].replace('"chat_id": 8', '"chat_id": 7')
+    assert read(write(twice)).requests.ids is None
+    plain = SAMPLES["bailian"].replace(', "hash_ids": [90, 91, 90]', "")
+    plain = plain.replace(', "hash_ids": [90, 91]', "")
+    assert read(write(plain)).requests.prefixes is None
+
+
+def test_bailian_prefixes_share_what_the_blocks_share(write):
+    """Against the definition: two requests share as many blocks as their lists begin alike."""
+    lists = [[5, 5, 6], [5, 6, 6], [5, 5, 9], [6], [5, 5, 6, 5]]
+    line = (
+        '{{"chat_id": {}, "timestamp": 0, "input_length": {}, "output_length": 1, '
+        '"hash_ids": {}}}\n'
+    )
+    text = "".join(line.format(i, 16 * len(ids), ids) for i, ids in enumerate(lists))
+    found = read(write(text)).requests.prefixes
+    for i, one in enumerate(lists):
+        for j, other in enumerate(lists):
+            true = 0
+            while true < min(len(one), len(other)) and one[true] == other[true]:
+                true += 1
+            pairs = zip(found.of(i).tolist(), found.of(j).tolist(), strict=False)
+            assert sum(a == b for a, b in pairs) == true
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "said"),
+    [
+        ('{"session_id": "a", "arrival_time_ns": 0, "sub_requests": []}', "sub_requests", "calls"),
+        ('{"request_id": 0, "type": "text", "input_length": 4, "hash_ids": [1]}',
+         "output_length", "traces a to c"),
+    ],
+)  # fmt: skip
+def test_files_that_hold_no_requests_say_what_they_lack(text, field, said, write):
+    with pytest.raises(InputError) as caught:
+        read(write(text))
+    assert (caught.value.row, caught.value.field) == (1, field)
+    assert said in caught.value.problem
+    assert caught.value.remedy
 
 
 def test_vllm_bench_without_times_and_with_failures(write):
