@@ -128,7 +128,10 @@ def _long() -> LabelledPrompts:
 
 def _latencies(model: LengthPredictor, data: LabelledPrompts, name: str) -> list[dict[str, Any]]:
     return [
-        {"what": f"batch of {size}, {name}, ms", "time": 1e3 * measured_latency(model, data, size)}
+        {
+            "what": f"batch of {size}, {name}, ms",
+            "time": 1e3 * measured_latency(model, data, size).seconds,
+        }
         for size in (1, 64)
     ]
 

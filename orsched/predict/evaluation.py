@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,21 @@ PERCENTILES = (25, 50, 75, 99)
 BATCHES = (1, 64)
 """Sizes of the batches whose latency is measured."""
 
+LATENCY_S = 10.0
+"""Most seconds that the latency of a size of batches is measured for, but for the last call."""
+
+
+class Latency(NamedTuple):
+    """How long a prediction for a batch takes.
+
+    Attributes:
+        seconds: the median over the calls.
+        calls: how many were measured.
+    """
+
+    seconds: float
+    calls: int
+
 
 def evaluate(
     predictor: LengthPredictor,
@@ -40,7 +55,8 @@ def evaluate(
     ``accuracy`` and ``f1`` (mean over the classes that occur or are predicted) are of the most
     probable class; ``mae_tokens`` and ``tau`` (Kendall's tau-b) of the median; ``pinball`` is the
     mean pinball loss in tokens over the levels; ``coverage_A_B`` the share of replies between those
-    quantiles; ``latency_B_ms`` the median time of a batch of B prompts, features included.
+    quantiles; ``latency_B_ms`` the median time of a batch of B prompts, features included, over
+    ``latency_B_calls`` calls: 300, or as many as begin within ``LATENCY_S``.
 
     Args:
         predictor: a fitted one.
@@ -70,7 +86,9 @@ def evaluate(
     }
     if latency:
         for size in BATCHES:
-            figures[f"latency_{size}_ms"] = 1e3 * measured_latency(predictor, data, size)
+            took = measured_latency(predictor, data, size)
+            figures[f"latency_{size}_ms"] = 1e3 * took.seconds
+            figures[f"latency_{size}_calls"] = took.calls
     return figures
 
 
@@ -91,17 +109,27 @@ def pinball(found: LengthDistribution, truth: IntColumn) -> float:
 
 
 def measured_latency(
-    predictor: LengthPredictor, data: LabelledPrompts, size: int, calls: int = 300
-) -> float:
-    """Return the median time of a prediction for a batch, in seconds, over calls in a row."""
+    predictor: LengthPredictor,
+    data: LabelledPrompts,
+    size: int,
+    calls: int = 300,
+    seconds: float = LATENCY_S,
+) -> Latency:
+    """Return the median time of a prediction for a batch, over calls in a row.
+
+    There are at most ``calls``, at least one, and none begins after so many seconds: a full-size
+    encoder takes seconds for a batch on a CPU.
+    """
     rows = np.resize(np.arange(len(data)), calls + size)
-    times = []
-    for first in range(calls):
+    times: list[float] = []
+    began = perf_counter()
+    while not times or (len(times) < calls and perf_counter() - began < seconds):
+        first = len(times)
         batch = [data.prompts[i] for i in rows[first : first + size].tolist()]
         start = perf_counter()
         predictor.predict(batch)
         times.append(perf_counter() - start)
-    return float(np.median(times))
+    return Latency(float(np.median(times)), len(times))
 
 
 def _coverage(found: LengthDistribution, truth: IntColumn) -> dict[str, float]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from orsched.errors import InputError, MissingDependencyError
 from orsched.predict import KINDS, LabelledPrompts, Prompt, evaluate, make_corpus, train
 from orsched.predict.evaluation import measured_latency
-from orsched.predict.features import FEATURES, WINDOW, features_of
+from orsched.predict.features import _NAMED, _REQUESTED, _UNITS, FEATURES, WINDOW, features_of
 from orsched.predict.predictor import LEVELS, shifts
 
 
@@ -112,12 +114,55 @@ def test_what_is_between_the_windows_changes_lengths_only():
     assert first == second
 
 
+PIECES = (
+    "a", "an", "two", "12", "123456", "word", "words", "lines", "page", "s", "long", "write",
+    "-", "- ", "* ", "1. ", "2)", " ", "\n", "\n\n", "\r\n", "'", "''", "_", ".", "?", "{", "X",
+    "é", "日本", "١٢", "•", "İ", "\u212a", "\udc80", "\u2028",
+)  # fmt: skip
+
+
+def test_tables_of_bytes_find_what_regular_expressions_find():
+    """The features that are found without regular expressions, for speed, are those with them."""
+    random = np.random.default_rng(0)
+    named = 0
+    for _ in range(3000):
+        between = ("", " ")[random.integers(2)]
+        text = between.join(random.choice(PIECES, random.integers(1, 25)).tolist())
+        found = dict(zip(FEATURES, features_of(Prompt(text)), strict=True))
+        words = re.findall(r"[a-z']+", text.lower())
+        assert found["digits"] == len(re.findall(r"[0-9]", text))
+        assert found["capitals"] == len(re.findall(r"[A-Z]", text))
+        assert found["code_marks"] == len(re.findall(r"[{}();=<>\[\]_]", text))
+        assert found["list_marks"] == len(re.findall(r"(?m)^\s*(?:[-*•]|\d+[.)])\s", text))
+        assert found["not_ascii"] == len(re.findall(r"[^\x00-\x7f]", text)) / len(text)
+        assert found["task"] == (11 if "write" in words else 0)
+        asked = 0.0
+        if {"word", "words", "lines", "page"} & set(words):
+            pairs = _REQUESTED.findall(text.lower())
+            asked = max((float(_NAMED.get(n) or n) * _UNITS[unit] for n, unit in pairs), default=0)
+        assert found["requested_tokens"] == pytest.approx(np.log1p(asked))
+        named += asked > 0
+    assert named > 50
+
+
+def test_latency_is_measured_for_so_many_seconds_at_most(fitted, corpus):
+    found = measured_latency(fitted["constant"], corpus, 1, calls=10**6, seconds=0.05)
+    assert 1 <= found.calls < 10**6
+    assert found.seconds > 0
+    assert measured_latency(fitted["constant"], corpus, 1, calls=3).calls == 3
+    assert measured_latency(fitted["constant"], corpus, 1, seconds=0.0).calls == 1
+
+
 def test_a_prediction_is_within_a_decision_s_budget(fitted, corpus):
     """0.2 and 2 ms are the limits on a machine at rest; a busy one may take five times as long."""
-    best = {size: min(measured_latency(fitted["lexical"], corpus, size, 50) for _ in range(3))
-            for size in (1, 64)}  # fmt: skip
-    assert best[1] < 5 * 0.0002
-    assert best[64] < 5 * 0.002
+    document = LabelledPrompts(["What follows is a text, in words and lines.\n" * 682], [1])
+    for data in (corpus, document):
+        best = {
+            size: min(measured_latency(fitted["lexical"], data, size, 50)[0] for _ in range(3))
+            for size in (1, 64)
+        }
+        assert best[1] < 5 * 0.0002
+        assert best[64] < 5 * 0.002
 
 
 def test_too_few_rows_an_unknown_kind_and_wrong_trees_are_refused(corpus):
