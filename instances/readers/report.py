@@ -36,7 +36,8 @@ class ReadReport:
     def __str__(self) -> str:
         lost = "".join(f", {count} left out ({reason})" for reason, count in self.dropped.items())
         notes = "".join(f"; {note}" for note in self.notes)
-        return f"{self.file}: {self.format}, {self.kept} of {self.rows} requests{lost}{notes}"
+        count = f"{self.kept} of {self.rows} requests"
+        return f"{self.file}, format {self.format}: {count}{lost}{notes}"
 
 
 class Trace(NamedTuple):

@@ -11,6 +11,7 @@ import click
 from orsched.cli import EXIT_INTERRUPTED, EXIT_INVALID
 from orsched.cli.artefacts import check_paths
 from orsched.cli.columns import given_view, require_columns, view_options, viewed
+from orsched.cli.machine_output import say_machine
 from orsched.cli.options import (
     FORMAT,
     INSTANCE,
@@ -150,6 +151,8 @@ def capacity_command(
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)
         kinds = read_machines(machines, problem)
+        if kinds is None:
+            say_machine(problem)
         require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
         if verify is not None:
             progress.say("verifying")

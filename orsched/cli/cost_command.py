@@ -115,8 +115,7 @@ def cost_command(
         cost = data_sheet_cost(chip, shape, share, memory_efficiency, count)
         room = fitting(chip, shape, count)
     except InputError as error:
-        flag = "--" + str(error.field).replace("_", "-")
-        raise InputError(error.problem, field=flag, remedy=error.remedy) from None
+        raise _of_an_option(error) from None
     about = {
         "kind": "data sheet",
         "gpu": chip.title,
@@ -142,6 +141,15 @@ def cost_command(
     if style == "json":
         facts["cost"] = {"model": cost.model, **cost.to_dict()}
     print_facts(facts if style != "table" else facts | cost_facts(cost), style)
+
+
+def _of_an_option(error: InputError) -> InputError:
+    """Return the error named after an option: a coefficient is out of range by its efficiency."""
+    flag = "--" + str(error.field).replace("_", "-")
+    if flag in {"--efficiency", "--memory-efficiency", "--tensor-parallel"}:
+        return InputError(error.problem, field=flag, remedy=error.remedy)
+    problem = f"the cost model that follows cannot be stated: {error.field}: {error.problem}"
+    return InputError(problem, field="--efficiency", remedy="a larger share of the peaks")
 
 
 def _write_worker(path: Path, slots: int, cost: CostModel, blocks: int, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from orsched.cli.bulk_bounds import bulk_options, print_bulk_bound, refuse_bulk_options
+from orsched.cli.machine_output import say_machine
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_facts, print_json, say, table
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
@@ -50,6 +51,7 @@ def bound_command(
     from orsched.units import NS_PER_S
 
     problem = load_instance(instance)
+    say_machine(problem)
     if objective == "bulk":
         print_bulk_bound(problem, bulk, time_limit, certificate, style)
         return

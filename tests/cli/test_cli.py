@@ -18,36 +18,9 @@ from orsched.files import load_instance, load_schedule, save_instance
 from orsched.instance import Instance
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.result_keys import RESULT_KEYS
 
 ORSCHED = (sys.executable, "-m", "orsched")
-
-KEYS = [
-    "method",
-    "information",
-    "makespan_s",
-    "slot_utilization",
-    "prefill_stages",
-    "decode_rounds",
-    "tokens_per_s",
-    "bound_s",
-    "gap",
-    "decision_p99_s",
-    "checked",
-    "ttft_mean_s",
-    "ttft_p50_s",
-    "ttft_p99_s",
-    "tpot_mean_s",
-    "tpot_p50_s",
-    "tpot_p99_s",
-    "itl_max_s",
-    "jct_mean_s",
-    "jct_p50_s",
-    "jct_p99_s",
-    "slo_attainment",
-    "goodput_per_s",
-    "jct_mean_bound_s",
-    "ttft_mean_bound_s",
-]
 
 
 def test_compare_prints_one_object_per_method(call):
@@ -61,7 +34,7 @@ def test_compare_prints_one_object_per_method(call):
     )
     rows = json.loads(out)
     assert code == 0
-    assert [list(row) for row in rows] == [[*KEYS, "error", "machine"]] * 5
+    assert [list(row) for row in rows] == [[*RESULT_KEYS, "error", "machine"]] * 5
     assert [row["method"] for row in rows] == ["fcfs", "offline", "online", "hybrid", "hybrid"]
     assert [row["information"] for row in rows][-1] == "predicted"
     assert all(row["checked"] for row in rows)
@@ -74,7 +47,7 @@ def test_solve_writes_a_file_that_check_accepts(call, tmp_path):
         "solve", "pang-100x20", "--method", "online", "-o", path, "--format", "json"
     )
     row = json.loads(out)
-    assert (code, list(row)) == (0, [*KEYS, "machine"])
+    assert (code, list(row)) == (0, [*RESULT_KEYS, "machine"])
     assert str(path) in err
     code, out, _ = call("check", "pang-100x20", path)
     assert (code, out) == (0, "")

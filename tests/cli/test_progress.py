@@ -153,7 +153,7 @@ def test_quiet_says_neither_what_was_read_nor_what_was_written(where, capsys, tm
     asked = ["solve", f"{tmp_path}/r.csv", "--clients", "2", "-o", f"{tmp_path}/s.json"]
     assert run(asked) == 0
     shown = capsys.readouterr().err
-    assert "r.csv: requests, 1 of 1 requests" in shown
+    assert "r.csv, format requests: 1 of 1 requests" in shown
     assert "written to" in shown
     assert run(["-q", *asked] if where == "before" else [*asked, "-q"]) == 0
     assert capsys.readouterr().err == ""

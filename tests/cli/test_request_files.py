@@ -47,7 +47,7 @@ def test_five_hundred_rows_are_compared_in_one_command(call, mine):
     assert code == 0
     assert [row["method"] for row in json.loads(out)] == ["fcfs", "vllm"]
     assert all(row["checked"] for row in json.loads(out))
-    assert "mine.csv: requests, 500 of 500 requests" in err
+    assert "mine.csv, format requests: 500 of 500 requests" in err
     assert "LLaMA-65B on eight Ascend devices (--cost)" in err
 
 
@@ -94,7 +94,7 @@ def test_a_foreign_trace_needs_no_conversion(call, tmp_path):
     (tmp_path / "azure.csv").write_text(AZURE)
     code, out, err = call("simulate", "azure.csv", "--clients", 4, "--format", "json")
     assert (code, json.loads(out)["checked"]) == (0, True)
-    assert "azure, 2 of 2 requests" in err
+    assert "format azure: 2 of 2 requests" in err
     slo = ("--slo-ttft", 1, "--slo-tpot", 1, "--jobs", 1)
     assert call("capacity", "azure.csv", "--clients", 4, *slo)[0] == 0
 

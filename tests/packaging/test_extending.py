@@ -39,7 +39,7 @@ def test_the_guide_for_readers_runs_as_it_stands(repo_root, capsys):
     for code in code_of(repo_root, "own-reader"):
         exec(compile(code, "own-reader", "exec"), names)
     out = capsys.readouterr().out
-    assert "gateway, 2 of 3 requests, 1 left out (status timeout)" in out
+    assert "format gateway: 2 of 3 requests, 1 left out (status timeout)" in out
     assert "[         0 1750000000] [120 300]" in out
     assert "2 prompt" in out
 

@@ -21,6 +21,7 @@ from orsched.result import Status, Termination
 from orsched.simulator import simulate_policy
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime
 from orsched.workers import Worker
+from tests.result_keys import RESULT_KEYS
 from tests.simulator.instances import instances
 
 METHODS = ("fcfs", "offline", "online", "hybrid", "hybrid@predicted", "online@predicted")
@@ -68,33 +69,7 @@ def test_scaling_all_times_scales_the_makespan(instance, method, factor):
 
 def test_json_row_has_the_promised_keys_in_order():
     row = orsched.solve(orsched.load("two-by-two"), "fcfs").to_row()
-    assert list(row) == [
-        "method",
-        "information",
-        "makespan_s",
-        "slot_utilization",
-        "prefill_stages",
-        "decode_rounds",
-        "tokens_per_s",
-        "bound_s",
-        "gap",
-        "decision_p99_s",
-        "checked",
-        "ttft_mean_s",
-        "ttft_p50_s",
-        "ttft_p99_s",
-        "tpot_mean_s",
-        "tpot_p50_s",
-        "tpot_p99_s",
-        "itl_max_s",
-        "jct_mean_s",
-        "jct_p50_s",
-        "jct_p99_s",
-        "slo_attainment",
-        "goodput_per_s",
-        "jct_mean_bound_s",
-        "ttft_mean_bound_s",
-    ]
+    assert list(row) == RESULT_KEYS
     assert json.loads(json.dumps(row)) == row
 
 
