@@ -18,6 +18,7 @@ class PrefillBatches:
     Attributes:
         place: steps with prefill rows.
         begin, size: their rows in ``tokens``.
+        rows: these rows in the timeline.
         tokens: tokens of the rows.
         total: tokens of each step.
         longest: tokens of its largest row.
@@ -26,10 +27,12 @@ class PrefillBatches:
 
     def __init__(self, line: Timeline) -> None:
         rows = line.prefills
+        self.line = line
         place = line.first[rows]
         order = np.argsort(place, kind="stable")
         place = place[order]
-        self.tokens: IntColumn = line.tokens[rows[order]]
+        self.rows: IntColumn = rows[order]
+        self.tokens: IntColumn = line.tokens[self.rows]
         opens = np.ones(len(rows), bool)
         np.not_equal(place[1:], place[:-1], out=opens[1:])
         self.begin = np.flatnonzero(opens)
@@ -40,6 +43,12 @@ class PrefillBatches:
         pads = np.array([worker.padding for worker in line.instance.workers], bool)
         padding = pads[line.worker[self.place]]
         self.padded: IntColumn = np.where(padding, self.longest * self.size, self.total)
+
+    @cached_property
+    def cached(self) -> IntColumn:
+        """Tokens of its request in the cache before each row, hits in a prefix cache included."""
+        before: IntColumn = self.line.cached_after[self.rows] - self.tokens
+        return before
 
     @cached_property
     def as_list(self) -> list[int]:

@@ -237,6 +237,7 @@ class Book:
         here = [s for s in self.stays if s.worker == step.worker and number in s.does]
         does = [stay.does[number] for stay in here]
         chunks = [tokens for phase, tokens, _ in does if phase == PREFILL]
+        cached = [cache - tokens for phase, tokens, cache in does if phase == PREFILL]
         contexts = [cache - step.rounds + 1 for phase, _, cache in does if phase != PREFILL]
         require(bool(chunks) == (step.phase != DECODE), "prefill in prefill and mixed steps")
         decoding = any(phase == DECODE for phase, _, _ in does)
@@ -248,7 +249,8 @@ class Book:
         took = 0
         for later in range(step.rounds):
             longest = max(contexts, default=0)
-            took += mixed_ns(worker.cost, chunks, len(contexts), sum(contexts), longest)
+            load = len(contexts), sum(contexts), longest
+            took += mixed_ns(worker.cost, chunks, *load, cached)
             if later == 0 and step.phase == DECODE:
                 self.reach_first_token(number, step.start_ns + took)
             contexts = [context + 1 for context in contexts]

@@ -284,8 +284,10 @@ class Oracle:
                     raise PolicyError("memory is too small for this step: evict first")
                 return played
             shares = self.shares(chunks, decoders, yielded)
+            before = [job.prefilled for job, _ in chunks]
             contexts = [caches[job.row] for job in decoders]
-            duration = self.duration(worker, [tokens for _, tokens in chunks], contexts)
+            lengths = [tokens for _, tokens in chunks]
+            duration = self.duration(worker, lengths, contexts, before)
             for share in shares:
                 yielded[share.job.row] += share.yields
             finished = [s.job for s in shares if s.yields and yielded[s.job.row] == s.job.output]
@@ -318,12 +320,12 @@ class Oracle:
             shares.append(Share(job, phase, 1, job.client, job.stay, yields))
         return shares
 
-    def duration(self, worker, lengths, contexts):
+    def duration(self, worker, lengths, contexts, before):
         if worker.padding:
             lengths = [max(lengths)] * len(lengths) if lengths else []
             contexts = [max(contexts)] * len(contexts) if contexts else []
         longest = max(contexts, default=0)
-        return mixed_ns(worker.cost, lengths, len(contexts), sum(contexts), longest)
+        return mixed_ns(worker.cost, lengths, len(contexts), sum(contexts), longest, before)
 
     def blocks(self, index, caches):
         """Blocks that are taken when the stays on a worker have these cache tokens."""

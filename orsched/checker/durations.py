@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
-from orsched.costs import mixed_ns
+from orsched.costs import knows_cached, mixed_ns
 from orsched.errors import TimeLimitError
 from orsched.schedule import DECODE, MIXED, PREFILL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from orsched.checker.violations import Findings
     from orsched.columns import IntColumn
@@ -102,10 +102,13 @@ class Durations:
         result = np.full(len(places), UNKNOWN, np.int64)
         mixed = line.phase[places] == MIXED
         active = np.where(mixed, line.caches.active[places], 0)
-        # Steps with one row are priced once for each length (and number of active requests).
+        # Steps with one row are priced once for each length (and number of active requests), but
+        # not those behind cached tokens where the model is told of them.
         single = batches.size[begin:end] == 1
         if worker.cost.context_matters:
             single &= ~mixed
+        if knows_cached(worker.cost):
+            single &= batches.cached[batches.begin[begin:end]] == 0
         alike = np.flatnonzero(single)
         key = (batches.longest[begin:end][alike] << 31) + np.minimum(active[alike], 2**31 - 1)
         _, where, inverse = np.unique(key, return_index=True, return_inverse=True)
@@ -128,26 +131,26 @@ class Durations:
         chosen = chosen[sound]
         columns = (sound, batches.begin[chosen], size[sound], places[sound], active[sound])
         rows = zip(batches.longest[chosen].tolist(), *(c.tolist() for c in columns), strict=True)
-        tokens = batches.as_list
-        prefill_ns, padding = worker.cost.prefill_ns, worker.padding
+        tokens, told, padding = batches.as_list, knows_cached(worker.cost), worker.padding
         for longest, i, start, many, place, count in rows:
             prompts = [longest] * many if padding else tokens[start : start + many]
+            cached = batches.cached[start : start + many].tolist() if told else ()
             try:
-                result[i] = _fitting(
-                    self._mixed(worker, place, prompts, count) if count else prefill_ns(prompts)
-                )
+                result[i] = _fitting(self._stage(worker, place, prompts, count, cached))
             except TimeLimitError:  # the command's deadline, which may ring anywhere
                 raise
             except Exception as error:
                 self.refusals.append((place, str(error)))
         return result
 
-    def _mixed(self, worker: Worker, place: int, prompts: list[int], active: int) -> int:
+    def _stage(
+        self, worker: Worker, place: int, prompts: list[int], active: int, cached: Sequence[int]
+    ) -> int:
         total = most = 0
-        if worker.cost.context_matters:
+        if active and worker.cost.context_matters:
             caches = self.line.caches
             total, most = int(caches.context_padded[place]), int(caches.context_max[place])
-        return mixed_ns(worker.cost, prompts, active, total, most)
+        return mixed_ns(worker.cost, prompts, active, total, most, cached)
 
 
 def _fitting(duration: int) -> int:

@@ -8,7 +8,7 @@ from orsched.costs.levels import LevelsCost
 from orsched.costs.linear import LinearCost
 from orsched.costs.pooling import PoolingCost
 from orsched.costs.profiled import ProfiledCost
-from orsched.costs.protocol import CostModel, mixed_ns
+from orsched.costs.protocol import CostModel, knows_cached, mixed_ns, prefill_ns
 from orsched.costs.roofline import RooflineCost
 
 __all__ = [
@@ -26,6 +26,8 @@ __all__ = [
     "as_bilinear",
     "floor_faults",
     "floor_of",
+    "knows_cached",
     "mixed_ns",
+    "prefill_ns",
     "splits",
 ]

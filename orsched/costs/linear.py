@@ -45,9 +45,6 @@ class LinearCost:
     t, a, r, q, c, m, d. A step is rounded once, half up, to a nanosecond; ``time_scale``
     multiplies the rounded duration, so that a scaled model keeps every schedule exactly.
 
-    The protocol of cost models does not say what of a prompt is cached before its chunk: that is
-    0, unless ``cached`` is passed.
-
     Raises:
         InputError: a coefficient is not a whole number from 0 to 2**62.
     """
@@ -64,6 +61,7 @@ class LinearCost:
 
     model: ClassVar[str] = "linear"
     context_matters: ClassVar[bool] = True
+    cached_matters: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         set_whole(self, *COEFFICIENTS, maximum=MAX_COEFFICIENT_FS)

@@ -35,9 +35,6 @@ class ProfiledCost:
     is rounded once, half up, to a nanosecond, and ``time_scale`` multiplies the rounded duration,
     so that a scaled model keeps every schedule exactly. A step without a round has no decode part.
 
-    The protocol of cost models does not say what of a prompt is cached before its chunk: there
-    k_i = 0, unless ``cached`` is passed.
-
     Raises:
         InputError: a table is none, or a value is not a whole number of at least 0.
     """
@@ -50,6 +47,7 @@ class ProfiledCost:
 
     model: ClassVar[str] = "profiled"
     context_matters: ClassVar[bool] = True
+    cached_matters: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -67,7 +65,7 @@ class ProfiledCost:
     def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
         """Duration of a prefill stage over these prompts, in nanoseconds.
 
-        ``cached`` are the tokens of each prompt that earlier chunks left in the cache.
+        ``cached`` are the tokens of its request in the cache before each of them; empty: 0.
         """
         return self._rounded(self._dense(sum(prompts)) + self._prefills(prompts, cached))
 

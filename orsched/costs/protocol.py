@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
@@ -27,6 +29,12 @@ class CostModel(Protocol):
     that the steps follow exactly, which batching needs. ``longest_round_ns``, with the arguments of
     ``rounds_ns``: the longest of the rounds, for speed; like ``floor`` it holds for the class that
     defines it only, and without it each round is asked for.
+
+    What is *cached* before a chunk are the tokens of its request that are in the cache when the
+    step begins: those of earlier chunks of the same stay, and those found in a prefix cache. A
+    model whose chunks take longer for it states ``cached_matters: ClassVar[bool] = True``, and its
+    ``prefill_ns`` and ``mixed_ns`` take a last optional argument ``cached``, one number a chunk,
+    where an empty sequence means that all are 0. All others are never told (``knows_cached``).
     """
 
     model: ClassVar[str]
@@ -59,20 +67,59 @@ class CostModel(Protocol):
         """Inverse of ``to_dict``; raises ``InputError`` on unknown, missing or wrong fields."""
 
 
+def knows_cached(cost: CostModel) -> bool:
+    """Return whether a cost model is to be told what is cached before chunks.
+
+    It is if it states ``cached_matters`` and takes the argument. One that derives from such a
+    model and has a ``prefill_ns`` or ``mixed_ns`` without the argument is called as it was written.
+    """
+    return _knows_cached(type(cost))
+
+
+@lru_cache(maxsize=256)
+def _knows_cached(kind: type) -> bool:
+    methods = [getattr(kind, name, None) for name in ("prefill_ns", "mixed_ns")]
+    return getattr(kind, "cached_matters", False) is True and all(
+        "cached" in signature(method).parameters for method in methods if method is not None
+    )
+
+
+def prefill_ns(cost: CostModel, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
+    """Duration of a prefill stage over chunks, in nanoseconds.
+
+    Args:
+        cost: the model, which is told what is cached if it wants to know.
+        prompts: tokens of each chunk.
+        cached: tokens of its request in the cache before each chunk; empty: all 0.
+    """
+    if cached and knows_cached(cost):
+        told: Any = cost
+        duration: int = told.prefill_ns(prompts, cached)
+        return duration
+    return cost.prefill_ns(prompts)
+
+
 def mixed_ns(
-    cost: CostModel, prompts: Sequence[int], active: int, context_sum: int, context_max: int
+    cost: CostModel,
+    prompts: Sequence[int],
+    active: int,
+    context_sum: int,
+    context_max: int,
+    cached: Sequence[int] = (),
 ) -> int:
     """Duration of a step that processes prompt tokens beside a round, in nanoseconds.
 
     A model that knows such steps has its own ``mixed_ns`` (affine: one fixed part; pooling: Echo,
-    eq. 8). For the others it is the sum: first the prefill, then the round.
+    eq. 8). For the others it is the sum: first the prefill, then the round. Without active
+    requests it is a stage, without prompts a round. ``cached`` as in ``prefill_ns``.
     """
     if not active:
-        return cost.prefill_ns(prompts)
+        return prefill_ns(cost, prompts, cached)
     if not prompts:
         return cost.round_ns(active, context_sum, context_max)
     own = getattr(cost, "mixed_ns", None)
-    if own is not None:
-        duration: int = own(prompts, active, context_sum, context_max)
-        return duration
-    return cost.prefill_ns(prompts) + cost.round_ns(active, context_sum, context_max)
+    if own is None:
+        return prefill_ns(cost, prompts, cached) + cost.round_ns(active, context_sum, context_max)
+    load = (prompts, active, context_sum, context_max)
+    duration: int = own(*load, cached) if cached and knows_cached(cost) else own(*load)
+    return duration

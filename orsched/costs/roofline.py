@@ -40,9 +40,6 @@ class RooflineCost:
     to a nanosecond; ``time_scale`` multiplies the rounded duration, so that a scaled model keeps
     every schedule exactly.
 
-    The protocol of cost models does not say what of a prompt is cached before its chunk: there
-    k = 0, unless ``cached`` is passed, so that later chunks come out short by ``attended c k``.
-
     Raises:
         InputError: a coefficient is not a whole number from 0 to 2**62.
     """
@@ -56,6 +53,7 @@ class RooflineCost:
 
     model: ClassVar[str] = "roofline"
     context_matters: ClassVar[bool] = True
+    cached_matters: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         set_whole(self, *COEFFICIENTS, maximum=MAX_COEFFICIENT_FS)
@@ -81,7 +79,7 @@ class RooflineCost:
     def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
         """Duration of a prefill stage over these prompts, in nanoseconds.
 
-        ``cached`` are the tokens of each prompt that earlier chunks left in the cache.
+        ``cached`` are the tokens of its request in the cache before each of them; empty: 0.
         """
         return self._rounded(self._step_fs(prompts, cached, 0, 0))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from orsched.costs import mixed_ns
+from orsched.costs import mixed_ns, prefill_ns
 from orsched.measured.gaps import gaps_ns
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.timeline import Timeline
@@ -76,7 +76,7 @@ def modelled_ns(instance: Instance, line: Timeline) -> IntColumn:
     found = np.zeros(len(line.order), np.int64)
     caches = line.caches
     contexts = np.array([caches.active, caches.context_padded, caches.context_max])
-    chunks = _chunks(line)
+    chunks, cached = _chunks(line)
     heads = line.heads().tolist()
     for index, worker in enumerate(instance.workers):
         cost, padding = worker.cost, worker.padding
@@ -89,20 +89,24 @@ def modelled_ns(instance: Instance, line: Timeline) -> IntColumn:
             if padding:
                 prompts = [max(prompts)] * len(prompts)
             if line.phase[place] == PREFILL:
-                found[place] = cost.prefill_ns(prompts)
+                found[place] = prefill_ns(cost, prompts, cached[place])
             else:
-                found[place] = mixed_ns(cost, prompts, active, total, longest)
+                found[place] = mixed_ns(cost, prompts, active, total, longest, cached[place])
     return found
 
 
-def _chunks(line: Timeline) -> list[list[int]]:
-    """Return the tokens that each step prefills, request by request."""
+def _chunks(line: Timeline) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the tokens that each step prefills, request by request, and those cached before."""
     found: list[list[int]] = [[] for _ in line.order]
+    before: list[list[int]] = [[] for _ in line.order]
     rows = np.flatnonzero(line.is_prefill)
-    places, tokens = line.first[rows].tolist(), line.work.tokens[rows].tolist()
-    for place, count in zip(places, tokens, strict=True):
+    places, tokens, cached = (
+        column[rows].tolist() for column in (line.first, line.tokens, line.cached)
+    )
+    for place, count, k in zip(places, tokens, cached, strict=True):
         found[place].append(count)
-    return found
+        before[place].append(k)
+    return found, before
 
 
 def stages_of(instance: Instance, schedule: Schedule) -> Stages:

@@ -42,6 +42,7 @@ class PrefixStays:
         partial = self.running_set.state.partial
         chunks = [0] * len(requests)
         self.found.clear()
+        before = [partial.get(request, 0) for request in requests]
         for request in [each for each in partial if each in places]:
             place = places[request]
             chunks[place] = self._go_on(request, None if asked is None else asked[place])
@@ -50,6 +51,9 @@ class PrefixStays:
             place = places[request]
             ask = None if asked is None else asked[place]
             chunks[place] = self._start(request, turn, ask, index)
+            before[place] = self.found[request]
+        if self.running_set.tells_cached:
+            self.running_set.cached = before
         return chunks, [request for request in requests if request not in partial]
 
     def _go_on(self, request: int, asked: int | None) -> int:

@@ -6,6 +6,7 @@ from heapq import heappop, heappush
 from operator import index as whole
 from typing import TYPE_CHECKING
 
+from orsched.costs import knows_cached
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, INVALID, PREFILL
 from orsched.simulator.prefix_stays import PrefixStays, chunk_of
@@ -33,6 +34,10 @@ class RunningSet:
     ``state.origin``, one that is done and held in ``state.held``, one that could decode but is left
     out in ``state.paused``. Finishes are packed as (round, request); those of requests that paused
     or left since are stale.
+
+    Attributes:
+        cached: tokens of its request in the cache before each chunk of the last step that
+            prefilled; empty where all are 0, or where the cost model is not told.
     """
 
     def __init__(
@@ -59,6 +64,8 @@ class RunningSet:
         self.fresh: list[int] = []  # decode from the next round on, without a row of work yet
         self.later_rows: dict[int, int] = {}  # first step of open decode rows that are not plain
         self.last_round_step = -1
+        self.cached: Sequence[int] = ()
+        self.tells_cached = knows_cached(self.state.worker.cost)
         self.prefix_stays = None if caches.shared is None else PrefixStays(self, caches.shared)
 
     # -- admission and prefill ------------------------------------------------------------
@@ -74,6 +81,7 @@ class RunningSet:
             new = self._new(requests)
             self._seat(new, step.clients)
             return self.prefix_stays.admit(step, new, index)
+        self.cached = ()
         if step.tokens is None and not partial:  # whole prefills, all of them new
             self._seat(requests, step.clients, index)
             chunks = list(map(prompts.__getitem__, requests))
@@ -85,6 +93,8 @@ class RunningSet:
                     pages.put(chunk)
             return chunks, requests
         self._seat(self._new(requests) if partial else requests, step.clients)
+        if self.tells_cached and partial:
+            self.cached = [partial.get(request, 0) for request in requests]
         asked, work, stays = step.tokens, self.work, self.run_state.stays
         if asked is not None and len(asked) != len(requests):
             raise PolicyError(f"{len(asked)} numbers of tokens for {len(requests)} requests")

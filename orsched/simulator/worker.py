@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import index as whole
 from typing import TYPE_CHECKING
 
-from orsched.costs import mixed_ns
+from orsched.costs import mixed_ns, prefill_ns
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.simulator.caches import Caches
@@ -108,10 +108,12 @@ class WorkerRun:
         if mixed:
             active = len(self.state.origin)
             contexts = self.caches.contexts(active) if self.context_matters else (0, 0)
-            duration = mixed_ns(self.cost, chunks, active, *contexts)
+            cached = self.running_set.cached
+            duration = mixed_ns(self.cost, chunks, active, *contexts, cached)
             self._advance(duration, 1, MIXED)
         else:
-            self._advance(self.cost.prefill_ns(chunks), 1, PREFILL)
+            duration = prefill_ns(self.cost, chunks, self.running_set.cached)
+            self._advance(duration, 1, PREFILL)
         self.count = 1 if mixed else 0
         if self.shared is not None:
             self.shared.start(self.state.now_ns)

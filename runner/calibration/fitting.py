@@ -214,8 +214,8 @@ def anchored(grid: Measurements, run: Measurements) -> tuple[Measurements, dict[
 def predicted_ns(cost: CostModel, data: Measurements, row: int) -> int:
     """Return the duration that a cost model gives to a measured step: any model, any phase."""
     active = int(data.column("count")[row]) if data.phase[row] != PREFILL else 0
-    contexts = (int(data.column(name)[row]) for name in ("context_sum", "context_max"))
-    return mixed_ns(cost, data.prompts(row), active, *contexts)
+    total, longest = (int(data.column(name)[row]) for name in ("context_sum", "context_max"))
+    return mixed_ns(cost, data.prompts(row), active, total, longest)
 
 
 def _candidate(model: str, train: Measurements, test: Measurements) -> Candidate:

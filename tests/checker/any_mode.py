@@ -206,6 +206,7 @@ class Dice:
         spec, start = self.instance.workers[worker], self.free_at[worker]
         phase = DECODE if not chunks else MIXED if active else PREFILL
         lengths, shares, now = [tokens for _, tokens in chunks], [], start
+        before = [job.prefilled for job, _ in chunks]
         for job, tokens in chunks:
             shares.append((job.row, job.client, PREFILL, tokens, job.stay))
         for job in active:
@@ -220,7 +221,8 @@ class Dice:
                 lengths = [max(lengths)] * len(lengths) if lengths else []
                 contexts = [max(contexts)] * len(contexts) if contexts else []
             longest = max(contexts, default=0)
-            now += mixed_ns(spec.cost, lengths, len(contexts), sum(contexts), longest)
+            load = len(contexts), sum(contexts), longest
+            now += mixed_ns(spec.cost, lengths, *load, before)
         for job, tokens in chunks:
             job.prefilled += tokens
             if job.ready and self.instance.first_token == "prefill":

@@ -148,7 +148,7 @@ class _Maker:
         rounds = 1
         if decode and not chosen:
             rounds = draw.randint(1, min(job.output - job.yielded for job in decode))
-        duration = self.duration(owner, tokens, active, rounds)
+        duration = self.duration(owner, chosen, tokens, active, rounds)
         phase = MIXED if chosen and decode else PREFILL if chosen else DECODE
         now = self.now[worker]
         self.now[worker] = now + duration
@@ -181,18 +181,19 @@ class _Maker:
         else:
             job.rows.append((job.row, job.client, kind, index, index, 1, job.stay))
 
-    def duration(self, owner, tokens, active, rounds):
+    def duration(self, owner, chosen, tokens, active, rounds):
+        before = [job.prefilled for job in chosen]
         if owner.padding and tokens:
             tokens = [max(tokens)] * len(tokens)
         if not active:
-            return owner.cost.prefill_ns(tokens)
+            return mixed_ns(owner.cost, tokens, 0, 0, 0, before)
         total = 0
         for k in range(1, rounds + 1):
             contexts = [job.cached + k for job in active]
             longest = max(contexts)
             whole = len(active) * longest if owner.padding else sum(contexts)
             if tokens:
-                total += mixed_ns(owner.cost, tokens, len(active), whole, longest)
+                total += mixed_ns(owner.cost, tokens, len(active), whole, longest, before)
             else:
                 total += owner.cost.round_ns(len(active), whole, longest)
         return total

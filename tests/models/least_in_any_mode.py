@@ -105,8 +105,9 @@ class Search:
         contexts = [self.cached(k, states[k]) + 1 for k in decoders]
         if worker.padding and contexts:
             contexts = [max(contexts)] * len(contexts)
-        size, most = sum(contexts), max(contexts, default=0)
-        return mixed_ns(worker.cost, parts, len(decoders), size, most), following
+        load = len(decoders), sum(contexts), max(contexts, default=0)
+        before = [states[k].prefilled for k, t in enumerate(chosen) if t > 0]
+        return mixed_ns(worker.cost, parts, *load, before), following
 
     def cached(self, k, state):
         """Tokens in the cache of a request that can decode."""
