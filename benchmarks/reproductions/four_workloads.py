@@ -1,6 +1,7 @@
 """Every policy on Azure conv, Azure code, ShareGPT and Mooncake, at equal information.
 
 python -m benchmarks.reproductions.four_workloads [--quick] [--seeds 10] [--first-seed 0] [--jobs 2]
+    [--cost contexts]
 
 Needs ``ORSCHED_DATA``. Below saturation: mean and p99 JCT with 95 % confidence intervals of
 Student's t over the seeds, beside the bound on the mean JCT; in saturation (all requests at 0):
@@ -40,10 +41,11 @@ def run_all(
     seeds: Sequence[int],
     short: int = 1,
     jobs: int = 1,
+    cost: str = "means",
 ) -> Cells:
     """Return the cells of each workload and load, in the order of the seeds."""
     keys = [(name, load) for name in names for load in loads]
-    work = [(name, load, seed, short) for name, load in keys for seed in seeds]
+    work = [(name, load, seed, short, cost) for name, load in keys for seed in seeds]
     if jobs == 1:
         found = [cell(job) for job in work]
     else:
@@ -197,15 +199,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=10, help="how many")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    what = "what attention depends on: the data set's mean contexts, or those of each step"
+    parser.add_argument("--cost", choices=setting.COSTS, default="means", help=what)
     parser.add_argument("--workload", nargs="*", choices=list(setting.WORKLOADS), metavar="NAME")
     given = parser.parse_args(arguments)
     short, count = (10, 3) if given.quick else (1, given.seeds)
     seeds = range(given.first_seed, given.first_seed + count)
     names = given.workload or list(setting.WORKLOADS)
-    cells = run_all(names, (*setting.LOADS, None), seeds, short, given.jobs)
+    cells = run_all(names, (*setting.LOADS, None), seeds, short, given.jobs, given.cost)
     report = Report()
     for name in names:
-        print(f"{name}: saturation at {setting.saturation_per_s(name, short):.2f} requests/s")
+        rate = setting.saturation_per_s(name, short, given.cost)
+        print(f"{name}: saturation at {rate:.2f} requests/s")
     report.tables(cells)
     report.summary(cells)
     report.saturation(cells)

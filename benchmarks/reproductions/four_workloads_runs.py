@@ -122,10 +122,9 @@ def run(instance: Instance, scheduler: Scheduler) -> Figures:
     return Figures(float(jct.mean()), p99, schedule.makespan_ns / 1e9, stays)
 
 
-def cell(job: tuple[str, float | None, int, int]) -> Cell:
-    """Run all schedulers on the requests of a seed: workload, load, seed, and ``short``."""
-    name, load, seed, short = job
-    instance = setting.workload(name, load, seed, short)
+def cell(job: tuple[str, float | None, int, int, str]) -> Cell:
+    """Run all schedulers on the requests of a seed: the arguments of ``setting.workload``."""
+    instance = setting.workload(*job)
     lower = {
         objective: bound(instance, objective, allows=ALLOWED).value_ns / 1e9
         for objective in ("makespan", "mean_jct")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from orsched.costs import AffineCost
+from orsched.costs import AffineCost, LinearCost
 from orsched.instance import Instance
 from orsched.instances import predict, with_arrivals
 from orsched.instances.datasets import data_directory
@@ -71,6 +71,17 @@ PREDICTOR = "percentiles"
 
 SATURATION_REQUESTS = 6000
 
+ATTENDED_S = PREFILL_S * 4 * WIDTH * LAYERS / (2 * PARAMETERS)
+"""Time of a prompt token for each token before it: the operations that attention adds to its own,
+at the speed of the others (physics)."""
+
+CONTEXT_S = TOKEN_BYTES / BYTES_PER_S
+"""Time of a token of context in a round (physics)."""
+
+COSTS = ("means", "contexts")
+"""What a step's attention depends on: the means of the data set (``affine``), or what each chunk
+and each round of it attends to (``linear``). Nothing else differs."""
+
 
 class Workload(NamedTuple):
     """One workload.
@@ -88,21 +99,23 @@ class Workload(NamedTuple):
     context: float
     position: float
 
-    def cost(self) -> AffineCost:
-        """Return the cost of a step, with attention at the mean context of the data set.
+    def cost(self, kind: str = "means") -> AffineCost | LinearCost:
+        """Return the cost of a step, one of ``COSTS``.
 
         In a round each request reads its cache; the operations of a prompt token grow with its
         position, at the speed of the others.
         """
-        operations = 4 * WIDTH * LAYERS * self.position / (2 * PARAMETERS)
-        token = PREFILL_S * (1 + operations)
-        client = DECODE_S + TOKEN_BYTES * self.context / BYTES_PER_S
+        if kind == "contexts":
+            parts = (FIXED_S, PREFILL_S, ATTENDED_S, FIXED_S, DECODE_S, CONTEXT_S, 0, 0)
+            return LinearCost(*(round(1e15 * x) for x in parts))
+        token = PREFILL_S + ATTENDED_S * self.position
+        client = DECODE_S + CONTEXT_S * self.context
         return AffineCost(*(round(1e9 * x) for x in (FIXED_S, token, FIXED_S, client)))
 
-    def worker(self) -> Worker:
+    def worker(self, cost: str = "means") -> Worker:
         """Return one worker: no padding, paged memory, mixed steps."""
         memory = BlockMemory(CACHE_TOKENS // BLOCK_TOKENS, BLOCK_TOKENS, "paged")
-        return Worker(CLIENTS, self.cost(), None, memory)
+        return Worker(CLIENTS, self.cost(cost), None, memory)
 
 
 WORKLOADS = {
@@ -139,33 +152,35 @@ def _rows(name: str, seed: int, count: int) -> NDArray[np.int64]:
     return np.sort(stream("four workloads/rows", seed).permutation(total)[:count])
 
 
-def workload(name: str, load: float | None, seed: int, short: int = 1) -> Instance:
+def workload(
+    name: str, load: float | None, seed: int, short: int = 1, cost: str = "means"
+) -> Instance:
     """Return the requests of a seed, with predictions.
 
     ``load`` is the rate over the saturation throughput, None: all are there at 0. ``short``
-    divides the number of requests.
+    divides the number of requests, ``cost`` is one of ``COSTS``.
     """
     kind = WORKLOADS[name]
     requests = requests_of(name).take(_rows(name, seed, kind.requests // short))
     start = requests.arrival_ns.min()
     requests = requests.replace(arrival_ns=requests.arrival_ns - start)
-    instance = _instance(name, requests)
+    instance = _instance(name, requests, cost)
     if load is None:
         instance = with_arrivals(instance, "at_once", seed)
     else:
         law = "replay" if kind.replay else "poisson"
-        rate = load * saturation_per_s(name, short)
+        rate = load * saturation_per_s(name, short, cost)
         instance = with_arrivals(instance, {"law": law, "rate": rate}, seed)
     return predict(instance, PREDICTOR, seed)
 
 
-def _instance(name: str, requests: Requests) -> Instance:
-    workers = (WORKLOADS[name].worker(),) * WORKERS
+def _instance(name: str, requests: Requests, cost: str) -> Instance:
+    workers = (WORKLOADS[name].worker(cost),) * WORKERS
     return Instance(requests, workers, "prefill", output_limit_tokens=LIMIT, name=name)
 
 
 @cache
-def saturation_per_s(name: str, short: int = 1) -> float:
+def saturation_per_s(name: str, short: int = 1, cost: str = "means") -> float:
     """Return the requests a second that vLLM's policy serves while all of many wait.
 
     Measured between the moments when a quarter and three quarters of them are done.
@@ -178,7 +193,8 @@ def saturation_per_s(name: str, short: int = 1) -> float:
 
     total = len(requests_of(name))
     rows = stream("four workloads/saturation", 0).permutation(total)[: SATURATION_REQUESTS // short]
-    instance = with_arrivals(_instance(name, requests_of(name).take(rows)), "at_once", 0)
+    instance = _instance(name, requests_of(name).take(rows), cost)
+    instance = with_arrivals(instance, "at_once", 0)
     policy, _ = VLLM.build(instance, Information.NONE, {"max_num_batched_tokens": TOKEN_BUDGET}, 0)
     schedule = simulate_policy(instance, policy).schedule
     ends = np.sort(schedule.request_times(instance)["finish_ns"])

@@ -85,3 +85,20 @@ def test_a_quick_run_has_our_policy_ahead_on_the_bursty_workload(capsys):
     printed = capsys.readouterr().out
     assert printed.count("gittins none") >= 3
     assert "p99 at most 5% above any" in printed
+
+
+@needs_data
+@pytest.mark.parametrize("name", setting.WORKLOADS)
+def test_both_costs_take_the_same_time_for_all_prompts_of_the_data_together(name):
+    """Contexts move time from short prompts to long ones; chunks and whole prompts cost alike."""
+    workload, prompts = setting.WORKLOADS[name], setting.requests_of(name).prompt_tokens.tolist()
+    means, contexts = workload.cost("means"), workload.cost("contexts")
+    fixed = means.prefill_fixed_ns
+    whole = sum(contexts.prefill_ns([prompt]) - fixed for prompt in prompts)
+    assert whole == pytest.approx(sum(means.prefill_ns([p]) - fixed for p in prompts), rel=0.01)
+    longest = max(prompts)
+    cuts = [min(2048, longest - at) for at in range(0, longest, 2048)]
+    before = [sum(cuts[:place]) for place in range(len(cuts))]
+    chunks = [contexts.prefill_ns([c], [k]) for c, k in zip(cuts, before, strict=True)]
+    taken = contexts.prefill_ns([longest]) + (len(cuts) - 1) * fixed
+    assert sum(chunks) == pytest.approx(taken, abs=len(cuts))
