@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.checker.violations import ViolationKind as Kind
+from orsched.checker.violations import ViolationKind
+from orsched.checker.worker_kinds import kinds_of_workers
 from orsched.costs import knows_cached, mixed_ns
 from orsched.errors import TimeLimitError
 from orsched.schedule import DECODE, MIXED, PREFILL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from orsched.checker.violations import Findings
+    from orsched.checker.worker_kinds import Kind
     from orsched.columns import IntColumn
     from orsched.timeline import Timeline
     from orsched.workers import Worker
@@ -33,12 +35,10 @@ class Durations:
         self.line = line
         self.refusals: list[tuple[int, str]] = []  # (place, why the model gave no duration)
 
-    def workers(self) -> Iterator[tuple[Worker, slice]]:
-        """Each worker with its places."""
-        line = self.line
-        heads = line.heads().tolist()
-        for index, worker in enumerate(line.instance.workers):
-            yield worker, slice(heads[index], heads[index + 1])
+    @cached_property
+    def kinds(self) -> list[Kind]:
+        """The workers by what their steps cost: one sort, however many workers there are."""
+        return kinds_of_workers(self.line)
 
     # -- rounds ---------------------------------------------------------------------------
 
@@ -48,13 +48,15 @@ class Durations:
         line = self.line
         result = np.full(len(line.worker), UNKNOWN, np.int64)
         active = line.caches.active
-        for worker, here in self.workers():
-            places = here.start + np.flatnonzero((line.phase[here] == DECODE) & (active[here] > 0))
+        for worker, places, _ in self.kinds:
+            places = places[(line.phase[places] == DECODE) & (active[places] > 0)]
             if worker.cost.context_matters:
                 columns = (active, line.caches.context_padded, line.caches.context_max)
-                for place in places.tolist():
-                    contexts = (int(column[place]) for column in columns)
-                    result[place] = self._round(worker, place, *contexts)
+                loads = zip(*(column[places].tolist() for column in columns), strict=True)
+                result[places] = [
+                    self._round(worker, place, *load)
+                    for place, load in zip(places.tolist(), loads, strict=True)
+                ]
                 continue
             counts, where, inverse = np.unique(
                 active[places], return_index=True, return_inverse=True
@@ -94,28 +96,29 @@ class Durations:
 
     # -- prefill and mixed steps ----------------------------------------------------------
 
-    def stages(self, worker: Worker, here: slice) -> tuple[IntColumn, IntColumn]:
-        """Places of the worker's steps with prefill rows, and their durations."""
-        line, batches = self.line, self.line.batches
-        begin, end = np.searchsorted(batches.place, [here.start, here.stop]).tolist()
-        places = batches.place[begin:end]
+    def stages(self, kind: Kind) -> tuple[IntColumn, IntColumn]:
+        """Places of the steps with prefill rows on workers of a kind, and their durations."""
+        line, batches, (worker, _, chosen) = self.line, self.line.batches, kind
+        places = batches.place[chosen]
         result = np.full(len(places), UNKNOWN, np.int64)
         mixed = line.phase[places] == MIXED
         active = np.where(mixed, line.caches.active[places], 0)
         # Steps with one row are priced once for each length (and number of active requests), but
         # not those behind cached tokens where the model is told of them.
-        single = batches.size[begin:end] == 1
+        single = batches.size[chosen] == 1
         if worker.cost.context_matters:
             single &= ~mixed
         if knows_cached(worker.cost):
-            single &= batches.cached[batches.begin[begin:end]] == 0
+            single &= batches.cached[batches.begin[chosen]] == 0
         alike = np.flatnonzero(single)
-        key = (batches.longest[begin:end][alike] << 31) + np.minimum(active[alike], 2**31 - 1)
+        longest = batches.longest[chosen[alike]].astype(np.int64)
+        key = (longest << 31) + np.minimum(active[alike], 2**31 - 1)
         _, where, inverse = np.unique(key, return_index=True, return_inverse=True)
-        prices = self._stages(worker, begin + alike[where], active[alike[where]])
+        first = alike[where]
+        prices = self._stages(worker, chosen[first], active[first])
         result[alike] = prices[inverse]
         others = np.flatnonzero(~single)
-        result[others] = self._stages(worker, begin + others, active[others])
+        result[others] = self._stages(worker, chosen[others], active[others])
         return places, result
 
     def _stages(self, worker: Worker, chosen: IntColumn, active: IntColumn) -> IntColumn:
@@ -165,14 +168,14 @@ def check_durations(line: Timeline, durations: Durations, findings: Findings) ->
     took = line.end_ns - line.start_ns
     # A valid schedule has no more rounds: each yields a token.
     budget = sum(line.instance.requests.output_tokens.tolist())
-    for worker, here in durations.workers():
-        places, expected = durations.stages(worker, here)
+    for kind in durations.kinds:
+        places, expected = durations.stages(kind)
         wrong = (expected != UNKNOWN) & (took[places] != expected)
         _report(line, findings, places[wrong], expected[wrong])
-        if worker.cost.context_matters:
-            budget = _check_each_round(line, durations, worker, here, findings, budget)
+        places = kind.steps[durations.first_round[kind.steps] != UNKNOWN]
+        if kind.worker.cost.context_matters:
+            budget = _check_each_round(line, durations, kind.worker, places, findings, budget)
             continue
-        places = here.start + np.flatnonzero(durations.first_round[here] != UNKNOWN)
         one = durations.first_round[places]
         # By division, since the product of a wrong schedule's numbers may not fit.
         quotient, rest = np.divmod(took[places], np.maximum(one, 1))
@@ -181,21 +184,20 @@ def check_durations(line: Timeline, durations: Durations, findings: Findings) ->
     for place, reason in durations.refusals:
         step = int(line.order[place])
         message = f"the cost model refuses step {step}: {reason}"
-        findings.add(Kind.TIME, message, worker=int(line.worker[place]), step=step)
+        findings.add(ViolationKind.TIME, message, worker=int(line.worker[place]), step=step)
 
 
 def _check_each_round(
     line: Timeline,
     durations: Durations,
     worker: Worker,
-    here: slice,
+    places: IntColumn,
     findings: Findings,
     budget: int,
 ) -> int:
     """Price decode steps round by round, as many rounds as are left; return what is left then."""
     wrong, expected = [], []
-    known = here.start + np.flatnonzero(durations.first_round[here] != UNKNOWN)
-    for place in known.tolist():
+    for place in places.tolist():
         duration = durations.later_rounds(worker, place, budget)
         budget -= min(budget, int(line.rounds[place]))
         if duration not in (UNKNOWN, int(line.end_ns[place] - line.start_ns[place])):
@@ -226,4 +228,4 @@ def _report(
             "found": found,
         }
 
-    findings.add_rows(Kind.TIME, np.ones(len(places), bool), describe)
+    findings.add_rows(ViolationKind.TIME, np.ones(len(places), bool), describe)
