@@ -209,7 +209,8 @@ def predict(
     """Return the instance with predicted output lengths.
 
     They are whole tokens from 1 to the instance's output limit. What a method may know by them
-    is still called ``predicted``, whatever the predictor.
+    is still called ``predicted``, whatever the predictor. Distributions that the instance held are
+    gone: these are other predictions.
 
     Args:
         instance: whose requests they are.

@@ -280,6 +280,9 @@ class Instance:
             if getattr(req, name) is not None:
                 columns.append(getattr(req, name))
                 digest.update(name.encode())
+        if req.predicted_quantiles is not None:
+            columns.append(req.predicted_quantiles.ravel())
+            digest.update(f"quantiles at {list(req.quantile_levels or ())}".encode())
         for column in columns:
             digest.update(len(column).to_bytes(8, "little"))
             digest.update(np.ascontiguousarray(column, dtype="<i8").tobytes())
@@ -390,7 +393,7 @@ class Instance:
     def summary(self) -> dict[str, Any]:
         """Key figures: counts, token means and spans."""
         req = self.requests
-        n = len(self)
+        n, levels = len(self), req.quantile_levels
         return {
             "name": self.name,
             "requests": n,
@@ -401,6 +404,7 @@ class Instance:
             "last_arrival_s": int(req.arrival_ns.max(initial=0)) / NS_PER_S,
             "first_token": self.first_token,
             "predictions": req.predicted_tokens is not None,
+            **({} if levels is None else {"prediction_levels": list(levels)}),
             "sha256": self.sha256,
         }
 

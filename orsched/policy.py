@@ -259,13 +259,31 @@ class View:
 
 
 class PredictedView(View):
-    """A view that also holds the predicted output lengths by request row."""
+    """A view that also holds the predicted output lengths by request row.
+
+    Attributes:
+        predicted_tokens: one length a request.
+        quantile_levels: levels of the distributions that are predicted; () without any.
+    """
 
     information = Information.PREDICTED
+    quantile_levels: tuple[float, ...] = ()
+    _quantiles: tuple[memoryview, ...] = ()
 
     def __init__(self, *columns: Any, predicted_tokens: memoryview) -> None:
         super().__init__(*columns)
         self.predicted_tokens = predicted_tokens
+
+    def show_quantiles(self, levels: tuple[float, ...], columns: Sequence[memoryview]) -> None:
+        """Take up predicted distributions, a column a level; the executor calls it once."""
+        self.quantile_levels, self._quantiles = levels, tuple(columns)
+
+    def predicted_quantiles(self, request: int) -> list[int]:
+        """Return the quantiles of a request's predicted length, one a level; [] without any.
+
+        0 for requests that have not arrived.
+        """
+        return [column[request] for column in self._quantiles]
 
 
 class ClairvoyantView(View):

@@ -10,6 +10,7 @@ import numpy as np
 
 from orsched.columns import IntColumn, int_column, shown
 from orsched.errors import InputError
+from orsched.length_quantiles import LEVELS, QUANTILES, medians, read_levels, read_quantiles
 from orsched.prefixes import Prefixes as Prefixes
 from orsched.service_classes import MAX_CLASSES
 from orsched.tenants import tenant_column
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 INTERACTIVE = 0
 BATCH = 1
 SERVICE_CLASSES = ("interactive", "batch")
-_OPTIONAL = ("predicted_tokens", "ids", "prefixes", "tenant", "deadline_ns")
+_OPTIONAL = ("predicted_tokens", QUANTILES, "ids", "prefixes", "tenant", "deadline_ns")
 
 
 @dataclass(frozen=True, eq=False)
 class Requests:
     """n requests, one row each; every column is a read-only int64 array of length n.
+
+    A prediction is a length, a distribution over lengths (quantiles), or both. Where only a
+    distribution is given, its median is the length.
 
     Attributes:
         prompt_tokens: N^p, at least 1.
@@ -60,6 +64,8 @@ class Requests:
     tenant: IntColumn | None = field(default=None, repr=False)
     tenants: tuple[str, ...] | None = field(default=None, repr=False)
     deadline_ns: IntColumn | None = field(default=None, repr=False)
+    predicted_quantiles: IntColumn | None = field(default=None, repr=False)
+    quantile_levels: tuple[float, ...] | None = field(default=None, repr=False)
     if TYPE_CHECKING:
         # What type checkers are to know: columns are given as anything like an array and read as
         # arrays, and arrival_s, to a dataclass no attribute, is one.
@@ -75,6 +81,8 @@ class Requests:
             tenant: ArrayLike | None = None,
             tenants: Sequence[str] | None = None,
             deadline_ns: ArrayLike | None = None,
+            predicted_quantiles: ArrayLike | None = None,
+            quantile_levels: ArrayLike | None = None,
             arrival_s: ArrayLike | None = None,
         ) -> None: ...
 
@@ -93,6 +101,7 @@ class Requests:
         put(self, "prompt_tokens", prompts)
         put(self, "output_tokens", _token_column(self.output_tokens, "output_tokens", n))
         put(self, "arrival_ns", _arrivals(self.arrival_ns, arrival_s, n))
+        self._read_quantiles(n)
         if self.predicted_tokens is not None:
             predicted = _token_column(self.predicted_tokens, "predicted_tokens", n)
             put(self, "predicted_tokens", predicted)
@@ -118,6 +127,21 @@ class Requests:
             put(self, "ids", _unique_ids(self.ids, n))
         if self.prefixes is not None:
             _require_prefixes(self.prefixes, prompts)
+
+    def _read_quantiles(self, n: int) -> None:
+        """Check the distributions; where no length is predicted beside them, take the median."""
+        quantiles, levels = self.predicted_quantiles, self.quantile_levels
+        if quantiles is None or levels is None:
+            given, missing = (LEVELS, QUANTILES) if quantiles is None else (QUANTILES, LEVELS)
+            if not (quantiles is None and levels is None):
+                raise InputError(f"is there without {missing}", field=given, remedy="give both")
+            return
+        read = read_levels(levels)
+        found = read_quantiles(quantiles, read, n)
+        object.__setattr__(self, LEVELS, read)
+        object.__setattr__(self, QUANTILES, found)
+        if self.predicted_tokens is None:
+            object.__setattr__(self, "predicted_tokens", medians(found, read))
 
     def _read_tenants(self, n: int) -> None:
         if self.tenant is None and self.tenants is not None:
@@ -176,6 +200,8 @@ class Requests:
             None if self.tenant is None else self.tenant[kept],
             self.tenants,
             None if self.deadline_ns is None else self.deadline_ns[kept],
+            None if self.predicted_quantiles is None else self.predicted_quantiles[kept],
+            self.quantile_levels,
         )
 
     def refined(self, block_tokens: int) -> Requests:
@@ -185,7 +211,17 @@ class Requests:
         return self.replace(prefixes=self.prefixes.refined(block_tokens, self.prompt_tokens))
 
     def replace(self, **changes: Any) -> Requests:
-        """Return a copy with some columns replaced and everything validated again."""
+        """Return a copy with some columns replaced and everything validated again.
+
+        A prediction is replaced as a whole: a new length takes the old quantiles away, new
+        quantiles the old length, unless both are given.
+        """
+        if "predicted_tokens" in changes:
+            changes = {QUANTILES: None, **changes}
+        elif changes.get(QUANTILES) is not None:
+            changes["predicted_tokens"] = None
+        if changes.get(QUANTILES, 0) is None:
+            changes.setdefault(LEVELS, None)
         if changes.get("arrival_s") is not None:
             changes.setdefault("arrival_ns", None)
         return replace(self, **{"arrival_s": None, **changes})

@@ -42,6 +42,9 @@ def build_views(
                 "choose a policy with other information",
             )
         columns.append(req.predicted_tokens)
+        if req.predicted_quantiles is not None:
+            columns.extend(np.ascontiguousarray(req.predicted_quantiles.T))  # one a level
+    levels = req.quantile_levels or ()
     labels = {name: getattr(req, name) for name in LABELS if getattr(req, name) is not None}
     columns += labels.values()
     models = dict.fromkeys(w.memory for w in instance.workers if w.memory is not None)
@@ -56,7 +59,9 @@ def build_views(
     for state in states:
         own = blocks[state.worker.memory] if state.worker.memory is not None else None
         if information is Information.PREDICTED:
-            views.append(PredictedView(state, *shown[:2], own, predicted_tokens=shown[2]))
+            seen = PredictedView(state, *shown[:2], own, predicted_tokens=shown[2])
+            seen.show_quantiles(levels, shown[3 : 3 + len(levels)])
+            views.append(seen)
         elif sighted:
             truth = read_only(req.output_tokens)
             views.append(ClairvoyantView(state, *shown[:2], own, output_tokens=truth))

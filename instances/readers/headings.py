@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.errors import InputError
+from orsched.files.quantile_columns import level_of, name_of
 from orsched.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ ALIASES: dict[str, frozenset[str]] = {
 }
 """Columns of requests, and the names that stand for them beside the times of arrival."""
 
+_QUANTILE = re.compile(r"predicted_(?:tokens_|output_tokens_)?p([0-9]{1,2})(?:_([0-9]{1,30}))?")
 _OWN = frozenset({*ALIASES, "arrival_s", "arrival_ns", "class"})
 _CLOSE = 0.82
 
@@ -100,6 +102,9 @@ def _target(plain: str) -> tuple[str | None, int | None]:
     for target, aliases in ALIASES.items():
         if plain in aliases:
             return target, None
+    if found := _QUANTILE.fullmatch(plain):
+        level = level_of(f"predicted_p{found[1]}.{found[2] or 0}")
+        return (None if level is None else name_of(level)), None
     stem, _, unit = plain.rpartition("_")
     if stem in _TIMES and unit in _UNITS:
         return ARRIVAL, _UNITS[unit]

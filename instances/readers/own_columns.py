@@ -9,6 +9,7 @@ import numpy as np
 
 from orsched.errors import InputError
 from orsched.files.cells import class_codes
+from orsched.files.quantile_columns import gather, level_of
 from orsched.instances.readers import cells
 from orsched.instances.readers.assemble import Columns, kept, left_out
 from orsched.instances.readers.cells import CellError
@@ -83,6 +84,8 @@ class _Reading:
             return self.times
         if target == "service_class":
             return self._codes
+        if level_of(target) is not None:
+            return cells.whole_numbers
         return _PARSERS[target]
 
     def _codes(self, column: Sequence[str]) -> Any:
@@ -133,7 +136,8 @@ class _Reading:
         if "tenant" in values:
             values["tenant"] = _tenants(values["tenant"])
         try:
-            return Requests(**{same.get(name, name): column for name, column in values.items()})
+            columns = gather(values)
+            return Requests(**{same.get(name, name): column for name, column in columns.items()})
         except InputError as error:
             row = None if error.row is None else int(table.lines[error.row])
             field = shown.get(str(error.field), error.field)

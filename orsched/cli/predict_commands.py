@@ -158,10 +158,13 @@ def evaluate_command(
     "--point",
     default="median",
     show_default=True,
-    help="median, mean, or a number between 0 and 1 for that quantile.",
+    help="Predicted length beside the quantiles: median, mean, or a number between 0 and 1 for "
+    "that quantile.",
 )
 def apply_command(model: Path, instance: str, prompts: Path, target: Path, point: str) -> None:
     """Write INSTANCE to TARGET with the lengths that MODEL predicts for PROMPTS.
+
+    Of each request a length, and the quantiles of its distribution.
 
     PROMPTS has one row a request, in their order, or, where both have an id, in any.
 

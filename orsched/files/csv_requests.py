@@ -15,6 +15,13 @@ from orsched.files.atomic import opened
 from orsched.files.cells import class_codes, nanoseconds, whole_numbers
 from orsched.files.document import at_field
 from orsched.files.formulas import warn_of_formulas
+from orsched.files.quantile_columns import (
+    EXAMPLE,
+    gather,
+    level_of,
+    names_by_level,
+    quantile_columns,
+)
 from orsched.files.text import locating, read_text
 from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
 
@@ -56,9 +63,10 @@ def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> R
 
     Columns, in any order: ``prompt_tokens``, ``output_tokens``, and optionally ``id`` (unique
     texts), ``arrival_ns`` or ``arrival_s`` (decimal seconds, converted exactly),
-    ``predicted_tokens``, ``service_class`` or ``class`` (one of ``classes``), ``tenant`` (names, or
-    whole numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own). Empty
-    lines are skipped.
+    ``predicted_tokens``, quantiles of predicted lengths (``predicted_p10``, ``predicted_p50``, any
+    percentile), ``service_class`` or ``class`` (one of ``classes``), ``tenant`` (names, or whole
+    numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own). Empty lines
+    are skipped.
 
     Raises:
         InputError: the file cannot be read or is wrong; the row is the line number from 1.
@@ -99,6 +107,7 @@ def write_requests_csv(
             columns[name] = getattr(requests, name).tolist()
         if requests.predicted_tokens is not None:
             columns["predicted_tokens"] = requests.predicted_tokens.tolist()
+        columns |= {name: column.tolist() for name, column in quantile_columns(requests).items()}
         named = dict(enumerate(classes))
         columns["service_class"] = [named.get(c, c) for c in requests.service_class.tolist()]
         if requests.tenant is not None:
@@ -124,14 +133,15 @@ def require_columns(names: Sequence[Any]) -> list[str]:
     """Return the names of columns if they are known, unique and enough; else ``InputError``."""
     checked: list[str] = []
     for name in names:
-        if name not in COLUMNS:
-            remedy = f"known columns: {', '.join(COLUMNS)}"
+        if name not in COLUMNS and level_of(name) is None:
+            remedy = f"known columns: {', '.join((*COLUMNS, EXAMPLE))}"
             if len(names) == 1 and any(mark in str(name) for mark in ";\t"):
                 remedy = "separate the columns with commas"
             raise InputError(f"unknown column {name!r:.60}", field=f"{name!s:.60}", remedy=remedy)
         if name in checked:
             raise InputError("the column stands twice", field=name, remedy="keep one of them")
         checked.append(name)
+    names_by_level(checked)
     for name in REQUIRED:
         if name not in checked:
             raise InputError(f"the column '{name}' is missing", field=name, remedy="add it")
@@ -145,7 +155,7 @@ def require_columns(names: Sequence[Any]) -> list[str]:
 
 def requests_of(columns: dict[str, Any], prefixes: Prefixes | None = None) -> Requests:
     """Return requests from columns under their names here; errors name those."""
-    values = {SAME.get(name, name): column for name, column in columns.items()}
+    values = {SAME.get(name, name): column for name, column in gather(columns).items()}
     try:
         return Requests(**values, prefixes=prefixes)
     except InputError as error:

@@ -9,6 +9,7 @@ import numpy as np
 from orsched.errors import InputError, unavailable
 from orsched.files.cells import class_codes, number_ns
 from orsched.files.csv_requests import COLUMNS, SECONDS, requests_of, require_columns
+from orsched.files.quantile_columns import quantile_columns
 from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def requests_to_frame(requests: Requests) -> pd.DataFrame:
         column: IntColumn | None = getattr(requests, name, None)
         if column is not None:
             columns[name] = column.copy()
+    columns |= quantile_columns(requests)
     if requests.tenants is not None:
         columns["tenant"] = [requests.tenants[each] for each in columns["tenant"].tolist()]
     if requests.prefixes is not None:

@@ -18,6 +18,7 @@ from orsched.files.document import (
     text_field,
 )
 from orsched.instance import Instance
+from orsched.length_quantiles import LEVELS, QUANTILES
 from orsched.requests import Prefixes, Requests
 from orsched.service_classes import ServiceClass
 from orsched.workers import Worker
@@ -60,6 +61,9 @@ def instance_document(instance: Instance) -> dict[str, Any]:
         columns["ids"] = list(requests.ids)
     if requests.tenants is not None:
         columns["tenants"] = list(requests.tenants)
+    if requests.predicted_quantiles is not None:
+        columns[LEVELS] = list(requests.quantile_levels or ())
+        columns[QUANTILES] = requests.predicted_quantiles.tolist()
     if requests.prefixes is not None:
         columns["prefix_offsets"] = requests.prefixes.offsets.tolist()
         columns["prefix_ids"] = requests.prefixes.ids.tolist()
@@ -103,11 +107,11 @@ def requests_from_columns(values: object) -> Requests:
         require_object(values, "requests"),
         "requests",
         COLUMNS[:2],
-        [*COLUMNS[2:], "ids", "tenants", *PREFIX_FIELDS],
+        [*COLUMNS[2:], "ids", "tenants", LEVELS, QUANTILES, *PREFIX_FIELDS],
     )
     given = {
         name: column_field(columns, name)
-        for name in (*COLUMNS, "ids", "tenants", "prefix_offsets", "prefix_ids")
+        for name in (*COLUMNS, "ids", "tenants", LEVELS, QUANTILES, "prefix_offsets", "prefix_ids")
         if name in columns
     }
     return Requests(
@@ -121,6 +125,8 @@ def requests_from_columns(values: object) -> Requests:
         tenant=_tenant(given),
         tenants=given.get("tenants"),
         deadline_ns=given.get("deadline_ns"),
+        predicted_quantiles=given.get(QUANTILES),
+        quantile_levels=given.get(LEVELS),
     )
 
 

@@ -20,6 +20,7 @@ from orsched.files.schedule_document import (
     work_columns,
 )
 from orsched.files.text import parse_json
+from orsched.length_quantiles import LEVELS, QUANTILES
 from orsched.limits import ROWS
 from orsched.near_names import known_names
 
@@ -51,6 +52,12 @@ def instance_to_parquet(instance: Instance) -> bytes:
         columns["id"] = pa.array(requests.ids, pa.string())
     if requests.tenants is not None:
         header["tenants"] = list(requests.tenants)
+    if requests.predicted_quantiles is not None:
+        levels = list(requests.quantile_levels or ())
+        starts = pa.array(np.arange(len(requests) + 1) * len(levels), pa.int64())
+        values = pa.array(requests.predicted_quantiles.ravel(), pa.int64())
+        columns[QUANTILES] = pa.LargeListArray.from_arrays(starts, values)
+        header[LEVELS] = levels
     if requests.prefixes is not None:
         offsets = pa.array(requests.prefixes.offsets, pa.int64())
         ids = pa.array(requests.prefixes.ids, pa.int64())
@@ -65,12 +72,16 @@ def instance_from_parquet(raw: bytes) -> Instance:
     require_format(header, "orsched/instance")
     if "requests" in header:
         raise InputError("requests are rows of a Parquet file", field="requests", remedy="drop it")
-    known = [*COLUMNS, "id", "prefix_ids"]
+    known = [*COLUMNS, "id", QUANTILES, "prefix_ids"]
     _require_columns(table.column_names, known, COLUMNS[:2])
     columns: dict[str, Any] = {n: _numbers(table, n) for n in COLUMNS if n in table.column_names}
     if "id" in table.column_names:
         texts, index = _texts(table, "id")
         columns["ids"] = [texts[i] for i in index.tolist()]
+    if QUANTILES in table.column_names:
+        columns[QUANTILES] = _rows(*_lists(table, QUANTILES))
+    if LEVELS in header:
+        columns[LEVELS] = header.pop(LEVELS)
     if "prefix_ids" in table.column_names:
         columns["prefix_offsets"], columns["prefix_ids"] = _lists(table, "prefix_ids")
     if "prefix_block_tokens" in header:
@@ -262,6 +273,14 @@ def _lists(table: Any, name: str) -> tuple[Any, Any]:
             raise InputError("the value is missing", row=row, field=name, remedy="drop the null")
     ids = [part.to_numpy() for part in parts]
     return offsets, np.concatenate(ids) if ids else np.empty(0, np.int64)
+
+
+def _rows(offsets: Any, values: Any) -> Any:
+    """Return lists as rows of one array, or, where they are not of one length, as lists."""
+    widths = np.unique(np.diff(offsets))
+    if len(widths) == 1:
+        return values.reshape(-1, int(widths[0])) if widths[0] else [[]] * (len(offsets) - 1)
+    return [part.tolist() for part in np.split(values, offsets[1:-1])] if len(widths) else []
 
 
 def require_pyarrow() -> None:

@@ -26,7 +26,9 @@ def predict_instance(
     ids: Sequence[str] | None = None,
     point: str | float = "median",
 ) -> Instance:
-    """Return the instance with predicted tokens, from 1 to its output limit.
+    """Return the instance with predicted distributions, and a point of each as predicted tokens.
+
+    Whole tokens from 1 to the output limit, at the levels of the predictor's quantiles.
 
     Args:
         instance: whose requests they are.
@@ -48,9 +50,13 @@ def predict_instance(
             field="prompts",
             remedy="one a request, in the same order, or both with id",
         )
-    tokens = predictor.predict(asked).tokens(point)
-    cut = np.clip(tokens, 1, instance.output_limit_tokens)
-    return instance.replace(requests=instance.requests.replace(predicted_tokens=cut))
+    found, limit = predictor.predict(asked), instance.output_limit_tokens
+    requests = instance.requests.replace(
+        predicted_tokens=np.clip(found.tokens(point), 1, limit),
+        predicted_quantiles=np.clip(np.rint(found.values), 1, limit).astype(np.int64),
+        quantile_levels=found.levels,
+    )
+    return instance.replace(requests=requests)
 
 
 def _in_order(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.hardware.words import cost_words
 from orsched.plotting.style import seconds
 from orsched.report.comparison import text
+from orsched.report.tables import prediction_words
 from orsched.service_classes import limit_text
 from orsched.units import NS_PER_S
 
@@ -28,7 +29,7 @@ def facts(instance: Instance, slo: SLO | None) -> str:
         ("Output tokens", _tokens(requests.output_tokens)),
         ("Arrivals", f"until {seconds(last)}" if last else "all at the start"),
         ("First token", f"from {instance.first_token}"),
-        ("Predicted lengths", "yes" if requests.predicted_tokens is not None else "no"),
+        ("Predicted lengths", prediction_words(requests)),
         ("Machine (cost model)", _each(cost_words(w.cost, w.clients) for w in workers)),
         ("Prefill cap", _each("none" if w.prefill_limit is None else f"{w.prefill_limit:,} tokens"
                               for w in workers)),

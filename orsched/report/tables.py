@@ -11,6 +11,7 @@ from orsched.units import ns_to_seconds
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
+    from orsched.requests import Requests
     from orsched.schedule import Schedule
     from orsched.workers import Worker
 
@@ -23,7 +24,7 @@ def instance_html(instance: Instance) -> str:
         ("Prompt tokens, mean", f"{figures['prompt_tokens_mean']:.1f}"),
         ("Output tokens, mean", f"{figures['output_tokens_mean']:.1f}"),
         ("Last arrival", f"{figures['last_arrival_s']:.3f} s"),
-        ("Predictions", "yes" if figures["predictions"] else "no"),
+        ("Predictions", prediction_words(instance.requests)),
         ("First token", f"from {figures['first_token']}"),
         *((worker.name, _worker(worker)) for worker in instance.workers[:10]),
     ]
@@ -31,6 +32,13 @@ def instance_html(instance: Instance) -> str:
         rows.append(("Further workers", str(len(instance.workers) - 10)))
     rows.append(("SHA-256", figures["sha256"][:12]))
     return html_table(f"Instance {instance.name}", rows)
+
+
+def prediction_words(requests: Requests) -> str:
+    """Say whether lengths are predicted, and at which levels their distributions."""
+    if requests.quantile_levels is not None:
+        return f"yes, quantiles {', '.join(f'{level:g}' for level in requests.quantile_levels)}"
+    return "no" if requests.predicted_tokens is None else "yes"
 
 
 def schedule_html(schedule: Schedule) -> str:

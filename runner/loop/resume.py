@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from orsched.errors import InputError
+from orsched.length_quantiles import quantiles_after
 from orsched.runner.loop.prompts import random_prompt, with_prefix
 from orsched.schedule import Steps, Work
 from orsched.timeline import yielded_tokens
@@ -67,13 +68,16 @@ def residual(instance: Instance, trace: Schedule) -> Rest:
     offset_ns, given = trace.makespan_ns, yielded[rows]
     chosen = requests.take(rows)
     outputs = chosen.output_tokens - given
-    predicted = chosen.predicted_tokens
+    predicted, quantiles = chosen.predicted_tokens, chosen.predicted_quantiles
+    if quantiles is not None:
+        quantiles = quantiles_after(quantiles, chosen.quantile_levels or (), given)
     chosen = replace(
         chosen,
         prompt_tokens=chosen.prompt_tokens + given,
         output_tokens=outputs,
         arrival_ns=np.maximum(chosen.arrival_ns - offset_ns, 0),
         predicted_tokens=None if predicted is None else np.maximum(predicted - given, 1),
+        predicted_quantiles=quantiles,
     )
     limit = int((instance.output_limit_tokens - given).max())
     left = instance.replace(requests=chosen, output_limit_tokens=limit)

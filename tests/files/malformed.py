@@ -154,6 +154,17 @@ def drop(path: str) -> Callable[[Any], Any]:
     return change
 
 
+def quantiles(values: Any, levels: Any = (0.1, 0.5)) -> Callable[[Any], Any]:
+    """Give the three requests predicted quantiles, and their levels."""
+
+    def change(document: Any) -> Any:
+        given = list(levels) if isinstance(levels, tuple) else levels
+        document["requests"] |= {"quantile_levels": given, "predicted_quantiles": values}
+        return document
+
+    return change
+
+
 def instead(old: str, new: str) -> Callable[[Any], str]:
     """Write a JSON document and replace one place of its text."""
 
@@ -246,6 +257,22 @@ INSTANCE = [
     ("tenant negative", put("requests.tenant", [0, 0, -1]), "tenant", "-1 is below 0", "names stand", 2),
     ("tenants without a column", put("requests.tenants", ["a"]), "tenants", "without the column 'tenant'", "add it", None),
     ("deadline negative", put("requests.deadline_ns", [0, -5, 0]), "deadline_ns", "-5 is below 0", "", 1),
+    ("quantiles without levels", put("requests.predicted_quantiles", [[1], [1], [1]]), "predicted_quantiles", "without quantile_levels", "give both"),
+    ("levels without quantiles", put("requests.quantile_levels", [0.5]), "quantile_levels", "without predicted_quantiles", "give both"),
+    ("no levels", quantiles([[], [], []], []), "quantile_levels", "no levels", "probabilities between 0 and 1"),
+    ("level 0", quantiles([[1, 2]] * 3, [0, 0.5]), "quantile_levels", "0 is no number between", "probabilities", 0),
+    ("level 1", quantiles([[1, 2]] * 3, [0.5, 1]), "quantile_levels", "1 is no number between", "probabilities", 1),
+    ("level in percent", quantiles([[1, 2]] * 3, [10, 50]), "quantile_levels", "10 is no number between", "probabilities", 0),
+    ("level a text", quantiles([[1, 2]] * 3, [0.1, "0.5"]), "quantile_levels", "'0.5' is no number", "probabilities", 1),
+    ("level true", quantiles([[1]] * 3, [True]), "quantile_levels", "True is no number", "probabilities", 0),
+    ("levels null", quantiles([[1]] * 3, None), "quantile_levels", "must be a list, not null", ""),
+    ("too many levels", quantiles([[1] * 101] * 3, [k / 200 for k in range(1, 102)]), "quantile_levels", "more than 100 levels", "fewer"),
+    ("quantiles of one request no list", quantiles([[1, 2], 5, [1, 2]]), "predicted_quantiles", "5 is no list", "one value a level", 1),
+    ("quantile 0", quantiles([[1, 2], [1, 2], [0, 2]]), "predicted_quantiles", "0 is below 1", "whole tokens", 2),
+    ("quantile huge", quantiles([[1, 2**31], [1, 2], [1, 2]]), "predicted_quantiles", "is above", "whole tokens", 0),
+    ("quantile beyond 64 bits", quantiles([[1, 2], [1, 10**40], [1, 2]]), "predicted_quantiles", "133 bits", "whole tokens", 1),
+    ("quantile a fraction", quantiles([[1, 2], [1.5, 2], [1, 2]]), "predicted_quantiles", "1.5 is not a whole number", "whole tokens", 1),
+    ("quantile null", quantiles([[1, 2], [None, 2], [1, 2]]), "predicted_quantiles", "the value is missing", "whole tokens", 1),
     ("no classes", put("classes", []), "classes", "at least one class", "leave it out", None),
     ("classes an object", put("classes", {}), "classes", "at least one class", "leave it out", None),
     ("class a text", put("classes", ["interactive"]), "classes[0]", "must be an object", "see the file formats", None),
@@ -262,6 +289,11 @@ INSTANCE_BEYOND_SCHEMA = [
     ("class that is not there", put("classes", [{"name": "chat"}]), "service_class", "1 is above 0", "0 chat", 1, BETWEEN),
     ("tenant without a name", put("requests", {"prompt_tokens": [1], "output_tokens": [1], "tenant": [1], "tenants": ["a"]}), "tenant", "1 is above 0", "places in tenants", 0, BETWEEN),
     ("tenant with a number for a name", put("requests", {"prompt_tokens": [1], "output_tokens": [1], "tenant": [0], "tenants": ["7"]}), "tenants", "'7' is no name", "no numbers", 0, BETWEEN),
+    ("quantiles fall", quantiles([[1, 2], [3, 2], [1, 2]]), "predicted_quantiles", "2 at level 0.5 is below 3 at level 0.1", "must not fall", 1, ORDER),
+    ("levels fall", quantiles([[1, 2]] * 3, [0.5, 0.1]), "quantile_levels", "0.1 is not above 0.5", "sort them", 1, ORDER),
+    ("level twice", quantiles([[1, 2]] * 3, [0.5, 0.5]), "quantile_levels", "0.5 is not above 0.5", "sort them", 1, ORDER),
+    ("quantiles of another number", quantiles([[1, 2], [1, 2, 3], [1, 2]]), "predicted_quantiles", "3 values for 2 levels", "one value a level", 1, LENGTHS),
+    ("quantiles short", quantiles([[1, 2]]), "predicted_quantiles", "1 values where 3", "one value per row", None, LENGTHS),
     ("tenant column short", put("requests.tenant", [0]), "tenant", "1 values where 3", "one value per row", None, LENGTHS),
     ("column short", put("requests.output_tokens", [1, 9]), "output_tokens", "2 values where 3", "one value per row", None, LENGTHS),
     ("column long", put("requests.arrival_ns", [0, 1, 2, 3]), "arrival_ns", "4 values where 3", "one value per row", None, LENGTHS),
@@ -397,6 +429,12 @@ REQUESTS_CSV = [
     ("arrival negative", line(3, "b,6,9,-0.5,1,batch"), "arrival_s", "-500000000 is below 0", "start at 0", 3),
     ("arrival huge", line(3, "b,6,9,1e300,1,batch"), "arrival_s", "1e300 is too large", "64 bits", 3),
     ("prediction 0", line(2, "a,5,1,0,0,batch"), "predicted_tokens", "0 is below 1", "at least one token", 2),
+    ("quantiles fall", lambda _: "prompt_tokens,output_tokens,predicted_p90,predicted_p50\n1,2,3,3\n1,2,3,4\n", "predicted_p90", "3 at level 0.9 is below 4 at level 0.5", "must not fall", 3),
+    ("quantile 0", lambda _: "prompt_tokens,output_tokens,predicted_p90\n1,2,3\n1,2,0\n", "predicted_p90", "0 is below 1", "whole tokens", 3),
+    ("quantile NaN", lambda _: "prompt_tokens,output_tokens,predicted_p90\n1,2,nan\n", "predicted_p90", "'nan' is not a whole number", "digits", 2),
+    ("quantile at 100 %", lambda _: "prompt_tokens,output_tokens,predicted_p100\n1,2,3\n", "predicted_p100", "unknown column", "predicted_p50 (or another percentile)"),
+    ("quantile at 0 %", lambda _: "prompt_tokens,output_tokens,predicted_p0\n1,2,3\n", "predicted_p0", "unknown column", "predicted_p50 (or another percentile)"),
+    ("quantile twice", lambda _: "prompt_tokens,output_tokens,predicted_p5,predicted_p5.0\n1,2,3,3\n", "predicted_p5.0", "predicted_p5 is of the same level", "keep one"),
     ("service class unknown", line(4, "c,7,3,1.25,1,fast"), "service_class", "'fast' is no service class", "interactive, batch", 4),
     ("id empty", line(3, ",6,9,0.5,1,batch"), "id", "is not a name", "give a text", 3),
     ("id twice", line(4, "a,7,3,1.25,1,batch"), "id", "'a' stands twice", "unique", 4),

@@ -43,6 +43,20 @@ def test_token_columns(bad):
         require("predicted_tokens", lambda: Requests([1], [1], predicted_tokens=bad))
 
 
+@pytest.mark.parametrize("bad", NO_COLUMNS, ids=text)
+def test_quantiles_and_levels(bad):
+    def make(quantiles, levels):
+        return lambda: Requests([1], [1], predicted_quantiles=quantiles, quantile_levels=levels)
+
+    if bad is None:
+        require("quantile_levels", make(bad, [0.5]))
+        require("predicted_quantiles", make([[1]], bad))
+    else:
+        require("quantile_levels", make([[1]], bad))
+        if not (isinstance(bad, list) and bad == [[1]]):  # one request with one quantile
+            require("predicted_quantiles", make(bad, [0.5]))
+
+
 @pytest.mark.parametrize("bad", [b for b in NO_COLUMNS if b is not None and b != [0]], ids=text)
 def test_columns_that_may_be_zero(bad):
     require("arrival_ns", lambda: Requests([1], [1], bad))

@@ -44,6 +44,13 @@ def columns(n, low, high):
     return st.lists(st.integers(low, high), min_size=n, max_size=n)
 
 
+def distributions(draw, n):
+    """Quantiles of n requests, with their levels."""
+    levels = draw(st.lists(st.floats(1e-9, 0.999999), min_size=1, max_size=4, unique=True))
+    quantiles = [sorted(draw(columns(len(levels), 1, 2**31 - 1))) for _ in range(n)]
+    return {"predicted_quantiles": quantiles, "quantile_levels": sorted(levels)}
+
+
 CHAINS = ([], [0], [7], [0, 2**62], [0, 2**62, 3], [0, 5], [7, 2**61])
 """Paths of one tree."""
 
@@ -60,6 +67,8 @@ def requests(draw, prefixes=True):
         "deadline_ns": columns(n, 0, 2**62),
     }
     given_columns = {k: draw(s) for k, s in optional.items() if draw(st.booleans())}
+    if draw(st.booleans()):
+        given_columns |= distributions(draw, n)
     if prefixes and draw(st.booleans()):
         chains = [draw(st.sampled_from(CHAINS)) for _ in range(n)]
         offsets = np.cumsum([0, *map(len, chains)])

@@ -46,7 +46,7 @@ LAYERS = (
         "requests, workers and memory make an instance; steps make a schedule",
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "workers", "instance",
-            "schedule", "service_classes", "tenants", "slo",
+            "schedule", "service_classes", "tenants", "slo", "length_quantiles",
         ),
     ),
     Layer(

@@ -23,6 +23,10 @@ def test_the_column_has_the_points_of_the_distribution(instance, fitted):
     found = predict_instance(instance, fitted["lexical"], prompts, point=0.75)
     wanted = fitted["lexical"].predict(prompts).tokens(0.75).clip(1, instance.output_limit_tokens)
     assert found.requests.predicted_tokens.tolist() == wanted.tolist()
+    values = fitted["lexical"].predict(prompts).values
+    quantiles = found.requests.predicted_quantiles
+    assert quantiles.tolist() == values.round().clip(1, instance.output_limit_tokens).tolist()
+    assert found.requests.quantile_levels == tuple(fitted["lexical"].predict(prompts).levels)
     assert found.requests.output_tokens.tolist() == instance.requests.output_tokens.tolist()
 
 

@@ -138,6 +138,17 @@ class NaivePredictedView(NaiveView, PredictedView):
     def predicted_tokens(self):
         return Shown(self.oracle, "predicted")
 
+    @property
+    def quantile_levels(self):
+        return self.oracle.instance.requests.quantile_levels or ()
+
+    def predicted_quantiles(self, request):
+        quantiles = self.oracle.instance.requests.predicted_quantiles
+        if quantiles is None:
+            return []
+        known = self.oracle.knows(self.oracle.jobs[request])
+        return quantiles[request].tolist() if known else [0] * quantiles.shape[1]
+
 
 class NaiveClairvoyantView(NaiveView, ClairvoyantView):
     """One worker, with the truth."""

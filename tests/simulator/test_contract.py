@@ -119,12 +119,18 @@ class Spy(FirstComeFirstServed):
         self.columns += columns_in(view)
         shown = [view.prompt_tokens, view.arrival_ns, getattr(view, "predicted_tokens", [])]
         self.future += [column[r] for column in shown for r in self.left if len(column)]
+        if self.information is Information.PREDICTED:
+            self.future += [each for r in self.left for each in view.predicted_quantiles(r)]
         self.future += [view.blocks_of(r) for r in self.left]
 
 
 def secretive(first_token="decode"):
     outputs = [3, 11, 7, 5]
-    requests = Requests([2, 9, 4, 6], outputs, [0, 20, 20, 90], [4, 10, 8, 6])
+    quantiles = [[2, 6], [7, 12], [8, 9], [1, 13]]
+    requests = Requests(
+        [2, 9, 4, 6], outputs, [0, 20, 20, 90], [4, 10, 8, 6],
+        predicted_quantiles=quantiles, quantile_levels=[0.1, 0.9],
+    )  # fmt: skip
     worker = Worker(2, COST, memory=BlockMemory(40, 1))
     return Instance(requests, worker, first_token=first_token, output_limit_tokens=13)
 
@@ -141,8 +147,10 @@ def test_no_true_length_is_within_reach(information, rule):
     secrets = [truth, truth - 1, prompts + truth, prompts + truth - 1, np.sort(truth)]
     for secret in secrets:
         assert secret.tolist() not in spy.columns
-    shown = instance.requests.predicted_tokens.tolist() in spy.columns
-    assert shown == (information == "predicted")
+    quantiles = instance.requests.predicted_quantiles
+    for predicted in (instance.requests.predicted_tokens, quantiles[:, 0], quantiles[:, 1]):
+        shown = predicted.tolist() in spy.columns
+        assert shown == (information == "predicted")
     # The crawl does find what is there.
     assert prompts.tolist() in spy.columns
 
@@ -154,6 +162,57 @@ def test_the_future_reads_as_zero(information):
     simulate_policy(secretive(), spy)
     assert spy.future
     assert set(spy.future) == {0}
+
+
+@pytest.mark.parametrize("information", ["none", "clairvoyant"])
+def test_distributions_are_for_those_who_may_know_predictions(information):
+    """INV-8: without that information a policy finds neither the quantiles nor their levels."""
+
+    class Curious(FirstComeFirstServed):
+        name = "curious"
+
+        def __init__(self):
+            super().__init__()
+            self.information = Information(information)
+
+        def decide(self, view):
+            for name in ("predicted_tokens", "predicted_quantiles", "quantile_levels"):
+                with pytest.raises(AttributeError):
+                    getattr(view, name)
+            return super().decide(view)
+
+    instance = secretive()
+    schedule = simulate_policy(instance, Curious()).schedule
+    assert check(instance, schedule) == []
+
+
+def test_a_distribution_is_shown_when_its_request_arrives():
+    """Before, its quantiles read as 0, as all else does."""
+
+    class Reads(FirstComeFirstServed):
+        information = Information.PREDICTED
+        seen = ()
+
+        def on_arrival(self, view, request):
+            super().on_arrival(view, request)
+            self.levels = view.quantile_levels
+            self.seen = [*self.seen, [view.predicted_quantiles(each) for each in range(4)]]
+
+    policy = Reads()
+    simulate_policy(secretive(), policy)
+    assert policy.levels == (0.1, 0.9)
+    rows, none = [[2, 6], [7, 12], [8, 9], [1, 13]], [0, 0]
+    assert policy.seen == [
+        [rows[0], none, none, none],
+        [rows[0], rows[1], none, none],
+        [*rows[:3], none],
+        rows,
+    ]
+    requests = secretive().requests.replace(predicted_quantiles=None)
+    policy.seen = ()
+    simulate_policy(secretive().replace(requests=requests), policy)
+    assert policy.levels == ()
+    assert policy.seen == [[[]] * 4] * 4
 
 
 def test_clairvoyant_policies_see_lengths_and_future_from_the_start():
