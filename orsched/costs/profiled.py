@@ -21,12 +21,18 @@ GRIDS = {
     "prefill": ("chunk", "context"),
     "decode": ("beside", "batch", "context"),
 }
-"""The tables and their axes."""
+"""The tables that every profiled model has, and their axes."""
+
+PER_SEQUENCE = ("sequences",)
+"""The axis of the table that a model may have besides."""
 
 
 @dataclass(frozen=True)
 class ProfiledCost:
     """A step takes ``fixed + dense(x) + sum prefill(c_i, k_i) + decode(p, N, mean context)``.
+
+    With the table ``per_sequence`` it takes ``per_sequence(n)`` besides: what is done once for each
+    of the n sequences in the step (chunks, and requests in the round), such as the output layer.
 
     All tokens of a step go through the dense layers together: x prompt tokens p = sum c_i plus N
     requests in the round. Attention is apart: that of each prompt's c_i tokens, of which k_i are
@@ -44,6 +50,7 @@ class ProfiledCost:
     prefill: Grid
     decode: Grid
     time_scale: int = 1
+    per_sequence: Grid | None = None
 
     model: ClassVar[str] = "profiled"
     context_matters: ClassVar[bool] = True
@@ -56,6 +63,8 @@ class ProfiledCost:
         put(self, "time_scale", scale)
         for name, axes in GRIDS.items():
             put(self, name, Grid.read(getattr(self, name), name, axes))
+        if self.per_sequence is not None:
+            put(self, "per_sequence", Grid.read(self.per_sequence, "per_sequence", PER_SEQUENCE))
 
     @property
     def prefill_limit(self) -> None:
@@ -67,11 +76,13 @@ class ProfiledCost:
 
         ``cached`` are the tokens of its request in the cache before each of them; empty: 0.
         """
-        return self._rounded(self._dense(sum(prompts)) + self._prefills(prompts, cached))
+        return self._rounded(
+            self._dense(sum(prompts), len(prompts)) + self._prefills(prompts, cached)
+        )
 
     def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
         """Duration of one decode round, in nanoseconds; the longest context plays no part."""
-        return self._rounded(self._dense(active) + self._decodes(0, active, context_sum))
+        return self._rounded(self._dense(active, active) + self._decodes(0, active, context_sum))
 
     def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
         """Duration of a run of rounds, each rounded for itself, in nanoseconds.
@@ -80,7 +91,7 @@ class ProfiledCost:
         """
         if rounds <= 0:
             return 0
-        same = self._dense(active)
+        same = self._dense(active, active)
         if active == 0:
             return rounds * self._rounded(same)
         a, b, total = same.numerator, same.denominator, 0
@@ -94,7 +105,7 @@ class ProfiledCost:
     def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
         """Duration of the longest of a run of rounds: at an end of a straight piece."""
         if active == 0:
-            return self._rounded(self._dense(active))
+            return self._rounded(self._dense(active, active))
         ends, done = [0], 0
         for count, *_ in self.decode.pieces((0, active), context_sum, active, rounds):
             ends += [done, done + count - 1]
@@ -113,10 +124,12 @@ class ProfiledCost:
         """Duration of a step that prefills the prompts beside a round, in nanoseconds."""
         tokens = sum(prompts)
         attention = self._prefills(prompts, cached) + self._decodes(tokens, active, context_sum)
-        return self._rounded(self._dense(tokens + active) + attention)
+        return self._rounded(self._dense(tokens + active, len(prompts) + active) + attention)
 
-    def _dense(self, tokens: int) -> Fraction:
-        return self.fixed_ns + self.dense.at(tokens)
+    def _dense(self, tokens: int, sequences: int) -> Fraction:
+        """Return what does not look at contexts."""
+        time = self.fixed_ns + self.dense.at(tokens)
+        return time if self.per_sequence is None else time + self.per_sequence.at(sequences)
 
     def _prefills(self, prompts: Sequence[int], cached: Sequence[int]) -> Fraction:
         if not cached:
@@ -141,9 +154,16 @@ class ProfiledCost:
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values."""
         grids = {name: getattr(self, name).to_dict() for name in GRIDS}
+        if self.per_sequence is not None:
+            grids["per_sequence"] = self.per_sequence.to_dict()
         return {"fixed_ns": self.fixed_ns, **grids, "time_scale": self.time_scale}
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Self:
-        """Read ``fixed_ns`` and the three tables; ``time_scale`` may be left out."""
-        return cls(**read_parameters(parameters, cls.model, ["fixed_ns", *GRIDS], ["time_scale"]))
+        """Read ``fixed_ns`` and the tables; ``per_sequence`` and ``time_scale`` may be left out."""
+        optional = ["time_scale", "per_sequence"]
+        values = read_parameters(parameters, cls.model, ["fixed_ns", *GRIDS], optional)
+        if "per_sequence" in values:  # in a file it is a table or not there: never null
+            grid = Grid.read(values["per_sequence"], "per_sequence", PER_SEQUENCE)
+            values["per_sequence"] = grid
+        return cls(**values)

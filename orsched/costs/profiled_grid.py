@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from orsched.columns import whole_number
 from orsched.costs.parameters import read_parameters
+from orsched.costs.profiled_ragged import completed
 from orsched.errors import InputError
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
@@ -32,7 +33,9 @@ class Grid:
     Attributes:
         names: of the axes, as they stand in files.
         axes: the points of each axis, strictly growing whole numbers of at least 0.
-        times_ns: whole nanoseconds of at least 0, the last axis fastest.
+        times_ns: whole nanoseconds of at least 0, the last axis fastest. None stands for a
+            combination that was not measured, and is replaced (``profiled_ragged.completed``).
+        filled: how many were None.
 
     Raises:
         InputError: an axis that does not grow, or a number of times that is not that of the points.
@@ -41,6 +44,7 @@ class Grid:
     names: tuple[str, ...]
     axes: tuple[tuple[int, ...], ...]
     times_ns: tuple[int, ...]
+    filled: int = field(default=0, init=False, compare=False)
     _rows: dict[tuple[int, ...], tuple[list[int], int]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -57,10 +61,15 @@ class Grid:
         times = self.times_ns
         if not isinstance(times, (list, tuple)) or len(times) != points:
             raise InputError(f"a grid of {points} points needs a time for each", field="time_ns")
-        whole = [whole_number(time, "time_ns", maximum=MAX_TIME_NS) for time in times]
+        whole = [
+            None if time is None else whole_number(time, "time_ns", maximum=MAX_TIME_NS)
+            for time in times
+        ]
+        full, filled = completed(axes, whole)
         object.__setattr__(self, "names", tuple(self.names))
         object.__setattr__(self, "axes", axes)
-        object.__setattr__(self, "times_ns", tuple(whole))
+        object.__setattr__(self, "times_ns", full)
+        object.__setattr__(self, "filled", filled)
 
     def at(self, *place: int | Fraction) -> Fraction:
         """Return the time at a place, in nanoseconds; the last coordinate may be a fraction."""
@@ -136,7 +145,8 @@ class Grid:
             raise InputError(
                 f"{owner}{part}: {error.problem}",
                 field=owner,
-                remedy=f"axes {', '.join(names)} in growing order, and time_ns for each point",
+                remedy=f"axes {', '.join(names)} in growing order, and time_ns for each point, "
+                "null where it was not measured",
             ) from None
 
 

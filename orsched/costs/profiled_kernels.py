@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from orsched.columns import whole_number
 from orsched.costs.exact import round_half_up
-from orsched.costs.profiled import GRIDS, ProfiledCost
-from orsched.costs.profiled_grid import Grid
+from orsched.costs.profiled import GRIDS, PER_SEQUENCE, ProfiledCost
+from orsched.costs.profiled_grid import MAX_POINTS, Grid
+from orsched.costs.profiled_ragged import completed
 from orsched.errors import InputError
 from orsched.near_names import known_names
+from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,41 +30,67 @@ def from_kernels(
     times_a_step: Mapping[str, int],
     layers: int,
     fixed_ns: int = 0,
+    per_sequence: Iterable[tuple[str, int, int]] = (),
 ) -> ProfiledCost:
     """Add up the kernels of a step of a whole model; times are whole picoseconds.
 
-    ``dense`` rows are (kernel, tokens, time), ``times_a_step`` says how often a step runs each.
-    ``attention`` rows are of one layer. Those without a round give the table ``prefill``; those
-    with a round and nothing cached before the prompt tokens give ``decode``: the time that the
-    round adds to the prompt tokens beside it, at least 0. Each entry is rounded once.
+    ``dense`` rows are (kernel, tokens, time), ``per_sequence`` rows (kernel, sequences, time), and
+    ``times_a_step`` says how often a step runs each. ``attention`` rows are of one layer. Those
+    without a round give the table ``prefill``. Of those with a round, the one with the least cached
+    before the prompt tokens gives ``decode``: the time that the round adds to the prompt tokens
+    beside it, by the table ``prefill``, at least 0. Combinations that are missing are filled in
+    (``profiled_ragged``); each entry is rounded once.
 
     Raises:
-        InputError: an unknown kernel, a row that is there twice, or a combination that is missing.
+        InputError: an unknown kernel, one without any time, a row that is there twice, a negative
+            time, or no attention.
     """
-    found = _attention_times(attention)
     prefill: dict[tuple[int, ...], int] = {}
-    decode: dict[tuple[int, ...], int] = {}
-    for (chunk, cached, batch, context), time in found.items():
+    rounds: dict[tuple[int, int, int], tuple[int, int]] = {}
+    for (chunk, cached, batch, context), time in _attention_times(attention).items():
         if not batch:
             prefill[chunk, cached] = time * layers
-        elif not cached:
-            alone = found.get((chunk, 0, 0, 0), 0)
-            decode[chunk, batch, context] = max(0, time - alone) * layers
+        elif cached <= rounds.get((chunk, batch, context), (cached, 0))[0]:
+            rounds[chunk, batch, context] = cached, time * layers
+    table = _grid("prefill", prefill)
+    decode: dict[tuple[int, ...], int] = {}
+    for (chunk, batch, context), (cached, time) in rounds.items():
+        alone = _alone(prefill, table, chunk, cached)
+        decode[chunk, batch, context] = max(0, time - alone)
+    sequences = _sums(per_sequence, times_a_step, "sequences")
+    tokens = _sums(dense, times_a_step, "tokens")
+    _require_all(times_a_step, tokens.kernels | sequences.kernels)
     return ProfiledCost(
         fixed_ns,
-        _grid("dense", _dense_times(dense, times_a_step)),
-        _grid("prefill", prefill),
+        _grid("dense", tokens.times),
+        table,
         _grid("decode", decode),
+        per_sequence=_grid("per_sequence", sequences.times) if sequences.times else None,
     )
 
 
-def _dense_times(
-    rows: Iterable[tuple[str, int, int]], times_a_step: Mapping[str, int]
-) -> dict[tuple[int, ...], int]:
-    """Sum the kernels of a step by its tokens."""
-    sums: dict[tuple[int, ...], int] = {}
-    seen = set()
-    for row, (kernel, tokens, time) in enumerate(rows):
+def _alone(prefill: Mapping[tuple[int, ...], int], table: Grid, chunk: int, cached: int) -> int:
+    """Return the picoseconds that a chunk takes alone: as measured, else by the table."""
+    if not chunk:
+        return 0
+    found = prefill.get((chunk, cached))
+    return found if found is not None else round(table.at(chunk, cached) * PS_PER_NS)
+
+
+class _Sums(NamedTuple):
+    times: dict[tuple[int, ...], int]
+    kernels: set[str]
+
+
+def _sums(
+    rows: Iterable[tuple[str, int, int]], times_a_step: Mapping[str, int], axis: str
+) -> _Sums:
+    """Sum the kernels of a step by its tokens, or its sequences.
+
+    A kernel that was not measured where others were is filled in along its own line.
+    """
+    kernels: dict[str, dict[int, int]] = {}
+    for row, (kernel, size, time) in enumerate(rows):
         if kernel not in times_a_step:
             raise InputError(
                 f"the kernel {kernel!r} is in no step",
@@ -68,15 +98,26 @@ def _dense_times(
                 field="layer",
                 remedy=known_names(kernel, times_a_step),
             )
-        if (kernel, tokens) in seen:
-            raise InputError(f"{kernel} at {tokens} tokens is there twice", row=row, field="layer")
-        seen.add((kernel, tokens))
-        sums[tokens,] = sums.get((tokens,), 0) + time * times_a_step[kernel]
+        if size in kernels.setdefault(kernel, {}):
+            raise InputError(f"{kernel} at {size} {axis} is there twice", row=row, field="layer")
+        kernels[kernel][size] = whole_number(time, "time_ns", maximum=MAX_TIME_NS)
+    sizes = sorted({size for times in kernels.values() for size in times})
+    sums: dict[tuple[int, ...], int] = {(size,): 0 for size in sizes}
+    for kernel, times in kernels.items():
+        full, _ = completed([sizes], [times.get(size) for size in sizes])
+        for size, time in zip(sizes, full, strict=True):
+            sums[size,] += time * times_a_step[kernel]
+    return _Sums(sums, set(kernels))
+
+
+def _require_all(times_a_step: Mapping[str, int], found: set[str]) -> None:
     for kernel in times_a_step:
-        for (tokens,) in sums:
-            if (kernel, tokens) not in seen:
-                raise InputError(f"no time of {kernel} at {tokens} tokens", field="tokens")
-    return sums
+        if kernel not in found:
+            raise InputError(
+                f"no time of {kernel}",
+                field="layer",
+                remedy="measure it, or leave it out of the kernels of a step",
+            )
 
 
 def _attention_times(rows: Iterable[AttentionRow]) -> dict[tuple[int, int, int, int], int]:
@@ -90,17 +131,20 @@ def _attention_times(rows: Iterable[AttentionRow]) -> dict[tuple[int, int, int, 
 
 
 def _grid(owner: str, times: Mapping[tuple[int, ...], int]) -> Grid:
-    """Arrange times as a table, which has one for every combination of its points."""
-    names = GRIDS[owner]
+    """Arrange times as a table; combinations of its points that are not there are filled in."""
+    names = GRIDS.get(owner, PER_SEQUENCE)
     if not times:
         raise InputError(f"no measurement for the table {owner}", field=owner)
     axes = [sorted({place[i] for place in times}) for i in range(len(names))]
     size = prod(map(len, axes))
-    if size != len(times):
+    if size > MAX_POINTS:
         raise InputError(
-            f"{len(times)} of the {size} combinations of {', '.join(names)} are measured",
+            f"{size} combinations of {', '.join(names)}: at most {MAX_POINTS}",
             field=owner,
-            remedy="measure all of them, or leave out the points that are not everywhere",
+            remedy="measure at the same points of each, or leave some out",
         )
-    values = [round_half_up(times[place], PS_PER_NS) for place in sorted(times)]
-    return Grid(names, tuple(map(tuple, axes)), tuple(values))
+    values = [
+        None if time is None else round_half_up(time, PS_PER_NS)
+        for time in map(times.get, product(*axes))
+    ]
+    return Grid(names, tuple(map(tuple, axes)), values)  # type: ignore[arg-type]

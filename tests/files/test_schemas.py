@@ -40,6 +40,7 @@ PARAMETERS = {
         **{"fixed_ns": 7, "dense": {"tokens": [1, 9], "time_ns": [5, 6]}},
         "prefill": {"chunk": [4], "context": [0, 8], "time_ns": [[1, 2]]},
         "decode": {"beside": [0], "batch": [1, 2], "context": [3], "time_ns": [[[1], [2]]]},
+        "per_sequence": {"sequences": [1, 8], "time_ns": [3, 4]},
         "time_scale": 1,
     },
     "roofline": {
@@ -121,7 +122,7 @@ def test_every_cost_model_round_trips_and_fits_both_schemas(schemas, tmp_path, n
 def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
     """Each parameter left out, of a wrong type and out of range, and one that is unknown."""
     parameters = model(name).to_dict()
-    optional = {"time_scale"}
+    optional = {"time_scale", "per_sequence"}
     broken = [{**parameters, "unknown": 1}]
     for key, value in parameters.items():
         if key not in optional:
