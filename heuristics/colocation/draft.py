@@ -21,6 +21,7 @@ class Draft:
 
     Attributes:
         chunks: request -> prompt tokens, those that are new on the worker among them.
+        before: request -> tokens that are cached before its chunk.
         decode: requests that decode -> context in the round.
         victims: requests that are preempted.
         tokens: what is left of the token budget.
@@ -30,8 +31,8 @@ class Draft:
     """
 
     __slots__ = (
-        "chunks", "clients", "context_max", "context_sum", "decode", "due_ns", "prompt_tokens",
-        "time", "tokens", "victims", "view",
+        "before", "chunks", "clients", "context_max", "context_sum", "decode", "due_ns",
+        "prompt_tokens", "time", "tokens", "victims", "view",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +41,7 @@ class Draft:
         self.view = view
         self.time = time
         self.chunks: dict[int, int] = {}
+        self.before: dict[int, int] = {}
         self.decode: dict[int, int] = {}
         self.victims = list(victims)
         self.tokens = tokens
@@ -51,20 +53,22 @@ class Draft:
     def ns(self) -> int:
         """Return the time of the step."""
         return self.time.step_ns(
-            list(self.chunks.values()), len(self.decode), self.context_sum, self.context_max
-        )
+            list(self.chunks.values()), len(self.decode), self.context_sum, self.context_max,
+            list(self.before.values()),
+        )  # fmt: skip
 
-    def ns_with_chunk(self, tokens: int) -> int:
-        """Return the time of the step with one more chunk."""
+    def ns_with_chunk(self, tokens: int, cached: int) -> int:
+        """Return the time of the step with one more chunk, behind cached tokens."""
         return self.time.step_ns(
-            [*self.chunks.values(), tokens], len(self.decode), self.context_sum, self.context_max
-        )
+            [*self.chunks.values(), tokens], len(self.decode), self.context_sum, self.context_max,
+            [*self.before.values(), cached],
+        )  # fmt: skip
 
     def ns_with_decode(self, context: int) -> int:
         """Return the time of the step with one more request that decodes."""
         return self.time.step_ns(
             list(self.chunks.values()), len(self.decode) + 1, self.context_sum + context,
-            max(self.context_max, context),
+            max(self.context_max, context), list(self.before.values()),
         )  # fmt: skip
 
     def add_decode(self, request: int, context: int) -> None:
@@ -75,30 +79,35 @@ class Draft:
             self.context_max = context
         self.tokens -= 1
 
-    def add_chunk(self, request: int, tokens: int) -> None:
-        """Let a request process prompt tokens."""
+    def add_chunk(self, request: int, tokens: int, cached: int) -> None:
+        """Let a request process prompt tokens behind those that are cached."""
         self.chunks[request] = tokens
+        self.before[request] = cached
         self.tokens -= tokens
         self.prompt_tokens -= tokens
 
-    def shorten(self, request: int, tokens: int) -> None:
-        """Let a chunk have fewer tokens."""
+    def shorten(self, request: int, tokens: int, cached: int) -> None:
+        """Let a chunk have fewer tokens, since more are cached."""
+        self.before[request] = cached
         less = self.chunks[request] - tokens
         self.chunks[request] = tokens
         self.tokens += less
         self.prompt_tokens += less
 
-    def largest_chunk(self, most: int, limit_ns: int) -> int:
-        """Return the most prompt tokens, up to a number, with which the step keeps to a limit."""
+    def largest_chunk(self, most: int, limit_ns: int, cached: int) -> int:
+        """Return the most prompt tokens, up to a number, with which the step keeps to a limit.
+
+        ``cached`` are the tokens in the cache before them.
+        """
         most = min(most, self.tokens, self.prompt_tokens)
         if most <= 0:
             return 0
-        if limit_ns >= UNLIMITED or self.ns_with_chunk(most) <= limit_ns:
+        if limit_ns >= UNLIMITED or self.ns_with_chunk(most, cached) <= limit_ns:
             return most
         low, high = 0, most
         while high - low > 1:
             middle = (low + high) // 2
-            if self.ns_with_chunk(middle) <= limit_ns:
+            if self.ns_with_chunk(middle, cached) <= limit_ns:
                 low = middle
             else:
                 high = middle

@@ -202,12 +202,12 @@ class Colocation(Policy):
             draft.add_decode(request, view.cached(request) + 1)
             self._note_due(view, draft, request)
 
-    def _interactive_chunk(self, view: View, draft: Draft, left: int) -> int:
+    def _interactive_chunk(self, view: View, draft: Draft, left: int, cached: int) -> int:
         """Return the tokens of an interactive prefill in this step."""
         limit_ns = UNLIMITED
         if self.limited and draft.due_ns < UNLIMITED:
             limit_ns = draft.due_ns - view.now_ns
-        fit = draft.largest_chunk(left, limit_ns)
+        fit = draft.largest_chunk(left, limit_ns, cached)
         least = min(left, self.params.least_chunk, draft.tokens, draft.prompt_tokens)
         return max(fit, least, 0)
 
@@ -215,12 +215,13 @@ class Colocation(Policy):
         for request in now.interactive:
             if request not in view.prefilling:
                 continue
-            chunk = self._interactive_chunk(view, draft, view.to_prefill(request))
+            cached = view.cached(request)
+            chunk = self._interactive_chunk(view, draft, view.to_prefill(request), cached)
             if chunk and not room.extend(request, chunk):
                 self._preempt_bulk(view, draft, now)
                 continue
             if chunk:
-                draft.add_chunk(request, chunk)
+                draft.add_chunk(request, chunk, cached)
                 self._note_due(view, draft, request)
 
     def _foresee_interactive(self, view: View, draft: Draft, room: Room, now: Present) -> int:
@@ -230,7 +231,7 @@ class Colocation(Policy):
         for request in self.queue:
             hit, leaving = room.peek(request)
             left = view.to_prefill(request) - hit
-            chunk = self._interactive_chunk(view, draft, left)
+            chunk = self._interactive_chunk(view, draft, left, hit)
             if not chunk:
                 break
             new = room.needed(request, hit, left) + leaving
@@ -238,7 +239,7 @@ class Colocation(Policy):
                 self._preempt_bulk(view, draft, now)
                 break
             reserved += new
-            draft.add_chunk(request, chunk)
+            draft.add_chunk(request, chunk, hit)
             draft.clients -= 1
             self._note_due(view, draft, request)
         return reserved
@@ -251,9 +252,10 @@ class Colocation(Policy):
         for request in self.queue:
             if request not in draft.chunks:
                 return
-            left = view.to_prefill(request) - room.peek(request)[0]
+            hit = room.peek(request)[0]
+            left = view.to_prefill(request) - hit
             if left < draft.chunks[request]:
-                draft.shorten(request, left)
+                draft.shorten(request, left, hit)
             room.admit(request, draft.chunks[request])
 
     # -- bulk requests --------------------------------------------------------------------------
@@ -286,9 +288,10 @@ class Colocation(Policy):
         for request in now.bulk:
             if request not in view.prefilling:
                 continue
-            chunk = draft.largest_chunk(view.to_prefill(request), limit_ns)
+            cached = view.cached(request)
+            chunk = draft.largest_chunk(view.to_prefill(request), limit_ns, cached)
             if chunk > 0 and self._extend_bulk(room, now, request, chunk, reserved):
-                draft.add_chunk(request, chunk)
+                draft.add_chunk(request, chunk, cached)
 
     def _admit_bulk(self, view: View, draft: Draft, room: Room, limit_ns: int) -> None:
         while len(self.pool) and draft.clients > 0 and draft.tokens > 0:
@@ -304,12 +307,12 @@ class Colocation(Policy):
         allowed = room.free if alone else self.bulk_room(view, draft, room)
         if room.needed(request, hit, left) + leaving > allowed:
             return False
-        chunk = draft.largest_chunk(left, limit_ns)
+        chunk = draft.largest_chunk(left, limit_ns, hit)
         if chunk <= 0 or self.is_being_prefilled(view, draft, request, hit):
             return False
         room.admit(request, chunk)
         self.pool.take(request)
-        draft.add_chunk(request, chunk)
+        draft.add_chunk(request, chunk, hit)
         draft.clients -= 1
         return True
 
@@ -343,7 +346,7 @@ class Colocation(Policy):
                 raise PolicyError(f"request {oldest} does not fit into the memory, even alone")
             raise _Preempt(now.bulk[-1])
         if oldest in view.prefilling:
-            draft.add_chunk(oldest, tokens)
+            draft.add_chunk(oldest, tokens, view.cached(oldest))
         else:
             draft.add_decode(oldest, view.cached(oldest) + 1)
 

@@ -16,9 +16,17 @@ class StepTime(Protocol):
     """Gives the time of a step."""
 
     def step_ns(
-        self, chunks: Sequence[int], active: int, context_sum: int, context_max: int
+        self,
+        chunks: Sequence[int],
+        active: int,
+        context_sum: int,
+        context_max: int,
+        cached: Sequence[int] = (),
     ) -> int:
-        """Return the time of a step over prompt chunks beside a round, in nanoseconds."""
+        """Return the time of a step over prompt chunks beside a round, in nanoseconds.
+
+        ``cached`` are the tokens in the cache before each chunk; empty: all 0.
+        """
 
 
 class MachineTime:
@@ -28,9 +36,14 @@ class MachineTime:
         self.cost = cost
 
     def step_ns(
-        self, chunks: Sequence[int], active: int, context_sum: int, context_max: int
+        self,
+        chunks: Sequence[int],
+        active: int,
+        context_sum: int,
+        context_max: int,
+        cached: Sequence[int] = (),
     ) -> int:
         """Return the time of a step; 0 for one with nothing in it."""
         if not chunks and not active:
             return 0
-        return mixed_ns(self.cost, chunks, active, context_sum, context_max)
+        return mixed_ns(self.cost, chunks, active, context_sum, context_max, cached)

@@ -73,9 +73,17 @@ class PoolingTime:
         self.cost = cost
 
     def step_ns(
-        self, chunks: Sequence[int], active: int, context_sum: int, context_max: int
+        self,
+        chunks: Sequence[int],
+        active: int,
+        context_sum: int,
+        context_max: int,
+        cached: Sequence[int] = (),
     ) -> int:
-        """Return the estimated time of a step; 0 for one with nothing in it."""
+        """Return the estimated time of a step; 0 for one with nothing in it.
+
+        Eq. (6) has the length of a chunk and not what is cached before it.
+        """
         if not chunks and not active:
             return 0
         return self.cost.mixed_ns(chunks, active, context_sum, context_max)

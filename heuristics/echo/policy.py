@@ -93,7 +93,7 @@ class Echo(Colocation):
         if isinstance(pool, ArrivalPool):
             return pool.first()
         assert isinstance(pool, Buckets)
-        most = draft.largest_chunk(draft.tokens, limit_ns)
+        most = draft.largest_chunk(draft.tokens, limit_ns, 0)
         if most <= 0:
             return None
         found = {each: room.peek(each) for each in pool.candidates(self.own.candidates)}
@@ -110,7 +110,7 @@ class Echo(Colocation):
             others = needed_free - leaving
             lost = max(0, new - (room.free - leaving - others)) * room.size
             benefit = chunk + self.own.hit_benefit * hit - lost
-            score = benefit / max(1, draft.ns_with_chunk(chunk))
+            score = benefit / max(1, draft.ns_with_chunk(chunk, hit))
             if best is None or score > best_score:
                 best, best_score = request, score
         return best
@@ -130,5 +130,7 @@ class Echo(Colocation):
         chunks = [tokens for each, tokens in draft.chunks.items() if each != request]
         active, context = len(draft.decode), draft.decode.get(request, 0)
         active -= request in draft.decode
-        time = self.time.step_ns(chunks, active, draft.context_sum - context, draft.context_max)
+        before = [cached for each, cached in draft.before.items() if each != request]
+        load = active, draft.context_sum - context, draft.context_max
+        time = self.time.step_ns(chunks, *load, before)
         return (sum(chunks) + active - view.cached(request)) / max(1, time)

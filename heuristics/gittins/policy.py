@@ -180,7 +180,11 @@ class Gittins(Policy):
     ) -> Step:
         """Return the step with these chunks, beside a round where that is no slower."""
         tokens = list(chunks.values())
-        beside, time_ns = worker.prices.prefill(tokens, decoding)
+        prices = worker.prices
+        cached: tuple[int, ...] = ()
+        if prices.tells_cached and view.prefilling:
+            cached = tuple(view.cached(request) for request in chunks)
+        beside, time_ns = prices.prefill(tokens, decoding, cached)
         worker.prefills = True
         worker.until_ns = worker.pace.now_ns + time_ns
         worker.prefill(chunks, worker.pace.rounds + beside)

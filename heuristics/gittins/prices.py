@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import exp
 from typing import TYPE_CHECKING
 
-from orsched.costs import mixed_ns
+from orsched.costs import knows_cached, mixed_ns, prefill_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ class Prices:
 
     def __init__(self, view: View) -> None:
         self.cost = cost = view.worker.cost
+        self.tells_cached = knows_cached(cost)
         self.rounds: dict[int, int] = {}  # active requests -> time of a round
         most = min(_CONTEXT, view.worker.prefill_limit or _CONTEXT)
         tokens = cost.prefill_ns([most])
@@ -39,19 +40,22 @@ class Prices:
         self.client_ns = max(0.0, (all_of_them - one) / (clients - 1))
         self.round_ns = max(one - self.client_ns, 1.0)
 
-    def prefill(self, chunks: Sequence[int], active: int) -> tuple[bool, int]:
+    def prefill(
+        self, chunks: Sequence[int], active: int, cached: Sequence[int] = ()
+    ) -> tuple[bool, int]:
         """Return whether chunks go beside a round, and about how long their step takes.
 
         They do unless a stage of its own and a round take less time than both in one step.
+        ``cached`` are the tokens in the cache before each chunk; empty: all 0.
         """
-        alone = self.cost.prefill_ns(chunks)
+        alone = prefill_ns(self.cost, chunks, cached)
         if not active:
             return False, alone
         one_round = self.rounds.get(active)
         if one_round is None:
             one_round = self.cost.round_ns(active, active * _CONTEXT, _CONTEXT)
             self.rounds[active] = one_round
-        both = mixed_ns(self.cost, chunks, active, active * _CONTEXT, _CONTEXT)
+        both = mixed_ns(self.cost, chunks, active, active * _CONTEXT, _CONTEXT, cached)
         return (False, alone) if alone + one_round < both else (True, both)
 
 
