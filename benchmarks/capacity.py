@@ -94,7 +94,7 @@ def answer(case: Case, jobs: int, requests: int | None = None) -> tuple[Capacity
         slo_ttft=case.ttft_s,
         slo_tpot=case.tpot_s,
         attainment=case.attainment,
-        parameters={"max_num_batched_tokens": case.budget},
+        parameters={"max_num_batched_tokens": case.budget, "dispatch": "round_robin"},
         jobs=jobs,
     )
     seconds = perf_counter() - begin

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.planning import as_known, pack_known, plan
-from orsched.heuristics.policy_method import LiveMethod, PolicyMethod, read_params
+from orsched.heuristics.policy_method import LiveMethod, PolicyMethod, read_params, split
 from orsched.policy import Information
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ _NONE, _PREDICTED, _CLAIRVOYANT = (
 
 
 def _read(defaults: GatedParams, parameters: dict[str, Any]) -> GatedParams:
-    """Return the defaults with some parameters replaced."""
-    params: GatedParams = read_params(GatedParams, {**defaults.to_dict(), **parameters})
+    """Return the defaults with some parameters replaced; a dispatcher's say nothing here."""
+    own, _ = split(parameters, defaults.to_dict())
+    params: GatedParams = read_params(GatedParams, {**defaults.to_dict(), **own})
     return params
 
 
@@ -76,7 +77,7 @@ class PlannedMethod(GatedMethod):
         """Plan on what is known, then run the chosen policy on the truth."""
         instance.require_stages(self.name)
         params = _read(self.defaults, run.parameters)
-        return plan(instance, self.name, params, frozenset(run.parameters), run)
+        return plan(instance, self.name, params, frozenset(run.parameters) - {"dispatch"}, run)
 
 
 FCFS = PolicyMethod(

@@ -28,8 +28,8 @@ class OwnMethod(LiveMethod):
     """A policy class of the user's own, by its ``module:Class`` or its registered name.
 
     On several workers a class that serves one worker gets a dispatcher, with the parameters
-    ``dispatch`` (round_robin, fewest_requests, least_work, prefix) and ``steal``, as named ones do;
-    on one worker these say nothing, unless the class has parameters of these names.
+    ``dispatch`` (soonest, round_robin, fewest_requests, least_work, prefix) and ``steal``, as named
+    ones do; on one worker these say nothing, unless the class has parameters of these names.
 
     Attributes:
         information: empty: the class itself says it.
@@ -54,7 +54,7 @@ class OwnMethod(LiveMethod):
     ) -> tuple[Policy, dict[str, Any]]:
         """Return a new policy and the parameters that were given."""
         alone, own = len(instance.workers) == 1, parameters
-        if not self.policy.many_workers:
+        if alone or not self.policy.many_workers:
             own, shared = split(parameters, _arguments(self.policy) if alone else ())
         self._require_arguments(own)
         if self.policy.many_workers or alone:

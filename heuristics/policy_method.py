@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.errors import InputError
 from orsched.heuristics.dispatching.dispatched import Dispatched
-from orsched.heuristics.dispatching.dispatchers import DISPATCHERS
+from orsched.heuristics.dispatching.named import DEFAULT, DISPATCHERS
 from orsched.heuristics.planning import in_time
 from orsched.methods import Outcome, Progress, Run
 from orsched.parameters import read_params as read_params
@@ -34,11 +34,11 @@ class Dispatching:
     """How requests go to workers, for policies that serve one worker each.
 
     Attributes:
-        dispatch: round_robin, fewest_requests, least_work or prefix.
+        dispatch: soonest, round_robin, fewest_requests, least_work or prefix.
         steal: whether a worker without work takes waiting requests from others.
     """
 
-    dispatch: str = "round_robin"
+    dispatch: str = DEFAULT
     steal: bool = False
 
     def __post_init__(self) -> None:
@@ -98,6 +98,7 @@ class PolicyMethod(LiveMethod):
         make: builds a fresh policy from instance, parameters, information and seed.
         many_workers: whether the policy itself serves several workers; others get a dispatcher, and
             the parameters of ``Dispatching``.
+        dispatch: the dispatcher where none is named.
     """
 
     name: str
@@ -106,6 +107,7 @@ class PolicyMethod(LiveMethod):
     make: Callable[[Instance, Any, Information, int], Policy]
     params: type = NoParams
     many_workers: bool = False
+    dispatch: str = DEFAULT
 
     def build(
         self,
@@ -116,7 +118,7 @@ class PolicyMethod(LiveMethod):
         seconds_left: float = math.inf,
     ) -> tuple[Policy, dict[str, Any]]:
         """Return a fresh policy for an instance, and all its parameters as plain values."""
-        params, shared = self._read(parameters)
+        params, shared = self._read(parameters, alone=len(instance.workers) == 1)
         values: dict[str, Any] = asdict(params)
 
         def make() -> Policy:
@@ -130,18 +132,18 @@ class PolicyMethod(LiveMethod):
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""
         self._read(parameters)
 
-    def _read(self, parameters: dict[str, Any]) -> tuple[Any, Dispatching]:
-        """Return the policy's parameters and those of the dispatcher."""
-        if not self.many_workers:
-            own, shared = split(parameters)
-            return read_params(self.params, own, SHARED), shared
+    def _read(self, parameters: dict[str, Any], alone: bool = True) -> tuple[Any, Dispatching]:
+        """Return the policy's parameters, and those of the dispatcher of several workers."""
         known = [item.name for item in fields(self.params)]
-        for name in SHARED:
-            if name in parameters and name not in known:
-                raise InputError(
-                    f"{self.name} chooses workers itself", field=name, remedy="leave it out"
-                )
-        return read_params(self.params, parameters), Dispatching()
+        if self.many_workers and not alone:
+            for name in SHARED:
+                if name in parameters and name not in known:
+                    raise InputError(
+                        f"{self.name} chooses workers itself", field=name, remedy="leave it out"
+                    )
+        given = {"dispatch": self.dispatch, **parameters}
+        own, shared = split(given, known)
+        return read_params(self.params, own, SHARED), shared
 
 
 SHARED = tuple(item.name for item in fields(Dispatching))

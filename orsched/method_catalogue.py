@@ -72,6 +72,8 @@ def parameters_of(method: Method) -> tuple[Parameter, ...]:
     from orsched.heuristics.policy_method import Dispatching
 
     shared = of_dataclass(Dispatching)
+    if (default := getattr(method, "dispatch", "")) != shared[0].default and default:
+        shared = (shared[0]._replace(default=default), *shared[1:])
     if isinstance(method, OwnMethod):
         own = of_function(method.policy)
         return own if method.policy.many_workers else (*own, *_others(shared, own))

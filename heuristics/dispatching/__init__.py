@@ -2,15 +2,17 @@
 
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.dispatchers import (
-    DISPATCHERS,
     Dispatcher,
     FewestRequests,
     LeastWork,
     MostHits,
     RoundRobin,
 )
+from orsched.heuristics.dispatching.named import DEFAULT, DISPATCHERS
+from orsched.heuristics.dispatching.soonest import Soonest
 
 __all__ = [
+    "DEFAULT",
     "DISPATCHERS",
     "Dispatched",
     "Dispatcher",
@@ -18,4 +20,5 @@ __all__ = [
     "LeastWork",
     "MostHits",
     "RoundRobin",
+    "Soonest",
 ]

@@ -67,7 +67,8 @@ class Dispatched(Policy):
         return chosen
 
     def on_first_token(self, view: View, request: int) -> None:
-        """Tell the worker's policy."""
+        """Tell the worker's policy, and the dispatcher."""
+        self.dispatcher.on_first_token(view, request)
         self.policies[view.index].on_first_token(view, request)
 
     def on_finish(self, view: View, request: int, client: int) -> None:

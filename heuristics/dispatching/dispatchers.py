@@ -38,6 +38,9 @@ class Dispatcher(ABC):
     def choose(self, view: View, request: int) -> int:
         """Return the index of the worker that gets an arriving request."""
 
+    def on_first_token(self, view: View, request: int) -> None:  # noqa: B027
+        """Take note of a first token on the worker of the view."""
+
     def on_finish(self, view: View, request: int) -> None:  # noqa: B027
         """Take note of a finish on the worker of the view."""
 
@@ -151,8 +154,3 @@ def _room(worker: Worker) -> tuple[float, float]:
     memory, limit = worker.memory, worker.prefill_limit
     tokens = inf if memory is None else memory.blocks * memory.block_tokens
     return tokens, inf if limit is None else limit
-
-
-DISPATCHERS: dict[str, type[Dispatcher]] = {
-    kind.name: kind for kind in (RoundRobin, FewestRequests, LeastWork, MostHits)
-}

@@ -78,6 +78,7 @@ ILS = PolicyMethod(
     "continuous batching that sets memory aside for the output limit (SCLS's baseline)",
     lambda instance, params, information, seed: IterationLevel(params),
     IterationParams,
+    dispatch="round_robin",
 )
 
 SCLS = PolicyMethod(

@@ -237,7 +237,7 @@ def test_unknown_gate_is_refused():
 
 @pytest.mark.parametrize(
     ("method", "workers", "problem"),
-    [("mico", 2, "mico chooses"), ("gittins", 1, "gittins chooses")],
+    [("mico", 2, "mico chooses"), ("gittins", 2, "gittins chooses")],
 )
 @pytest.mark.parametrize("name", ["dispatch", "steal"])
 def test_parameters_of_a_dispatcher_are_refused_where_there_is_none(method, workers, problem, name):

@@ -103,7 +103,7 @@ def test_a_policy_of_ones_own_is_described_too(monkeypatch):
     found = method_info("mine_for_info:Mine")
     assert found.summary == "Serves nobody."
     assert [(p.name, p.default) for p in found.parameters] == [
-        ("patience", REQUIRED), ("limit", 3), ("dispatch", "round_robin"), ("steal", False),
+        ("patience", REQUIRED), ("limit", 3), ("dispatch", "soonest"), ("steal", False),
     ]  # fmt: skip
     assert found.parameters[0].meaning == "how long it waits."
     assert (found.workers, found.searches) == ("any", False)

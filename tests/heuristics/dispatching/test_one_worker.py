@@ -6,12 +6,20 @@ import pytest
 
 import orsched
 from orsched.errors import InputError
+from orsched.heuristics.policy_method import LiveMethod
+from orsched.method_choice import method_named, method_names
+from orsched.policy import Policy
+from orsched.scenario import scenario, with_workers
+from orsched.step import decode_rounds, prefill_stage
+
+POLICIES = [name for name in method_names() if isinstance(method_named(name), LiveMethod)]
 
 
-@pytest.mark.parametrize("method", ["fcfs", "vllm", "fcfs_batched"])
+@pytest.mark.parametrize("method", POLICIES)
 def test_a_dispatcher_of_one_worker_changes_nothing(method):
-    instance = orsched.load("two-by-two")
-    given = {"dispatch": "fewest_requests", "steal": False}
+    """Nor for policies that choose workers themselves, or that serve only one."""
+    instance = scenario(orsched.load("two-by-two"), predictions="classes")
+    given = {"dispatch": "fewest_requests"}
     alone = orsched.solve(instance, method)
     told = orsched.solve(instance, method, parameters=given)
     assert told.schedule.replace(run={}) == alone.schedule.replace(run={})
@@ -25,5 +33,29 @@ def test_what_no_dispatcher_is_stays_wrong(wrong):
 
 
 def test_a_policy_that_chooses_workers_itself_takes_no_dispatcher():
+    two = with_workers(scenario(orsched.load("two-by-two"), predictions="classes"), 2)
     with pytest.raises(InputError, match="chooses workers itself"):
-        orsched.solve(orsched.load("two-by-two"), "mico", parameters={"dispatch": "round_robin"})
+        orsched.solve(two, "mico", parameters={"dispatch": "round_robin"})
+
+
+class ChoosesItself(Policy):
+    """Serves each request on the worker that asks first."""
+
+    many_workers = True
+
+    def __init__(self):
+        self.queue = []
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        if self.queue and view.free_clients:
+            return prefill_stage([self.queue.pop(0)])
+        return decode_rounds() if view.running else None
+
+
+def test_an_own_policy_that_chooses_workers_itself_hears_nothing_on_one():
+    given = {"dispatch": "least_work", "steal": True}
+    told = orsched.simulate(orsched.load("two-by-two"), ChoosesItself, parameters=given)
+    assert told.makespan == orsched.simulate(orsched.load("two-by-two"), ChoosesItself).makespan
