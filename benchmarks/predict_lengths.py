@@ -6,8 +6,8 @@ Sources: the three domains of the corpus (``orsched.predict.make_corpus``) and t
 from Python's standard library (``benchmarks.text_sources``). Parts by conversation (by module for
 the library): 60 % to fit, 20 % to calibrate, 20 % to test on. The tables: in distribution; the
 order of requests over several splits; the default trained on one source and tested on the test
-part of another; the online predictor on a source that its base was not trained on; times on one
-core.
+part of another; the online predictor on a source that its base was not trained on; the quantile
+0.99 with straight lines and with log-t tails; times on one core.
 """
 
 from __future__ import annotations
@@ -107,6 +107,32 @@ def online(sources: dict[str, LabelledPrompts], seed: int) -> list[dict[str, Any
     return rows
 
 
+def heavy_tailed(rows: int, seed: int) -> LabelledPrompts:
+    """Return the chat corpus with lengths whose errors have a heavy tail, in the logarithm.
+
+    Half of Student's t with 3 degrees of freedom is added, and lengths are cut at 1,000,000.
+    """
+    data = make_corpus("chat", rows, seed)
+    errors = 0.5 * np.random.default_rng(seed).standard_t(3, rows)
+    tokens = np.clip(np.rint(data.output_tokens * np.exp(errors)), 1, 1_000_000)
+    return LabelledPrompts(data.prompts, tokens.astype(np.int64), data.conversations)
+
+
+def tails(sources: dict[str, LabelledPrompts], seed: int) -> list[dict[str, Any]]:
+    """Return coverage and pinball loss of the quantile 0.99 by both kinds of tails."""
+    rows = []
+    for name, data in sources.items():
+        test = data.part("test", seed)
+        row: dict[str, Any] = {"source": name, "rows": len(test)}
+        for label, law in (("lines", None), ("log-t", "log-t")):
+            found = train(data, seed=seed, tails=law).predict(test.prompts).quantile(0.99)
+            over = test.output_tokens - found
+            row[f"coverage, {label}"] = float((over <= 0).mean())
+            row[f"pinball, {label}"] = float(np.maximum(0.99 * over, -0.01 * over).mean())
+        rows.append(row)
+    return rows
+
+
 def times(rows: int, seed: int) -> list[dict[str, Any]]:
     """Return the time to fit the default on so many rows, and latencies of batches."""
     data = make_corpus("chat", rows + 10_000, seed)
@@ -161,11 +187,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     sources = {name: make_corpus(name, chosen.rows, chosen.seed) for name in DOMAINS}
     sources |= standard_library()
+    heavy = heavy_tailed(chosen.rows, chosen.seed)
     found = {
         "within": within(sources, chosen.seed),
         "splits": splits(sources, chosen.seed, chosen.splits),
         "across": across(sources, chosen.seed),
         "online": online(sources, chosen.seed),
+        "tails": tails(sources | {"chat, heavy": heavy}, chosen.seed),
         "times": times(chosen.large, chosen.seed),
     }
     for name, rows in found.items():

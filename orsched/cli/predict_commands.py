@@ -67,12 +67,20 @@ predict_group.add_command(proxy_command)
     show_default=True,
     help="Trees for each quantile.",
 )
+@click.option(
+    "--tails",
+    type=click.Choice(("lines", "log-t")),
+    default="lines",
+    show_default=True,
+    help="Beyond the quantiles 0.05 and 0.95: straight lines, or Student's law, fitted.",
+)
 @with_options(_SEED, _TOKENIZER, _EDGES, FORMAT)
 def train_command(
     data: tuple[Path, ...],
     output: Path,
     kind: str,
     trees: int,
+    tails: str,
     seed: int,
     tokenizer: Path | None,
     edges: str | None,
@@ -95,7 +103,8 @@ def train_command(
         scikit_learn()  # before any work
     with ProgressPrinter("training") as shown:
         rows = joined([_labelled(path, tokenizer, shown) for path in data])
-        fitted = train(rows, kind, seed=seed, trees=trees, progress=shown.say)
+        law = None if tails == "lines" else tails
+        fitted = train(rows, kind, seed=seed, trees=trees, tails=law, progress=shown.say)
         save_predictor(fitted, output, seed=seed)
         shown.say("evaluating")
         test = rows.part("test", seed)

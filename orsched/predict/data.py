@@ -91,6 +91,22 @@ class LabelledPrompts:
         return found
 
 
+def by_prompt(data: LabelledPrompts) -> tuple[list[Prompt], IntColumn, IntColumn]:
+    """Return each prompt once, the lengths of all replies, and how many replies each prompt has.
+
+    Rows with the same prompt are samples of its length where they are of one conversation; without
+    names they always are, since conversations are told apart by their first messages. Prompts are
+    in the order in which they occur first, lengths in that of the prompts and of the rows of each.
+    """
+    names = data.conversations
+    rows: dict[tuple[str, Prompt], list[int]] = {}
+    for row, prompt in enumerate(data.prompts):
+        rows.setdefault(("" if names is None else names[row], prompt), []).append(row)
+    order = np.array([row for each in rows.values() for row in each], np.int64)
+    counts = np.array([len(each) for each in rows.values()], np.int64)
+    return [prompt for _, prompt in rows], data.output_tokens[order], counts
+
+
 def joined(parts: Sequence[LabelledPrompts]) -> LabelledPrompts:
     """Return several data sets as one."""
     if len(parts) == 1:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from orsched.columns import IntColumn
+    from orsched.predict.tails import Tails
 
     Floats = NDArray[np.float64]
 
@@ -28,17 +29,21 @@ class LengthDistribution:
     """Predicted lengths of n requests.
 
     Between quantiles the logarithm of the length is linear in the probability; below the first it
-    falls to 1 token, above the last it rises to the longest.
+    falls to 1 token, above the last it rises to the longest. With tails it follows their law there,
+    up to where each leaves a fiftieth of its probability.
 
     Attributes:
         levels: (k,), strictly increasing, between 0 and 1.
         values: (n, k), tokens, at least 1, in each row not decreasing.
-        longest: tokens at probability 1; a row whose last quantile is above it ends there.
+        longest: tokens at probability 1; a row whose last quantile, or last knot of the tail, is
+            above it ends there.
+        tails: what is beyond the outermost quantiles; None: straight lines.
     """
 
     levels: Floats
     values: Floats
     longest: float
+    tails: Tails | None = None
 
     def __post_init__(self) -> None:
         values = self.values
@@ -109,9 +114,11 @@ class LengthDistribution:
 
     def _knots(self) -> tuple[Floats, Floats]:
         """Return levels with 0 and 1, and the logarithms of the lengths at them."""
-        logs = np.log(self.values)
+        levels, logs = self.levels, np.log(self.values)
+        if self.tails is not None:
+            levels, logs = self.tails.knots(levels, logs)
         last = np.maximum(logs[:, -1:], np.log(self.longest))
-        levels = np.concatenate(([0.0], self.levels, [1.0]))
+        levels = np.concatenate(([0.0], levels, [1.0]))
         return levels, np.hstack([np.zeros((len(logs), 1)), logs, last])
 
 

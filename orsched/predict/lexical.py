@@ -18,6 +18,7 @@ from orsched.predict.predictor import (
     required,
     shifts,
 )
+from orsched.predict.tails import Tails, fit_tails, tails_from
 from orsched.predict.trees import Trees, trees_from
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class LexicalPredictor(LengthPredictor):
         trees: one sum a level, on the columns of ``features.FEATURES``.
         shift: (k,), from the calibration.
         longest: tokens.
+        tails: the law beyond the outermost levels, from the calibration; None: straight lines.
     """
 
     kind = "lexical"
@@ -47,6 +49,7 @@ class LexicalPredictor(LengthPredictor):
     trees: Trees
     shift: Floats
     longest: float
+    tails: Tails | None = None
 
     @classmethod
     def fit(
@@ -54,7 +57,8 @@ class LexicalPredictor(LengthPredictor):
     ) -> LexicalPredictor:
         """Fit on the rows of ``train``, shift each level so that those of ``calibrate`` fit.
 
-        Options: ``seed`` (0), ``trees`` a level (40), ``progress`` (called with what is done).
+        Options: ``seed`` (0), ``trees`` a level (40), ``tails`` (None, or ``log-t``), ``progress``
+        (called with what is done).
         Raises ``MissingDependencyError`` without scikit-learn.
         """
         from orsched.predict.boosting import fit_quantiles
@@ -73,8 +77,10 @@ class LexicalPredictor(LengthPredictor):
         longest = float(max(train.output_tokens.max(), calibrate.output_tokens.max(initial=1)))
         plain = cls(levels, trees, np.zeros(len(levels)), longest)
         truth = log_lengths(calibrate, "calibration")
-        shift = shifts(plain.log_quantiles(calibrate.prompts), truth, levels)
-        return cls(levels, trees, shift, longest)
+        logs = plain.log_quantiles(calibrate.prompts)
+        shift = shifts(logs, truth, levels)
+        tails = fit_tails(logs + shift, truth, levels) if options.get("tails") else None
+        return cls(levels, trees, shift, longest, tails)
 
     def log_quantiles(self, prompts: Sequence[Prompt]) -> Floats:
         """Return the sums of the trees for each prompt."""
@@ -82,10 +88,12 @@ class LexicalPredictor(LengthPredictor):
 
     def document(self) -> dict[str, Any]:
         """Return what is written into a file."""
+        beyond = {} if self.tails is None else {"tails": self.tails.document()}
         return {
             "features": list(FEATURES),
             "shift": self.shift.tolist(),
             "trees": self.trees.document(),
+            **beyond,
         }
 
     @classmethod
@@ -101,4 +109,5 @@ class LexicalPredictor(LengthPredictor):
             raise InputError(
                 "do not have one sum a level on these features", field="trees", remedy="train again"
             )
-        return cls(levels, trees, one_a_level(values, "shift", levels), longest)
+        shift = one_a_level(values, "shift", levels)
+        return cls(levels, trees, shift, longest, tails_from(values.get("tails")))

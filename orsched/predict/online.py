@@ -53,6 +53,7 @@ class OnlinePredictor(LengthPredictor):
             raise InputError("is no predictor", field="base", remedy="see load_predictor")
         require_number(self.rate, "rate", 0.0, 10.0, above=True)
         self.levels, self.longest = self.base.levels, self.base.longest
+        self.tails = self.base.tails
         self.shift = self.shift.copy() if len(self.shift) else np.zeros(len(self.levels))
 
     @classmethod

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from orsched.predict.data import LabelledPrompts
     from orsched.predict.prompt import Prompt
+    from orsched.predict.tails import Tails
 
     Floats = NDArray[np.float64]
     Say = Callable[[str], None]
@@ -35,11 +36,13 @@ class LengthPredictor(ABC):
         kind: its name in files and on the command line.
         levels: (k,), probabilities of the quantiles that it predicts.
         longest: the longest reply that it was fitted on, in tokens.
+        tails: what is beyond the outermost quantiles, None for straight lines.
     """
 
     kind: ClassVar[str]
     levels: Floats
     longest: float
+    tails: Tails | None = None
 
     @classmethod
     @abstractmethod
@@ -67,7 +70,7 @@ class LengthPredictor(ABC):
         logs.sort(axis=1)
         # Lengths are whole: one that was seen must not come back as a little less than it was.
         values: Floats = np.exp(np.clip(logs, 0.0, LOG_MOST)).round(9)
-        return LengthDistribution(self.levels, values, self.longest)
+        return LengthDistribution(self.levels, values, self.longest, self.tails)
 
     def common(self) -> dict[str, Any]:
         """Return what all predictors write into a file."""

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import predict_lengths
 from benchmarks.text_sources import functions, standard_library
-from orsched.predict import make_corpus, train
+from orsched.predict import make_corpus, tails, train
 from orsched.predict.evaluation import evaluate
 
 SOURCE = '''
@@ -39,11 +39,12 @@ def test_the_program_prints_its_tables_and_writes_them(tmp_path, monkeypatch, ca
     small = {"text": make_corpus("math", 400, 9)}
     monkeypatch.setattr(predict_lengths, "standard_library", lambda: small)
     monkeypatch.setattr(predict_lengths, "DOMAINS", {"chat": ()})
+    monkeypatch.setattr(tails, "LEAST_ROWS", 0)
     path = tmp_path / "f.json"
     predict_lengths.main(["--rows", "400", "--large", "500", "--splits", "1", "--out", str(path)])
     shown = capsys.readouterr().out
     found = json.loads(path.read_text())
-    names = ["within", "splits", "across", "online", "times"]
+    names = ["within", "splits", "across", "online", "tails", "times"]
     assert [line[3:] for line in shown.splitlines() if line.startswith("## ")] == names
     assert list(found) == names
     assert len(found["within"]) == 2 * 3

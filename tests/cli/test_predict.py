@@ -43,6 +43,19 @@ def test_train_prints_the_figures_beside_simpler_predictors(here, tmp_path, caps
     assert (tmp_path / "m.json").read_bytes() == (here / "m.json").read_bytes()
 
 
+def test_tails_are_fitted_and_kept_in_the_file(here, tmp_path, capsys):
+    words = ["predict", "train", "chat.jsonl", "-o", f"{tmp_path}/t.json", "--tails", "log-t"]
+    assert run(["-q", *words, "--trees", "5"]) == 2
+    assert "too few for a tail" in capsys.readouterr().err
+    assert run(["-q", "predict", "corpus", "chat", f"{tmp_path}/more.jsonl", "--rows", "4000"]) == 0
+    words[2] = f"{tmp_path}/more.jsonl"
+    assert run(["-q", *words, "--trees", "5"]) == 0
+    assert load_predictor(f"{tmp_path}/t.json").tails is not None
+    assert load_predictor(here / "m.json").tails is None
+    assert run([*words, "--kind", "constant"]) == 2
+    assert "constant has none" in capsys.readouterr().err
+
+
 def test_evaluate_in_and_across(here, capsys):
     assert run(["predict", "evaluate", "m.json", "chat.jsonl", "code.jsonl", "--held-out",
                 "--format", "csv"]) == 0  # fmt: skip

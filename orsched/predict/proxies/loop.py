@@ -17,7 +17,7 @@ from orsched.predict.proxies.checkpoint import (
     read_checkpoint,
     write_checkpoint,
 )
-from orsched.predict.proxies.network import forward, loss_of
+from orsched.predict.proxies.network import forward, loss_of, sample_loss
 from orsched.predict.proxies.token_rows import padded
 
 if TYPE_CHECKING:
@@ -35,10 +35,24 @@ EVALUATION_BATCH = 64
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of tokens with what the head is to give for each."""
+    """Rows of tokens, one a prompt, with what the head is to give for each of its samples.
+
+    Attributes:
+        tokens: one row a prompt.
+        labels: of all samples, those of the first prompt first.
+        samples: how many each prompt has; None: one each.
+    """
 
     tokens: Sequence[Ints]
     labels: Floats
+    samples: Ints | None = None
+
+    def chosen(self, prompts: NDArray[Any]) -> NDArray[Any]:
+        """Return the places of the prompts' samples in ``labels``, prompt by prompt."""
+        if self.samples is None:
+            return prompts
+        ends = np.cumsum(self.samples)
+        return np.concatenate([np.arange(ends[p] - self.samples[p], ends[p]) for p in prompts])
 
 
 class Training:
@@ -153,8 +167,14 @@ class Training:
             torch.from_numpy(numbers).to(self.device),
             torch.from_numpy(mask).to(self.device),
         )
-        labels = self._tensor(rows.labels[chosen])
-        return loss_of(self.recipe.head, outputs, labels, self.weights)
+        labels = self._tensor(rows.labels[rows.chosen(chosen)])
+        if rows.samples is None:
+            return loss_of(self.recipe.head, outputs, labels, self.weights)
+        counts = rows.samples[chosen]
+        repeats = torch.from_numpy(counts).to(self.device)
+        shares = self._tensor(np.repeat(1 / counts, counts))
+        outputs = outputs.repeat_interleave(repeats, dim=0)
+        return sample_loss(self.recipe.head, outputs, labels, shares, self.weights)
 
     def _close_epoch(self, phase: Phase, steps: int) -> None:
         now = self.progress
@@ -273,6 +293,8 @@ def _fingerprint(recipe: Recipe, rows: Rows, held: Rows, seed: int, network: Any
     digest = hashlib.sha256(repr((asdict(recipe), seed)).encode())
     for part in (rows, held):
         digest.update(part.labels.tobytes())
+        if part.samples is not None:
+            digest.update(b"samples" + part.samples.tobytes())
         for row in part.tokens:
             digest.update(row.tobytes() + b"|")
     for name, tensor in network.state_dict().items():

@@ -35,6 +35,30 @@ def forward(network: Any, numbers: Any, mask: Any) -> Any:
     return network["head"](found[:, 0])
 
 
+def sample_loss(head: str, outputs: Any, labels: Any, shares: Any, weights: Any = None) -> Any:
+    """Return the mean loss of a batch in which some prompts have several samples.
+
+    A row is a sample: a prompt's outputs stand once for each of its samples, whose ``shares`` add
+    up to 1, so that each prompt counts as much as another. Ranks: pairs of different prompts count
+    by the product of their shares; those of one prompt have one score and nothing to learn.
+    """
+    from torch.nn import functional
+
+    if head in ("classes", "binary", "buckets"):
+        each = functional.cross_entropy(outputs, labels.long(), weight=weights, reduction="none")
+        if weights is not None:
+            return (each * shares).sum() / (weights[labels.long()] * shares).sum()
+        return (each * shares).sum() / shares.sum()
+    values = outputs[:, 0]
+    if head == "ranks":
+        gaps = values[:, None] - values[None, :]
+        counted = (labels[:, None] > labels[None, :]) * shares[:, None] * shares[None, :]
+        return (functional.softplus(-gaps) * counted).sum() / counted.sum().clamp_min(1e-12)
+    gaps = values - labels
+    each = gaps.abs() if head.endswith("_l1") else gaps * gaps
+    return (each * shares).sum() / shares.sum()
+
+
 def loss_of(head: str, outputs: Any, labels: Any, weights: Any = None) -> Any:
     """Return the mean loss of a batch.
 

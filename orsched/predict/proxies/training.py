@@ -10,6 +10,7 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, unavailable
+from orsched.predict.data import by_prompt
 from orsched.predict.predictor import LEVELS, log_lengths, shifts
 from orsched.predict.proxies.encoders import (
     FULL,
@@ -77,7 +78,8 @@ def fit_proxy(
     """Return a proxy model trained on rows and calibrated on others.
 
     Args:
-        train: a tenth of its conversations decides when to stop.
+        train: a tenth of its conversations decides when to stop. Several replies of one prompt are
+            samples of its length: the prompt is one row of a batch, whose loss is their mean.
         calibrate: rows that shift the quantiles, and for the ranker turn scores into lengths.
         kind: of ``recipes.RECIPES``.
         head: of ``recipes.SSJF_HEADS``.
@@ -101,7 +103,9 @@ def fit_proxy(
     most = min(recipe.most_input, config_of(recipe.encoder, values).max_position_embeddings)
 
     def rows(part: LabelledPrompts) -> Rows:
-        return Rows(token_rows(part.prompts, tokens, most), targets.labels(part.output_tokens))
+        prompts, lengths, samples = by_prompt(part)
+        several = samples if (samples > 1).any() else None
+        return Rows(token_rows(prompts, tokens, most), targets.labels(lengths), several)
 
     weights = _class_weights(targets, train) if recipe.head in ("classes", "binary") else None
     Training(
@@ -179,9 +183,12 @@ def _parts(rows: LabelledPrompts, seed: int) -> tuple[LabelledPrompts, LabelledP
 
 
 def _class_weights(targets: Targets, rows: LabelledPrompts) -> Floats:
-    """Return 1 / count of each class, as SSJF's code has it."""
-    labels = targets.labels(rows.output_tokens).astype(np.int64)
-    return 1.0 / np.maximum(np.bincount(labels, minlength=targets.outputs()), 1)
+    """Return 1 / count of each class, as SSJF's code has it; each prompt counts once."""
+    _, lengths, samples = by_prompt(rows)
+    labels = targets.labels(lengths).astype(np.int64)
+    shares = np.repeat(1 / samples, samples)
+    counts = np.bincount(labels, weights=shares, minlength=targets.outputs())
+    return np.asarray(1.0 / np.where(counts > 0, counts, 1.0), np.float64)
 
 
 def _device(device: str) -> str:

@@ -7,6 +7,8 @@ import pytest
 
 from orsched.errors import InputError
 from orsched.predict import LabelledPrompts, evaluate, train_proxy
+from orsched.predict.data import by_prompt
+from orsched.predict.proxies.network import loss_of, sample_loss
 from orsched.predict.proxies.recipes import SSJF_HEADS, Phase
 
 
@@ -69,6 +71,64 @@ def test_what_one_word_decides_is_learnt(kind, head, trained):
     found = trained(kind, head, data=separable(), phases=(Phase(16, 3e-3),), patience=16)
     short, long = found.predict([f"please write {w} number 7" for w in KEYWORDS]).quantile(0.5)
     assert long > 5 * short, (short, long)
+
+
+@pytest.mark.parametrize(
+    ("kind", "head"),
+    [("bert_ssjf", "regression_l1"), ("bert_ssjf", "regression_mse")],
+)
+def test_samples_of_one_prompt_are_one_row_of_a_batch(kind, head, trained, rows):
+    """Each reply twice is what it is once: the same steps, the same losses."""
+    places = np.repeat(np.arange(len(rows)), 2)
+    once, twice = (
+        weights(trained(kind, head, data=data, phases=(Phase(1, 3e-3),)))
+        for data in (rows, rows.rows(places))
+    )
+    for name, values in once.items():
+        # AdamW makes a step of a gradient that rounding alone keeps from 0.
+        assert np.abs(values - twice[name]).mean() < 1e-4, name
+
+
+def test_other_conversations_are_no_samples_of_a_prompt():
+    named = LabelledPrompts(["a", "b", "a", "a"], [1, 2, 3, 4], ["x", "x", "y", "x"])
+    prompts, lengths, counts = by_prompt(named)
+    assert [p.text for p in prompts] == ["a", "b", "a"]
+    assert (lengths.tolist(), counts.tolist()) == ([1, 4, 2, 3], [2, 1, 1])
+    prompts, lengths, counts = by_prompt(LabelledPrompts(["a", "b", "a"], [1, 2, 3]))
+    assert [p.text for p in prompts] == ["a", "b"]
+    assert (lengths.tolist(), counts.tolist()) == ([1, 3, 2], [2, 1])
+
+
+def test_the_loss_of_samples_by_hand():
+    """Prompts with lengths 1 and 3, and 5: each prompt counts once."""
+    import torch
+
+    outputs = torch.tensor([[2.0], [2.0], [4.0]], requires_grad=True)
+    labels, shares = torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0.5, 0.5, 1.0])
+    assert sample_loss("regression_l1", outputs, labels, shares) == pytest.approx(1.0)
+    assert sample_loss("regression_mse", outputs, labels, shares) == pytest.approx(1.0)
+    pairs = [(3, 1, 0.0, 0.25), (5, 1, 2.0, 0.5), (5, 3, 2.0, 0.5)]
+    wanted = sum(w * np.log1p(np.exp(-gap)) for _, _, gap, w in pairs) / 1.25
+    assert sample_loss("ranks", outputs, labels, shares).item() == pytest.approx(wanted)
+    scores = torch.tensor([[0.0, 1.0], [0.0, 1.0], [2.0, 0.0]])
+    classes, heavy = torch.tensor([0.0, 1.0, 0.0]), torch.tensor([1.0, 3.0])
+    each = [np.log1p(np.exp(1)), np.log1p(np.exp(-1)), np.log1p(np.exp(-2))]
+    wanted = (0.5 * each[0] + 1.5 * each[1] + each[2]) / (0.5 + 1.5 + 1)
+    found = sample_loss("binary", scores, classes, shares, heavy)
+    assert found.item() == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.parametrize("head", [*SSJF_HEADS, "buckets", "ranks"])
+def test_with_one_sample_each_it_is_the_plain_loss(head):
+    import torch
+
+    random = np.random.default_rng(3)
+    outputs = torch.from_numpy(random.normal(size=(9, 5)))
+    labels = torch.from_numpy(random.integers(0, 5, 9).astype(float))
+    heavy = torch.from_numpy(random.uniform(1, 2, 5)) if head == "classes" else None
+    one = loss_of(head, outputs, labels, heavy)
+    other = sample_loss(head, outputs, labels, torch.ones(9, dtype=torch.float64), heavy)
+    assert one.item() == pytest.approx(other.item())
 
 
 def test_the_ranker_keeps_its_order(models, rows):
