@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orsched.columns import whole_number
 from orsched.scalars import require_number, require_one_of
-from orsched.units import MAX_TOKENS
+from orsched.units import MAX_TOKENS, seconds_to_ns
 
 INDICES = ("gittins", "serpt")
 
@@ -17,7 +17,11 @@ _RANGES = {
     "window_s": (1e-3, 1e9),
     "reserve": (0.0, 1e3),
     "batch_weight": (1e-6, 1.0),
+    "ttft_s": (0.0, 1e9),
 }
+
+OVERTAKEN = 2.0
+"""By whom a request may be overtaken: those that come within so many times ``ttft_s`` after it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,9 @@ class GittinsParams:
         window_s: over how many seconds a worker's time a round is averaged.
         reserve: share of the expected growth of the running caches that an admission leaves free.
         batch_weight: what a second of a batch request counts against one of an interactive request.
+        ttft_s: a limit on TTFT to respect: after so long a wait neither gate nor placing holds a
+            request back, and the index lets none pass that comes more than twice as long after it.
+            None: no limit, the least mean JCT.
 
     Raises:
         InputError: a value is out of range.
@@ -50,6 +57,7 @@ class GittinsParams:
     window_s: float = 20.0
     reserve: float = 0.5
     batch_weight: float = 1.0
+    ttft_s: float | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.index, "index", INDICES)
@@ -57,4 +65,10 @@ class GittinsParams:
             self.max_num_batched_tokens, "max_num_batched_tokens", minimum=1, maximum=MAX_TOKENS
         )
         for name, (least, most) in _RANGES.items():
-            require_number(getattr(self, name), name, least, most)
+            if getattr(self, name) is not None or name != "ttft_s":
+                require_number(getattr(self, name), name, least, most)
+
+    @property
+    def patience_ns(self) -> int | None:
+        """The wait after which nothing holds a request back; None: there is no limit."""
+        return None if self.ttft_s is None else seconds_to_ns(self.ttft_s, "ttft_s")

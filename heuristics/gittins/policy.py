@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from heapq import heappop
+from math import inf
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.heuristics.gittins.lengths import LengthModel
+from orsched.heuristics.gittins.params import OVERTAKEN
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
 from orsched.heuristics.gittins.worker_model import UNLIMITED, WorkerModel
@@ -50,6 +52,8 @@ class Gittins(Policy):
         self.params = params
         self.information = information
         self.service_class = service_class
+        self.patience_ns = params.patience_ns
+        self.latest_ns = inf if self.patience_ns is None else OVERTAKEN * self.patience_ns
         self.queue = WaitingRequests()
         self.groups: dict[int, tuple[int, int]] = {}  # of requests that are not done
         self.keys: dict[int, int] = {}
@@ -106,8 +110,8 @@ class Gittins(Policy):
         self.groups[request] = group = self._group(request)
         lengths = self.model.lengths(group)
         weight = self.params.batch_weight if view.classes[group[0]].bulk else 1.0
-        later = self.params.aging * self._rank_ns(view, request, lengths) / weight
-        self.keys[request] = view.arrival_ns[request] + int(later)
+        later = min(self.params.aging * self._rank_ns(view, request, lengths), self.latest_ns)
+        self.keys[request] = view.arrival_ns[request] + int(later / weight)
         self._wait(view, request, view.prompt_tokens[request], lengths)
 
     def on_preempt(self, view: View, request: int) -> None:

@@ -25,6 +25,7 @@ class RoutingDecision:
             many run there, and its time a round over that of rounds alone.
         complete: whether all of them are among the rivals.
         at: place in the queue of the next one to be looked at.
+        due_ns: requests that came by then have waited long enough (``ttft_s``); -1: none has.
         open_ns: up to which delay the gate is open even for a request that has just come.
     """
 
@@ -32,6 +33,7 @@ class RoutingDecision:
         "arrival_ns",
         "at",
         "complete",
+        "due_ns",
         "finishes_ns",
         "gate",
         "gate_aging",
@@ -53,6 +55,8 @@ class RoutingDecision:
         self.finishes_ns = decoding / policy.model.all.mean * prices.token_ns
         self.stage_round_ns = prices.round_ns + prices.client_ns * decoding
         self.open_ns = self.gate * self.stage_round_ns
+        patience_ns = policy.patience_ns
+        self.due_ns = -1 if patience_ns is None else self.now_ns - patience_ns
         self.rivals = self._seen(worker.others[:1])
         self.complete = False
         self.at = 0
@@ -61,14 +65,15 @@ class RoutingDecision:
         """Let waiting requests join, of those before a key, while there is room for them.
 
         False says that one finds no room, so none overtakes it. A request joins if that costs
-        less than with any other worker. What serving it costs: its rounds at the worker's present
-        pace; and each of the others there is delayed by its prefill and by its part of each round,
-        as much more as the pace is slower than rounds alone.
+        less than with any other worker, or if it has waited for ``ttft_s``. What serving it costs:
+        its rounds at the worker's present pace; and each of the others there is delayed by its
+        prefill and by its part of each round, as much more as the pace is slower than rounds alone.
         """
         policy, worker, outputs, rivals = self.policy, self.worker, self.outputs, self.rivals
         prices, pace_ns, tight, alike = worker.prices, worker.pace.ns, policy.tight, policy.alike
         token_ns, client_ns, round_ns = prices.token_ns, prices.client_ns, prices.round_ns
         finishes_ns, open_ns, heads = self.finishes_ns, self.open_ns, policy.queue.heads
+        due_ns, arrival_ns = self.due_ns, self.arrival_ns
         queue, workers, room, at = policy.queue, len(policy.workers), batch.room, self.at
         joined = len(batch.chunks)
         # What times are multiplied with are floats: products of two kinds take twice as long.
@@ -88,12 +93,13 @@ class RoutingDecision:
                 tokens = float(outputs[request] - yielded)
             else:
                 tokens = lengths.left(yielded) if yielded else lengths.mean
-            if finishes_ns * left > open_ns and self._delays(request, left, tokens):
+            due = due_ns >= 0 and arrival_ns[request] <= due_ns
+            if not due and finishes_ns * left > open_ns and self._delays(request, left, tokens):
                 at += 1
                 continue
             work = token_ns * left + client_ns * tokens
             own = tokens * pace_ns + beside * work * pace_ns / round_ns
-            for rival in rivals:
+            for rival in () if due else rivals:
                 other, space, slept, seen, late_ns, each_ns, count, weight = rival
                 if left > space or stamp <= slept:
                     continue
@@ -108,7 +114,7 @@ class RoutingDecision:
                     at += 1
                     break
             else:
-                if not self.complete:
+                if not (due or self.complete):
                     rivals = self._ask_all()
                     continue
                 queue.pop(at)

@@ -32,6 +32,7 @@ def params_of(seed):
         "window_s": rng.choice((1e-3, 20.0)),
         "reserve": rng.choice((0.0, 0.5, 2.0)),
         "batch_weight": rng.choice((1.0, 0.1)),
+        "ttft_s": rng.choice((None, None, 0.0, 2e-8, 1e-6, 5e-3)),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from orsched.heuristics.gittins import Gittins
 from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.policy import ClairvoyantView
+from orsched.units import NS_PER_S
 
 
 class PlainGittins(Gittins):
@@ -43,6 +44,9 @@ class PlainGittins(Gittins):
     def suits(self, view, worker, decoding, waiting, joined):
         """Whether the gate is open for a request, and no other worker would take it for less."""
         _, request, _, left, stamp, yielded, lengths = waiting
+        limit_s = self.params.ttft_s
+        if limit_s is not None and view.now_ns - view.arrival_ns[request] >= limit_s * NS_PER_S:
+            return True
         if isinstance(view, ClairvoyantView):
             tokens = float(view.output_tokens[request] - yielded)
         else:

@@ -118,6 +118,7 @@ def test_who_does_not_fit_alone_is_named():
 
 @pytest.mark.parametrize(("name", "value"), [
     ("index", "longest"), ("aging", -1), ("aging", float("nan")), ("gate", 0), ("gate", True),
+    ("ttft_s", -1), ("ttft_s", "2"), ("ttft_s", float("inf")),
     ("max_num_batched_tokens", 0), ("window_s", 0), ("reserve", -0.1), ("batch_weight", 2.0),
 ])  # fmt: skip
 def test_wrong_parameters_are_named(name, value):
