@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orsched.columns import whole_number
-from orsched.costs.exact import round_half_up, round_half_up_sum
 from orsched.costs.parameters import read_parameters
 from orsched.costs.profiled_grid import Grid
+from orsched.costs.profiled_times import ProfiledTimes
 from orsched.errors import InputError
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from fractions import Fraction
 
 GRIDS = {
     "dense": ("tokens",),
@@ -76,13 +77,14 @@ class ProfiledCost:
 
         ``cached`` are the tokens of its request in the cache before each of them; empty: 0.
         """
-        return self._rounded(
-            self._dense(sum(prompts), len(prompts)) + self._prefills(prompts, cached)
-        )
+        self._require_cached(prompts, cached)
+        return self._times.stage(prompts, cached) * self.time_scale
 
     def round_ns(self, active: int, context_sum: int, context_max: int) -> int:
         """Duration of one decode round, in nanoseconds; the longest context plays no part."""
-        return self._rounded(self._dense(active, active) + self._decodes(0, active, context_sum))
+        if active == 0:
+            return self._times.stage((), ()) * self.time_scale
+        return self._times.round(active, context_sum) * self.time_scale
 
     def rounds_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
         """Duration of a run of rounds, each rounded for itself, in nanoseconds.
@@ -91,27 +93,15 @@ class ProfiledCost:
         """
         if rounds <= 0:
             return 0
-        same = self._dense(active, active)
         if active == 0:
-            return rounds * self._rounded(same)
-        a, b, total = same.numerator, same.denominator, 0
-        for count, divisor, slope, first in self.decode.pieces(
-            (0, active), context_sum, active, rounds
-        ):
-            start = first * b + a * divisor
-            total += round_half_up_sum(count, divisor * b, slope * b, start)
-        return total * self.time_scale
+            return rounds * self.round_ns(0, 0, 0)
+        return self._times.rounds(rounds, active, context_sum) * self.time_scale
 
     def longest_round_ns(self, rounds: int, active: int, context_sum: int, context_max: int) -> int:
         """Duration of the longest of a run of rounds: at an end of a straight piece."""
-        if active == 0:
-            return self._rounded(self._dense(active, active))
-        ends, done = [0], 0
-        for count, *_ in self.decode.pieces((0, active), context_sum, active, rounds):
-            ends += [done, done + count - 1]
-            done += count
-        sums = {context_sum + place * active for place in ends}
-        return max(self.round_ns(active, each, context_max) for each in sums)
+        if active == 0 or rounds <= 0:
+            return self.round_ns(active, context_sum, context_max)
+        return self._times.longest(rounds, active, context_sum) * self.time_scale
 
     def mixed_ns(
         self,
@@ -122,30 +112,24 @@ class ProfiledCost:
         cached: Sequence[int] = (),
     ) -> int:
         """Duration of a step that prefills the prompts beside a round, in nanoseconds."""
-        tokens = sum(prompts)
-        attention = self._prefills(prompts, cached) + self._decodes(tokens, active, context_sum)
-        return self._rounded(self._dense(tokens + active, len(prompts) + active) + attention)
+        if active == 0:
+            return self.prefill_ns(prompts, cached)
+        self._require_cached(prompts, cached)
+        return self._times.mixed(prompts, cached, active, context_sum) * self.time_scale
+
+    @cached_property
+    def _times(self) -> ProfiledTimes:
+        """The same formula in whole numbers: fractions take ten times as long."""
+        return ProfiledTimes(self._dense, self.prefill, self.decode)
 
     def _dense(self, tokens: int, sequences: int) -> Fraction:
         """Return what does not look at contexts."""
         time = self.fixed_ns + self.dense.at(tokens)
         return time if self.per_sequence is None else time + self.per_sequence.at(sequences)
 
-    def _prefills(self, prompts: Sequence[int], cached: Sequence[int]) -> Fraction:
-        if not cached:
-            cached = [0] * len(prompts)
-        elif len(cached) != len(prompts):
+    def _require_cached(self, prompts: Sequence[int], cached: Sequence[int]) -> None:
+        if cached and len(cached) != len(prompts):
             raise InputError(f"{len(cached)} values for {len(prompts)} prompts", field="cached")
-        chunks = zip(prompts, cached, strict=True)
-        return sum((self.prefill.at(*chunk) for chunk in chunks), Fraction(0))
-
-    def _decodes(self, beside: int, active: int, context_sum: int) -> Fraction:
-        if active == 0:
-            return Fraction(0)
-        return self.decode.at(beside, active, Fraction(context_sum, active))
-
-    def _rounded(self, time_ns: Fraction) -> int:
-        return round_half_up(time_ns.numerator, time_ns.denominator) * self.time_scale
 
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""

@@ -95,32 +95,6 @@ class Grid:
             divisor *= width
         return values, divisor
 
-    def pieces(
-        self, place: Sequence[int], start: int, step: int, count: int
-    ) -> list[tuple[int, int, int, int]]:
-        """Cut the times at ``start / step + i`` on the last axis, i < count, into straight pieces.
-
-        Each is (count, divisor, slope, first): the time at its k-th place is
-        ``(first + slope k) / divisor``. ``step`` is positive.
-        """
-        row, divisor = self.row(*place)
-        axis, found, done = self.axes[-1], [], 0
-        while done < count:
-            x = start + done * step
-            index = bisect_right(axis, x // step)  # axis[index - 1] <= x / step < axis[index]
-            low, high, flat = _ends(axis, index)
-            left, right = row[low], row[high]
-            if flat or (index == len(axis) and right < left):
-                left = right = row[min(index, len(axis) - 1)]
-            size = count - done
-            if index < len(axis):
-                size = min(size, -((x - axis[index] * step) // step))
-            width = max(1, axis[high] - axis[low])
-            first = left * (axis[low] * step + width * step - x) + right * (x - axis[low] * step)
-            found.append((size, divisor * width * step, (right - left) * step, first))
-            done += size
-        return found
-
     def to_dict(self) -> dict[str, Any]:
         """Return the axes by name, and ``time_ns`` as lists of lists, the last axis innermost."""
         times: list[Any] = list(self.times_ns)
@@ -168,7 +142,7 @@ def _flat(times: object, axes: Sequence[Sequence[int]]) -> list[Any]:
     return [time for part in times for time in _flat(part, axes[1:])]
 
 
-def _ends(axis: Sequence[int], index: int) -> tuple[int, int, bool]:
+def ends_of_line(axis: Sequence[int], index: int) -> tuple[int, int, bool]:
     """Return the points of the line before ``axis[index]``, and whether it is level."""
     last = len(axis) - 1
     if index == 0 or last == 0:
@@ -183,7 +157,7 @@ def _along(
 ) -> tuple[list[int], int]:
     """Return what the values at a place on their first axis are, over a common divisor."""
     index = bisect_right(axis, numerator // denominator)
-    low, high, flat = _ends(axis, index)
+    low, high, flat = ends_of_line(axis, index)
     size = len(values) // len(axis)
     left, right = (list(values[point * size : (point + 1) * size]) for point in (low, high))
     if flat:

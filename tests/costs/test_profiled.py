@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker import check
-from orsched.costs import ProfiledCost
-from orsched.costs.profiled import GRIDS
+from orsched.costs import ProfiledCost, profiled_times
+from orsched.costs.profiled import GRIDS, PER_SEQUENCE
 from orsched.costs.profiled_grid import Grid
 from orsched.errors import InputError
 from orsched.instance import Instance
@@ -24,6 +24,7 @@ from orsched.registry import resolve
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.costs.plain_profiled import plain_ns
 
 LINE = Grid(("tokens",), ((4, 8, 16),), (100, 300, 500))
 
@@ -111,13 +112,57 @@ def grids(draw: st.DrawFn, names: tuple[str, ...], *, growing: bool = False) -> 
 @st.composite
 def costs(draw: st.DrawFn, *, growing: bool = False) -> ProfiledCost:
     tables = {name: draw(grids(axes, growing=growing)) for name, axes in GRIDS.items()}
-    return ProfiledCost(draw(st.integers(0, 10**7)), **tables, time_scale=draw(st.integers(1, 3)))
+    sequences = draw(st.none() | grids(PER_SEQUENCE, growing=growing))
+    scale = draw(st.integers(1, 3))
+    return ProfiledCost(
+        draw(st.integers(0, 10**7)), **tables, time_scale=scale, per_sequence=sequences
+    )
 
 
 @st.composite
 def contexts(draw: st.DrawFn) -> tuple[int, int, int]:
     values = draw(st.lists(st.integers(0, 400), min_size=1, max_size=6))
     return len(values), sum(values), max(values)
+
+
+chunks = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 500)), max_size=5)
+
+
+@settings(max_examples=300)
+@given(costs(), contexts(), chunks)
+def test_whole_numbers_and_fractions_are_one_formula(
+    cost: ProfiledCost, load: tuple[int, int, int], rows: list[tuple[int, int]]
+) -> None:
+    prompts, cached = [row[0] for row in rows], [row[1] for row in rows]
+    for _ in range(2):  # the second time what was kept is used
+        assert cost.round_ns(*load) == plain_ns(cost, [], [], *load[:2])
+        assert cost.prefill_ns(prompts, cached) == plain_ns(cost, prompts, cached, 0, 0)
+        assert cost.prefill_ns(prompts) == plain_ns(cost, prompts, [0] * len(rows), 0, 0)
+        beside = plain_ns(cost, prompts, cached, *load[:2])
+        assert cost.mixed_ns(prompts, *load, cached) == beside
+    assert cost.mixed_ns(prompts, 0, 0, 0, cached) == cost.prefill_ns(prompts, cached)
+
+
+@given(costs(), st.integers(1, 60), contexts())
+def test_the_longest_round_is_that_of_all(
+    cost: ProfiledCost, rounds: int, load: tuple[int, int, int]
+) -> None:
+    active, total, most = load
+    every = [plain_ns(cost, [], [], active, total + i * active) for i in range(rounds)]
+    assert cost.longest_round_ns(rounds, active, total, most) == max(every)
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiled_times, "_MOST_KEPT", 5)
+    monkeypatch.setattr(profiled_times, "_MOST_LINES", 3)
+    cost = replace(COST)
+    for size in range(1, 40):
+        load = size, 3 * size
+        assert cost.mixed_ns([size], *load, 9, [size]) == plain_ns(cost, [size], [size], *load)
+        assert cost.round_ns(*load, 9) == plain_ns(cost, [], [], *load)
+    kept = cost._times
+    assert max(map(len, (kept.levels, kept.chunks, kept.beside, kept.batches))) <= 5
+    assert len(kept.lines) <= 3
 
 
 @settings(max_examples=150)
