@@ -1,4 +1,4 @@
-"""``orsched cost``: a cost model from the data sheet of a GPU and the shape of a model."""
+"""``orsched cost``: a cost model from a data sheet, or from a profile of kernels."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from orsched.cli.artefacts import check_paths
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.options import FORMAT
 from orsched.cli.output import print_facts, remark
+from orsched.cli.profile_options import PROFILE, cost_of_profile
 from orsched.errors import InputError
 from orsched.near_names import nearest
 
@@ -28,14 +29,15 @@ PREFILL_CAP = 2048
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command("cost", short_help="Derive a cost model from a GPU's data sheet and a model.")
-@click.option("--gpu", metavar="NAME", required=True, help="A GPU of orsched info machines.")
+@click.command("cost", short_help="Derive a cost model from a data sheet, or from kernel times.")
+@click.option("--gpu", metavar="NAME", help="A GPU of orsched info machines.")
 @click.option("--model", metavar="NAME", help="A model of orsched info machines; 8b: llama3-8b.")
 @click.option(
     "--config",
     type=click.Path(exists=True, path_type=Path),
     help="A model's config.json, or the folder with it, in place of --model.",
 )
+@PROFILE
 @click.option(
     "--efficiency",
     type=float,
@@ -80,7 +82,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @FORMAT
 def cost_command(
-    gpu: str,
+    gpu: str | None,
     model: str | None,
     config: Path | None,
     efficiency: float | None,
@@ -91,11 +93,39 @@ def cost_command(
     output: Path | None,
     worker_file: Path | None,
     style: str,
+    from_profile: Path | None,
+    **profile: Any,
 ) -> None:
-    """Derive a roofline from peak FLOPs, bandwidth and the model's shape: nothing is measured.
+    """Derive a cost model: a roofline from a data sheet, or tables from a profile of kernels.
+
+    With --gpu, from peak FLOPs, bandwidth and the model's shape: nothing is measured. With
+    --from-profile, from kernel times in the layout of LLMServingSim's profiler.
 
     Example: orsched cost --gpu h100 --model 8b -o cost.json
+
+    Example: orsched cost --from-profile perf/RTX4090/llama/bf16 --layers 32 -o cost.json
     """
+    if from_profile is not None:
+        sheet: dict[str, object] = {
+            "--gpu": gpu,
+            "--efficiency": efficiency,
+            "--memory-efficiency": memory_efficiency,
+        }
+        sheet |= {"--tensor-parallel": tensor_parallel, "--slots": slots}
+        sheet |= {"--worker-file": worker_file}
+        for name, value in sheet.items():
+            if value is not None:
+                raise InputError("is of a data sheet", field=name, remedy="not with --from-profile")
+        cost_of_profile(from_profile, model, config, output, style, **profile)
+        return
+    for name, value in profile.items():
+        if value not in (None, ()):
+            flag = "--" + name.replace("_", "-")
+            raise InputError("is of a profile", field=flag, remedy="with --from-profile DIR")
+    if gpu is None:
+        raise InputError(
+            "a GPU or a profile", field="--gpu", remedy="one of --gpu NAME and --from-profile DIR"
+        )
     from orsched.columns import whole_number
     from orsched.files import save_cost
     from orsched.hardware import GPUS, data_sheet_cost, fitting
