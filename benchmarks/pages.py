@@ -146,6 +146,12 @@ PARTS = (
         ),
         data=True,
     ),
+    Part(
+        "fidelity.md",
+        "python -m benchmarks.reproductions.prompt_length",
+        ("Long prompts",),
+        data=True,
+    ),
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ The guides use these names: *Write your own policy*, *Write your own reader*, *C
 """
 
 from orsched.columns import whole_number
-from orsched.costs import CostModel, Floor, RoundFloor, StageFloor, floor_faults
+from orsched.costs import CostModel, Floor, RoundFloor, StageFloor, floor_faults, knows_cached
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InfeasibleError, InputError, OrschedError, PolicyError, TimeLimitError
 from orsched.heuristics.batch_builder import BatchBuilder
@@ -82,6 +82,7 @@ __all__ = [
     "cells",
     "decode_rounds",
     "floor_faults",
+    "knows_cached",
     "over_seeds",
     "paired",
     "predict",

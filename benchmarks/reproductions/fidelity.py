@@ -170,11 +170,11 @@ def parts(report: Findings, measured: Measured, instance: Any, schedule: Any, ti
     print(f"{ends[0]:.3f} s, simulated {ends[1]:.3f} s ({100 * (ends[1] / ends[0] - 1):+.1f} %)")
     print("\n".join(table(budget(measured, instance, schedule, times))))
     prefill, cached = instance.worker.cost.prefill, Timeline(instance, schedule).cached
-    left_out = 0.0
+    behind = 0.0
     for row in np.flatnonzero(schedule.work.phase == PREFILL).tolist():
         chunk, before = int(schedule.work.tokens[row]), int(cached[row])
-        left_out += float(prefill.at(chunk, before) - prefill.at(chunk, 0)) / 1e9
-    print(f"attention of chunks to what is cached before them, left out: {left_out:.3f} s")
+        behind += float(prefill.at(chunk, before) - prefill.at(chunk, 0)) / 1e9
+    print(f"attention of chunks to what is cached before them: {behind:.3f} s")
     print("\nms a round while nobody waits")
     print("\n".join(table(tail_rounds(instance))))
 

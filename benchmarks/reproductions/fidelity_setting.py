@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.costs.profiled_kernels import from_kernels
+from orsched.costs.profiled_kernels import AttentionRow, from_kernels
 from orsched.heuristics.continuous.methods import VLLM
 from orsched.instance import Instance
 from orsched.instances.datasets import data_directory
@@ -153,6 +153,14 @@ class Measured:
 
 def kernel_profile(fixed_ns: int = 0) -> ProfiledCost:
     """Return the profiled cost model of the RTX 4090's kernels."""
+    dense, attention = kernel_rows()
+    return from_kernels(
+        dense, attention, times_a_step=TIMES_A_STEP, layers=LAYERS, fixed_ns=fixed_ns
+    )
+
+
+def kernel_rows() -> tuple[list[tuple[str, int, int]], list[AttentionRow]]:
+    """Return the rows of dense kernels and of one layer's attention that the cost is made of."""
     names = [
         data_directory() / f"kernel_profile_rtx4090_llama31_8b_{part}.csv"
         for part in ("dense", "attention")
@@ -162,12 +170,10 @@ def kernel_profile(fixed_ns: int = 0) -> ProfiledCost:
     ).columns
     axes = ("prefill_chunk", "kv_prefill", "n_decode", "kv_decode")
     attention = _columns(names[1], axes)
-    return from_kernels(
-        zip(dense["layer"], dense["tokens"].tolist(), dense["time_us"].tolist(), strict=True),
+    columns = (dense["layer"], dense["tokens"].tolist(), dense["time_us"].tolist())
+    return (
+        list(zip(*columns, strict=True)),
         [row for row in attention if row[2] <= MOST_PROFILED],
-        times_a_step=TIMES_A_STEP,
-        layers=LAYERS,
-        fixed_ns=fixed_ns,
     )
 
 
