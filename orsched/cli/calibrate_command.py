@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from orsched.cli.options import ALLOW_PICKLE, FORMAT, load_instance
 from orsched.cli.output import print_json, print_rows, remark, say, table
 from orsched.cli.progress import ProgressPrinter
+from orsched.costs.confidence import NOT_DETERMINED
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,6 +85,13 @@ class _Measured(NamedTuple):
     help="Which one to write: affine, levels, bilinear, pooling, profiled, linear, roofline, or "
     "the best.",
 )
+@click.option(
+    "--weighting",
+    type=click.Choice(["relative", "seconds"]),
+    default="relative",
+    show_default=True,
+    help="What fits make small: relative errors of steps, or seconds, for steps of runs.",
+)
 @click.option("-o", "--output", type=_FILE, help="Write the cost model (.json).")
 @click.option("--measurements", type=_FILE, help="Write what was measured (.csv).")
 @click.option("--worker-file", type=_FILE, help="Write a worker: slots, cost and memory (.json).")
@@ -93,6 +101,7 @@ def calibrate_command(
     runs: tuple[Path, ...],
     template: bool,
     chosen: str,
+    weighting: str,
     output: Path | None,
     measurements: Path | None,
     worker_file: Path | None,
@@ -124,7 +133,7 @@ def calibrate_command(
 
         write_measurements(measured.measurements, measurements)
         _said("measurements", measurements)
-    done = calibrate(measured.measurements)
+    done = calibrate(measured.measurements, weighting=weighting)
     best = done.candidate(chosen)
     assert best.cost is not None
     verdicts = [judge(best.cost, name, found) for name, found in steps]
@@ -276,6 +285,7 @@ def _print(
     if style == "json":
         blocks = None if memory is None else memory.to_dict()
         facts = {"models": rows, "chosen": best.model, "batches": batches, "memory": blocks}
+        facts["constants"] = best.constants
         print_json(facts | {"runs": [verdict.to_dict() for verdict in verdicts]})
     else:
         print_rows(rows, style)
@@ -288,6 +298,10 @@ def _print(
         f"absolute relative errors on {held} of {every} steps, to which nothing was fitted; "
         f"the best by its score, half the error of a run's sums, is {done.candidate().model}"
     )
+    for name, found in best.constants.items():
+        low, high = found["interval_95"]
+        text = f"95 %: {low:,.6g} to {high:,.6g}" if found["determined"] else NOT_DETERMINED
+        say(f"{best.model}: {name} {found['value']:,.6g}, {text}")
     for candidate in done.candidates:
         for note in candidate.notes:
             say(f"{candidate.model}: {note}", "note")

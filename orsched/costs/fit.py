@@ -68,7 +68,8 @@ def fit(
 
     ``weighting`` "relative" (the default) minimises the sum of squared *relative* errors, so that
     short rounds count as much as long stages and the fit minimises what the report shows;
-    "absolute" minimises squared nanoseconds. ``nonnegative`` keeps every coefficient at 0 or
+    "seconds" minimises squared seconds, which serves fits that must meet sums over a run
+    ("absolute" is its older name). ``nonnegative`` keeps every coefficient at 0 or
     above (affine, profiled, linear and roofline always do), and the report names those that would
     be negative; without it negative coefficients are returned and reported. ``holdout`` is the
     share of each phase's rows, drawn with ``seed``, that is not fitted to but predicted by the
@@ -78,7 +79,8 @@ def fit(
     (nearest rank; 1.0 is the maximum) of the stages that need it, raised to that of the level
     before where it is lower, and T^d that quantile of the rounds.
 
-    The report is a dict of plain values: the options, for each phase ``points``, ``fitted``,
+    The report is a dict of plain values: the options, ``constants`` with the standard error and the
+    95 % interval of each (``orsched.costs.confidence``), for each phase ``points``, ``fitted``,
     ``held_out`` and the mean, 95th percentile and worst absolute relative error of the points
     held out (None without any), and ``warnings``.
 
@@ -101,6 +103,7 @@ def fit(
         report["quantile"] = quantile
     else:
         report |= {"weighting": weighting, "nonnegative": nonnegative}
+    report["constants"] = {found.name: found.to_dict() for found in work.constants}
     report["phases"] = {phase: _errors(work, cost, phase) for phase in work.fitted}
     negative: Callable[[], tuple[str, ...]] | None = getattr(cost, "warnings", None)
     report["warnings"] = work.notes + list(negative() if negative else ())
@@ -110,7 +113,7 @@ def fit(
 def _check_options(
     model: str, weighting: str, holdout: float, level_caps: object, quantile: float
 ) -> None:
-    require_one_of(weighting, "weighting", ("relative", "absolute"))
+    require_one_of(weighting, "weighting", ("relative", "seconds", "absolute"))
     for name, value in (("holdout", holdout), ("quantile", quantile)):
         if not is_number(value):
             raise InputError(f"{value!r} is not a number", field=name)

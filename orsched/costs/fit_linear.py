@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orsched.costs.fit_work import Work
     from orsched.costs.least_squares import FloatArray
 
+ROOFLINE_NAMES = ("fixed_fs", "token_fs", "context_fs", "attended_fs")
 STAGE_NAMES = ("stage_fixed_fs", "stage_token_fs", "attended_fs")
 
 KNEES = tuple(int(2 ** (half / 2)) for half in range(2, 25))
@@ -93,7 +94,9 @@ def _with_mixed(work: Work, cost: LinearCost, rows: IntColumn, slower: float) ->
     weights = work.weights(rows)[kept]
     target = weights * (data.column("duration_ns")[rows] - base)[kept]
     names = ("mixed_fixed_fs", "mixed_context_fs")
-    found = work.least(names, design[kept] * weights[:, None], target, nonnegative=True)
+    weighted = design[kept] * weights[:, None]
+    found = work.least(names, weighted, target, nonnegative=True)
+    work.judge(names, weighted, target, found, nonnegative=True)
     fixed, context = (round(value * FS_PER_NS) for value in found)
     values = cost.to_dict() | {"mixed_fixed_fs": fixed, "mixed_context_fs": context}
     return LinearCost.from_dict(values)
@@ -113,6 +116,7 @@ def fit_roofline(work: Work) -> RooflineCost:
     parts = [_fitted_steps(work, phase) for phase in PHASES if len(work.data.rows(phase))]
     steps = _Steps(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     best = _best_knee(work, steps)
+    steps.judge(work, best)
     fixed, token, context, attended = best.values[:4]
     values = (fixed, token * best.knee, token, context, attended)
     return RooflineCost(*(round(value * FS_PER_NS) for value in values))
@@ -177,14 +181,25 @@ class _Steps(NamedTuple):
 
     def at(self, work: Work, knee: float) -> _Found:
         """Return the least squares at a knee; raises as ``work.least``."""
-        names = ["fixed_fs", "token_fs", "context_fs", "attended_fs"]
+        design = self._design(knee)
+        values = _slower_in_runs(work, list(ROOFLINE_NAMES), design, self.target)
+        misses = design[:, : len(values)] @ values - self.target
+        return _Found(float(misses @ misses), knee, values)
+
+    def judge(self, work: Work, found: _Found) -> None:
+        """Say how firm the coefficients are at this knee, which counts as known."""
+        design = self._design(found.knee)[:, : len(found.values)]
+        names = [*ROOFLINE_NAMES, "a grid's token_fs"][: len(found.values)]
+        turned = np.array([-1.0 if name.startswith("a grid") else 1.0 for name in names])
+        values = (np.array(found.values) * turned).tolist()
+        work.judge(names, design * turned, self.target, values, nonnegative=True)
+
+    def _design(self, knee: float) -> FloatArray:
         columns = [np.ones_like(self.x), np.maximum(knee, self.x), *self.more.T]
         if (self.run > 0).any() and (self.run == 0).any():
             columns.append(np.where(self.run > 0, 0.0, np.maximum(0.0, self.x - knee)))
-        design = np.stack(columns, axis=1) * self.weights[:, None]
-        values = _slower_in_runs(work, names, design, self.target)
-        misses = design[:, : len(values)] @ values - self.target
-        return _Found(float(misses @ misses), knee, values)
+        weighted: FloatArray = np.stack(columns, axis=1) * self.weights[:, None]
+        return weighted
 
 
 def _slower_in_runs(

@@ -111,6 +111,9 @@ def fit_profiled(work: Work) -> ProfiledCost:
             designs.append(design[part])
     design, chosen = np.concatenate(designs), np.concatenate(kept)
     values = work.solve(basis.names, design, chosen)
+    weights = work.weights(chosen)
+    target = weights * work.data.column("duration_ns")[chosen]
+    work.judge(basis.names, design * weights[:, None], target, values)
     plain = work.solve(basis.names, design, chosen, nonnegative=False)
     work.notes += [
         f"{name} would be negative: held to at least 0"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.costs.confidence import NOT_DETERMINED, confidence
 from orsched.costs.exact import FS_PER_NS
 from orsched.costs.least_squares import solve, split
 from orsched.errors import InputError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.columns import IntColumn
+    from orsched.costs.confidence import Constant
     from orsched.costs.least_squares import FloatArray
     from orsched.costs.measurements import Measurements
 
@@ -34,6 +36,7 @@ class Work:
     fitted: dict[str, IntColumn] = field(default_factory=dict)
     held: dict[str, IntColumn] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    constants: list[Constant] = field(default_factory=list)
 
     def rows(self, phase: str, names: Sequence[str]) -> IntColumn:
         """Return the rows of a phase; without any, the coefficients' names go into the error."""
@@ -68,12 +71,31 @@ class Work:
         self.solve(names, design, rows)  # names what all rows together do not determine
         kept = self.take(phase, rows, design)
         values = self.solve(names, design[kept], rows[kept])
+        weights = self.weights(rows[kept])
+        target = weights * self.data.column("duration_ns")[rows[kept]]
+        self.judge(names, design[kept] * weights[:, None], target, values)
         if self.nonnegative:
             plain = self.solve(names, design[kept], rows[kept], nonnegative=False)
             for name, value in zip(names, plain, strict=True):
                 if round(value * (FS_PER_NS if name.endswith("_fs") else 1)) < 0:
                     self.notes.append(f"{name} would be negative: held to at least 0")
         return values
+
+    def judge(
+        self,
+        names: Sequence[str],
+        design: FloatArray,
+        target: FloatArray,
+        values: Sequence[float],
+        *,
+        nonnegative: bool | None = None,
+    ) -> None:
+        """Keep how firmly weighted rows determine constants, in the units of their names."""
+        bounded = self.nonnegative if nonnegative is None else nonnegative
+        for found in confidence(design, target, names, values, nonnegative=bounded):
+            self.constants.append(found.times(FS_PER_NS) if found.name.endswith("_fs") else found)
+            if not found.determined:
+                self.notes.append(f"{found.name}: {NOT_DETERMINED}")
 
     def solve(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -47,12 +47,14 @@ class Candidate:
             the sums over the steps of a run that were held out are missed, by phase (over those
             of the grid in phases that no run has), and the ``score`` to choose by.
         notes: what was noticed while fitting, or why there is no model.
+        constants: by name, as fitted, with standard error and 95 % interval; none for levels.
     """
 
     model: str
     cost: CostModel | None
     errors: dict[str, dict[str, Any]]
     notes: tuple[str, ...] = ()
+    constants: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class Calibration:
             "fitted": len(self.fitted),
             "held_out": len(self.held),
             "errors": chosen.errors,
+            "constants": chosen.constants,
             "warnings": list(chosen.notes),
             "others": {
                 c.model: c.errors["all"] if c.cost is not None else c.notes[0]
@@ -114,13 +117,17 @@ class Calibration:
         }
 
 
-def calibrate(measurements: Measurements, models: Sequence[str] = MODELS) -> Calibration:
+def calibrate(
+    measurements: Measurements, models: Sequence[str] = MODELS, weighting: str = "relative"
+) -> Calibration:
     """Fit cost models to three of four points, and score them on the others.
 
     All models see the same points but for what a model cannot take: affine, levels and bilinear are
     not fitted to mixed steps, and the pooling model to no stages of unequal prompts. They are
     scored on mixed steps all the same, as ``orsched.costs.mixed_ns`` has them. Where rows are of
-    several runs, none of the last one is fitted to.
+    several runs, none of the last one is fitted to. ``weighting`` is that of
+    ``orsched.costs.fit.fit``: relative for a grid of single steps, whose sizes are not as frequent
+    as in a run; seconds for steps of runs.
 
     Raises:
         InputError: an unknown model, or a phase with too few points to hold any out.
@@ -128,7 +135,7 @@ def calibrate(measurements: Measurements, models: Sequence[str] = MODELS) -> Cal
     measurements = with_runs(measurements)
     fitted, held = interleaved(measurements)
     train, test = select(measurements, fitted), select(measurements, held)
-    candidates = tuple(_candidate(model, train, test) for model in models)
+    candidates = tuple(_candidate(model, train, test, weighting) for model in models)
     return Calibration(candidates, fitted, held)
 
 
@@ -218,8 +225,8 @@ def predicted_ns(cost: CostModel, data: Measurements, row: int) -> int:
     return mixed_ns(cost, data.prompts(row), active, total, longest)
 
 
-def _candidate(model: str, train: Measurements, test: Measurements) -> Candidate:
-    options: dict[str, Any] = {"holdout": 0}
+def _candidate(model: str, train: Measurements, test: Measurements, weighting: str) -> Candidate:
+    options: dict[str, Any] = {"holdout": 0, "weighting": weighting}
     if model == "levels":
         options |= {"level_caps": level_caps(train), "quantile": 0.5}
     try:
@@ -229,7 +236,8 @@ def _candidate(model: str, train: Measurements, test: Measurements) -> Candidate
         if model not in MODELS:
             raise
         return Candidate(model, None, {}, (str(error),))
-    return Candidate(model, found.cost, errors, tuple(found.report["warnings"]))
+    report = found.report
+    return Candidate(model, found.cost, errors, tuple(report["warnings"]), report["constants"])
 
 
 def _usable(model: str, data: Measurements) -> Measurements:
