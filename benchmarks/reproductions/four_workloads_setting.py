@@ -91,6 +91,9 @@ class Workload(NamedTuple):
         requests: requests of a seed: with a trace one window of ten that do not overlap.
         replay: whether arrivals are the trace's own, stretched to the rate; else Poisson.
         context, position: mean context of a decoded token, mean position of a prompt token.
+        limit: the server's limit on output tokens.
+        ttft_s, tpot_s: limits for attainment: five tokens a second, and half a minute for prompts
+            that take a quarter of it to prefill (assumed).
     """
 
     file: str
@@ -98,6 +101,9 @@ class Workload(NamedTuple):
     replay: bool
     context: float
     position: float
+    limit: int = LIMIT
+    ttft_s: float = 5.0
+    tpot_s: float = 0.2
 
     def cost(self, kind: str = "means") -> AffineCost | LinearCost:
         """Return the cost of a step, one of ``COSTS``.
@@ -122,14 +128,35 @@ WORKLOADS = {
     "Azure conv": Workload("azure_conv_2023.csv", 1900, True, 1227.0, 1110.0),
     "Azure code": Workload("azure_code_2023.csv", 880, True, 2131.0, 1975.0),
     "ShareGPT": Workload("sharegpt_10k_llama2_tokens.csv", 2000, False, 511.0, 736.0),
-    "Mooncake": Workload("mooncake_conversation.jsonl", 1200, True, 13126.0, 16389.0),
+    "Mooncake": Workload("mooncake_conversation.jsonl", 1200, True, 13126.0, 16389.0, ttft_s=30.0),
 }
+
+UNSEEN = {
+    "arXiv": Workload(
+        "arxiv_summarization_llama2_tokens.csv", 1500, False, 2420.0, 1466.0, limit=4096
+    ),
+    "ServeGen R1": Workload(
+        "servegen_deepseek_r1_rates.csv", 1500, True, 3613.0, 6401.0, limit=32_768
+    ),
+}
+"""Workloads that no parameter was chosen on: papers to summarise, and reasoning of length."""
+
+ALL = WORKLOADS | UNSEEN
+
+R1_START_S = 36_000
+"""Where the hour of ServeGen's R1 begins that requests are drawn from (assumed)."""
 
 
 @cache
 def requests_of(name: str) -> Requests:
     """Return all requests of a data set, in order of arrival where it has arrivals."""
-    found = read(data_directory() / WORKLOADS[name].file).requests
+    if name == "ServeGen R1":
+        from orsched.instances import load_mix
+        from orsched.instances.sources import draw_sources
+
+        span = {"start_s": R1_START_S, "duration_s": 3600}
+        return draw_sources(load_mix("deepseek_r1"), Worker(1), **span, seed=0).requests
+    found = read(data_directory() / ALL[name].file).requests
     return spread_arrivals(found, 0) if name == "Mooncake" else found
 
 
@@ -146,7 +173,7 @@ def _rows(name: str, seed: int, count: int) -> NDArray[np.int64]:
     import numpy as np
 
     total = len(requests_of(name))
-    if WORKLOADS[name].replay:
+    if ALL[name].replay:
         start = seed * count % (total - count + 1)
         return np.arange(start, start + count)
     return np.sort(stream("four workloads/rows", seed).permutation(total)[:count])
@@ -160,7 +187,7 @@ def workload(
     ``load`` is the rate over the saturation throughput, None: all are there at 0. ``short``
     divides the number of requests, ``cost`` is one of ``COSTS``.
     """
-    kind = WORKLOADS[name]
+    kind = ALL[name]
     requests = requests_of(name).take(_rows(name, seed, kind.requests // short))
     start = requests.arrival_ns.min()
     requests = requests.replace(arrival_ns=requests.arrival_ns - start)
@@ -175,8 +202,8 @@ def workload(
 
 
 def _instance(name: str, requests: Requests, cost: str) -> Instance:
-    workers = (WORKLOADS[name].worker(cost),) * WORKERS
-    return Instance(requests, workers, "prefill", output_limit_tokens=LIMIT, name=name)
+    workers = (ALL[name].worker(cost),) * WORKERS
+    return Instance(requests, workers, "prefill", output_limit_tokens=ALL[name].limit, name=name)
 
 
 @cache
