@@ -235,4 +235,6 @@ def _all_tokens(work: Work, phase: str, rows: IntColumn) -> FloatArray:
 
 
 def _attended(work: Work, rows: IntColumn) -> FloatArray:
-    return np.array([attended_tokens(work.data.prompts(row)) for row in rows.tolist()], np.float64)
+    data = work.data
+    found = [attended_tokens(data.prompts(row), data.before(row)) for row in rows.tolist()]
+    return np.array(found, np.float64)

@@ -9,6 +9,7 @@ import numpy as np
 
 from orsched.columns import IntColumn, int_column
 from orsched.costs.parameters import read_parameters
+from orsched.costs.protocol import mixed_ns, prefill_ns
 from orsched.errors import InputError
 from orsched.near_names import known_names
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from orsched.costs.protocol import CostModel
 
 PREFILL, DECODE, MIXED = PHASES = ("prefill", "decode", "mixed")
-_WORK = ("tokens", "longest", "context_sum", "context_max", "run")
+_WORK = ("tokens", "longest", "context_sum", "context_max", "run", "cached")
 _MOST = {"duration_ns": MAX_TIME_NS, "count": 2**20, "tokens": 2**51, "context_sum": 2**51}
 
 
@@ -35,6 +36,8 @@ class Measurements:
     ``tokens`` prompt tokens prefilled beside such a round, of as few prompts as the ``longest``
     allows: of one where both are equal. What a phase does not use is 0,
     which a column left out stands for; contexts may stay 0 for models that do not look at them.
+    ``cached`` are the tokens of its request in the cache before each prompt of the row, a mean over
+    the prompt tokens where they differ: the row is of chunks behind others, or behind a prefix.
     ``run`` is 0 for a step measured alone, again and again, and k for one of the k-th run, in which
     others came before it: a device is warmer there.
 
@@ -50,6 +53,7 @@ class Measurements:
     context_sum: ArrayLike | None = None
     context_max: ArrayLike | None = None
     run: ArrayLike | None = None
+    cached: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.phase, str):
@@ -96,20 +100,24 @@ class Measurements:
             count = -(-tokens // longest)
         return prompts_of(count, tokens, longest)
 
+    def before(self, row: int) -> list[int]:
+        """Return the tokens cached before each of the ``prompts`` of a row; none where all are 0."""
+        cached = int(self.column("cached")[row])
+        return [cached] * len(self.prompts(row)) if cached else []
+
     def predicted_ns(self, cost: CostModel, row: int) -> int:
         """Return the duration that a cost model gives to a measured step, in nanoseconds."""
         count, context_sum, context_max = (
             int(self.column(name)[row]) for name in ("count", "context_sum", "context_max")
         )
         if self.phase[row] == PREFILL:
-            return cost.prefill_ns(self.prompts(row))
+            return prefill_ns(cost, self.prompts(row), self.before(row))
         if self.phase[row] == DECODE:
             return cost.round_ns(count, context_sum, context_max)
-        mixed_ns = getattr(cost, "mixed_ns", None)
-        if mixed_ns is None:
+        if getattr(cost, "mixed_ns", None) is None:
             raise _no_mixed(cost.model, row)
-        duration: int = mixed_ns(self.prompts(row), count, context_sum, context_max)
-        return duration
+        load = (count, context_sum, context_max)
+        return mixed_ns(cost, self.prompts(row), *load, self.before(row))
 
     def to_dict(self) -> dict[str, list[Any]]:
         """Columns as JSON values."""
@@ -160,6 +168,7 @@ def _check_rows(data: Measurements) -> None:
     _refuse(prefill & under, "tokens", "fewer tokens than the longest prompt and one a prompt")
     _refuse(prefill & ((total > 0) | (most > 0)), "context_sum", "a prefill stage has no contexts")
     _refuse(decode & ((tokens > 0) | (longest > 0)), "tokens", "a decode round has no prompts")
+    _refuse(decode & (data.column("cached") > 0), "cached", "a decode round has no prompts")
     _refuse(mixed & (tokens < 1), "tokens", "a mixed step needs a prompt")
     _refuse(mixed & (longest < 1), "longest", "a mixed step needs the tokens of its longest prompt")
     _refuse(mixed & (longest > tokens), "longest", "longer than all prompts of the step together")

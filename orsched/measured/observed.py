@@ -27,7 +27,8 @@ class Observed(NamedTuple):
         phase: prefill, decode or mixed.
         rounds: how many rounds ``total_ns`` is for.
         total_ns: time of them all.
-        count, tokens, longest, context_sum, context_max: as in ``Measurements``, of the mean round.
+        count, tokens, longest, context_sum, context_max, cached: as in ``Measurements``, of the
+            mean round.
     """
 
     phase: Sequence[str]
@@ -38,6 +39,7 @@ class Observed(NamedTuple):
     longest: IntColumn
     context_sum: IntColumn
     context_max: IntColumn
+    cached: IntColumn
 
     def measurements(self) -> Measurements:
         """Return a row for each, with the time of a round."""
@@ -49,13 +51,15 @@ class Observed(NamedTuple):
             longest=self.longest,
             context_sum=self.context_sum,
             context_max=self.context_max,
+            cached=self.cached,
         )
 
 
 def observed(instance: Instance, trace: Schedule, gaps: bool = False) -> Observed:
     """Return the steps of a trace, but for those that a row cannot say.
 
-    These are mixed steps over several prompts, and chunks after a prompt's first.
+    These are mixed steps over several prompts, and stages over several of which some are chunks
+    after a prompt's first.
 
     Args:
         instance: the trace's.
@@ -69,7 +73,7 @@ def observed(instance: Instance, trace: Schedule, gaps: bool = False) -> Observe
         same = steps.worker[1:] == steps.worker[:-1]
         start[1:][same] = steps.end_ns[:-1][same]
     mixed = (steps.active > 0) & (steps.prompts > 0)
-    kept = np.flatnonzero((steps.cached == 0) & ~(mixed & (steps.prompts > 1)))
+    kept = np.flatnonzero((steps.prompts < 2) | ((steps.cached == 0) & ~mixed))
     middle = np.where(steps.prompts > 0, 0, (steps.rounds - 1) // 2)
     phase = np.where(mixed, MIXED, np.where(steps.prompts > 0, PREFILL, DECODE))
     columns = (
@@ -80,6 +84,7 @@ def observed(instance: Instance, trace: Schedule, gaps: bool = False) -> Observe
         steps.longest,
         steps.context_sum + steps.active * middle,
         np.where(steps.active > 0, steps.context_max + middle, 0),
+        steps.cached,
     )
     return Observed([str(name) for name in phase[kept]], *(column[kept] for column in columns))
 
@@ -98,7 +103,7 @@ def averaged(steps: Observed, rows: int = ROWS) -> Measurements:
     """
     columns = np.array(steps[1:], np.int64)
     phase = np.array(steps.phase, dtype="U7")
-    names = (steps.context_sum, steps.tokens, steps.count, phase)
+    names = (steps.context_sum, steps.tokens, steps.cached, steps.count, phase)
     order = np.lexsort(names)
     share = {name: int(steps.total_ns[phase == name].sum()) // rows for name in np.unique(phase)}
     groups: list[list[int]] = []
@@ -120,6 +125,7 @@ def _mean(columns: IntColumn) -> list[int]:
     rounds = columns[0]
     total = int(rounds.sum())
     count, *work = (int((column * rounds).sum()) // total for column in columns[2:])
-    tokens, longest, context_sum, context_max = work
+    tokens, longest, context_sum, context_max, cached = work
     tokens = max(tokens, longest + (count - 1 if tokens else 0))
-    return [total, int(columns[1].sum()), count, tokens, longest, context_sum, context_max]
+    work = [tokens, longest, context_sum, context_max, cached]
+    return [total, int(columns[1].sum()), count, *work]

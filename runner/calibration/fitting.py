@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MODELS = ("affine", "levels", "bilinear", "pooling", "profiled", "linear", "roofline")
 """The cost models that can be fitted."""
 
+TOLD = ("profiled", "linear", "roofline")
+"""Those that know what is cached before a chunk; the others are not fitted to such rows."""
+
 SIMPLEST_FIRST = ("affine", "levels", "roofline", "linear", "bilinear", "pooling", "profiled")
 """Of models that are as good but for noise, the first: so repeats choose alike."""
 
@@ -222,7 +225,7 @@ def predicted_ns(cost: CostModel, data: Measurements, row: int) -> int:
     """Return the duration that a cost model gives to a measured step: any model, any phase."""
     active = int(data.column("count")[row]) if data.phase[row] != PREFILL else 0
     total, longest = (int(data.column(name)[row]) for name in ("context_sum", "context_max"))
-    return mixed_ns(cost, data.prompts(row), active, total, longest)
+    return mixed_ns(cost, data.prompts(row), active, total, longest, data.before(row))
 
 
 def _candidate(model: str, train: Measurements, test: Measurements, weighting: str) -> Candidate:
@@ -248,6 +251,8 @@ def _usable(model: str, data: Measurements) -> Measurements:
     if model == "pooling":
         unequal = data.column("tokens") != data.column("count") * data.column("longest")
         kept &= ~((phase == PREFILL) & unequal)
+    if model not in TOLD:
+        kept &= data.column("cached") == 0
     return select(data, np.flatnonzero(kept))
 
 

@@ -8,6 +8,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.costs import mixed_ns
+from orsched.costs.linear import attended_tokens
 from orsched.costs.measurements import DECODE, MIXED, PHASES, PREFILL, prompts_of
 from orsched.errors import InputError
 from orsched.files.text import locating, read_text
@@ -24,8 +25,10 @@ _OF = {
     DECODE: ("rounds", "active", "context_sum", "context_max"),
     MIXED: ("active", "context_sum", "context_max", "prompts", "tokens", "longest"),
 }
-_KNOWN = ("rounds", "active", "context_sum", "context_max", "prompts", "tokens", "longest")
-_IGNORED = ("cached", "attended")
+_BEFORE = ("cached", "attended")
+_KNOWN = (
+    "rounds", "active", "context_sum", "context_max", "prompts", "tokens", "longest", *_BEFORE
+)  # fmt: skip
 
 
 class RunStep(NamedTuple):
@@ -37,6 +40,8 @@ class RunStep(NamedTuple):
         rounds: how many, in phase decode.
         active, context_sum, context_max: of the (first) round.
         prompts, tokens, longest: prompts in the step, their tokens in it, and those of the longest.
+        cached: tokens in the cache before them, added up.
+        attended: tokens that the prompt tokens attend to, added up; 0: not known.
     """
 
     phase: str
@@ -49,6 +54,8 @@ class RunStep(NamedTuple):
     prompts: int = 0
     tokens: int = 0
     longest: int = 0
+    cached: int = 0
+    attended: int = 0
 
     def predicted_ns(self, cost: CostModel) -> int:
         """Return what a cost model says of it; prompts are as equal as their longest allows."""
@@ -56,7 +63,20 @@ class RunStep(NamedTuple):
         if self.phase == DECODE:
             return cost.rounds_ns(self.rounds, *load)
         prompts = prompts_of(self.prompts, self.tokens, self.longest)
-        return mixed_ns(cost, prompts, *load)
+        return mixed_ns(cost, prompts, *load, self._before(prompts))
+
+    def _before(self, prompts: list[int]) -> list[int]:
+        """Return the tokens cached before each prompt: as many before each token as on average.
+
+        That is exact for one prompt. Where the step has several and ``attended`` is not known, most
+        of the tokens may be of those with nothing before them: then nothing is counted.
+        """
+        if not self.cached:
+            return []
+        if self.attended:
+            mean = (self.attended - attended_tokens(prompts)) // self.tokens
+            return [max(0, mean)] * len(prompts)
+        return [self.cached] if len(prompts) == 1 else []
 
 
 @dataclass(frozen=True)
@@ -110,8 +130,8 @@ def judge(cost: CostModel, file: str, steps: list[RunStep]) -> Verdict:
 def read_steps(path: Path) -> list[RunStep]:
     """Read the steps of a run: CSV with ``phase``, ``start_ns``, ``end_ns`` and what is in a step.
 
-    Columns may be in any order; what a phase does not use may be empty or left out. ``cached`` and
-    ``attended`` are taken and not used, since the protocol of cost models does not know them.
+    Columns may be in any order; what a phase does not use may be empty or left out, ``cached`` and
+    ``attended`` by all (``RunStep``).
 
     Raises:
         InputError: the file cannot be read or is wrong; the row is the line number from 1.
@@ -129,7 +149,7 @@ def read_steps(path: Path) -> list[RunStep]:
 
 
 def _check_names(names: Any) -> None:
-    known = (*COLUMNS, *_KNOWN, *_IGNORED)
+    known = (*COLUMNS, *_KNOWN)
     for name in names or ():
         if name not in known:
             raise InputError(
@@ -162,6 +182,7 @@ def _step(line: dict[str | None, Any], row: int) -> RunStep:
                 row=row,
                 field="tokens",
             )
+        found |= {name: _whole(line.get(name) or "0", name, row) for name in _BEFORE}
     return RunStep(phase, **found)
 
 

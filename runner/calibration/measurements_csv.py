@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orsched.files.text import Path
 
 REQUIRED = ("phase", "count", "duration_ns")
-OPTIONAL = ("tokens", "longest", "context_sum", "context_max", "run")
+OPTIONAL = ("tokens", "longest", "context_sum", "context_max", "run", "cached")
 COLUMNS = (*REQUIRED, *OPTIONAL)
 UNITS = {"duration_ns": 0, "duration_us": 3, "duration_ms": 6, "duration_s": 9}
 """Columns that the duration may stand in, and the power of ten that makes it nanoseconds."""
@@ -33,6 +33,7 @@ TEMPLATE = """\
 # tokens    of all prompts of the stage; longest: of its longest one (one prompt: either will do)
 # context_sum, context_max  tokens in the caches of the round's requests: all, and the most of one
 #           (optional: without them only models that do not look at contexts can be fitted)
+# cached    optional: tokens in the cache before the prompt, where it is a later chunk of a longer one
 # run       optional: 0 for a step measured alone, 1, 2, ... for those of the first, second, ... run
 # At least five stages and five rounds of different sizes. The numbers below are an example.
 phase,count,duration_ms,tokens,longest,context_sum,context_max
