@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 FITS_MIXED = ("pooling", "profiled", "linear", "roofline")
+FITS_CACHED = ("profiled", "linear", "roofline")
 """The models that steps with prompts beside a round can be fitted to as well."""
 
 
@@ -98,6 +99,8 @@ def fit(
     nonnegative = bool(nonnegative) or model in _NEVER_NEGATIVE
     work = Work(measurements, weighting, nonnegative, holdout, rng, level_caps, quantile)
     cost = _FITTERS[model](work)
+    if model not in FITS_CACHED and work.data.column("cached").any():
+        work.notes.append("chunks behind cached tokens count as if nothing were cached")
     report: dict[str, Any] = {"model": model, "holdout": holdout, "seed": seed}
     if model == "levels":
         report["quantile"] = quantile

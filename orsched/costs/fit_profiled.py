@@ -28,8 +28,9 @@ class Basis:
     """Tables of a profiled cost with few unknowns: the time of a step is linear in them.
 
     ``dense`` has one unknown a knot. Attention has at most one each: ``prefill`` grows with the
-    square of a chunk (at the points ``chunks``, linear between), ``decode`` with the sum of the
-    contexts, as reading every cache once does.
+    square of a chunk (at the points ``chunks``, linear between) and, since each of its c tokens
+    attends to k cached ones as well, with 2 c k; ``decode`` with the sum of the contexts, as
+    reading every cache once does.
 
     Attributes:
         knots: numbers of tokens, growing.
@@ -47,12 +48,19 @@ class Basis:
         found = [f"dense at {knot}" for knot in self.knots]
         return found + ["prefill"] * (len(self.chunks) > 1) + ["decode"] * self.reads
 
-    def row(self, prompts: Sequence[int], active: int, context_sum: int) -> list[float]:
-        """Return what each unknown counts for in a step."""
+    def row(
+        self,
+        prompts: Sequence[int],
+        active: int,
+        context_sum: int,
+        cached: Sequence[int] = (),
+    ) -> list[float]:
+        """Return what each unknown counts for in a step; ``cached`` as in ``prefill_ns``."""
         found = _hats(self.knots, sum(prompts) + active)
         if len(self.chunks) > 1:
             squares = [chunk**2 for chunk in self.chunks]
-            found.append(float(sum(np.interp(prompts, self.chunks, squares))))
+            behind = sum(2 * c * k for c, k in zip(prompts, cached, strict=False))
+            found.append(float(sum(np.interp(prompts, self.chunks, squares))) + behind)
         return found + [float(context_sum)] * self.reads
 
     def cost(self, values: Sequence[float], batch: int, context: int) -> ProfiledCost:
@@ -65,13 +73,14 @@ class Basis:
         square = rest.pop(0) if len(self.chunks) > 1 else 0.0
         corner = round(rest[0] * batch * context) if self.reads else 0
         times = tuple(round(value) for value in values[: len(self.knots)])
+        behind = (0, self.chunks[-1]) if len(self.chunks) > 1 else (0,)  # exact between and beyond
         return ProfiledCost(
             0,
             Grid(GRIDS["dense"], (self.knots,), times),
             Grid(
                 GRIDS["prefill"],
-                (self.chunks, (0,)),
-                tuple(round(square * chunk**2) for chunk in self.chunks),
+                (self.chunks, behind),
+                tuple(round(square * c * (c + 2 * k)) for c in self.chunks for k in behind),
             ),
             Grid(GRIDS["decode"], ((0,), (0, batch), (0, context)), (0, 0, 0, corner)),
         )
@@ -120,23 +129,23 @@ def fit_profiled(work: Work) -> ProfiledCost:
         for name, value in zip(basis.names, plain, strict=True)
         if value < 0
     ]
-    batch = max(active for _, active, _ in every)
+    batch = max(active for _, active, *_ in every)
     longest = int(work.data.column("context_max").max())
     return basis.cost(values, batch, max(1, longest))
 
 
-def _step(work: Work, phase: str, row: int) -> tuple[list[int], int, int]:
-    """Return prompts, requests in the round and the sum of their contexts."""
+def _step(work: Work, phase: str, row: int) -> tuple[list[int], int, int, list[int]]:
+    """Return prompts, requests in the round, the sum of their contexts, and what is cached."""
     data = work.data
     context_sum = int(data.column("context_sum")[row])
-    prompts = data.prompts(row)
-    return prompts, 0 if phase == PREFILL else int(data.column("count")[row]), context_sum
+    active = 0 if phase == PREFILL else int(data.column("count")[row])
+    return data.prompts(row), active, context_sum, data.before(row)
 
 
-def _basis(work: Work, steps: Sequence[tuple[list[int], int, int]]) -> Basis:
+def _basis(work: Work, steps: Sequence[tuple[list[int], int, int, list[int]]]) -> Basis:
     """Choose the knots, and leave out what the steps do not determine."""
-    knots = _thinned(sorted({sum(prompts) + active for prompts, active, _ in steps}))
-    longest = max(max(prompts, default=0) for prompts, _, _ in steps)
+    knots = _thinned(sorted({sum(prompts) + active for prompts, active, *_ in steps}))
+    longest = max(max(prompts, default=0) for prompts, *_ in steps)
     chunks = [0, *(2**k for k in range(4, longest.bit_length()) if 2**k < longest), longest]
     numbers = np.array([row for phase in PHASES for row in work.data.rows(phase)], np.int64)
 
@@ -151,9 +160,12 @@ def _basis(work: Work, steps: Sequence[tuple[list[int], int, int]]) -> Basis:
     basis = Basis(knots, (0,), reads=False)
     if told("decode", more := replace(basis, reads=True)):
         basis = more
-    if all(len(prompts) < 2 for prompts, _, _ in steps):
+    if all(len(prompts) < 2 and not cached for prompts, _, _, cached in steps):
         # One prompt's square shows only in what lies between knots, which is too little.
-        work.notes.append("prefill: no stage over several prompts tells it from the dense layers")
+        text = (
+            "no stage over several prompts, or behind cached tokens, tells it from the dense layers"
+        )
+        work.notes.append(f"prefill: {text}")
     elif told("prefill", more := replace(basis, chunks=tuple(chunks))):
         basis = more
     return basis

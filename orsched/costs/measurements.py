@@ -101,7 +101,7 @@ class Measurements:
         return prompts_of(count, tokens, longest)
 
     def before(self, row: int) -> list[int]:
-        """Return the tokens cached before each of the ``prompts`` of a row; none where all are 0."""
+        """Return the tokens cached before each of the ``prompts`` of a row; none for 0."""
         cached = int(self.column("cached")[row])
         return [cached] * len(self.prompts(row)) if cached else []
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.costs.fit import FITS_MIXED, fit
+from orsched.costs.fit import FITS_CACHED, FITS_MIXED, fit
 from orsched.costs.floor import floor_of
 from orsched.costs.least_squares import solve
 from orsched.costs.measurements import MIXED, Measurements
@@ -168,9 +168,7 @@ def refitted(instance: Instance, trace: Schedule, times: StepTimes) -> Refit:
     levels = None if floor is None else floor.stage.levels
     caps = None if levels is None else [cap for cap, _ in levels]
     try:
-        measured = _by_rounds(observed(instance, begun))
-        if cost.model not in FITS_MIXED:
-            measured = _without_mixed(measured)
+        measured = _fitted_rows(_by_rounds(observed(instance, begun)), cost.model)
         found = fit(cost.model, measured, weighting="absolute", holdout=0, level_caps=caps)
     except InputError as error:
         return Refit(None, str(error))
@@ -186,7 +184,13 @@ def _by_rounds(steps: Observed) -> Measurements:
     return Observed([steps.phase[row] for row in rows.tolist()], *columns).measurements()
 
 
-def _without_mixed(measured: Measurements) -> Measurements:
-    kept = [row for row, phase in enumerate(measured.phase) if phase != MIXED]
+def _fitted_rows(measured: Measurements, model: str) -> Measurements:
+    """Return the rows that a model is fitted to: mixed steps and later chunks if it knows them."""
+    cached = measured.column("cached")
+    kept = [
+        row
+        for row, phase in enumerate(measured.phase)
+        if (phase != MIXED or model in FITS_MIXED) and (not cached[row] or model in FITS_CACHED)
+    ]
     columns = {name: [values[row] for row in kept] for name, values in measured.to_dict().items()}
     return Measurements.from_dict(columns)

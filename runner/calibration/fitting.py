@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.costs import mixed_ns
-from orsched.costs.fit import fit
+from orsched.costs.fit import FITS_CACHED, fit
 from orsched.costs.measurements import DECODE, MIXED, PHASES, PREFILL, Measurements
 from orsched.errors import InputError, OrschedError
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 MODELS = ("affine", "levels", "bilinear", "pooling", "profiled", "linear", "roofline")
 """The cost models that can be fitted."""
-
-TOLD = ("profiled", "linear", "roofline")
-"""Those that know what is cached before a chunk; the others are not fitted to such rows."""
 
 SIMPLEST_FIRST = ("affine", "levels", "roofline", "linear", "bilinear", "pooling", "profiled")
 """Of models that are as good but for noise, the first: so repeats choose alike."""
@@ -251,7 +248,7 @@ def _usable(model: str, data: Measurements) -> Measurements:
     if model == "pooling":
         unequal = data.column("tokens") != data.column("count") * data.column("longest")
         kept &= ~((phase == PREFILL) & unequal)
-    if model not in TOLD:
+    if model not in FITS_CACHED:
         kept &= data.column("cached") == 0
     return select(data, np.flatnonzero(kept))
 

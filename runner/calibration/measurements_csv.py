@@ -33,7 +33,7 @@ TEMPLATE = """\
 # tokens    of all prompts of the stage; longest: of its longest one (one prompt: either will do)
 # context_sum, context_max  tokens in the caches of the round's requests: all, and the most of one
 #           (optional: without them only models that do not look at contexts can be fitted)
-# cached    optional: tokens in the cache before the prompt, where it is a later chunk of a longer one
+# cached    optional: tokens in the cache before the prompt, where it is a chunk behind others
 # run       optional: 0 for a step measured alone, 1, 2, ... for those of the first, second, ... run
 # At least five stages and five rounds of different sizes. The numbers below are an example.
 phase,count,duration_ms,tokens,longest,context_sum,context_max

@@ -25,6 +25,9 @@ SMALL = 512
 SEVERAL = 4
 """Prompts beside a round at some points: runs seldom have one alone."""
 
+BEHIND = 3
+"""Numbers of cached tokens, the largest of the grid, behind which chunks are measured."""
+
 LEAST_LENGTH = 36
 """Tokens of the shortest slot and stage of a grid: there are five lengths at least."""
 
@@ -39,6 +42,8 @@ class Point(NamedTuple):
         context: tokens in each active request's cache, that of the round included.
         spread: whether that is the longest only, and the others' grow evenly up to it.
         beside: prompts in a mixed step.
+        cached: tokens in the cache before each prompt of a stage: it is a later chunk of a longer
+            one.
     """
 
     phase: str
@@ -47,6 +52,7 @@ class Point(NamedTuple):
     context: int
     spread: bool = False
     beside: int = 1
+    cached: int = 0
 
     def prompts(self) -> int:
         """Return how many prompts are in the step."""
@@ -68,7 +74,7 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
 
     Stages of one prompt are denser up to ``SMALL`` tokens, where most of a run's are. Contexts of a
     round are all equal at some points and spread evenly at others. Mixed steps have one prompt or
-    ``SEVERAL``.
+    ``SEVERAL``. Single chunks are also measured behind cached tokens, which they attend to.
 
     Args:
         slots: its slots.
@@ -108,7 +114,10 @@ def grid(slots: int, length: int, most_tokens: int, factor: int = 2) -> list[Poi
         for c in (lengths[0], lengths[-1])
         if n + SEVERAL <= slots and n + SEVERAL * p <= most_tokens
     ]
-    return [Point(PREFILL, n, p, 0) for n, p in prompts] + rounds + mixed
+    stages = [Point(PREFILL, n, p, 0) for n, p in prompts]
+    behind = [(p, k) for p in sizes for k in lengths[-BEHIND:] if p + k <= longest]
+    stages += [Point(PREFILL, 1, p, 0, cached=k) for p, k in behind]
+    return stages + rounds + mixed
 
 
 def profile(
@@ -172,7 +181,7 @@ def _powers(most: int, base: int, least: int = 1) -> list[int]:
 def _require_room(device: TorchDevice, point: Point) -> None:
     slots, length = device.worker.slots.count, device.worker.slots.length
     used = point.count + point.beside * (point.phase == MIXED)
-    if used > slots or max(point.length, point.context + ROUNDS - 1) > length:
+    if used > slots or max(point.length + point.cached, point.context + ROUNDS - 1) > length:
         raise InputError(
             f"{point} does not fit onto {slots} slots of {length} tokens", field="points"
         )
@@ -185,13 +194,17 @@ def measured_ns(device: TorchDevice, point: Point, rng: random.Random) -> int:
     chunks, active = [], range(point.count)
     if point.phase == PREFILL:
         active = range(0)
+        if point.cached:
+            worker.pretend([point.cached] * point.count)
     else:
         worker.pretend([context - 1 for context in point.contexts()])
     if point.length:
         first = 0 if point.phase == PREFILL else point.count
         slots = range(first, first + point.prompts())
         chunks = [
-            Chunk(slot, 0, [rng.randrange(vocabulary) for _ in range(point.length)], True)
+            Chunk(
+                slot, point.cached, [rng.randrange(vocabulary) for _ in range(point.length)], True
+            )
             for slot in slots
         ]
     elif point.phase == DECODE:
@@ -215,4 +228,5 @@ def _rows(times: dict[Point, int]) -> Measurements:
         longest=[p.length for p in points],
         context_sum=[sum(found) for found in contexts],
         context_max=[max(found, default=0) for found in contexts],
+        cached=[p.cached for p in points],
     )

@@ -19,7 +19,10 @@ from orsched.costs import (
     mixed_ns,
     prefill_ns,
 )
+from orsched.costs.fit import fit
+from orsched.costs.fit_profiled import Basis
 from orsched.costs.linear import attended_tokens
+from orsched.costs.measurements import Measurements
 from tests.costs.test_floor import SHIPPED
 
 ROOFLINE = RooflineCost(10**9, 5 * 10**9, 10**8, 10**5, 10**6)
@@ -115,3 +118,55 @@ def test_no_prompt_takes_less_in_chunks(chunks, cost):
     before = [sum(chunks[:k]) for k in range(len(chunks))]
     parts = [prefill_ns(cost, [c], [k]) for c, k in zip(chunks, before, strict=True)]
     assert sum(parts) >= cost.prefill_ns([sum(chunks)]) - len(chunks)  # each rounded for itself
+
+
+def rows(cost):
+    """Steps of a cost model: whole prompts, chunks behind others, rounds, and steps of both."""
+    stages = [([p], [k]) for p in (16, 64, 256, 1024, 2048) for k in (0, 500, 4_000, 30_000)]
+    stages += [([p] * n, []) for p in (16, 100, 400) for n in (2, 5)]
+    rounds = [(n, n * c, c) for n in (1, 4, 16, 64, 200) for c in (50, 1_000, 4_000)]
+    beside = [(p, k, *r) for p in (64, 1024) for k in (0, 9_000) for r in rounds[::4]]
+    found = [("prefill", len(p), sum(p), p[0], 0, 0, k[0] if k else 0,
+              prefill_ns(cost, p, k)) for p, k in stages]  # fmt: skip
+    found += [("decode", n, 0, 0, s, m, 0, cost.round_ns(n, s, m)) for n, s, m in rounds]
+    found += [
+        ("mixed", n, p, p, s, m, k, mixed_ns(cost, [p], n, s, m, [k])) for p, k, n, s, m in beside
+    ]
+    names = ["phase", "count", "tokens", "longest", "context_sum", "context_max", "cached"]
+    names.append("duration_ns")
+    return Measurements(**dict(zip(names, map(list, zip(*found, strict=True)), strict=True)))
+
+
+@pytest.mark.parametrize("cost", [ROOFLINE, LINEAR], ids=lambda cost: cost.model)
+def test_fits_to_rows_behind_cached_tokens_give_the_model_back(cost):
+    found = fit(cost.model, rows(cost), holdout=0).cost
+    assert found.attended_fs == pytest.approx(cost.attended_fs, rel=1e-3)
+    plain = Measurements(**rows(cost).to_dict() | {"cached": None})
+    assert fit(cost.model, plain, holdout=0).cost.attended_fs != pytest.approx(
+        cost.attended_fs, rel=0.1
+    )
+
+
+def test_a_fitted_table_knows_chunks_behind_others():
+    basis = Basis((1, 256, 4096), (0, 16, 64, 256, 1024, 2048))
+    true = basis.cost([5e6, 3e7, 4e8, 3.0, 90.0], 200, 4000)
+    data = rows(true)
+    found = fit("profiled", data, holdout=0).cost
+    assert prefill_ns(true, [1024], [100_000]) > 2 * prefill_ns(true, [1024])
+    for chunk, cached in ((1024, 30_000), (2048, 60_000), (1024, 100_000)):
+        expected = prefill_ns(true, [chunk], [cached])
+        assert prefill_ns(found, [chunk], [cached]) == pytest.approx(expected, rel=0.02)
+
+
+def test_models_that_are_not_told_say_so_of_such_rows():
+    data = rows(LINEAR)
+    kept = [row for row, phase in enumerate(data.phase) if phase != "mixed"]
+    columns = {name: [values[row] for row in kept] for name, values in data.to_dict().items()}
+    report = fit("affine", Measurements(**columns), holdout=0).report
+    assert "chunks behind cached tokens count as if nothing were cached" in report["warnings"]
+
+
+def test_a_round_has_nothing_before_its_prompts():
+    with pytest.raises(orsched.InputError, match="a decode round has no prompts") as caught:
+        Measurements(["decode"], [1], [1], cached=[3])
+    assert caught.value.field == "cached"

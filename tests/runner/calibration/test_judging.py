@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orsched.costs import AffineCost
+from orsched.costs import AffineCost, RooflineCost
 from orsched.errors import InputError
 from orsched.runner.calibration.fitting import (
     Calibration,
@@ -18,7 +18,7 @@ from orsched.runner.calibration.fitting import (
     interleaved,
     with_runs,
 )
-from orsched.runner.calibration.judging import judge, read_steps
+from orsched.runner.calibration.judging import RunStep, judge, read_steps
 from orsched.runner.calibration.measurements_csv import read_measurements
 from tests.costs.test_linear import TRUE, rows_of
 
@@ -138,3 +138,18 @@ def test_the_runs_beside_a_calibration_of_an_h100_are_met_within_4_per_cent(name
     assert len(runs) >= 2
     for path in runs:
         assert abs(judge(best.cost, path.name, read_steps(path)).error) < 0.04, path.name
+
+
+def test_steps_of_a_run_behind_cached_tokens_cost_what_they_attend_to():
+    cost = RooflineCost(0, 0, 10**6, 0, 10**6)
+    alone = RunStep("prefill", 0, 1, prompts=1, tokens=100, longest=100)
+    assert alone.predicted_ns(cost) == 100 + 5_050
+    behind = alone._replace(cached=400)
+    assert behind.predicted_ns(cost) == 100 + 5_050 + 40_000
+    # Of several prompts only what they attend to in all says which is behind what.
+    both = RunStep("prefill", 0, 1, prompts=2, tokens=104, longest=100, cached=400)
+    assert both.predicted_ns(cost) == 104 + 5_050 + 10
+    attended = 5_050 + 10 + 4 * 400
+    assert both._replace(attended=attended).predicted_ns(cost) == pytest.approx(
+        104 + attended, abs=104
+    )

@@ -20,10 +20,11 @@ def test_what_is_written_is_read_back(tmp_path):
         longest=[20, 0, 5],
         context_sum=[0, 30, 44],
         context_max=[0, 12, 11],
+        cached=[0, 0, 70],
     )
     path = tmp_path / "m.csv"
     write_measurements(found, path)
-    assert path.read_text().splitlines()[0] + "\n" == HEAD.replace("\n", ",run\n")
+    assert path.read_text().splitlines()[0] + "\n" == HEAD.replace("\n", ",run,cached\n")
     assert read_measurements(path).to_dict() == found.to_dict()
 
 

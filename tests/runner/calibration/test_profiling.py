@@ -74,8 +74,15 @@ def test_profiles_become_measurements_that_can_be_fitted():
     assert fit("affine", found, holdout=0.2).report["phases"]["decode"]["held_out"] > 0
     passes = device.worker.forward_passes
     assert passes == 3 * sum(4 if p.phase == "decode" else 1 for p in points)
+    behind = [p for p in points if p.cached]
+    assert {(p.phase, p.count) for p in behind} == {("prefill", 1)}
+    assert sorted(found.column("cached").tolist())[-len(behind) :] == sorted(
+        p.cached for p in behind
+    )
     with pytest.raises(InputError, match="does not fit"):
         profile(device, [Point("prefill", 5, 8, 0)])
+    with pytest.raises(InputError, match="does not fit"):
+        profile(device, [Point("prefill", 1, 8, 0, cached=57)])
 
 
 def test_mixed_steps_of_a_grid_have_one_prompt_or_several():
