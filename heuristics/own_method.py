@@ -57,7 +57,7 @@ class OwnMethod(LiveMethod):
         if alone or not self.policy.many_workers:
             own, shared = split(parameters, _arguments(self.policy) if alone else ())
         self._require_arguments(own)
-        if self.policy.many_workers or alone:
+        if self.policy.many_workers or (alone and not instance.fleet_changes):
             return self._made(own), parameters
         return dispatched(lambda: self._made(own), shared), parameters
 

@@ -118,15 +118,16 @@ class PolicyMethod(LiveMethod):
         seconds_left: float = math.inf,
     ) -> tuple[Policy, dict[str, Any]]:
         """Return a fresh policy for an instance, and all its parameters as plain values."""
-        params, shared = self._read(parameters, alone=len(instance.workers) == 1)
+        alone = len(instance.workers) == 1
+        params, shared = self._read(parameters, alone)
         values: dict[str, Any] = asdict(params)
 
         def make() -> Policy:
             return self.make(instance, params, information, seed)
 
-        if len(instance.workers) == 1 or self.many_workers:  # there is nothing to dispatch
+        if self.many_workers or (alone and not instance.fleet_changes):  # nothing to dispatch
             return make(), values
-        return dispatched(make, shared), {**values, **asdict(shared)}
+        return dispatched(make, shared), {**values, **({} if alone else asdict(shared))}
 
     def check_parameters(self, parameters: dict[str, Any]) -> None:
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""

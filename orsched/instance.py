@@ -228,6 +228,7 @@ class Instance:
                 "mico, gittins, fcfs)",
             )
         worker = self.worker
+        self.require_steady(what)
         if worker.padding:
             raise InputError(
                 f"{what} does not know padding",
@@ -241,6 +242,20 @@ class Instance:
                 remedy="set the allocation to whole, or choose another method",
             )
         return worker
+
+    @cached_property
+    def fleet_changes(self) -> bool:
+        """Whether some worker is not there all the time."""
+        return any(worker.available_ns for worker in self.workers)
+
+    def require_steady(self, what: str) -> None:
+        """Raise ``InputError`` for workers that come and go, which ``what`` does not know."""
+        if self.fleet_changes:
+            raise InputError(
+                f"{what} does not know workers that come and go",
+                field="available_ns",
+                remedy="leave the times out; orsched simulate knows them, with vllm or gittins",
+            )
 
     @cached_property
     def caches_prefixes(self) -> bool:

@@ -14,6 +14,7 @@ from orsched.columns import exact_sum
 from orsched.distributions import PERCENTILES as PERCENTILES
 from orsched.distributions import distribution as distribution
 from orsched.distributions import ratio as ratio
+from orsched.fleet_metrics import fleet_figures
 from orsched.intervals import exact_product
 from orsched.request_times import finishes_ns, first_rounds_ns, first_tokens_ns
 from orsched.schedule import MIXED, PREFILL
@@ -56,6 +57,7 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     were prefilled although an earlier stay of the request had them.
     ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
     (``largest_gaps_ns``), over the requests of two tokens or more.
+    Where workers come and go there is ``fleet`` beside (``fleet_figures``).
     An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
     its requests that are not bulk; one with tenants has ``tenants`` and ``fairness``.
 
@@ -122,6 +124,7 @@ def figures(
         "bound_ns": bound_ns,
         "gap": gap(makespan, bound_ns),
         **_cache_figures(line),
+        **fleet_figures(line, makespan),
         **class_figures(line, first, finish, slo_ns),
         **tenant_figures(line, first, finish),
     }

@@ -46,12 +46,14 @@ class WorkerState:
         blocks_set_aside: memory blocks that are set aside at admission.
         pages: counts the blocks that caches fill (``used``) under paged memory, else None.
         prefixes: what the view shows of the prefix cache, None without one.
+        available: whether the worker is there; False before its start and from a failure on until
+            its repair.
     """
 
     __slots__ = (
-        "blocks_set_aside", "client_request", "first_token", "free_clients", "held", "index",
-        "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused", "prefixes",
-        "rounds", "running", "worker", "yielded",
+        "available", "blocks_set_aside", "client_request", "first_token", "free_clients", "held",
+        "index", "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused",
+        "prefixes", "rounds", "running", "worker", "yielded",
     )  # fmt: skip
 
     def __init__(
@@ -62,8 +64,9 @@ class WorkerState:
         index: int = 0,
         yielded: dict[int, int] | None = None,
     ) -> None:
-        self.worker = worker
+        self.worker = worker.as_seen
         self.index = index
+        self.available = True
         self.first_token = first_token
         self.output_limit_tokens = output_limit_tokens
         self.now_ns = 0
@@ -137,6 +140,14 @@ class View:
     def now_ns(self) -> int:
         """The current time."""
         return self._state.now_ns
+
+    @property
+    def available(self) -> bool:
+        """Whether the worker is there: False before its start, and after a failure until repaired.
+
+        How long it stays so is not known to any policy.
+        """
+        return self._state.available
 
     @property
     def rounds(self) -> int:
@@ -327,6 +338,8 @@ class Policy(ABC):
         live: whether a real worker waits for each decision; set by the executor before ``start``.
         waited_ns: wall-clock time that ``decide`` has waited for work in the background so far. A
             simulation does not count it as decision time. Waits below a millisecond are ignored.
+        waits_for_workers: whether requests stay with a worker that fails until it is back. With a
+            worker that stays away such a policy is refused.
     """
 
     name: str = "policy"
@@ -337,6 +350,7 @@ class Policy(ABC):
     eviction: Eviction | None = None
     live: bool = False
     waited_ns: int = 0
+    waits_for_workers: ClassVar[bool] = False
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
         """Prepare for a run; no request has arrived yet."""
@@ -356,12 +370,29 @@ class Policy(ABC):
     def on_preempt(self, view: View, request: int) -> None:  # noqa: B027
         """Handle an eviction: the request waits again and keeps its yielded tokens."""
 
+    def on_unavailable(self, view: View) -> None:  # noqa: B027
+        """Handle the loss of a worker: it is not asked until it is back.
+
+        Each request that was on it has been reported as evicted before; what only waited for it has
+        not. All others are asked after it.
+        """
+
+    def on_available(self, view: View) -> None:  # noqa: B027
+        """Handle a worker's start or repair: it is there, with nothing in its memory."""
+
     def hears_of_evictions(self) -> bool:
         """Return whether the policy reschedules evicted requests.
 
         A policy that passes evictions on to other policies returns their answer.
         """
         return type(self).on_preempt is not Policy.on_preempt
+
+    def survives_losses(self) -> bool:
+        """Return whether the policy serves workers that come and go: if it reschedules evictions.
+
+        A request that was on the worker is reported by ``on_preempt``, like any other eviction.
+        """
+        return self.hears_of_evictions()
 
     def take_over(self, view: View, away: Iterable[int]) -> bool:
         """Move requests that wait for lost workers to an idle worker.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.instances.arrivals import Arrivals
+    from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
 
 _MOST_COPIES = 100_000
@@ -162,6 +163,7 @@ def scenario(
     arrivals: str | Mapping[str, Any] | Arrivals | None = None,
     predictions: str | Mapping[str, Any] | Predictor | None = None,
     seed: int = 0,
+    failures: str | Mapping[str, Any] | Exponential | None = None,
 ) -> Instance:
     """Return an instance on other workers, with other arrivals and predicted lengths, if given.
 
@@ -170,18 +172,22 @@ def scenario(
         workers: what ``read_workers`` takes: a number of copies, worker files, ``Worker`` objects.
         arrivals: what ``read_arrivals`` takes, e.g. ``poisson:rate=20``.
         predictions: what ``read_predictor`` takes, e.g. ``noise:sigma=0.3``.
-        seed: of arrivals and predictions.
+        seed: of arrivals, predictions and failures.
+        failures: what ``read_failures`` takes, e.g. ``exponential:mtbf=3600,mttr=120``.
 
     Raises:
         InputError: a specification is wrong, or does not suit the instance.
     """
     from orsched.instances.arrivals import with_arrivals
+    from orsched.instances.failures import with_failures
     from orsched.instances.predictions import predict
 
     if workers is not None:
         instance = with_workers(instance, read_workers(workers))
     if arrivals is not None:
         instance = with_arrivals(instance, arrivals, seed)
+    if failures is not None:
+        instance = with_failures(instance, failures, seed)
     if predictions is not None:
         instance = predict(instance, predictions, seed)
     return instance

@@ -201,6 +201,8 @@ class Schedule:
         run: wall-clock figures and environment; the only part that differs between two runs.
         eviction: the eviction rule that was in force (``Eviction.to_dict``), or None: each
             prefix cache has its own, or there is none.
+        lost_steps: worker, start and end of the steps in progress when their worker failed, in this
+            order: time that is lost. They are none of ``steps``, for they have done nothing.
     """
 
     instance_sha256: str
@@ -215,8 +217,10 @@ class Schedule:
     bound: dict[str, Any] | None = None
     run: dict[str, Any] = field(default_factory=dict)
     eviction: dict[str, Any] | None = None
+    lost_steps: tuple[tuple[int, int, int], ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "lost_steps", _lost_steps(self.lost_steps))
         if self.information not in ("none", "predicted", "clairvoyant"):
             raise InputError(
                 f"{self.information!r} is no information class",
@@ -291,6 +295,22 @@ class Schedule:
         from orsched.report.tables import schedule_html
 
         return schedule_html(self)
+
+
+def _lost_steps(rows: object) -> tuple[tuple[int, int, int], ...]:
+    """Return rows of worker, start and end as whole numbers; raises ``InputError``."""
+    remedy = "a list of [worker, start_ns, end_ns]"
+    if not isinstance(rows, (list, tuple)):
+        raise InputError("must be a list", field="lost_steps", remedy=remedy)
+    found = []
+    for row in rows:
+        if not isinstance(row, (list, tuple)) or len(row) != 3:
+            raise InputError(f"{row!r} is no step", field="lost_steps", remedy=remedy)
+        worker, start, end = (
+            whole_number(value, "lost_steps", minimum=0, maximum=MAX_TIME_NS) for value in row
+        )
+        found.append((worker, start, end))
+    return tuple(found)
 
 
 def require_schedule(value: object) -> None:

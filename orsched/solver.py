@@ -28,6 +28,7 @@ from orsched.versions import environment
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.instances.arrivals import Arrivals
+    from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
     from orsched.models.bounds import Bound
     from orsched.policy import Policy, View
@@ -156,6 +157,7 @@ def simulate(
     observer: Callable[[View, Step], None] | None = None,
     information: str | None = None,
     seed: int = 0,
+    failures: str | Mapping[str, Any] | Exponential | None = None,
 ) -> Result:
     """Run a policy on an instance from start to end, once; bound and check its schedule.
 
@@ -174,15 +176,16 @@ def simulate(
         bounds: on which means to prove bounds, as in ``solve``.
         observer: called with the view and the step before each step is taken.
         information: of a method, as in ``solve``.
-        seed: of arrivals, predictions and the method's random choices.
+        seed: of arrivals, predictions, failures and the method's random choices.
+        failures: workers that fail and are repaired: ``exponential:mtbf=3600,mttr=120``.
 
-    The result is for ``orsched.scenario.scenario(instance, workers, arrivals, predictions, seed)``.
+    The result is for ``orsched.scenario.scenario`` with the same arguments.
 
     Raises as ``solve`` does, and ``PolicyError`` when the policy asks for an impossible step.
     """
     require_instance(instance)
     chosen = choose(policy, information, parameters, "policy")
-    problem = scenario(instance, workers, arrivals, predictions, seed)
+    problem = scenario(instance, workers, arrivals, predictions, seed, failures)
     return solve(
         problem, chosen, seed=seed, iterations=1, slo=slo, bounds=bounds, observer=observer
     )
@@ -209,6 +212,7 @@ def compare(
     time_limit: float | None = None,
     information: str | None = None,
     parameters: dict[str, Any] | None = None,
+    failures: str | Mapping[str, Any] | Exponential | None = None,
     **options: Any,
 ) -> Comparison:
     """Solve an instance with several methods.
@@ -222,6 +226,7 @@ def compare(
         seed: of arrivals, predictions and the methods' random choices.
         time_limit: seconds for all methods together: each gets an equal share of what is left.
         information, parameters: of every method, as in ``solve``.
+        failures: of the workers, as in ``simulate``.
         options: further arguments of ``solve``.
 
     A method that does not suit, lacks a package, fails or runs out of time is named in ``failed``
@@ -239,7 +244,7 @@ def compare(
         MaxRuntime(time_limit)  # validates
     several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
     chosen = choose_all(methods if several else [methods], information, parameters)  # type: ignore[arg-type,list-item]
-    problem = scenario(instance, workers, arrivals, predictions, seed)
+    problem = scenario(instance, workers, arrivals, predictions, seed, failures)
     results: list[Result] = []
     failed: list[Failure] = []
     for position, method in enumerate(chosen):

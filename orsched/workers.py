@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from orsched.availability import Interval, checked_intervals
 from orsched.costs import AffineCost, CostModel
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
@@ -31,6 +32,9 @@ class Worker:
         name: a label.
         padding: whether the requests of a stage are padded to the longest of them, and the caches
             in a round to the longest (static batching engines).
+        available_ns: when the worker is there: intervals from a start or a repair to a failure, the
+            last without an end (None) if it stays for good; ``()``: always. What it does and holds
+            at a failure is lost (the page *Fleets that change*).
     """
 
     clients: int
@@ -39,6 +43,7 @@ class Worker:
     memory: BlockMemory | None = None
     name: str = "worker-0"
     padding: bool = False
+    available_ns: tuple[Interval, ...] = ()
 
     def __post_init__(self) -> None:
         set_whole(self, "clients", minimum=1, maximum=MAX_CLIENTS)
@@ -50,6 +55,7 @@ class Worker:
         if not isinstance(self.name, str) or not self.name:
             raise InputError("must be a text", field="name")
         require_bool(self.padding, "padding")
+        object.__setattr__(self, "available_ns", checked_intervals(self.available_ns))
         if self.padding and self.caches_prefixes:
             raise InputError(
                 "a worker that pads has no prefix cache",
@@ -62,6 +68,11 @@ class Worker:
         """Most prompt tokens a prefill stage can hold: the cap or the cost model's, the smaller."""
         limits = [x for x in (self.prefill_cap_tokens, self.cost.prefill_limit) if x is not None]
         return min(limits) if limits else None
+
+    @cached_property
+    def as_seen(self) -> Worker:
+        """The worker as policies see it: without what will become of it."""
+        return replace(self, available_ns=()) if self.available_ns else self
 
     @property
     def caches_prefixes(self) -> bool:
@@ -77,7 +88,11 @@ class Worker:
             "memory": None if self.memory is None else self.memory.to_dict(),
             "cost": {"model": self.cost.model, **self.cost.to_dict()},
         }
-        return {**values, "padding": True} if self.padding else values
+        if self.padding:
+            values["padding"] = True
+        if self.available_ns:
+            values["available_ns"] = [list(interval) for interval in self.available_ns]
+        return values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], cost_of: Callable[[str], Any]) -> Worker:
@@ -86,7 +101,7 @@ class Worker:
             values,
             "worker",
             ["clients", "cost"],
-            ["name", "prefill_cap_tokens", "memory", "padding"],
+            ["name", "prefill_cap_tokens", "memory", "padding", "available_ns"],
         )
         cost = data["cost"]
         if not isinstance(cost, dict) or not isinstance(cost.get("model"), str):
@@ -100,4 +115,5 @@ class Worker:
             memory=None if memory is None else BlockMemory.from_dict(memory),
             name=data.get("name", "worker-0"),
             padding=data.get("padding", False),
+            available_ns=data.get("available_ns", ()),
         )

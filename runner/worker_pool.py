@@ -124,6 +124,7 @@ def require_fit(instance: Instance, settings: RunSettings) -> None:
 
     Raises as ``worker_pool`` does.
     """
+    instance.require_steady("a run on real workers")
     here = settings.place == "here" or (settings.place is None and len(instance.workers) == 1)
     if settings.peaks and not (here and settings.worker == "torch"):
         raise InputError(

@@ -51,20 +51,46 @@ class Dispatched(Policy):
         self.chunks = first.chunks
         self.eviction = first.eviction
         self.policies = [first]
+        self.before: Counter[str] = Counter()  # counted by policies of workers that were lost
+        self.homeless: list[int] = []
 
     def start(self, view: View) -> None:
         """Make one policy for each worker."""
         self.policies += [self.make() for _ in view.workers[1:]]
         self.dispatcher.start(view)
+        self.given: list[dict[int, None]] = [{} for _ in view.workers]
         for policy, own in zip(self.policies, view.workers, strict=True):
             policy.live = self.live
             policy.start(own)
+            if not own.available:
+                self.dispatcher.lose(own.index)
 
     def on_arrival(self, view: View, request: int) -> int:
         """Let the dispatcher choose."""
-        chosen = self.dispatcher.choose(view, request)
+        if len(self.dispatcher.away) == len(self.given):
+            self.homeless.append(request)
+            return view.index
+        return self._place(view, request)
+
+    def _place(self, view: View, request: int) -> int:
+        """Give a request to a worker that is there, and return it."""
+        dispatcher = self.dispatcher
+        chosen = dispatcher.choose(view, request)
+        if chosen in dispatcher.away:  # no worker that is there can hold it, or it is not asked
+            there = self._next_there(view, request, chosen)
+            dispatcher.moved(view, request, chosen, there)
+            chosen = there
+        self.given[chosen][request] = None
         self.policies[chosen].on_arrival(view.workers[chosen], request)
         return chosen
+
+    def _next_there(self, view: View, request: int, chosen: int) -> int:
+        """Return the first worker after another one that is there, and can hold a request."""
+        many = len(self.given)
+        turn = [(chosen + step) % many for step in range(1, many)]
+        there = [index for index in turn if index not in self.dispatcher.away]
+        able = [index for index in there if self.dispatcher.holds(view, request, index)]
+        return (able or there)[0]
 
     def on_first_token(self, view: View, request: int) -> None:
         """Tell the worker's policy, and the dispatcher."""
@@ -73,12 +99,40 @@ class Dispatched(Policy):
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Tell the worker's policy, and the dispatcher."""
+        del self.given[view.index][request]
         self.dispatcher.on_finish(view, request)
         self.policies[view.index].on_finish(view, request, client)
 
     def on_preempt(self, view: View, request: int) -> None:
-        """Tell the worker's policy."""
-        self.policies[view.index].on_preempt(view, request)
+        """Tell the worker's policy; of a lost worker all requests are placed anew soon."""
+        if view.available:
+            self.policies[view.index].on_preempt(view, request)
+
+    def on_unavailable(self, view: View) -> None:
+        """Place all requests of a lost worker on others; it begins with a fresh policy."""
+        index, lost = view.index, self.given[view.index]
+        for request in lost:
+            self.dispatcher.drop(view, request, index)
+        self.dispatcher.lose(index)
+        self.before.update(self.policies[index].counted())
+        policy = self.policies[index] = self.make()
+        policy.live = self.live
+        policy.start(view)
+        self.given[index] = {}
+        self._place_all(view, lost)
+
+    def on_available(self, view: View) -> None:
+        """Place what came, or was lost, while no worker was there."""
+        self.dispatcher.bring(view.index)
+        waiting, self.homeless = self.homeless, []
+        self._place_all(view, waiting)
+
+    def _place_all(self, view: View, requests: Iterable[int]) -> None:
+        if len(self.dispatcher.away) == len(self.given):
+            self.homeless += requests
+            return
+        for request in requests:
+            self._place(view, request)
 
     def decide(self, view: View) -> Step | Wait | None:
         """Ask the worker's policy; let it steal if it has nothing to do."""
@@ -95,7 +149,7 @@ class Dispatched(Policy):
 
     def counted(self) -> dict[str, int]:
         """Return the sums of what the workers' policies counted."""
-        total: Counter[str] = Counter()
+        total = Counter(self.before)
         for policy in self.policies:
             total.update(policy.counted())
         return dict(total)
@@ -103,6 +157,10 @@ class Dispatched(Policy):
     def hears_of_evictions(self) -> bool:
         """Return whether the workers' policies place anew what was evicted."""
         return all(policy.hears_of_evictions() for policy in self.policies)
+
+    def survives_losses(self) -> bool:
+        """Return True: requests of a lost worker are new to the policies that get them."""
+        return True
 
     def take_over(self, view: View, away: Iterable[int]) -> bool:
         """Move what waits for lost workers as stealing does, as much as the worker has clients."""
@@ -130,5 +188,7 @@ class Dispatched(Policy):
             self.policies[source].on_arrival(view.workers[source], request)
             return False
         self.dispatcher.moved(view, request, source, view.index)
+        del self.given[source][request]
+        self.given[view.index][request] = None
         self.policies[view.index].on_arrival(view, request)
         return True

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 
 class Dispatcher(ABC):
-    """Chooses a worker at each arrival; told of finishes, it can keep count of what is open."""
+    """Chooses a worker at each arrival; told of finishes, it can keep count of what is open.
+
+    Attributes:
+        away: the workers that are not there now: those that fail are told by ``lose``. A request
+            for which one of them is chosen goes to the next worker that is there.
+    """
 
     name: ClassVar[str]
 
@@ -23,6 +28,7 @@ class Dispatcher(ABC):
         self.workers = len(view.workers)
         self.room = [_room(each.worker) for each in view.workers]
         self.equal = len(set(self.room)) == 1
+        self.away: set[int] = set()
 
     def holds(self, view: View, request: int, worker: int) -> bool:
         """Whether a worker can hold a request, whatever of its length is not known."""
@@ -37,6 +43,17 @@ class Dispatcher(ABC):
     @abstractmethod
     def choose(self, view: View, request: int) -> int:
         """Return the index of the worker that gets an arriving request."""
+
+    def lose(self, worker: int) -> None:
+        """Take note of a worker that is gone; its requests have been dropped."""
+        self.away.add(worker)
+
+    def bring(self, worker: int) -> None:
+        """Take note of a worker that has started or is repaired."""
+        self.away.discard(worker)
+
+    def drop(self, view: View, request: int, worker: int) -> None:  # noqa: B027
+        """Take note of an unfinished request that its lost worker does not have any more."""
 
     def on_first_token(self, view: View, request: int) -> None:  # noqa: B027
         """Take note of a first token on the worker of the view."""
@@ -61,7 +78,7 @@ class RoundRobin(Dispatcher):
     def choose(self, view: View, request: int) -> int:
         """Return the next worker that can hold the request."""
         for _ in range(self.workers):
-            if self.holds(view, request, self.next):
+            if self.next not in self.away and self.holds(view, request, self.next):
                 break
             self.next = (self.next + 1) % self.workers
         chosen = self.next
@@ -101,9 +118,24 @@ class FewestRequests(Dispatcher):
         self._add(source, -weight)
         self._add(target, weight)
 
+    def drop(self, view: View, request: int, worker: int) -> None:
+        """Take a lost request off its worker."""
+        self._add(worker, -self._weight(view, request))
+
+    def lose(self, worker: int) -> None:
+        """Choose another worker from now on."""
+        super().lose(worker)
+        self.loads[worker] = inf
+
+    def bring(self, worker: int) -> None:
+        """Let the worker be chosen again."""
+        super().bring(worker)
+        self._add(worker, 0)
+
     def _add(self, worker: int, weight: int) -> None:
         self.open[worker] += weight
-        self.loads[worker] = self.open[worker] / self.clients[worker]
+        if worker not in self.away:
+            self.loads[worker] = self.open[worker] / self.clients[worker]
 
     def _weight(self, view: View, request: int) -> int:
         return 1
@@ -143,7 +175,7 @@ class MostHits(FewestRequests):
         for index, each in enumerate(view.workers):
             hit = 0 if each.prefixes is None else each.prefixes.hit_tokens(request)
             rank = (hit, -self.loads[index])
-            if rank > best and (able[index] or not any(able)):
+            if rank > best and index not in self.away and (able[index] or not any(able)):
                 best, chosen = rank, index
         self._add(chosen, 1)
         return chosen

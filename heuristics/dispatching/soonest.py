@@ -63,8 +63,9 @@ class Soonest(Dispatcher):
             self._learn()
         kinds = self.kinds
         if not self.equal:
-            kinds = [kind for kind in kinds if self.holds(view, request, kind.workers[0])] or kinds
-        best: Entry = (inf, 0, 0)
+            held = [kind for kind in kinds if self.holds(view, request, kind.workers[0])]
+            kinds = [kind for kind in held if not self.away or self._is_there(kind)] or kinds
+        best: Entry = (inf, 0, self.workers)
         for kind in kinds:
             time_ns, many, index = self._first(kind)
             best = min(best, (time_ns + kind.token_ns * prompt, many, index))
@@ -97,6 +98,26 @@ class Soonest(Dispatcher):
         self._price(source)
         self._put(target, request, view.prompt_tokens[request])
 
+    def drop(self, view: View, request: int, worker: int) -> None:
+        """Take a lost request off its worker."""
+        self._start(request)
+        self.began.pop(request, None)
+        self.open[worker] -= 1
+        self._price(worker)
+
+    def lose(self, worker: int) -> None:
+        """Choose another worker from now on."""
+        super().lose(worker)
+        self._price(worker)
+
+    def bring(self, worker: int) -> None:
+        """Let the worker be chosen again."""
+        super().bring(worker)
+        self._price(worker)
+
+    def _is_there(self, kind: _Kind) -> bool:
+        return self._first(kind)[0] < inf
+
     def _put(self, worker: int, request: int, prompt: int) -> None:
         time_ns = self.kind[worker].token_ns * prompt
         self.unstarted[request] = (worker, time_ns)
@@ -115,11 +136,17 @@ class Soonest(Dispatcher):
     def _price(self, worker: int) -> None:
         """Work out a worker's time anew; what was said of it before is void."""
         kind = self.kind[worker]
-        many = self.open[worker]
-        load = self.loads[worker] = max(self.waiting_ns[worker], 0.0) + kind.serving_ns(many + 1)
-        heappush(kind.heap, (load, many, worker))
+        load = self.loads[worker] = self._load(worker)
+        heappush(kind.heap, (load, self.open[worker], worker))
         if len(kind.heap) > 4 * len(kind.workers) + 64:
             self._sort(kind)
+
+    def _load(self, worker: int) -> float:
+        """Return the time until a request without a prompt would be done."""
+        if worker in self.away:
+            return inf
+        serving_ns = self.kind[worker].serving_ns(self.open[worker] + 1)
+        return max(self.waiting_ns[worker], 0.0) + serving_ns
 
     def _sort(self, kind: _Kind) -> None:
         kind.heap = [(self.loads[index], self.open[index], index) for index in kind.workers]
@@ -139,10 +166,7 @@ class Soonest(Dispatcher):
         output = self.outputs / self.finished if self.finished else float(self.guess)
         for kind in self.kinds:
             kind.learn(prompt, output, self.limit)
-        for worker in range(self.workers):
-            many = self.open[worker]
-            serving_ns = self.kind[worker].serving_ns(many + 1)
-            self.loads[worker] = max(self.waiting_ns[worker], 0.0) + serving_ns
+        self.loads = [self._load(worker) for worker in range(self.workers)]
         for kind in self.kinds:
             self._sort(kind)
 

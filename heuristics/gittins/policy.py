@@ -71,7 +71,9 @@ class Gittins(Policy):
         window_ns = self.params.window_s * NS_PER_S
         self.workers = [WorkerModel(each, window_ns) for each in view.workers]
         for worker in self.workers:
-            worker.others = [other for other in self.workers if other is not worker]
+            worker.others = [
+                other for other in self.workers if other is not worker and other.view.available
+            ]
         by_memory = {worker.view.worker.memory: worker for worker in self.workers}
         self.memories = [worker for memory, worker in by_memory.items() if memory is not None]
         self.model = LengthModel(view.output_limit_tokens)
@@ -119,6 +121,21 @@ class Gittins(Policy):
         self.workers[view.index].leave(request)
         lengths = self.model.lengths(self.groups[request])
         self._wait(view, request, view.to_prefill(request), lengths)
+
+    def on_unavailable(self, view: View) -> None:
+        """Let no request wait for a lost worker: those that it had are in the queue."""
+        lost = self.workers[view.index]
+        lost.forget()
+        for worker in self.workers:
+            if lost in worker.others:
+                worker.others.remove(lost)
+
+    def on_available(self, view: View) -> None:
+        """Let requests go to a worker that has started or is repaired."""
+        back = self.workers[view.index]
+        for worker in self.workers:
+            if worker is not back and back not in worker.others:
+                worker.others.append(back)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Learn from the request's length, and forget it."""

@@ -57,6 +57,13 @@ class WorkerModel:
         self.most = self.room * self.size
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
 
+    def forget(self) -> None:
+        """Begin anew, with a worker that has lost all that it held."""
+        self.cut, self.until_ns, self.prefills = (), 0, False
+        self.slept = self.seen = self.evicted = -1
+        self.origin.clear()
+        self.spare = self.room
+
     def blocks(self, request: int, tokens: int) -> int:
         """Return the blocks that the prefill of a request of this many tokens takes."""
         if self.size:

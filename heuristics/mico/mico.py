@@ -35,6 +35,7 @@ class Mico(Policy):
     """
 
     many_workers = True
+    waits_for_workers = True
     chunks = True
 
     def __init__(

@@ -68,6 +68,7 @@ class ContinuousSlices(Policy):
     name = "scls_continuous"
     information = Information.NONE
     many_workers = True
+    waits_for_workers = True
     assigns = True
     chunks = True
 

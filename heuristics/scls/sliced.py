@@ -93,6 +93,7 @@ class SlicedPolicy(Policy):
 
     information = Information.NONE
     many_workers = True
+    waits_for_workers = True
     chunks = True
 
     def __init__(self, params: SliceParams | None = None, name: str = "scls") -> None:

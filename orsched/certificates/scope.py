@@ -99,6 +99,6 @@ PLAIN = Scope()
 
 
 def equal_workers(instance: Instance) -> bool:
-    """Say if all workers are equal but for their names."""
-    first, *others = instance.workers
+    """Say if all workers are equal but for their names, and for when they are there."""
+    first, *others = [worker.as_seen for worker in instance.workers]
     return all(replace(worker, name=first.name) == first for worker in others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.budget import DEFAULT_BUDGET
+from orsched.checker.availability import check_availability
 from orsched.checker.durations import Durations, check_durations
 from orsched.checker.limits import check_limits
 from orsched.checker.prefix_caches import check_prefix_caches
@@ -63,6 +64,7 @@ def check(
     check_structure(line, findings, stopped)
     check_prefix_caches(line, findings)
     check_limits(line, findings)
+    check_availability(line, findings)
     if not measured:
         check_durations(line, durations, findings)
     bound_ns = check_bound(line, findings, measured, budget)

@@ -215,6 +215,7 @@ def _further(line: Timeline) -> tuple[str, ...]:
     """Names of the results that an instance with caches, classes or tenants has besides."""
     classes, tenants = line.instance.names_classes, line.instance.requests.tenant is not None
     caches = _OF_CACHES * line.instance.caches_prefixes
+    caches += ("fleet",) * line.instance.fleet_changes
     return caches + ("classes",) * classes + ("tenants", "fairness") * tenants
 
 

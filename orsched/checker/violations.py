@@ -32,6 +32,7 @@ class ViolationKind(StrEnum):
     MEMORY = "memory"
     PREFIX_CACHE = "prefix_cache"
     ARRIVAL = "arrival"
+    AVAILABILITY = "availability"
     TIME = "time"
     ORDER = "order"
     INSTANCE = "instance"

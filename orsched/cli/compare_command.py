@@ -93,6 +93,7 @@ def compare_command(
     workers: str | None,
     arrivals: str | None,
     predictions: str | None,
+    failures: str | None,
     config: Path | None,
     slo_ttft: float | None,
     slo_tpot: float | None,
@@ -133,7 +134,9 @@ def compare_command(
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths({"report": report}, [instance] if config is None else [instance, config])
     require_packages({"report": report, "gantt": gantt})
-    run = _settings(given_settings(None, workers, arrivals, predictions, seed), config)
+    run = _settings(
+        given_settings(None, workers, arrivals, predictions, seed, failures=failures), config
+    )
     check_paths({"report": report}, run.files or ())
     options: dict[str, Any] = {"iterations": iterations, "gap": gap, "slo": slo, "bounds": bounds}
     _require_seeds(seeds, bool(settings or each), report or gantt)

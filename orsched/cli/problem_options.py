@@ -35,11 +35,16 @@ PROBLEM_OPTIONS = (
         help="Predicted lengths: classes, percentiles, prompt_length, noise:sigma=0.3, oracle.",
     ),
     click.option(
+        "--failures",
+        metavar="SPEC",
+        help="Workers that fail and are repaired: mtbf=3600,mttr=120 (seconds).",
+    ),
+    click.option(
         "--config",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE.toml",
-        help="Settings of [policy], [workers], [arrivals], [predictions]; options may not repeat "
-        "them.",
+        help="Settings of [policy], [workers], [arrivals], [predictions], [failures]; options may "
+        "not repeat them.",
     ),
 )
 INSTANCE_OUTPUT = click.option(
@@ -61,10 +66,12 @@ def given_settings(
     predictions: str | None,
     seed: int | None,
     parameters: tuple[str, ...] = (),
+    failures: str | None = None,
 ) -> Settings:
     """Return the settings given by options; raises ``InputError`` for what is wrong."""
     from orsched.columns import whole_number
     from orsched.instances.arrivals import read_arrivals
+    from orsched.instances.failures import read_failures
     from orsched.instances.predictions import read_predictor
     from orsched.scenario import read_workers, worker_files
     from orsched.study.config import Settings
@@ -78,6 +85,7 @@ def given_settings(
         None if predictions is None else read_predictor(predictions),
         None if seed is None else whole_number(seed, "seed", remedy="seeds start at 0"),
         None if workers is None else worker_files(workers),
+        None if failures is None else read_failures(failures),
     )
 
 
@@ -97,7 +105,7 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
             require_consent([found.policy], "policy.name", allow_code)
         except InputError as error:
             raise error.located(file=str(config)) from None
-    for field in ("policy", "workers", "arrivals", "predictions", "seed"):
+    for field in ("policy", "workers", "arrivals", "predictions", "seed", "failures"):
         if getattr(given, field) is not None and getattr(found, field) is not None:
             raise InputError(
                 f"{config} already says this", field=f"--{field}", remedy="say it once"
@@ -119,4 +127,6 @@ def derived(problem: Instance, run: Settings, seed: int | None = None) -> Instan
     from orsched.scenario import scenario
 
     number = (run.seed or 0) if seed is None else seed
-    return scenario(problem, run.workers, run.arrivals, run.predictions, number)
+    return scenario(
+        problem, run.workers, run.arrivals, run.predictions, number, failures=run.failures
+    )

@@ -59,6 +59,7 @@ def simulate_command(
     workers: str | None,
     arrivals: str | None,
     predictions: str | None,
+    failures: str | None,
     config: Path | None,
     allow_code: bool,
     seed: int | None,
@@ -81,7 +82,7 @@ def simulate_command(
     slo = read_slo(slo_ttft, slo_tpot)
     written = {**paths, "instance-output": instance_output}
     check_paths(written, [instance] if config is None else [instance, config])
-    options = given_settings(policy, workers, arrivals, predictions, seed, parameters)
+    options = given_settings(policy, workers, arrivals, predictions, seed, parameters, failures)
     require_packages(paths)
     run = options if config is None else merged(options, config, allow_code)
     if information is not None and run.information is not None:

@@ -37,6 +37,7 @@ def schedule_header(schedule: Schedule) -> dict[str, Any]:
     """Return everything of the document but the timeline."""
     measured = schedule.is_measured
     ruled = {} if schedule.eviction is None else {"eviction": dict(schedule.eviction)}
+    lost = {"lost_steps": [list(row) for row in schedule.lost_steps]} if schedule.lost_steps else {}
     return {
         "format": TRACE_FORMAT if measured else FORMAT,
         "version": VERSION,
@@ -46,6 +47,7 @@ def schedule_header(schedule: Schedule) -> dict[str, Any]:
         "seed": schedule.seed,
         "parameters": plain(schedule.parameters, "parameters"),
         **ruled,
+        **lost,
         "results": plain(schedule.results, "results"),
         "bound": _bound(schedule.bound),
         "run": _run(schedule.run, measured),
@@ -80,7 +82,7 @@ def schedule_from_document(document: object) -> Schedule:
         require_format(document, FORMAT, TRACE_FORMAT),
         "schedule",
         ["format", "version", "instance", "method", "information", "steps", "work"],
-        ["seed", "bound", "eviction", *BLOCKS],
+        ["seed", "bound", "eviction", "lost_steps", *BLOCKS],
     )
     owner = read_parameters(
         require_object(values["instance"], "instance"), "instance", ["sha256"], ["name"]
@@ -106,6 +108,7 @@ def schedule_from_document(document: object) -> Schedule:
         bound=_bound(values.get("bound")),
         run=_run(blocks["run"], values["format"] == TRACE_FORMAT),
         eviction=_eviction(values),
+        lost_steps=values.get("lost_steps", ()),
     )
 
 

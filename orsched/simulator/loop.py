@@ -61,6 +61,10 @@ def simulate_policy(
         PolicyError: the policy asked for an impossible step, or left requests unserved.
     """
     instance.require_feasible(policy.chunks)
+    if instance.fleet_changes:
+        from orsched.simulator.changing_fleet import ChangingLoop
+
+        return ChangingLoop(instance, policy, observer, deadline).run()
     return Loop(instance, policy, observer, deadline).run()
 
 

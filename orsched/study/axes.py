@@ -309,6 +309,26 @@ def predictions_axis(value: object) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def failures_axis(value: object) -> tuple[str | None, ...]:
+    """Read specifications of failures, as texts or tables (whose lists are grids)."""
+    from dataclasses import asdict
+
+    from orsched.instances.failures import read_failures
+
+    if value is None:
+        return (None,)
+    found: list[str | None] = []
+    for item in _listed(value, "failures"):
+        if item == "as_given":
+            found.append(None)
+            continue
+        for table in grid(item) if isinstance(item, dict) else [item]:
+            law = read_failures(table)
+            pairs = ",".join(f"{name}={number!r}" for name, number in asdict(law).items())
+            found.append(f"{law.law}:{pairs}")
+    return tuple(dict.fromkeys(found))
+
+
 def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
     """Read numbers of copies and lists of worker files or tables."""
     if value is None:

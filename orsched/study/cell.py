@@ -203,7 +203,8 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
             )
     if "sample" in source:
         instance = sampled(instance, source["sample"], seed)
-    return scenario(instance, content["workers"], content["arrivals"], content["predictions"], seed)
+    axes = (content["workers"], content["arrivals"], content["predictions"])
+    return scenario(instance, *axes, seed, content.get("failures"))
 
 
 def outcome_of(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:

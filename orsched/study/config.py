@@ -14,6 +14,7 @@ from orsched.scenario import Workers, read_workers, worker_files
 
 if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
+    from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
 
 
@@ -29,14 +30,15 @@ class Settings(NamedTuple):
     seed: int | None = None
     files: tuple[Path, ...] | None = None
     """Those that the workers were read from."""
+    failures: Exponential | None = None
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:
     """Return the settings in a TOML file; every key is checked.
 
     ``[policy]`` has ``name``, ``information`` and the table ``parameters``; ``[workers]`` has
-    ``count`` or ``files`` (relative to the file); ``[arrivals]`` and ``[predictions]`` have
-    ``law`` and the law's parameters. ``seed`` stands before the tables.
+    ``count`` or ``files`` (relative to the file); ``[arrivals]``, ``[predictions]`` and
+    ``[failures]`` have ``law`` and the law's parameters. ``seed`` stands before the tables.
 
     Raises:
         InputError: the file is no TOML, or a key or value is unknown or wrong.
@@ -49,7 +51,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
 
 
 def _settings(table: dict[str, Any], base: Path) -> Settings:
-    require_known(table, "", ("seed", "policy", "workers", "arrivals", "predictions"))
+    require_known(table, "", ("seed", "policy", "workers", "arrivals", "predictions", "failures"))
     policy = require_table(table.get("policy", {}), "policy", ("name", "information", "parameters"))
     for key in ("name", "information"):
         if key in policy and not isinstance(policy[key], str):
@@ -64,6 +66,7 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
         _predictions(table["predictions"]) if "predictions" in table else None,
         whole_number(table["seed"], "seed") if "seed" in table else None,
         worker_files(table["workers"].get("files"), base) if "workers" in table else None,
+        _failures(table["failures"]) if "failures" in table else None,
     )
 
 
@@ -88,3 +91,9 @@ def _predictions(value: object) -> Predictor:
     from orsched.instances.predictions import read_predictor
 
     return read_predictor(require_table(value, "predictions"))
+
+
+def _failures(value: object) -> Exponential:
+    from orsched.instances.failures import read_failures
+
+    return read_failures(require_table(value, "failures"))

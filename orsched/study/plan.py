@@ -22,6 +22,7 @@ from orsched.study.axes import (
     InstanceChoice,
     PolicyChoice,
     arrivals_axis,
+    failures_axis,
     instance_axis,
     policy_axis,
     predictions_axis,
@@ -38,14 +39,14 @@ _MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
     "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "predictions",
-    "bounds", "slo", "iterations", "plots",
+    "failures", "bounds", "slo", "iterations", "plots",
 )  # fmt: skip
 PLOT_KEYS = ("y", "x", "by")
 
 
 @dataclass(frozen=True)
 class Study:
-    """A grid: instances x arrivals x workers x predictions x seeds x policies (and parameters).
+    """A grid: instances x arrivals x workers x predictions x failures x seeds x policies.
 
     Made by ``read_study``; the attributes are the validated axes.
 
@@ -58,6 +59,7 @@ class Study:
         iterations: iterations of methods that search, or None.
         plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
         file: where it was read from, or None.
+        failures: the laws of failures, an axis after the predictions.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Study:
     iterations: int | None = None
     plots: tuple[dict[str, Any], ...] = field(default=())
     file: str | None = None
+    failures: tuple[str | None, ...] = (None,)
 
     def require_consent(self, allow_code: bool) -> None:
         """Raise ``InputError`` if a file names policies of the user's own, unless allowed."""
@@ -89,6 +92,7 @@ class Study:
             self.arrivals,
             self.workers,
             self.predictions,
+            self.failures,
             self.seeds,
             self.policies,
         )
@@ -96,12 +100,15 @@ class Study:
     def cells(self) -> list[Cell]:
         """Return all cells in order; those that are equal stand once."""
         found: dict[str, Cell] = {}
-        for instance, arrivals, workers, predictions, seed, policy in product(*self.axes()):
+        for instance, arrivals, workers, predictions, failures, seed, policy in product(
+            *self.axes()
+        ):
             problem = {
                 "instance": instance.content,
                 "arrivals": arrivals,
                 "workers": workers,
                 "predictions": predictions,
+                **({} if failures is None else {"failures": failures}),
                 "seed": seed,
                 "bounds": list(self.bounds),
             }
@@ -190,6 +197,7 @@ def read_study(
         _slo(table.get("slo")),
         _iterations(table.get("iterations")),
         _plots(table.get("plots", [])),
+        failures=failures_axis(table.get("failures")),
     )
     CELLS.require(prod(map(len, study.axes())), "seeds")
     return study

@@ -29,7 +29,7 @@ FIRST = (
     "cell", "instance", "workers", "arrivals", "predictions", "policy", "information", "seed",
     "status", "error",
 )  # fmt: skip
-CHOICES = ("instance_", "arrivals_", "predictions_", "param_")
+CHOICES = ("instance_", "arrivals_", "predictions_", "failures_", "param_")
 """Prefixes of columns with an instance's arguments, a law's and a policy's parameters."""
 
 
@@ -57,6 +57,7 @@ def _defined(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     from orsched.instances.arrivals import read_arrivals
+    from orsched.instances.failures import read_failures
     from orsched.instances.predictions import read_predictor
 
     content = cell.content
@@ -77,6 +78,7 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     row |= _flat("instance", {**instance.get("arguments", {}), **_only(instance, "sample")})
     row |= _flat("arrivals", _law(content["arrivals"], read_arrivals))
     row |= _flat("predictions", _law(content["predictions"], read_predictor))
+    row |= _flat("failures", _law(content.get("failures"), read_failures))
     row |= _flat("param", content["policy"]["parameters"])
     row |= _flat("", record.get("results", {}))
     return row | _flat("run", record["run"])

@@ -120,6 +120,7 @@ def execute_policy(
     if end_of_sequence is not None:
         ends = EndOfSequence(end_of_sequence, instance, policy, listed, most_tokens)
     problem = instance if ends is None else ends.open(instance)
+    problem.require_steady("a run on real workers")
     problem.require_feasible(policy.chunks)
     most_losses = whole_number(most_losses, "most_losses")
     loop = LiveLoop(

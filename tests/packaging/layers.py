@@ -45,7 +45,8 @@ LAYERS = (
         "data",
         "requests, workers and memory make an instance; steps make a schedule",
         (
-            "requests", "prefixes", "prefix_trees", "eviction", "memory", "workers", "instance",
+            "requests", "prefixes", "prefix_trees", "eviction", "memory", "availability", "workers",
+            "instance",
             "schedule", "service_classes", "tenants", "slo", "length_quantiles",
         ),
     ),
@@ -70,7 +71,7 @@ LAYERS = (
         "verdicts",
         "figures, rules kept, bounds proven: what is said of a schedule",
         (
-            "metrics", "class_metrics", "tenant_metrics", "checker",
+            "metrics", "class_metrics", "tenant_metrics", "fleet_metrics", "checker",
             "measured", "objectives",
         ),
     ),

@@ -1,0 +1,107 @@
+"""Checks of workers that start, fail and are repaired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.checker.violations import ViolationKind as Kind
+from orsched.units import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from orsched.availability import Interval
+    from orsched.checker.violations import Findings
+    from orsched.columns import IntColumn
+    from orsched.timeline import Mask, Timeline
+
+
+def check_availability(line: Timeline, findings: Findings) -> None:
+    """No step runs and no cache lives while its worker is away; lost steps end with a failure.
+
+    A step or a stay lies within one interval of its worker's availability. A lost step begins at
+    the end of the last step of its interval or later and ends with the interval, whose only one it
+    is; it is not among the steps, so that nothing comes of it.
+    """
+    workers = line.instance.workers
+    intervals = {i: worker.available_ns for i, worker in enumerate(workers) if worker.available_ns}
+    for index, own in intervals.items():
+        here = np.flatnonzero(line.worker == index)
+        _check_steps(line, findings, here, own)
+        _check_stays(line, findings, index, own)
+    _check_lost(line, findings, intervals)
+
+
+def _number(own: tuple[Interval, ...], moments: IntColumn) -> IntColumn:
+    """Return the interval that begins last by each moment, -1 for none."""
+    starts = np.array([start for start, _ in own], np.int64)
+    return np.searchsorted(starts, moments, side="right") - 1
+
+
+def _outside(own: tuple[Interval, ...], start: IntColumn, end: IntColumn) -> Mask:
+    """Return which spans are within no interval."""
+    number = _number(own, start)
+    ends = np.array([MAX_TIME_NS if end is None else end for _, end in own], np.int64)
+    wrong: Mask = (number < 0) | (end > ends[np.maximum(number, 0)])
+    return wrong
+
+
+def _check_steps(
+    line: Timeline, findings: Findings, here: IntColumn, own: tuple[Interval, ...]
+) -> None:
+    wrong = _outside(own, line.start_ns[here], line.end_ns[here])
+    findings.add_rows(
+        Kind.AVAILABILITY,
+        wrong,
+        lambda i: {
+            "message": f"step {line.order[here[i]]} runs while its worker is not there",
+            "worker": int(line.worker[here[i]]),
+            "step": int(line.order[here[i]]),
+        },
+    )
+
+
+def _check_stays(line: Timeline, findings: Findings, index: int, own: tuple[Interval, ...]) -> None:
+    stays = np.flatnonzero(line.stay_worker == index)
+    start = line.start_ns[line.stay_first[stays]]
+    end = line.start_ns[line.stay_last[stays]]
+    findings.add_rows(
+        Kind.AVAILABILITY,
+        _number(own, start) != _number(own, end),
+        lambda i: {
+            "message": f"request {line.stay_request[stays[i]]} keeps its cache on a worker that "
+            "was lost in between",
+            "request": int(line.stay_request[stays[i]]),
+            "worker": index,
+            "step": int(line.order[line.stay_last[stays[i]]]),
+        },
+    )
+
+
+def _check_lost(
+    line: Timeline, findings: Findings, intervals: dict[int, tuple[Interval, ...]]
+) -> None:
+    rows = line.schedule.lost_steps
+    if list(rows) != sorted(rows):
+        findings.add(Kind.AVAILABILITY, "lost steps are out of order", field="lost_steps")
+    seen: set[tuple[int, int]] = set()
+    heads = line.heads().tolist()
+    for worker, start, end in rows:
+        problem = None
+        begins = [low for low, high in intervals.get(worker, ()) if high == end]
+        if not begins:
+            problem = "ends with no failure"
+        elif not begins[0] <= start < end:
+            problem = "does not begin while its worker is there"
+        elif (worker, end) in seen:
+            problem = "is the second that one failure cuts"
+        else:
+            own = slice(heads[worker], heads[worker + 1])
+            before = line.start_ns[own] < end
+            if int(line.end_ns[own][before].max(initial=0)) > start:
+                problem = "begins before its worker's last step has ended"
+        seen.add((worker, end))
+        if problem is not None:
+            where: dict[str, Any] = {"worker": worker, "field": "lost_steps"}
+            message = f"the lost step from {start} to {end} ns {problem}"
+            findings.add(Kind.AVAILABILITY, message, **where)

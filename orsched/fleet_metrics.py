@@ -1,0 +1,37 @@
+"""Numbers of a fleet whose workers come and go: how long they were there, and what was lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orsched.availability import time_within
+from orsched.columns import exact_sum
+from orsched.distributions import ratio
+
+if TYPE_CHECKING:
+    from orsched.timeline import Timeline
+
+
+def fleet_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
+    """Return ``fleet`` for an instance whose workers are not always there, else nothing.
+
+    ``available_ns`` is the time that the workers are there until the makespan, all together;
+    ``busy_ns`` that of their steps, and ``utilization`` its share. ``lost_steps`` were in progress
+    when their worker failed, for ``lost_ns`` in all, which are not busy; ``recomputed_tokens``
+    were prefilled although an earlier stay of the request had them.
+    """
+    if not line.instance.fleet_changes:
+        return {}
+    workers = line.instance.workers
+    available = sum(time_within(worker.available_ns, makespan_ns) for worker in workers)
+    busy, lost = exact_sum(line.end_ns - line.start_ns), line.schedule.lost_steps
+    return {
+        "fleet": {
+            "available_ns": available,
+            "busy_ns": busy,
+            "utilization": ratio(busy, available),
+            "lost_steps": len(lost),
+            "lost_ns": sum(end - start for _, start, end in lost),
+            "recomputed_tokens": exact_sum(line.recomputed),
+        }
+    }

@@ -1,0 +1,179 @@
+"""The loop over the events of workers that start, fail and are repaired."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from orsched.errors import InfeasibleError, InputError
+from orsched.simulator.loop import Loop
+from orsched.simulator.losing_worker import LosingWorker
+from orsched.simulator.run_state import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.instance import Instance
+    from orsched.policy import Policy, View
+    from orsched.schedule import Schedule
+    from orsched.step import Step
+
+DOWN, UP = 0, 1
+
+
+class ChangingLoop(Loop):
+    """The loop, with workers that are not there all the time.
+
+    At one moment losses come first, then starts and repairs, then all that the other loop knows. A
+    step that ends at its worker's loss has ended. Nobody knows of a change before it happens.
+
+    Attributes:
+        changes: time, kind, worker of the losses and starts, those that come last first.
+        lost: worker, start and end of the steps that losses cut.
+
+    Raises:
+        InputError: the policy does not serve such workers, or a worker has a prefix cache.
+        InfeasibleError: no worker is left, and none comes back.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        observer: Callable[[View, Step], None] | None,
+        deadline: Callable[[], None] | None,
+    ) -> None:
+        _require_survival(instance, policy)
+        super().__init__(instance, policy, observer, deadline)
+        self.workers = [
+            LosingWorker(instance, self.run_state, view, self.work) for view in self.views
+        ]
+        self.asked = self.workers[0]
+        self.lost: list[tuple[int, int, int]] = []
+        self.changes: list[tuple[int, int, int]] = []
+        for index, worker in enumerate(instance.workers):
+            intervals = worker.available_ns
+            if intervals and intervals[0][0]:
+                self._leave(index)
+            for start, end in intervals:
+                if start:
+                    self.changes.append((start, UP, index))
+                if end is not None:
+                    self.changes.append((end, DOWN, index))
+            if intervals and not intervals[0][0] and intervals[0][1] is not None:
+                self._losing(index).lost_ns = intervals[0][1]
+        self.changes.sort(reverse=True)
+
+    def _losing(self, index: int) -> LosingWorker:
+        return cast("LosingWorker", self.workers[index])
+
+    def _serve_alone(self) -> None:
+        self._serve_several()
+
+    def _next_event(self) -> None:
+        """Handle the next change of the fleet if nothing comes before it."""
+        if not self.changes:
+            if len(self.asleep) < len(self.workers) and not self.events:
+                self._require_some_worker()
+            super()._next_event()
+            return
+        told = self.asleep or self.run_state.assigns
+        moment = min(
+            self.events[0][0] if self.events else NEVER,
+            self.run_state.next_arrival_ns if told else NEVER,
+        )
+        if self.changes[-1][0] > moment:
+            super()._next_event()
+            return
+        self.run_state.now_ns = now = self.changes[-1][0]
+        while self.changes and self.changes[-1][0] == now and self.run_state.left:
+            _, kind, index = self.changes.pop()
+            self.asked = self.workers[index]
+            if kind == DOWN:
+                self._lose(index)
+            else:
+                self._bring(index)
+        if self.run_state.left:
+            self._after_changes(now)
+
+    def _require_some_worker(self) -> None:
+        if any(view.available for view in self.views):
+            return
+        raise InfeasibleError(
+            f"all workers have failed for good by {self.run_state.now_ns} ns, and "
+            f"{self.run_state.left} requests are unfinished: let one be repaired (available_ns)"
+        )
+
+    def _leave(self, index: int) -> None:
+        """Ask a worker nothing until it is there."""
+        self.views[index]._state.available = False
+        self.to_ask.discard(index)
+        self.asleep.discard(index)
+        self.numbers[index] += 1
+
+    def _lose(self, index: int) -> None:
+        """Let a worker be lost now: steps that end now have ended, the one in progress has not."""
+        worker, now = self._losing(index), self.run_state.now_ns
+        while worker.busy and worker.until_ns <= now:
+            worker.complete()
+        if not self.run_state.left:
+            return
+        worker.state.now_ns = now
+        self._leave(index)
+        cut = worker.lose()
+        if cut is not None:
+            self.lost.append((index, *cut))
+        self.policy.on_unavailable(worker.view)
+
+    def _bring(self, index: int) -> None:
+        """Let a worker be there from now on."""
+        worker, now = self._losing(index), self.run_state.now_ns
+        ends = (
+            end
+            for start, end in self.instance.workers[index].available_ns
+            if start == now and end is not None
+        )
+        worker.lost_ns = next(ends, NEVER)
+        worker.state.now_ns = now
+        worker.state.available = True
+        worker.steps.wait_until(now)
+        self.to_ask.add(index)
+        self.policy.on_available(worker.view)
+
+    def _after_changes(self, now: int) -> None:
+        """Let all decide anew: those that sleep, and those whose rounds an arrival would end."""
+        if self.run_state.next_arrival_ns <= now:
+            self._tell_arrivals(self.asked.view)
+        self.to_ask |= self.asleep
+        for index, worker in enumerate(self.workers):
+            if self._losing(index).stop_rounds(now):
+                self._expect(index, worker.until_ns)
+        self._ask_all()
+
+    def schedule(self) -> Schedule:
+        """Return what was done so far, and which steps were lost."""
+        return super().schedule().replace(lost_steps=tuple(sorted(self.lost)))
+
+
+def _require_survival(instance: Instance, policy: Policy) -> None:
+    """Raise ``InputError`` for a policy, or a worker, that losses cannot be simulated with."""
+    for index, worker in enumerate(instance.workers):
+        if worker.available_ns and instance.caches_prefixes:
+            raise InputError(
+                "prefix caches that are lost are not simulated",
+                field=f"workers[{index}].available_ns",
+                remedy="leave the prefix caches or the times out",
+            )
+    if not policy.survives_losses():
+        raise InputError(
+            f"policy {policy.name} does not place requests again that a lost worker had",
+            field="available_ns",
+            remedy="take one that does, such as vllm or gittins; your own has on_preempt",
+        )
+    limited = [worker for worker in instance.workers if worker.available_ns]
+    away = [worker.name for worker in limited if worker.available_ns[-1][1] is not None]
+    if policy.waits_for_workers and away:
+        raise InputError(
+            f"policy {policy.name} lets requests wait for a lost worker, and {away[0]} stays away",
+            field="available_ns",
+            remedy="let the last interval have no end, or take vllm or gittins",
+        )

@@ -1,0 +1,203 @@
+"""The checker against workers that come and go: broken schedules, and a literal reading."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+import orsched
+from orsched.checker import ViolationKind, check
+from orsched.errors import InputError
+from orsched.schedule import Steps, Work
+from tests.simulator.losses import losing, steady
+from tests.simulator.test_losses import COST
+
+KIND = ViolationKind.AVAILABILITY
+
+
+def example():
+    """One worker that fails at 32 and is back at 50, and its schedule."""
+    worker = orsched.Worker(4, COST, available_ns=[(0, 32), (50, None)])
+    instance = orsched.Instance(orsched.Requests([5], [10]), (worker,))
+    schedule = orsched.simulate(instance, "vllm").schedule
+    assert check(instance, schedule) == []
+    return instance, schedule
+
+
+def found(instance, schedule):
+    """Kinds of violations where the instance is another one, and nothing is reported."""
+    bare = schedule.replace(instance_sha256=instance.sha256, results={}, bound=None)
+    return {violation.kind for violation in check(instance, bare)}
+
+
+def moved(instance, *times):
+    worker = replace(instance.workers[0], available_ns=times)
+    return instance.replace(workers=(worker, *instance.workers[1:]))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [(0, 24), (50, None)],  # in the midst of a run of rounds
+        [(0, 32), (51, None)],  # the first step after the repair comes too early
+        [(1, 32), (50, None)],  # the first step of all does
+        [(0, 32), (50, 136)],  # the last step comes too late
+        [(0, 32)],
+        [(0, 2), (3, 32), (50, None)],  # within a stage
+        [(50, None)],
+    ],
+)
+def test_a_step_while_the_worker_is_away_is_found(times):
+    """INV-29."""
+    instance, schedule = example()
+    assert KIND in found(moved(instance, *times), schedule)
+
+
+def test_a_cache_that_outlives_a_failure_is_found():
+    """INV-30: a failure between two steps of a stay, which no step is cut by."""
+    instance, schedule = example()
+    steps = Steps([0, 0, 0], [0, 1, 1], [0, 5, 50], [5, 25, 130], [1, 2, 8])
+    work = Work([0, 0], [0, 0], [0, 1], [0, 1], [0, 2], [5, 1])
+    kept = schedule.replace(steps=steps, work=work, lost_steps=())
+    assert found(instance, kept) == {KIND}
+    assert found(steady(instance), kept) == set()
+
+
+def test_too_little_computed_anew_is_found():
+    """INV-30: the caches are gone, so that prompt and tokens are all due."""
+    instance, schedule = example()
+    tokens = schedule.work.tokens.copy()
+    tokens[2] = 5
+    columns = {item.name: getattr(schedule.work, item.name) for item in fields(Work)}
+    forged = schedule.replace(work=Work(**{**columns, "tokens": tokens}))
+    assert ViolationKind.COMPLETENESS in found(instance, forged)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        [(0, 24, 32)],  # the last step ends at 25
+        [(0, 25, 31)],  # no failure
+        [(0, 25, 50)],
+        [(0, 32, 32)],  # no time
+        [(0, 25, 32), (0, 26, 32)],  # two at one failure
+        [(0, 40, 60)],
+        [(1, 25, 32)],  # no such worker
+        [(0, 33, 32)],
+    ],
+)
+def test_a_lost_step_that_cannot_be_is_found(lost):
+    """INV-31."""
+    instance, schedule = example()
+    assert found(instance, schedule.replace(lost_steps=lost)) == {KIND}
+
+
+def test_lost_steps_are_in_order():
+    instance = losing(0)
+    for seed in range(20):
+        instance = losing(seed)
+        schedule = orsched.simulate(instance, "vllm").schedule
+        if len(schedule.lost_steps) > 1:
+            break
+    assert found(instance, schedule) == set()
+    assert KIND in found(instance, schedule.replace(lost_steps=schedule.lost_steps[::-1]))
+
+
+def test_a_wrong_figure_of_the_fleet_is_found():
+    instance, schedule = example()
+    for name, value in schedule.results["fleet"].items():
+        fleet = {**schedule.results["fleet"], name: value + 1}
+        forged = schedule.replace(results={**schedule.results, "fleet": fleet})
+        assert {each.kind for each in check(instance, forged)} == {ViolationKind.RESULT}
+    bare = {name: value for name, value in schedule.results.items() if name != "fleet"}
+    assert check(instance, schedule.replace(results=bare)) != []
+    assert check(instance, schedule.replace(lost_steps=())) != []
+
+
+def literally(instance, schedule):
+    """Whether every round of every step, and every stay, is within one time of its worker."""
+    steps, work = schedule.steps, schedule.work
+    of_step = []
+    for worker, start, end in zip(steps.worker, steps.start_ns, steps.end_ns, strict=True):
+        times = instance.workers[worker].available_ns or ((0, None),)
+        fits = [
+            number
+            for number, (low, high) in enumerate(times)
+            if low <= start and (high is None or end <= high)
+        ]
+        if not fits:
+            return False
+        of_step.append((worker, fits[-1]))
+    stays = {}
+    rows = zip(work.request, work.stay, work.first_step, work.last_step, strict=True)
+    for request, stay, first, last in rows:
+        stays.setdefault((request, stay), set()).update((of_step[first], of_step[last]))
+    return all(len(places) == 1 for places in stays.values())
+
+
+def test_checker_and_literal_reading_agree_on_random_times():
+    """INV-29, INV-30: times are moved at random below schedules; both say which still hold."""
+    rng = random.Random(5)
+    verdicts = []
+    for seed in range(25):
+        instance = losing(seed)
+        schedule = orsched.simulate(instance, "vllm").schedule.replace(lost_steps=())
+        borders = np.unique([*schedule.steps.start_ns, *schedule.steps.end_ns]).tolist()
+        for _ in range(12):
+            workers = list(instance.workers)
+            index = rng.randrange(len(workers))
+            cuts = sorted(rng.sample(borders, min(len(borders), 3)))
+            times = [each + rng.choice((0, 0, 1)) for each in cuts]
+            if len({*times}) < 3:
+                continue
+            workers[index] = replace(
+                workers[index], available_ns=((0, times[0] + 1), (times[0] + 2 + times[1], None))
+            )
+            if rng.random() < 0.5:
+                shift = rng.choice((-1, 0, 1))
+                given = instance.workers[index].available_ns
+                late = tuple(
+                    (max(0, low + shift), None if high is None else high + shift)
+                    for low, high in given
+                )
+                workers[index] = replace(workers[index], available_ns=late)
+            other = instance.replace(workers=tuple(workers))
+            right = literally(other, schedule)
+            verdicts.append(right)
+            assert (found(other, schedule) == set()) == right
+    assert 10 < sum(verdicts) < len(verdicts) - 10
+
+
+@pytest.mark.parametrize(
+    ("times", "problem"),
+    [
+        ([(5, 5)], "not after its start"),
+        ([(0, 5), (5, 9)], "not after 5"),
+        ([(0, None), (5, 9)], "without an end"),
+        ([(0, 1, 2)], "no interval"),
+        ([(-1, 2)], "-1"),
+        ([(0.5, 2)], "0.5"),
+        ("always", "no list"),
+        ([5], "no interval"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(times, problem):
+    with pytest.raises(InputError, match=problem) as caught:
+        orsched.Worker(4, COST, available_ns=times)
+    assert caught.value.field == "available_ns"
+
+
+def test_files_hold_times_and_lost_steps(tmp_path):
+    for name in ("a.json", "a.parquet"):
+        instance, schedule = example()
+        orsched.save_instance(instance, tmp_path / name)
+        assert orsched.load(str(tmp_path / name)) == instance
+        orsched.save_schedule(schedule, tmp_path / f"s-{name}")
+        read = orsched.load_schedule(tmp_path / f"s-{name}")
+        assert read.lost_steps == schedule.lost_steps
+        assert check(instance, read) == []
+    plain = steady(instance).workers[0].to_dict()
+    assert "available_ns" not in plain

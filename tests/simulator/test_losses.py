@@ -1,0 +1,256 @@
+"""Workers that start, fail and are repaired: by hand, and on random instances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import orsched
+from orsched.checker import check
+from orsched.costs import AffineCost
+from orsched.errors import InfeasibleError, InputError
+from orsched.heuristics.policy_method import LiveMethod
+from orsched.method_choice import method_named, method_names
+from orsched.models.bounds import makespan_bound
+from orsched.policy import Policy
+from orsched.step import decode_rounds, prefill_stage
+from tests.simulator.losses import losing, steady
+
+COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+ONE_WORKER = {"online", "offline", "hybrid", "robust", "rolling"}
+WAIT_FOR_WORKERS = {"scls", "sls", "scls_continuous", "mico"}
+POLICIES = sorted(
+    name
+    for name in method_names()
+    if name not in ONE_WORKER and isinstance(method_named(name), LiveMethod)
+)
+
+
+def alone(available, prompts=(5,), outputs=(10,), clients=4, **fields):
+    """One worker with all requests there at the start."""
+    worker = orsched.Worker(clients, COST, available_ns=available)
+    requests = orsched.Requests(list(prompts), list(outputs))
+    return orsched.Instance(requests, (worker,), **fields)
+
+
+def rows(schedule):
+    steps = schedule.steps
+    columns = (steps.start_ns, steps.end_ns, steps.rounds)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def solved(instance, policy="vllm"):
+    schedule = orsched.simulate(instance, policy).schedule
+    assert check(instance, schedule) == []
+    return schedule
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "vllm", "gittins"])
+def test_a_failure_takes_the_round_in_progress_and_the_cache(policy):
+    """Rounds end at 15 and 25; that until 35 is lost at 32. At 50 prompt and two tokens anew."""
+    instance = alone([(0, 32), (50, None)])
+    schedule = solved(instance, policy)
+    assert rows(schedule) == [(0, 5, 1), (5, 25, 2), (50, 57, 1), (57, 137, 8)]
+    assert schedule.lost_steps == ((0, 25, 32),)
+    assert schedule.work.stay.tolist() == [0, 0, 1, 1]
+    assert schedule.work.tokens.tolist() == [5, 1, 7, 1]
+    assert schedule.results["fleet"] == {
+        "available_ns": 32 + 87, "busy_ns": 25 + 87, "utilization": 112 / 119,
+        "lost_steps": 1, "lost_ns": 7, "recomputed_tokens": 7,
+    }  # fmt: skip
+
+
+def test_a_step_that_ends_at_the_failure_has_ended():
+    schedule = solved(alone([(0, 25), (50, None)]))
+    assert rows(schedule)[:2] == [(0, 5, 1), (5, 25, 2)]
+    assert schedule.lost_steps == ()
+
+
+def test_a_request_may_be_done_at_the_failure():
+    schedule = solved(alone([(0, 105), (2000, None)]))
+    assert schedule.makespan_ns == 105
+    assert schedule.lost_steps == ()
+
+
+def test_a_lost_prefill_never_began():
+    """The stage until 5 is lost at 4: the stay that counts is the first one."""
+    schedule = solved(alone([(0, 4), (10, None)], outputs=(2,)))
+    assert rows(schedule) == [(10, 15, 1), (15, 35, 2)]
+    assert schedule.lost_steps == ((0, 0, 4),)
+    assert not schedule.work.stay.any()
+
+
+def test_a_lost_mixed_step_undoes_the_chunk_and_the_round():
+    """Both requests are prefilled by 10, the second lost while it joins the first."""
+    instance = orsched.Instance(
+        orsched.Requests([5, 5], [4, 4], [0, 6]),
+        (orsched.Worker(4, COST, available_ns=[(0, 18), (20, None)]),),
+    )
+    schedule = solved(instance)
+    assert schedule.lost_steps == ((0, 15, 18),)
+    assert rows(schedule)[0:2] == [(0, 5, 1), (5, 15, 1)]
+    assert rows(schedule)[2][:2] == (20, 31)  # 5 and 1 tokens of the one, 5 of the other
+
+
+def test_a_worker_starts_when_it_says():
+    assert rows(solved(alone([(7, None)], outputs=(1,)))) == [(7, 12, 1), (12, 22, 1)]
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "vllm", "gittins"])
+def test_another_worker_takes_over(policy):
+    """Both serve one of two requests; the first fails for good, the second serves both."""
+    workers = (
+        orsched.Worker(1, COST, name="a", available_ns=[(0, 32)]),
+        orsched.Worker(1, COST, name="b"),
+    )
+    instance = orsched.Instance(orsched.Requests([5, 5], [10, 10]), workers)
+    schedule = solved(instance, policy)
+    last = schedule.work.last_step[schedule.work.phase == 1]
+    assert set(schedule.steps.worker[last].tolist()) >= {1}
+    assert schedule.makespan_ns == 105 + 7 + 80
+
+
+class Greedy(Policy):
+    """Takes what waits, and writes down all it sees."""
+
+    many_workers = True
+
+    def __init__(self):
+        self.queue, self.seen = [], []
+
+    def on_arrival(self, view, request):
+        self.queue.append(request)
+
+    def on_preempt(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        assert view.available
+        there = tuple(each.available for each in view.workers)
+        self.seen.append((view.now_ns, view.index, there, tuple(view.running)))
+        if self.queue and view.free_clients:
+            return prefill_stage([self.queue.pop(0)])
+        return decode_rounds() if view.running else None
+
+
+def test_nobody_knows_of_a_failure_before_it_happens():
+    """INV-29: until the first change all decisions are those of a fleet that never changes."""
+    for seed in range(15):
+        instance = losing(seed)
+        plain = instance.replace(
+            workers=tuple(
+                replace(worker, memory=None, available_ns=((0, 9000 + index), (20_000, None)))
+                for index, worker in enumerate(instance.workers)
+            )
+        )
+        told, never = Greedy(), Greedy()
+        orsched.simulate(plain, told)
+        orsched.simulate(steady(plain), never)
+        before = [each for each in never.seen if each[0] < 9000]
+        assert before
+        assert told.seen[: len(before)] == before
+        assert len(told.seen) > len(before)
+
+
+def test_a_view_does_not_hold_the_times():
+    class Looks(Greedy):
+        def decide(self, view):
+            assert all(each.worker.available_ns == () for each in view.workers)
+            return super().decide(view)
+
+    orsched.simulate(losing(1).replace(workers=alone([(0, 9000), (9500, None)]).workers), Looks())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_survives_losses(policy):
+    """INV-29, INV-30: of the registry; those for one worker, and those that wait, say so."""
+    lost = 0
+    for seed in range(6):
+        for workers in (1, 3):
+            instance = losing(seed, workers)
+            lost += len(solved(instance, policy).lost_steps)
+    assert lost > 5
+    for seed in range(4):
+        instance = losing(seed, repaired=False)
+        if policy in WAIT_FOR_WORKERS:
+            with pytest.raises(InputError, match="stays away"):
+                orsched.simulate(instance, policy)
+        else:
+            solved(instance, policy)
+
+
+@pytest.mark.parametrize("policy", ["vllm", "fcfs", "gittins", "scls", "mico"])
+def test_workers_that_never_fail_are_as_workers_without_times(policy):
+    """The loop for changes does what the other one does where nothing changes."""
+    for seed in range(4):
+        plain = steady(losing(seed))
+        told = plain.replace(
+            workers=tuple(replace(each, available_ns=((0, None),)) for each in plain.workers)
+        )
+        one, other = solved(plain, policy), solved(told, policy)
+        assert one.steps == other.steps
+        assert one.work == other.work
+
+
+def test_the_same_seed_gives_the_same_schedule():
+    for policy in ("vllm", "gittins"):
+        one, other = (orsched.simulate(losing(3), policy).schedule for _ in range(2))
+        assert one.replace(run={}) == other.replace(run={})
+
+
+def test_a_bound_for_workers_that_stay_holds_for_those_that_do_not():
+    """INV-32: unavailability only removes schedules, so that it does not change a bound."""
+    for seed in range(8):
+        instance = losing(seed)
+        same = instance.replace(workers=tuple(
+            replace(instance.workers[0], available_ns=each.available_ns, name=each.name)
+            for each in instance.workers
+        ))  # fmt: skip
+        for problem in (instance, same):
+            schedule = solved(problem, "vllm")
+            allowed = ("mixed", "chunks", "restarts")
+            lower = makespan_bound(steady(problem), allowed)
+            assert lower.value_ns <= schedule.makespan_ns
+            assert makespan_bound(problem, allowed).value_ns <= schedule.makespan_ns
+        assert makespan_bound(same, allowed).value_ns == lower.value_ns
+
+
+def test_no_worker_left_is_said():
+    with pytest.raises(InfeasibleError, match="failed for good by 32 ns"):
+        orsched.simulate(alone([(0, 32)]), "vllm")
+
+
+def test_what_cannot_be_lost_is_refused():
+    memory = orsched.BlockMemory(100, 4, "paged", orsched.memory.PrefixCache())
+    worker = orsched.Worker(4, COST, None, memory, available_ns=[(0, 32), (50, None)])
+    with pytest.raises(InputError, match="prefix caches that are lost"):
+        orsched.simulate(orsched.Instance(orsched.Requests([5], [5]), (worker,)), "vllm")
+    for policy in ("online", "windows", "exact"):
+        with pytest.raises(InputError, match="come and go"):
+            orsched.solve(alone([(0, 32), (50, None)]), policy)
+
+    class Forgets(Policy):
+        name, many_workers = "forgets", True
+
+        def decide(self, view):
+            return None
+
+    with pytest.raises(InputError, match="does not place requests again"):
+        orsched.simulate(alone([(0, 32), (50, None)]), Forgets())
+
+
+def test_figures_of_the_fleet_add_up():
+    """Available time is busy, lost or idle, and what is lost is no more than what was there."""
+    for seed in range(10):
+        instance = losing(seed)
+        schedule = solved(instance)
+        figures, steps = schedule.results["fleet"], schedule.steps
+        assert figures["busy_ns"] == int((steps.end_ns - steps.start_ns).sum())
+        assert figures["busy_ns"] + figures["lost_ns"] <= figures["available_ns"]
+        there = np.zeros(schedule.makespan_ns, np.int64)
+        for worker in instance.workers:
+            for start, end in worker.available_ns:
+                there[start:end] += 1
+        assert figures["available_ns"] == int(there.sum())
