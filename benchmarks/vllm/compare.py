@@ -1,6 +1,8 @@
 """The method ``vllm`` beside vLLM's own scheduler, step by step; then orsched's orders in it.
 
-Without prefix caches, and with them, where the tokens that each request finds must be equal, too.
+Without prefix caches, and with them, where the tokens that each request finds must be equal too; on
+long prompts and, where ``ORSCHED_DATA`` is set, real traces; all without prefix caches also with
+asynchronous scheduling.
 
 python -m benchmarks.vllm.compare PYTHON_WITH_VLLM [--workloads 50] [--requests 500]
 """
@@ -9,14 +11,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import orsched
 from benchmarks.vllm import outlet, outlet_files
-from benchmarks.vllm.workloads import as_case, prefix_workload, workload
+from benchmarks.vllm.workloads import (
+    as_case,
+    long_workload,
+    prefix_workload,
+    trace_workload,
+    workload,
+)
 from orsched.heuristics.continuous import ContinuousBatching
+from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
 from orsched.heuristics.continuous.waiting import make_queue
 from orsched.policy import Information
@@ -26,10 +36,11 @@ LEAST_EQUAL = 0.9
 REAL = Path(__file__).with_name("real_scheduler.py")
 
 
-def ours(instance, params):
+def ours(instance, params, ahead):
     """Return the steps and the hits of our schedule, which the checker accepts."""
     known = Information.CLAIRVOYANT
-    policy = ContinuousBatching(params, known, make_queue(instance, params, known))
+    kind = AsyncBatching if ahead else ContinuousBatching
+    policy = kind(params, known, make_queue(instance, params, known))
     schedule = simulate_policy(instance, policy).schedule
     assert orsched.check(instance, schedule) == []
     return list(engine_steps(schedule)), hits_of(schedule)
@@ -57,14 +68,18 @@ def theirs(python, cases):
     return {answer["id"]: answer for answer in answers}
 
 
-def compare(python, kind, make, count):
-    """Print one line for each workload that differs; return whether nearly all are equal."""
+def compare(python, kind, make, count, ahead=False):
+    """Print one line for each workload that differs; return whether nearly all are equal.
+
+    ``ahead``: with asynchronous scheduling on both sides.
+    """
     mine, found, cases = {}, {}, []
     for seed in range(count):
         instance, params = make(seed)
-        steps, found[seed] = ours(instance, params)
+        steps, found[seed] = ours(instance, params, ahead)
         mine[seed] = [(dict(step.tokens), sorted(step.preempted)) for step in steps]
-        cases.append(as_case(seed, instance, params, [step.start_ns for step in steps]))
+        case = as_case(seed, instance, params, [step.start_ns for step in steps])
+        cases.append({**case, "async": ahead})
     equal, refused = 0, 0
     for seed, answer in theirs(python, cases).items():
         if "error" in answer:
@@ -105,6 +120,15 @@ def main():
     options = parser.parse_args()
     good = compare(options.python, "", workload, options.workloads)
     good &= compare(options.python, " with prefix caches", prefix_workload, options.workloads)
+    kinds = {"": workload, " of long prompts": long_workload, " of traces": trace_workload}
+    if "ORSCHED_DATA" not in os.environ:
+        print("no workloads of traces: ORSCHED_DATA is not set")
+        del kinds[" of traces"]
+    for kind, make in kinds.items():
+        if kind:
+            good &= compare(options.python, kind, make, options.workloads)
+        said = f"{kind} with asynchronous scheduling"
+        good &= compare(options.python, said, make, options.workloads, ahead=True)
     faults = outlet.compare(options.python, options.requests) + outlet_files.check(options.python)
     sys.exit(not good or faults > 0)
 

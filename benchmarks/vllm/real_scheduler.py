@@ -123,6 +123,13 @@ def own_token(row):
 
 def iterate(engine, yields):
     """Do one step; return request -> tokens, the preempted requests, and request -> tokens hit."""
+    planned, result = plan(engine, yields)
+    result()
+    return planned
+
+
+def plan(engine, yields):
+    """Schedule a step; return what ``iterate`` does, and what lets the engine have its result."""
     out = engine.schedule()
     names = list(out.num_scheduled_tokens)
     states = [engine.requests[name] for name in names]
@@ -139,13 +146,15 @@ def iterate(engine, yields):
     ]
     places = {name: place for place, name in enumerate(names)}
     result = ModelRunnerOutput(req_ids=names, req_id_to_index=places, sampled_token_ids=sampled)
-    engine.update_from_output(out, result)
     tokens = [[int(name), count] for name, count in out.num_scheduled_tokens.items()]
-    return tokens, sorted(int(name) for name in (out.preempted_req_ids or ())), hits
+    lost = sorted(int(name) for name in (out.preempted_req_ids or ()))
+    return (tokens, lost, hits), lambda: engine.update_from_output(out, result)
 
 
 def record(case, model):
     """Let requests arrive at the starts of our steps; return the iterations."""
+    if case.get("async"):
+        return record_ahead(case, model)
     engine, rows = scheduler(case, model), case["requests"]
     waiting = sorted(range(len(rows)), key=lambda row: (rows[row][2], row))
     yields = own_token if sharing(case) else lambda row: YIELDED_TOKEN
@@ -159,6 +168,38 @@ def record(case, model):
             tokens, preempted, _ = iterations[-1]
             if tokens or not preempted:
                 break
+        if not engine.has_unfinished_requests() and not waiting:
+            break
+    return iterations
+
+
+def record_ahead(case, model):
+    """Do the same where each step is scheduled before the result of the one before it is there."""
+    engine, rows = scheduler(case, model), case["requests"]
+    waiting = sorted(range(len(rows)), key=lambda row: (rows[row][2], row))
+    iterations, ahead = [], None
+    for start in [*case["starts"], *[2**62] * FURTHER_STEPS]:
+        while waiting and rows[waiting[0]][2] <= start:
+            row = waiting.pop(0)
+            engine.add_request(request(case, row, len(rows) - len(waiting)))
+        while ahead is None:  # nothing is in flight: all results are there
+            planned, result = plan(engine, lambda row: YIELDED_TOKEN)
+            iterations.append(planned)
+            if planned[0]:
+                ahead = result
+            else:
+                result()
+                if not planned[1]:
+                    break
+        if ahead is None:
+            continue
+        planned, result = plan(engine, lambda row: YIELDED_TOKEN)
+        iterations.append(planned)
+        ahead()
+        ahead = result
+        if not planned[0]:
+            result()
+            ahead = None
         if not engine.has_unfinished_requests() and not waiting:
             break
     return iterations

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+from functools import cache
+from pathlib import Path
 
 import orsched
 from orsched.costs import AffineCost
@@ -11,6 +14,9 @@ from orsched.memory import PrefixCache
 from orsched.prefixes import Prefixes
 
 COST = AffineCost(1000, 10, 1000, 10)
+SERVER = AffineCost(8_000_000, 60_000, 8_000_000, 30_000)
+"""An 8-billion model on one GPU, about: 8 ms a step, 60 us a prompt token."""
+TRACES = ("azure_conv_2023.csv", "azure_code_2023.csv", "mooncake_conversation.jsonl")
 
 
 def workload(seed):
@@ -92,6 +98,58 @@ def prefix_workload(seed):
         reserve_full_prompt=rng.random() < 0.5,
     )
     return instance, params
+
+
+def long_workload(seed):
+    """Return prompts of up to 60,000 tokens in chunks, and blocks for few of them."""
+    rng = random.Random(seed + 2 * 10**6)
+    n, limit = rng.choice((20, 60)), rng.choice((40, 300))
+    prompts = [min(60_000, max(1, round(rng.lognormvariate(8, 1.5)))) for _ in range(n)]
+    outputs = [rng.randint(1, limit) for _ in range(n)]
+    span = SERVER.prefill_token_ns * sum(prompts)  # about what they take
+    arrivals = [rng.randint(0, rng.choice((1, span // 2, span))) for _ in range(n)]
+    return _served(rng, prompts, outputs, arrivals, limit)
+
+
+def trace_workload(seed):
+    """Return 150 requests in a row of a published trace, as fast as one worker can hardly serve."""
+    rng = random.Random(seed + 3 * 10**6)
+    requests = _trace(TRACES[seed % len(TRACES)])
+    first = rng.randrange(len(requests) - 150)
+    rows = slice(first, first + 150)
+    prompts = requests.prompt_tokens[rows].tolist()
+    outputs = requests.output_tokens[rows].tolist()
+    arrivals = requests.arrival_ns[rows] - requests.arrival_ns[first]
+    busy = SERVER.prefill_token_ns * sum(prompts)
+    factor = rng.choice((0.5, 1.0, 2.0)) * busy / max(1, int(arrivals[-1]))
+    limit = max(outputs)
+    return _served(rng, prompts, outputs, [round(factor * t) for t in arrivals.tolist()], limit)
+
+
+def _served(rng, prompts, outputs, arrivals, limit):
+    """Return requests on a worker that holds few more than the longest, and parameters."""
+    size, clients = 16, rng.choice((8, 32, 128))
+    least = -(-(max(prompts) + limit) // size)
+    memory = orsched.BlockMemory(least + rng.choice((least // 4, least, 4 * least)), size, "paged")
+    classes = [rng.randint(0, 1) for _ in prompts]
+    requests = orsched.Requests(prompts, outputs, arrivals, service_class=classes)
+    worker = orsched.Worker(clients, SERVER, memory=memory)
+    instance = orsched.Instance(requests, worker, "prefill", output_limit_tokens=limit)
+    params = ContinuousParams(
+        policy=rng.choice(("fcfs", "fcfs", "priority")),
+        priority=rng.choice(("service_class", "length")),
+        max_num_batched_tokens=rng.choice((512, 2048, 8192)),
+        long_prefill_token_threshold=rng.choice((0, 0, 256)),
+        reserve_full_prompt=rng.random() < 0.5,
+    )
+    return instance, params
+
+
+@cache
+def _trace(name):
+    """Return the requests of a trace in ``ORSCHED_DATA``."""
+    path = Path(os.environ["ORSCHED_DATA"]) / name
+    return orsched.load(path, clients=1, drop_empty=True, spread="mooncake" in name).requests
 
 
 def _path_tokens(tree, tokens, leaf):

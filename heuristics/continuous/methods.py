@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
 from orsched.heuristics.continuous.params import (
-    ContinuousParams,
     DynamicParams,
     Ordering,
     StaticParams,
+    VllmParams,
 )
 from orsched.heuristics.continuous.static_batching import StaticBatching
 from orsched.heuristics.continuous.waiting import make_queue
@@ -25,9 +26,10 @@ _ANY = (Information.NONE, Information.PREDICTED, Information.CLAIRVOYANT)
 
 
 def _continuous(
-    instance: Instance, params: ContinuousParams, information: Information, seed: int
+    instance: Instance, params: VllmParams, information: Information, seed: int
 ) -> Policy:
-    return ContinuousBatching(params, information, make_queue(instance, params, information))
+    kind = AsyncBatching if params.async_scheduling else ContinuousBatching
+    return kind(params, information, make_queue(instance, params, information))
 
 
 def _static(
@@ -58,7 +60,7 @@ VLLM = PolicyMethod(
     _ANY,
     "continuous batching with chunked prefill under a token budget and preemption (vLLM V1)",
     _continuous,
-    ContinuousParams,
+    VllmParams,
 )
 
 STATIC = PolicyMethod(

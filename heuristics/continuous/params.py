@@ -85,6 +85,23 @@ class ContinuousParams(Ordering):
 
 
 @dataclass(frozen=True)
+class VllmParams(ContinuousParams):
+    """Parameters of ``vllm``, with how its engine runs.
+
+    Attributes:
+        async_scheduling: whether each step is planned while the one before runs (vLLM:
+            async_scheduling): arrivals join, and what finished frees its place, a step later.
+    """
+
+    async_scheduling: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.async_scheduling) is not bool:
+            raise InputError("must be true or false", field="async_scheduling")
+
+
+@dataclass(frozen=True)
 class StaticParams(Ordering):
     """Parameters of ``static``.
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from orsched.errors import PolicyError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from orsched.heuristics.continuous.params import ContinuousParams
     from orsched.heuristics.continuous.waiting import Queue
     from orsched.policy import View
@@ -48,7 +50,11 @@ class Plan:
 
 
 class Running:
-    """What the running requests of a worker need next."""
+    """What the running requests of a worker need next.
+
+    Attributes:
+        leaving: requests that are done and get no tokens, though they still hold their blocks.
+    """
 
     def __init__(self, view: View, params: ContinuousParams, queue: Queue) -> None:
         memory = view.worker.memory
@@ -56,6 +62,7 @@ class Running:
         self.queue = queue
         self.block_tokens = memory.block_tokens if memory is not None and memory.is_paged else 0
         self.prefill_limit = view.worker.prefill_limit or UNLIMITED
+        self.leaving: Collection[int] = ()
 
     def blocks_for(self, view: View, request: int, tokens: int) -> int:
         """Return the new blocks that a running request needs for its next tokens."""
@@ -75,7 +82,7 @@ class Running:
 
     def plan(self, view: View) -> Plan:
         """Return a plan that serves the running requests, as far as tokens and blocks go."""
-        decoding = len(view.running) - len(view.prefilling)
+        decoding = len(view.running) - len(view.prefilling) - len(self.leaving)
         blocks = view.blocks_left(1)
         plan = Plan(
             decoding,
@@ -119,7 +126,7 @@ class Running:
         In order of admission, whoever finds no block takes those of the next victim,
         which may be itself.
         """
-        alive, partial = list(view.running), view.prefilling
+        alive, idle = list(view.running), {*view.prefilling, *self.leaving}
         given: dict[int, int] = {}
         plan.blocks = view.blocks_unused or 0
         needy = {*view.needing_blocks(), *plan.chunks}
@@ -135,7 +142,7 @@ class Running:
             else:
                 given[request] = new
                 plan.blocks -= new
-        plan.decoding = sum(each not in partial for each in alive)
+        plan.decoding = sum(each not in idle for each in alive)
 
     def _evict_next(self, view: View, plan: Plan, alive: list[int]) -> int:
         """Choose the next victim and free its blocks."""
@@ -178,12 +185,12 @@ class Running:
             tokens = 1
             if request in partial:
                 tokens = min(view.to_prefill(request), threshold, plan.tokens, plan.prompt_tokens)
-            if tokens and request not in plan.victims:
+            if tokens and request not in plan.victims and request not in self.leaving:
                 self._find_blocks(view, plan, taken, order, request, tokens)
         plan.chunks = {each: tokens for each, (tokens, _) in taken.items() if each in partial}
         decode = [each for each in taken if each not in partial]
         plan.decoding = len(decode)
-        if len(decode) < sum(each not in partial for each in order):
+        if len(decode) < sum(each not in partial and each not in self.leaving for each in order):
             plan.decode = decode
         return plan
 

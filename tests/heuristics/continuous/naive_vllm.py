@@ -74,6 +74,9 @@ class Naive:
         while place < len(self.running) and budget > 0:
             request = self.running[place]
             new = self.wanted(request, budget)
+            if not new:
+                place += 1
+                continue
             while not self.allocate(request, new):
                 victim = self.running[-1]
                 if params.policy == "priority":
@@ -151,3 +154,50 @@ class Naive:
         if self.instance.first_token == "decode":
             return request.computed >= request.known
         return request.yielded > 0 and request.computed == request.known - 1
+
+
+class NaiveAsync(Naive):
+    """The same with asynchronous scheduling: a step is planned when the one before it begins.
+
+    What is scheduled counts as computed at once, and the token that will come of it as there, but
+    for its end: a request goes when the step's result does.
+    """
+
+    def run(self, starts):
+        req = self.instance.requests
+        columns = (req.prompt_tokens, req.output_tokens, req.arrival_ns)
+        rows = zip(*(c.tolist() for c in columns), strict=True)
+        live = [Live(i, *values, self.key(i)) for i, values in enumerate(rows)]
+        todo = sorted(live, key=lambda r: (r.arrival, r.row))
+        ahead = ({}, set())
+        for start in starts:
+            while todo and todo[0].arrival <= start:
+                self.waiting.append(todo.pop(0))
+            (tokens, done), lost = ahead, True
+            while not tokens:  # nothing is in flight: all results are there
+                assert lost
+                (tokens, done), lost = self.planned()
+            ahead, _ = self.planned()
+            self.running = [r for r in self.running if r.row not in done]
+            self.waiting = [r for r in self.waiting if r.row not in done]
+        assert not [*ahead[0], *todo, *self.running, *self.waiting]
+
+    def planned(self):
+        """Plan a step; requests that are done and only lack their result are not preempted."""
+        tokens, preempted = self.schedule()
+        done = {r.row for r in self.waiting if r.yielded >= r.output}
+        preempted = [row for row in preempted if row not in done]
+        self.log.append((tokens, preempted))
+        by_row, last = {r.row: r for r in self.running}, set()
+        for row, new in tokens.items():
+            request = by_row[row]
+            decoding = self.decodes(request)
+            request.computed += new
+            first = self.instance.first_token == "prefill" and request.computed == request.known
+            if decoding or first:
+                request.yielded += 1
+                last |= {row} if request.yielded == request.output else set()
+        return (tokens, last), preempted
+
+    def wanted(self, request, budget):
+        return super().wanted(request, budget) if request.yielded < request.output else 0

@@ -9,11 +9,12 @@ import pytest
 import orsched
 from orsched.costs import AffineCost
 from orsched.heuristics.continuous import ContinuousBatching, ContinuousParams
+from orsched.heuristics.continuous.async_scheduling import AsyncBatching
 from orsched.heuristics.continuous.engine_steps import as_scheduled, engine_steps
 from orsched.heuristics.continuous.waiting import make_queue
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
-from tests.heuristics.continuous.naive_vllm import Naive
+from tests.heuristics.continuous.naive_vllm import Naive, NaiveAsync
 from tests.random_instances import random_batching_instance
 
 
@@ -87,15 +88,15 @@ def key_of(instance, params):
     return key
 
 
-def compare(seed):
+def compare(seed, kind=ContinuousBatching, naive_kind=Naive):
     rng, instance = random_case(seed)
     params = random_params(rng, instance)
     information = Information.CLAIRVOYANT
-    policy = ContinuousBatching(params, information, make_queue(instance, params, information))
+    policy = kind(params, information, make_queue(instance, params, information))
     schedule = simulate_policy(instance, policy).schedule
     assert orsched.check(instance, schedule) == []
     ours = list(engine_steps(schedule))
-    naive = Naive(instance, params, key_of(instance, params))
+    naive = naive_kind(instance, params, key_of(instance, params))
     naive.run([step.start_ns for step in ours])
     assert [step[1:] for step in ours] == as_scheduled(naive.log), (seed, params)
     return sum(len(step.preempted) for step in ours)
@@ -110,3 +111,15 @@ def test_step_for_step():
 @pytest.mark.parametrize("block", range(20))
 def test_step_for_step_at_length(block):
     assert sum(compare(1_000 + 500 * block + seed) for seed in range(500)) > 500
+
+
+def test_asynchronous_scheduling_step_for_step():
+    preemptions = [compare(seed, AsyncBatching, NaiveAsync) for seed in range(400)]
+    assert sum(preemptions) > 400
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(10))
+def test_asynchronous_scheduling_step_for_step_at_length(block):
+    seeds = range(1_000 + 500 * block, 1_500 + 500 * block)
+    assert sum(compare(seed, AsyncBatching, NaiveAsync) for seed in seeds) > 500

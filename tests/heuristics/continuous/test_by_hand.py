@@ -175,3 +175,46 @@ def test_interactive_requests_go_before_batch_requests():
     result = orsched.solve(instance, "vllm+policy=priority+priority=service_class")
     starts = result.schedule.request_times(instance)["prefill_start_ns"].tolist()
     assert starts == [11, 0, 22]
+
+
+def test_planned_ahead_a_client_is_free_a_step_later():
+    """1 finishes in step two, after the plan of the third was made, so 2 joins in the fourth."""
+    requests = ([2, 2, 3], [5, 2, 1])
+    steps, _ = run("vllm", requests, 2)
+    assert [tokens for tokens, _ in steps] == [
+        {0: 2, 1: 2},
+        {0: 1, 1: 1},
+        {2: 3, 0: 1},
+        {0: 1},
+        {0: 1},
+    ]
+    steps, _ = run("vllm", requests, 2, async_scheduling=True)
+    assert [tokens for tokens, _ in steps] == [
+        {0: 2, 1: 2}, {0: 1, 1: 1}, {0: 1}, {2: 3, 0: 1}, {0: 1},
+    ]  # fmt: skip
+
+
+def test_planned_ahead_an_arrival_joins_a_step_later():
+    """1 arrives during step one, when the second is planned; with nobody to serve all is known."""
+    requests = ([2, 3], [4, 1], [0, 5])
+    steps, _ = run("vllm", requests, 2)
+    assert [tokens for tokens, _ in steps] == [{0: 2}, {1: 3, 0: 1}, {0: 1}, {0: 1}]
+    steps, _ = run("vllm", requests, 2, async_scheduling=True)
+    assert [tokens for tokens, _ in steps] == [{0: 2}, {0: 1}, {1: 3, 0: 1}, {0: 1}]
+    alone, _ = run("vllm", ([2, 3], [1, 1], [0, 5]), 1, async_scheduling=True)
+    assert [tokens for tokens, _ in alone] == [{0: 2}, {1: 3}]
+
+
+def test_planned_ahead_what_is_done_may_lose_its_blocks_and_nobody_joins():
+    """8 blocks of 1. When 1 is done it holds 5, and 0, with 3, wants a fourth: 1 is preempted."""
+    requests, memory = ([2, 4, 3], [4, 2, 1]), BlockMemory(8, 1, "paged")
+    steps, _ = run("vllm", requests, 3, memory)
+    assert [tokens for tokens, _ in steps][1:3] == [{0: 1, 1: 1}, {0: 1, 2: 3}]
+    steps, _ = run("vllm", requests, 3, memory, async_scheduling=True)
+    assert steps[1:4] == [({0: 1, 1: 1}, []), ({0: 1}, []), ({0: 1, 2: 3}, [])]
+
+
+def test_a_prefix_cache_and_planning_ahead_do_not_go_together():
+    memory = BlockMemory(20, 2, "paged", orsched.PrefixCache())
+    with pytest.raises(orsched.InputError, match=r"async_scheduling.*prefix cache"):
+        run("vllm", ([2], [2]), 1, memory, async_scheduling=True)
