@@ -99,7 +99,7 @@ class GatedPolicy(Policy):
         clients = view.worker.clients
         self.prefill_limit = view.worker.prefill_limit
         self.batch = BatchBuilder(view)
-        self.lengths = _known_lengths(view)
+        self.lengths: Sequence[int] | dict[int, int] | None = _known_lengths(view)
         self.queues: Queues
         if self.params.assignment == "shared":
             self.queues = SharedQueue(clients)

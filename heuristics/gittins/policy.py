@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.heuristics.gittins.lengths import LengthModel
+from orsched.heuristics.gittins.own_lengths import Calibrations, OwnLengths
 from orsched.heuristics.gittins.params import OVERTAKEN
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
@@ -56,6 +57,7 @@ class Gittins(Policy):
         self.latest_ns = inf if self.patience_ns is None else OVERTAKEN * self.patience_ns
         self.queue = WaitingRequests()
         self.groups: dict[int, tuple[int, int]] = {}  # of requests that are not done
+        self.own: dict[int, OwnLengths] = {}  # of those with a predicted distribution
         self.keys: dict[int, int] = {}
         self.stamp = 0  # how many requests have come to wait
         self.tight: set[int] = set()  # those that some worker may be too small for
@@ -79,6 +81,8 @@ class Gittins(Policy):
         self.model = LengthModel(view.output_limit_tokens)
         self._reserve()
         self.predicted = view.predicted_tokens if isinstance(view, PredictedView) else None
+        levels = view.quantile_levels if isinstance(view, PredictedView) else ()
+        self.calibrations = Calibrations(levels, view.output_limit_tokens) if levels else None
         self.outputs = view.output_tokens if isinstance(view, ClairvoyantView) else None
         self.alike = all(each.worker.cost == view.worker.cost for each in view.workers)
 
@@ -89,11 +93,26 @@ class Gittins(Policy):
         predicted = self.predicted
         return self.model.group(kind, None if predicted is None else predicted[request])
 
+    def _predict(self, view: View, request: int) -> None:
+        """Take up the distribution that is predicted for a request; one length is none."""
+        if self.calibrations is not None and isinstance(view, PredictedView):
+            quantiles = view.predicted_quantiles(request)
+            if quantiles[0] != quantiles[-1]:
+                group, atoms = self.groups[request], self.calibrations.law.of(quantiles)
+                beyond = self.model.lengths(group)
+                self.own[request] = OwnLengths(atoms, self.calibrations.of(group), beyond)
+
+    def _lengths(self, request: int) -> Lengths | OwnLengths:
+        """Return the distribution of a request's length: its own, or that of its group."""
+        if self.own and (own := self.own.get(request)) is not None:
+            return own
+        return self.model.lengths(self.groups[request])
+
     def _reserve(self) -> None:
         """Know how many tokens of growth an admission leaves room for, for each that runs."""
         self.growth = self.params.reserve * min(self.model.all.mean, _LONGEST_GROWTH)
 
-    def _rank_ns(self, view: View, request: int, lengths: Lengths) -> float:
+    def _rank_ns(self, view: View, request: int, lengths: Lengths | OwnLengths) -> float:
         """Return the index of a new request as expected work, in nanoseconds."""
         prices = self.workers[view.index].prices
         running = sum([len(worker.view.running) for worker in self.workers]) / len(self.workers)
@@ -110,7 +129,8 @@ class Gittins(Policy):
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request by arrival and index."""
         self.groups[request] = group = self._group(request)
-        lengths = self.model.lengths(group)
+        self._predict(view, request)
+        lengths = self._lengths(request)
         weight = self.params.batch_weight if view.classes[group[0]].bulk else 1.0
         later = min(self.params.aging * self._rank_ns(view, request, lengths), self.latest_ns)
         self.keys[request] = view.arrival_ns[request] + int(later / weight)
@@ -119,8 +139,7 @@ class Gittins(Policy):
     def on_preempt(self, view: View, request: int) -> None:
         """Queue the request again, by the key that it has."""
         self.workers[view.index].leave(request)
-        lengths = self.model.lengths(self.groups[request])
-        self._wait(view, request, view.to_prefill(request), lengths)
+        self._wait(view, request, view.to_prefill(request), self._lengths(request))
 
     def on_unavailable(self, view: View) -> None:
         """Let no request wait for a lost worker: those that it had are in the queue."""
@@ -146,15 +165,30 @@ class Gittins(Policy):
             self.tight.remove(request)
             self.barred.pop(request, None)
         tokens = 1 if tokens is None else tokens
+        own = self.own.pop(request, None)
+        if own is not None and self.calibrations is not None:
+            self.calibrations.finish(group, own.atoms, tokens)
         if self.model.finish(group, tokens):
-            self.model.learn(
-                (self.groups[each], worker.view.rounds - origin)
-                for worker in self.workers
-                for each, origin in worker.origin.items()
-            )
-            self._reserve()
+            self._learn()
 
-    def _wait(self, view: View, request: int, left: int, lengths: Lengths) -> None:
+    def _learn(self) -> None:
+        """Learn the distributions again from those that are done and those that run."""
+        running = [
+            (each, worker.view.rounds - origin)
+            for worker in self.workers
+            for each, origin in worker.origin.items()
+        ]
+        self.model.learn((self.groups[each], tokens) for each, tokens in running)
+        if self.calibrations is not None:
+            own = self.own
+            self.calibrations.learn(
+                (self.groups[each], own[each].atoms, tokens)
+                for each, tokens in running
+                if each in own
+            )
+        self._reserve()
+
+    def _wait(self, view: View, request: int, left: int, lengths: Lengths | OwnLengths) -> None:
         """Queue a request with this many tokens to prefill."""
         self.stamp = stamp = self.stamp + 1
         for worker in self.memories:
@@ -285,7 +319,7 @@ class Gittins(Policy):
         if self.outputs is not None:
             tokens = float(self.outputs[request] - view.generated(request))
         else:
-            tokens = self.model.lengths(self.groups[request]).left(view.generated(request))
+            tokens = self._lengths(request).left(view.generated(request))
         return worker.prices.token_ns * left + worker.pace.ns * tokens
 
     def _bar(self, worker: WorkerModel, request: int) -> None:

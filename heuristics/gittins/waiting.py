@@ -7,10 +7,11 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from orsched.heuristics.gittins.lengths import Lengths
+from orsched.heuristics.gittins.own_lengths import OwnLengths
 
-Waiting: TypeAlias = tuple[int, int, int, int, int, int, Lengths]
+Waiting: TypeAlias = tuple[int, int, int, int, int, int, Lengths | OwnLengths]
 """A request that waits: key, row, size class, tokens to prefill, how many requests had come when it
-came to wait, tokens that it has yielded, and the lengths of its group. Key and row sort it."""
+came to wait, tokens that it has yielded, and its lengths or its group's. Key and row sort it."""
 
 
 class WaitingRequests:

@@ -23,7 +23,7 @@ class Drift:
         first: 1 if prefill yields the first token, else 0.
     """
 
-    def __init__(self, lengths: Sequence[int], limit: int, first: int) -> None:
+    def __init__(self, lengths: Sequence[int] | dict[int, int], limit: int, first: int) -> None:
         self.lengths, self.limit, self.first = lengths, limit, first
         self._ends: list[int] = []  # in order
         self._started: list[_Started] = []
