@@ -93,9 +93,9 @@ def test_of_equal_medians_the_one_that_may_be_long_is_first(method):
 
 def test_plans_are_made_for_quantiles_and_followed():
     rng = random.Random(5)
-    outputs = [rng.randint(1, 60) for _ in range(100)]
+    outputs = [rng.randint(1, 60) for _ in range(70)]
     requests = orsched.Requests(
-        [4] * 100, outputs, predicted_tokens=outputs,
+        [4] * 70, outputs, predicted_tokens=outputs,
         predicted_quantiles=[[each, each, each + rng.randint(0, 3)] for each in outputs],
         quantile_levels=LEVELS,
     )  # fmt: skip
