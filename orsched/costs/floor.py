@@ -97,6 +97,12 @@ class Floor:
     half up, to a whole nanosecond, times ``times``. (A model that rounds down states parts that
     are half a nanosecond less in all, or whole nanoseconds, ``unit`` 1.)
 
+    A floor looks at the tokens of a chunk and not at what is cached before it, so it has to hold
+    whatever that is: with nothing cached, if the model takes no less with more. The attended tokens
+    of c tokens behind k cached ones are ``c (c + 1) / 2 + c k``, at least those at k = 0, so that
+    the floors of the roofline and the linear model hold of chunks, of prefills that begin anew and
+    behind hits in a prefix cache: every bound that adds floors of steps stays below every schedule.
+
     Attributes:
         stage, round: the parts.
         unit: units in a nanosecond.
@@ -106,7 +112,8 @@ class Floor:
             fixed part, in whole nanoseconds. ``larger``: no less than either. None: nothing, and
             there are no bounds for schedules with such steps.
         padded: ``token`` counts N max(p) and ``context`` N max(c): more than the sums.
-        exact: a stage or round takes exactly this. Only exact models let a solver compute times.
+        exact: a stage with nothing cached before its prompts, or a round, takes exactly this. Only
+            exact models let a solver compute times.
     """
 
     stage: StageFloor

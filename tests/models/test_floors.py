@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 import orsched
 from orsched.checker.latency_certificates import bound_violations
-from orsched.costs import AffineCost, Floor, LevelsCost, RoundFloor, StageFloor
+from orsched.costs import (
+    AffineCost,
+    Floor,
+    LevelsCost,
+    LinearCost,
+    RooflineCost,
+    RoundFloor,
+    StageFloor,
+)
 from orsched.models.bounds import bound_for, no_floor
 from orsched.registry import resolve
 from tests.costs.test_floor import METHODS, SHIPPED, overriding
@@ -150,6 +158,25 @@ class Own:
         raise NotImplementedError
 
 
+class OwnTold(Own):
+    """The same, and more behind cached tokens: chunks and what is behind a hit take longer."""
+
+    cached_matters: ClassVar[bool] = True
+
+    def prefill_ns(self, prompts, cached=()):
+        return super().prefill_ns(prompts) + self._behind(prompts, cached)
+
+    def mixed_ns(self, prompts, active, context_sum, context_max, cached=()):
+        alone = super().mixed_ns(prompts, active, context_sum, context_max)
+        return alone + self._behind(prompts, cached)
+
+    def _behind(self, prompts, cached):
+        return 5 * sum(p * k for p, k in zip(prompts, cached, strict=False))
+
+    def floor(self):
+        return self.floor_
+
+
 @st.composite
 def own_costs(draw):
     part = st.sampled_from((0, 0, 1, 3, 17, 400))
@@ -170,7 +197,8 @@ def own_costs(draw):
         stage = StageFloor(*(draw(part) for _ in range(4)))
     times = 1 if kind == "levels" else draw(st.sampled_from((1, 1, 3)))
     floor = Floor(stage, a_round, unit, times, mixed, draw(st.booleans()))
-    return Own(floor, limit, draw(st.sampled_from((0, 0, 50))))
+    kind = draw(st.sampled_from((Own, OwnTold)))
+    return kind(floor, limit, draw(st.sampled_from((0, 0, 50))))
 
 
 @st.composite
@@ -226,6 +254,45 @@ def test_bounds_by_a_stated_floor_hold_of_every_policy(instance, policy):
 @given(own_instances())
 def test_bounds_by_a_stated_floor_hold_of_every_policy_at_length(instance):
     assert_bounded(instance, POLICIES)
+
+
+TOLD = (
+    RooflineCost(2 * 10**6, 30 * 10**6, 4 * 10**6, 10**6, 10**6),
+    RooflineCost(0, 0, 0, 0, 10**6),
+    RooflineCost(10**6, 0, 0, 10**5, 7 * 10**6),
+    LinearCost(30 * 10**6, 10**6, 2 * 10**6, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
+    LinearCost(0, 0, 10**6, 0, 0, 0, 0, 0),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(TOLD),
+    st.lists(st.tuples(st.integers(1, 60), st.integers(1, 6)), min_size=1, max_size=7),
+    st.integers(2, 40),
+    st.sampled_from(("decode", "prefill")),
+    st.booleans(),
+)
+def test_bounds_hold_of_chunks_that_pay_for_what_is_cached(cost, pairs, budget, rule, paged):
+    prompts, outputs = map(list, zip(*pairs, strict=True))
+    memory = orsched.BlockMemory(20, 4, "paged") if paged else None
+    requests = orsched.Requests(prompts, outputs)
+    worker = orsched.Worker(2, cost, memory=memory)
+    instance = orsched.Instance(requests, worker, first_token=rule)
+    parameters = {"max_num_batched_tokens": budget}
+    result = orsched.solve(instance, "vllm", parameters=parameters)
+    assert orsched.check(instance, result.schedule) == []
+    values = {
+        "makespan": result.makespan_ns,
+        "mean_jct": result.schedule.results["jct_ns"]["mean"],
+        "mean_ttft": result.schedule.results["ttft_ns"]["mean"],
+    }
+    for allows in (("chunks",), ("chunks", "mixed"), ("chunks", "mixed", "restarts")):
+        for objective, value in values.items():
+            found = orsched.bound(instance, objective, allows=allows)
+            assert bound_violations(instance, found.to_dict(), objective) == []
+            if "restarts" in allows:
+                assert found.value_ns <= value, objective
 
 
 def test_a_copy_of_affine_with_its_floor_is_bounded_and_solved_as_affine_is():
