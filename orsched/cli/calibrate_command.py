@@ -12,7 +12,6 @@ from click.core import ParameterSource
 from orsched.cli.options import ALLOW_PICKLE, FORMAT, load_instance
 from orsched.cli.output import print_json, print_rows, remark, say, table
 from orsched.cli.progress import ProgressPrinter
-from orsched.costs.confidence import NOT_DETERMINED
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -279,6 +278,8 @@ def _print(
     verdicts: list[Verdict],
     style: str,
 ) -> None:
+    from orsched.costs.confidence import NOT_DETERMINED
+
     rows = [_row(candidate, candidate is best) for candidate in done.candidates]
     memory = _memory(measured)
     batches = [found._asdict() for found in measured.batches]

@@ -99,13 +99,16 @@ def cost_command(
     """Derive a cost model: a roofline from a data sheet, or tables from a profile of kernels.
 
     With --gpu, from peak FLOPs, bandwidth and the model's shape: nothing is measured. With
-    --from-profile, from kernel times in the layout of LLMServingSim's profiler.
+    --from-profile, from kernel times in the layout of LLMServingSim's profiler. With --fit, to the
+    times of a measured run: one factor of a profile, or two constants of a model's shape.
 
     Example: orsched cost --gpu h100 --model 8b -o cost.json
 
     Example: orsched cost --from-profile perf/RTX4090/llama/bf16 --layers 32 -o cost.json
+
+    Example: orsched cost --fit run.csv --model 8b --clients 256 --memory-blocks 2587 -o cost.json
     """
-    if from_profile is not None:
+    if from_profile is not None or profile["run"] is not None:
         sheet: dict[str, object] = {
             "--gpu": gpu,
             "--efficiency": efficiency,
@@ -115,16 +118,21 @@ def cost_command(
         sheet |= {"--worker-file": worker_file}
         for name, value in sheet.items():
             if value is not None:
-                raise InputError("is of a data sheet", field=name, remedy="not with --from-profile")
+                raise InputError(
+                    "is of a data sheet", field=name, remedy="not with --from-profile or --fit"
+                )
         cost_of_profile(from_profile, model, config, output, style, **profile)
         return
     for name, value in profile.items():
         if value not in (None, ()):
-            flag = "--" + name.replace("_", "-")
-            raise InputError("is of a profile", field=flag, remedy="with --from-profile DIR")
+            flag = "--" + {"kernels": "kernel"}.get(name, name).replace("_", "-")
+            remedy = "with --from-profile DIR, or --fit RUN"
+            raise InputError("is of a profile or a run", field=flag, remedy=remedy)
     if gpu is None:
         raise InputError(
-            "a GPU or a profile", field="--gpu", remedy="one of --gpu NAME and --from-profile DIR"
+            "a GPU, a profile or a run",
+            field="--gpu",
+            remedy="one of --gpu NAME, --from-profile DIR and --fit RUN",
         )
     from orsched.columns import whole_number
     from orsched.files import save_cost
@@ -138,7 +146,7 @@ def cost_command(
             raise InputError("is of a worker", field="--slots", remedy="--worker-file FILE")
     written = {"output": output, "worker-file": worker_file}
     check_paths(written, [] if config is None else [str(config)])
-    chip, shape = _named(gpu, GPUS, "--gpu"), _shape(model, config)
+    chip, shape = _named(gpu, GPUS, "--gpu"), model_shape(model, config)
     count = least_gpus(chip, shape) if tensor_parallel is None else tensor_parallel
     share = EFFICIENCY if efficiency is None else efficiency
     try:
@@ -193,7 +201,8 @@ def _write_worker(path: Path, slots: int, cost: CostModel, blocks: int, name: st
     remark(f"worker written to {path}")
 
 
-def _shape(model: str | None, config: Path | None) -> ModelShape:
+def model_shape(model: str | None, config: Path | None) -> ModelShape:
+    """Return the shape that --model or --config names."""
     from orsched.hardware import MODELS, read_config
     from orsched.hardware.shapes import SHORT
 

@@ -1,4 +1,4 @@
-"""Options of ``orsched cost --from-profile``, and what it does with them."""
+"""Options of ``orsched cost --from-profile`` and ``--fit``, and what it does with them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from orsched.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from orsched.fidelity import RunFit
     from orsched.hardware.profile_cost import ModelFacts
 
 _OPTIONS = (
@@ -50,7 +51,51 @@ _OPTIONS = (
         show_default="0",
         help="What a step takes besides, on the host.",
     ),
+    click.option(
+        "--fit",
+        "run",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="RUN",
+        help="A measured run (.csv or requests.jsonl): fit the profile, or the model's shape.",
+    ),
+    click.option("--clients", type=int, metavar="J", help="Of --fit: most requests at once."),
+    click.option(
+        "--memory-blocks",
+        type=int,
+        metavar="N",
+        show_default="memory never limits",
+        help="Of --fit: KV-cache blocks of the server.",
+    ),
+    click.option(
+        "--block-tokens", type=int, metavar="N", show_default="16", help="Of --fit: of a block."
+    ),
+    click.option(
+        "--token-budget", type=int, metavar="N", show_default="2048", help="Of --fit: of a step."
+    ),
+    click.option(
+        "--fit-requests",
+        type=int,
+        metavar="N",
+        show_default="half",
+        help="Of --fit: to how many of the first requests; the others are scored.",
+    ),
+    click.option(
+        "--weighting",
+        type=click.Choice(["seconds", "relative"]),
+        show_default="seconds",
+        help="Of --fit: what is made small.",
+    ),
 )
+
+_OF_A_RUN = (
+    "clients",
+    "memory_blocks",
+    "block_tokens",
+    "token_budget",
+    "fit_requests",
+    "weighting",
+)
+_OF_A_PROFILE = ("layers", "tp", "hidden", "ep", "experts", "dense_layers", "fixed_us", "kernels")
 
 
 def PROFILE(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,19 +106,49 @@ def PROFILE(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cost_of_profile(
-    folder: Path,
+    folder: Path | None,
     model: str | None,
     config: Path | None,
     output: Path | None,
     style: str,
     **options: Any,
 ) -> None:
-    """Write and print the cost model of a profile."""
+    """Write and print the cost model of a profile, of a measured run, or of both."""
     from orsched.files import save_cost
+
+    reads = [str(path) for path in (config, options["run"]) if path is not None]
+    check_paths({"output": output}, reads)
+    _refuse(options, _OF_A_RUN if options["run"] is None else (), "of --fit", "--fit RUN")
+    _refuse(options, _OF_A_PROFILE if folder is None else (), "of a profile", "--from-profile DIR")
+    base, about = _base(folder, model, config, options)
+    report: dict[str, Any] = {"machine": about}
+    cost: Any = base
+    if options["run"] is not None:
+        fitted = _fitted(base, options)
+        cost, report["fit"] = fitted.cost, fitted.to_dict()
+        about |= {"run": options["run"].name, "constants": report["fit"]["constants"]}
+        about |= {"errors": report["fit"]["errors"]}
+    if output is not None:
+        save_cost(cost, output, report)
+        remark(f"cost model written to {output}")
+    if style == "json":
+        shown = about | {"cost": {"model": cost.model, **cost.to_dict()}}
+        print_facts(shown | ({"fit": report["fit"]} if "fit" in report else {}), style)
+    else:
+        print_facts(_flat(about) | (cost_facts(cost) if style == "table" else {}), style)
+
+
+def _base(
+    folder: Path | None, model: str | None, config: Path | None, options: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Return the cost model of a profile, or a model's shape, and what it is."""
+    from orsched.cli.cost_command import model_shape
     from orsched.hardware.profile_cost import described, profile_cost
     from orsched.hardware.profile_files import find_profile
 
-    check_paths({"output": output}, [] if config is None else [str(config)])
+    if folder is None:
+        shape = model_shape(model, config)
+        return shape, {"kind": "shape of a model", "model": shape.title, "source": shape.source}
     files = find_profile(folder, 1 if options["tp"] is None else options["tp"])
     facts = model_facts(model, config, options)
     cost = profile_cost(files, facts, _fixed_ns(options["fixed_us"]))
@@ -82,16 +157,49 @@ def cost_of_profile(
         remark(f"not used: {', '.join(files.unused)}")
     missing = {name: n for name, n in about["filled_in"].items() if n}
     if missing:
-        shown = ", ".join(
-            f"{n} of {about['points'][name]} in {name}" for name, n in missing.items()
+        shown = (f"{n} of {about['points'][name]} in {name}" for name, n in missing.items())
+        remark(f"combinations that were not measured, filled in: {', '.join(shown)}")
+    return cost, about
+
+
+def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
+    """Fit to a measured run, and say how firm the constants are and what is missed."""
+    from orsched.fidelity import Server, fit_run, read_run
+
+    if options["clients"] is None:
+        raise InputError(
+            "most requests that the server ran at once", field="--clients", remedy="--clients J"
         )
-        remark(f"combinations that were not measured, filled in: {shown}")
-    if output is not None:
-        save_cost(cost, output, {"machine": about})
-        remark(f"cost model written to {output}")
-    if style == "json":
-        about = {**about, "cost": {"model": cost.model, **cost.to_dict()}}
-    print_facts(about if style != "table" else _flat(about) | cost_facts(cost), style)
+    names = ("clients", "memory_blocks", "block_tokens", "token_budget")
+    try:
+        server = Server(**{n: options[n] for n in names if options[n] is not None})
+        run = read_run(options["run"])
+        count, weighting = options["fit_requests"], options["weighting"] or "seconds"
+        found = fit_run(run, server, base, requests=count, weighting=weighting)
+    except InputError as error:
+        flags = {**{name: name for name in names}, "requests": "fit_requests"}
+        if error.file is None and error.field in flags:
+            flag = "--" + flags[error.field].replace("_", "-")
+            raise InputError(error.problem, field=flag, remedy=error.remedy) from None
+        raise
+    for constant in found.constants:
+        remark(constant.text())
+    for rest, who in ((False, "all requests"), (True, "requests not fitted to")):
+        errors = found.errors(rest=rest)
+        if errors:
+            shown = ", ".join(f"{name} {100 * errors[name]:+.1f} %" for name in _SHOWN)
+            remark(f"simulated by measured, {who}: {shown}")
+    return found
+
+
+_SHOWN = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
+
+
+def _refuse(options: dict[str, Any], names: tuple[str, ...], whose: str, remedy: str) -> None:
+    for name in names:
+        if options[name] not in (None, ()):
+            flag = "--" + {"kernels": "kernel"}.get(name, name).replace("_", "-")
+            raise InputError(f"is {whose}", field=flag, remedy=f"with {remedy}")
 
 
 def model_facts(model: str | None, config: Path | None, options: dict[str, Any]) -> ModelFacts:
@@ -154,8 +262,12 @@ def _fixed_ns(microseconds: float | None) -> int:
 def _flat(about: dict[str, Any]) -> dict[str, Any]:
     """Return the facts with what they hold in words, for a table."""
     shown = dict(about)
-    shown["files"] = ", ".join(about["files"])
-    shown["not_used"] = ", ".join(about["not_used"]) or "-"
+    for name in ("files", "not_used"):
+        if name in about:
+            shown[name] = ", ".join(about[name]) or "-"
     for name in ("points", "filled_in"):
-        shown[name] = ", ".join(f"{key} {value}" for key, value in about[name].items())
+        if name in about:
+            shown[name] = ", ".join(f"{key} {value}" for key, value in about[name].items())
+    for name in ("constants", "errors"):
+        shown.pop(name, None)
     return shown

@@ -85,10 +85,10 @@ LAYERS = (
     ),
     Layer(
         "front",
-        "solve, simulate, compare, load, predict lengths",
+        "solve, simulate, compare, load, predict lengths, fit measured runs",
         (
             "method_choice", "scenario", "failures", "method_catalogue", "comparison", "solver",
-            "request_files", "locate", "predict",
+            "request_files", "locate", "predict", "fidelity",
         ),
     ),
     Layer(

@@ -1,0 +1,164 @@
+"""What a run is fitted by: cost models with few constants, each with a time in every step.
+
+Either the tables of a profile of kernels, all times one factor: kernels run compiled, as graphs,
+overlapped. Or the model's shape alone, with two constants, the time of a byte read and of an
+operation: the layers take ``sqrt(weights**2 + operations**2)`` of a step's tokens, which is either
+where one of them is large, and reading the caches and attending to them comes on top.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from orsched.costs.linear import attended_tokens
+from orsched.costs.profiled import GRIDS, ProfiledCost
+from orsched.costs.profiled_grid import Grid
+from orsched.costs.protocol import mixed_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.hardware.shapes import ModelShape
+
+BYTES = 2
+"""Of a number: 16 bits."""
+
+GIGA, TERA = 10**9, 10**12
+_KNOTS = tuple(sorted({int(2 ** (half / 2)) for half in range(29)}))
+"""Tokens at which the layers' curve is put down, 1 to 16,384."""
+
+_CHUNKS = (0, *sorted({int(2 ** (half / 2)) for half in range(6, 29)}))
+_LONGEST = 131_072
+_LEAST = 1.0
+"""Nanoseconds: no constant is taken for smaller while the curve is made straight."""
+
+
+class StepWork(NamedTuple):
+    """What is in a step, or in a run of rounds.
+
+    Attributes:
+        prompts, cached: tokens of each chunk, and those in the cache before it.
+        rounds: how many.
+        active: requests of the round.
+        context_sum: of the first round.
+    """
+
+    prompts: Sequence[int]
+    cached: Sequence[int]
+    rounds: int
+    active: int
+    context_sum: int
+
+
+class Family(Protocol):
+    """Cost models that differ in a few constants, in which the time of a step is linear, nearly.
+
+    Attributes:
+        names: of the constants, with their units.
+        units: of the names, in nanoseconds.
+        start: where a fit begins, in nanoseconds.
+    """
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See above."""
+
+    @property
+    def units(self) -> tuple[float, ...]:
+        """See above."""
+
+    @property
+    def start(self) -> tuple[float, ...]:
+        """See above."""
+
+    def cost(self, values: Sequence[float]) -> ProfiledCost:
+        """Return the cost model of these constants, and take them to make ``row`` straight."""
+
+    def row(self, step: StepWork) -> list[float]:
+        """Return what each constant counts for in a step, at the constants last taken."""
+
+
+class FactorOfTables:
+    """The tables of a profile, all times one factor."""
+
+    names = ("factor of the profile's times",)
+    units = (1.0,)
+    start = (1.0,)
+
+    def __init__(self, base: ProfiledCost) -> None:
+        self.base = base
+
+    def cost(self, values: Sequence[float]) -> ProfiledCost:
+        """Return the tables times the factor, each time rounded."""
+        (factor,) = values
+        base = self.base
+        rest = None if base.per_sequence is None else _times(base.per_sequence, factor)
+        return ProfiledCost(
+            round(factor * base.fixed_ns),
+            _times(base.dense, factor),
+            _times(base.prefill, factor),
+            _times(base.decode, factor),
+            base.time_scale,
+            per_sequence=rest,
+        )
+
+    def row(self, step: StepWork) -> list[float]:
+        """Return what the step takes by the profile itself."""
+        if not step.prompts:
+            return [float(self.base.rounds_ns(step.rounds, step.active, step.context_sum, 0))]
+        load = (step.active, step.context_sum, 0)
+        return [float(mixed_ns(self.base, step.prompts, *load, cached=step.cached))]
+
+
+def _times(grid: Grid, factor: float) -> Grid:
+    return Grid(grid.names, grid.axes, tuple(round(factor * time) for time in grid.times_ns))
+
+
+class TimesOfShape:
+    """A model's shape, with the time of a gigabyte and of 10**12 operations."""
+
+    names = ("ms a GB read", "ms a TFLOP")
+    units = (1e6, 1e6)
+    start = (1e6, 8e6)
+
+    def __init__(self, shape: ModelShape, clients: int) -> None:
+        self.clients = clients
+        self.weights = BYTES * (shape.layer_weights + shape.head_weights) / GIGA
+        self.token_kv = BYTES * shape.kv_numbers / GIGA
+        self.token = 2 * shape.layer_weights / TERA
+        self.attended = shape.attended_flops / TERA
+        self.now = self.start
+
+    def cost(self, values: Sequence[float]) -> ProfiledCost:
+        """Return tables: the curve at powers of the root of 2, attention at powers of 2."""
+        read, compute = values
+        self.now = max(_LEAST, read), max(_LEAST, compute)
+        chunks = [
+            round(compute * self.attended * (chunk * (chunk + 1) / 2 + chunk * before))
+            for chunk in _CHUNKS
+            for before in (0, _LONGEST)
+        ]
+        rounds = round(read * self.token_kv * self.clients * _LONGEST)
+        return ProfiledCost(
+            0,
+            Grid(GRIDS["dense"], (_KNOTS,), tuple(round(self._layers(x)) for x in _KNOTS)),
+            Grid(GRIDS["prefill"], (_CHUNKS, (0, _LONGEST)), tuple(chunks)),
+            Grid(GRIDS["decode"], ((0,), (0, self.clients), (0, _LONGEST)), (0, 0, 0, rounds)),
+        )
+
+    def _layers(self, tokens: int) -> float:
+        read, compute = self.now
+        return math.hypot(read * self.weights, compute * self.token * tokens)
+
+    def row(self, step: StepWork) -> list[float]:
+        """Return the derivatives, which the time is the sum of: it doubles with the constants."""
+        read, compute = self.now
+        tokens = sum(step.prompts) + step.active
+        layers = self._layers(tokens)
+        by_read = read * self.weights**2 / layers
+        by_compute = compute * (self.token * tokens) ** 2 / layers
+        mean = step.context_sum + step.active * (step.rounds - 1) / 2  # contexts grow by one
+        seen = attended_tokens(step.prompts, step.cached)
+        found = [by_read + self.token_kv * mean, by_compute + self.attended * seen]
+        return [step.rounds * each for each in found]

@@ -1,0 +1,197 @@
+"""The recipe on runs whose true constants are known: those of simulations."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from orsched import InputError, Requests
+from orsched.cli.commands import run as command
+from orsched.fidelity import MeasuredRun, Server, Times, fit_run, read_run, recipe
+from orsched.fidelity.families import FactorOfTables, StepWork, TimesOfShape
+from orsched.fidelity.spans import owners, step_works
+from orsched.files import load_fitted_cost
+from orsched.hardware import MODELS
+from orsched.hardware.profile_cost import ModelFacts, profile_cost
+from orsched.hardware.profile_files import find_profile
+from tests.hardware.profile_samples import write
+
+SHAPE = MODELS["llama3-8b"]
+SERVER = Server(16, token_budget=512)
+TRUE = (1.3e6, 6.0e6)
+
+
+def requests(n=60, seed=4, gap_s=0.15):
+    dice = np.random.default_rng(seed)
+    prompts = dice.lognormal(5.5, 0.8, n).astype(int) + 1
+    outputs = dice.lognormal(4.2, 0.6, n).astype(int) + 1
+    return Requests(prompts, outputs, np.cumsum(dice.exponential(gap_s * 1e9, n)).astype(int))
+
+
+def simulated(cost, server=SERVER, **options):
+    """Return a run as if a server had taken exactly what the cost model says."""
+    some = requests(**options)
+    blank = Times(some.arrival_ns, some.arrival_ns, some.arrival_ns, some.output_tokens)
+    times = MeasuredRun("true", some, blank, 0).simulate(cost, server)[2]
+    return MeasuredRun("true", some, times, 0)
+
+
+@pytest.mark.parametrize("weighting", ["seconds", "relative"])
+def test_the_constants_of_a_shape_are_found_again(weighting):
+    run = simulated(TimesOfShape(SHAPE, SERVER.clients).cost(TRUE))
+    found = fit_run(run, SERVER, SHAPE, weighting=weighting)
+    values = [constant.value for constant in found.constants]
+    assert values == pytest.approx([1.3, 6.0], rel=0.03)
+    assert all(abs(error) < 0.02 for error in found.errors().values())
+    assert all(abs(error) < 0.02 for error in found.errors(rest=True).values())
+    assert found.fitted == 30
+    assert all(constant.determined for constant in found.constants)
+
+
+def test_the_factor_of_a_profile_is_found_again(tmp_path):
+    base = profile_cost(find_profile(write(tmp_path)), ModelFacts(32))
+    run = simulated(FactorOfTables(base).cost([1.25]), gap_s=0.002)
+    found = fit_run(run, SERVER, base)
+    (factor,) = found.constants
+    assert factor.value == pytest.approx(1.25, rel=1e-3)
+    assert factor.low <= 1.25 <= factor.high
+    assert found.error < 1e-3
+
+
+def test_noise_widens_the_intervals_and_they_hold_the_truth():
+    exact = simulated(TimesOfShape(SHAPE, SERVER.clients).cost(TRUE))
+    dice = np.random.default_rng(1)
+    spans = exact.times.last - exact.times.first
+    last = exact.times.first + (spans * (1 + 0.05 * dice.standard_normal(len(spans)))).astype(int)
+    times = Times(exact.times.arrival, exact.times.first, np.maximum(last, exact.times.first),
+                  exact.times.tokens)  # fmt: skip
+    noisy = fit_run(MeasuredRun("noisy", exact.requests, times, 0), SERVER, SHAPE)
+    for constant, true, sharp in zip(
+        noisy.constants, (1.3, 6.0), fit_run(exact, SERVER, SHAPE).constants, strict=True
+    ):
+        assert constant.low <= true <= constant.high
+        assert constant.standard_error > 3 * sharp.standard_error
+
+
+def test_what_hangs_on_few_requests_has_no_interval():
+    """The second constant counts in the spans of the last block of requests alone."""
+    count, family = 40, TimesOfShape(SHAPE, 1)
+    places = owners(count)
+    design = np.stack([np.ones(len(places)), (places >= 36) * 1.0], axis=1)
+    target = design @ np.array([2.0, 3.0])
+    kept = np.ones(len(places), bool)
+    best = recipe._Best([2.0, 3.0], 0.0, None, design, target, kept)
+    constants = recipe._constants(best, family, count)
+    assert [constant.determined for constant in constants] == [False, False]
+    assert "not determined by these rows" in constants[1].text()
+    design[::3, 1] = 1
+    best = best._replace(design=design, target=design @ np.array([2.0, 3.0]))
+    assert all(constant.determined for constant in recipe._constants(best, family, count))
+
+
+def test_rows_are_what_the_cost_says_of_the_steps():
+    """The linear form of a family equals its cost model, chunks behind a cache too."""
+    family = TimesOfShape(SHAPE, SERVER.clients)
+    cost = family.cost(TRUE)
+    run = simulated(cost)
+    instance, schedule, _ = run.simulate(cost, SERVER)
+    works = step_works(instance, schedule)
+    assert any(max(work.cached, default=0) > 0 for work in works)
+    lengths = schedule.steps.end_ns - schedule.steps.start_ns
+    for work, length in zip(works, lengths.tolist(), strict=True):
+        predicted = float(np.dot(family.row(work), TRUE))
+        assert predicted == pytest.approx(length, rel=0.02)
+    step = StepWork([8], [8], 1, 2, 40)
+    doubled = [2 * part for part in TRUE]
+    family.cost(doubled)
+    assert np.dot(family.row(step), doubled) == pytest.approx(
+        2 * (family.cost(TRUE) and np.dot(family.row(step), TRUE))
+    )
+
+
+CSV = "id,arrival_s,prompt_tokens,output_tokens,queued_s,first_token_s,last_token_s\n"
+
+
+def test_both_kinds_of_files_say_the_same(tmp_path):
+    table, lines = tmp_path / "run.csv", tmp_path / "requests.jsonl"
+    table.write_text(CSV + "0,0.0,10,4,0.5,0.7,0.9\n1,1.0,11,5,1.25,1.75,2.0\n")
+    rows = [(1777000000.0, 10, 4, 90.5, 90.7, 90.9), (1777000001.0, 11, 5, 91.25, 91.75, 92.0)]
+    names = ("arrival_time", "input_toks", "output_toks", "queued_ts", "first_token_ts",
+             "last_token_ts")  # fmt: skip
+    lines.write_text("".join(json.dumps(dict(zip(names, r, strict=True))) + "\n" for r in rows))
+    first, second = read_run(table), read_run(lines)
+    for run in (first, second):
+        # The second request is queued 0.25 s after it is sent on the shared clock: the least.
+        assert run.times.first.tolist() == [450_000_000, 1_500_000_000]
+        assert run.times.last.tolist() == [650_000_000, 1_750_000_000]
+    assert first.requests == second.requests
+    assert first.offset_ns == -250_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "field", "said"),
+    [
+        (CSV + "0,0.0,10,4,0.0,0.7,0.6\n", 2, "last_token_s", "before the first"),
+        (CSV.replace(",queued_s", "") + "0,0,1,1,1,2\n1,9,1,1,8,10\n", 3, "first_token_s",
+         "before the request arrives"),
+        (CSV + "0,0.0,10,4,0.0,x,0.6\n", 2, "first_token_s", "'x'"),
+        ("id,arrival_s,prompt_tokens,output_tokens\n0,0,1,1\n", 1, "first_token_s", "first_token"),
+    ],
+)  # fmt: skip
+def test_wrong_runs_are_named(tmp_path, text, row, field, said):
+    path = tmp_path / "run.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_run(path)
+    assert (caught.value.row, caught.value.field) == (row, field)
+    assert caught.value.file == str(path)
+    assert said in caught.value.problem
+
+
+def written(run, path):
+    times, some = run.times, run.requests
+    rows = zip(times.arrival, some.prompt_tokens, some.output_tokens, times.first, times.last,
+               strict=True)  # fmt: skip
+    lines = [
+        f"{i},{a / 1e9:.9f},{p},{o},{a / 1e9:.9f},{f / 1e9:.9f},{e / 1e9:.9f}\n"
+        for i, (a, p, o, f, e) in enumerate(rows)
+    ]
+    path.write_text(CSV + "".join(lines))
+
+
+def test_the_command_fits_and_says_how_firm_it_is(tmp_path, capsys):
+    run = simulated(TimesOfShape(SHAPE, SERVER.clients).cost(TRUE))
+    path, out = tmp_path / "run.csv", tmp_path / "cost.json"
+    written(run, path)
+    options = ["cost", "--fit", str(path), "--model", "8b", "--token-budget", "512"]
+    assert command([*options, "--clients", "16", "-o", str(out)]) == 0
+    said = capsys.readouterr().err
+    assert "ms a GB read 1.3" in said
+    assert "requests not fitted to: makespan" in said
+    cost, report = load_fitted_cost(out)
+    assert cost == fit_run(read_run(path), SERVER, SHAPE).cost
+    assert report["fit"]["constants"]["ms a TFLOP"]["interval_95"][0] < 6.01
+    assert command([*options, "--clients", "16", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["fit"]["fitted_requests"] == 30
+    profile = ["--from-profile", str(write(tmp_path)), "--layers", "32", "--clients", "16"]
+    assert command(["cost", "--fit", str(path), *profile]) == 0
+    assert "factor of the profile's times" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "8b"], "--clients"),
+        (["--model", "8b", "--clients", "0"], "--clients"),
+        (["--model", "8b", "--clients", "4", "--fit-requests", "5"], "--fit-requests"),
+        (["--clients", "4"], "--config"),
+        (["--model", "8b", "--clients", "4", "--layers", "3"], "--from-profile"),
+    ],
+)
+def test_the_command_refuses(tmp_path, capsys, options, said):
+    path = tmp_path / "run.csv"
+    written(simulated(TimesOfShape(SHAPE, 16).cost(TRUE)), path)
+    assert command(["cost", "--fit", str(path), *options]) == 2
+    assert said in capsys.readouterr().err
