@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from orsched.methods import Progress
 
-INTERVAL_S = 2.0
-"""Seconds from one line to the next."""
+INTERVAL_S, SHARE = 2.0, 0.1
+"""Seconds from one line to the next at first, then a share of the time so far: a long run's file of
+lines stays short enough to be read."""
 TICK_S, FIRST_S = 0.2, 0.5
 """On a terminal: seconds from one change to the next, and until the first."""
 
@@ -99,7 +100,7 @@ class Surface(Protocol):
 
 
 class Lines:
-    """A line every two seconds: for pipes and files."""
+    """A line every two seconds at first, after 20 s ever less often: for pipes and files."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self.first_s = self.interval_s = INTERVAL_S
@@ -108,6 +109,7 @@ class Lines:
     def show(self, state: State) -> None:
         """Write a line."""
         self._write(state.line())
+        self.interval_s = max(INTERVAL_S, SHARE * (perf_counter() - state.begin))
 
     def close(self, state: State) -> None:
         """Leave what was written."""

@@ -1,4 +1,4 @@
-"""Progress on stderr: in place on a terminal, every two seconds elsewhere, not at all if quiet."""
+"""Progress on stderr: in place on a terminal, in lines elsewhere, not at all if quiet."""
 
 from __future__ import annotations
 

@@ -115,7 +115,8 @@ def test_in_place_covers_what_was_there_and_leaves_nothing(monkeypatch):
 def test_lines_are_written_whole(monkeypatch):
     written = []
     lines = Lines(written.append)
-    lines.first_s = lines.interval_s = 0.01
+    lines.first_s = 0.01
+    monkeypatch.setattr(progress, "INTERVAL_S", 0.01)
     with Watch("x", lines) as watch:
         watch.callback(_record())
         _until(lambda: len(written) > 1)
@@ -217,3 +218,12 @@ def _until(condition):
     while not condition():
         assert monotonic() < end
         sleep(0.005)
+
+
+def test_lines_of_a_long_run_come_ever_less_often():
+    lines, state = Lines(lambda text: None), State("search")
+    lines.show(state)
+    assert lines.interval_s == 2
+    state.begin -= 600
+    lines.show(state)
+    assert 60 <= lines.interval_s < 70
