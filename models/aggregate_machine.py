@@ -24,11 +24,11 @@ def choices_of(instance: Instance, scope: Scope) -> list[dict[str, Any]]:
     for number, worker in enumerate(instance.workers):
         rows, jobs = jobs_on(instance, worker, scope.chunks)
         if rows:
-            found.append({"worker": number, "weight": 1, **_choices(worker, jobs, scope)})
+            found.append({"worker": number, "weight": 1, **shares_of(worker, jobs, scope)})
     return found
 
 
-def _choices(worker: Worker, jobs: Jobs, scope: Scope) -> dict[str, Any]:
+def shares_of(worker: Worker, jobs: Jobs, scope: Scope) -> dict[str, Any]:
     """Share a worker's steps by clients, or by cap or memory where that charges more."""
     by_stage, by_round = _shared_by(worker, jobs)
     choices: dict[str, Any] = {"stage_share": by_stage, "round_share": by_round}

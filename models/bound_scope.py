@@ -19,9 +19,9 @@ def allowances_of(instance: Instance, schedule: Schedule) -> frozenset[str]:
     found = set()
     if (steps.phase == MIXED).any():
         found.add("mixed")
-    if (work.stay > 0).any():
-        found.add("restarts")
     rows = work.phase == PREFILL
+    if (work.stay[rows] > 0).any():  # what comes over a link is not prefilled again
+        found.add("restarts")
     had = (work.tokens + work.hit)[rows]
     request, stay = work.request[rows], work.stay[rows]
     order = np.lexsort((stay, request))

@@ -21,6 +21,7 @@ from orsched.models.aggregation_bound import charged_certificates
 from orsched.models.bound_scope import allowances_of
 from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
 from orsched.models.packing import packing_bound
+from orsched.models.pool_bound import pool_certificates
 from orsched.models.stages_rounds_bound import (
     SEARCH_SECONDS,
     by_counts,
@@ -145,14 +146,18 @@ def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
         return
-    one, plain = len(instance.workers) == 1, limits.scope.is_plain
+    one = len(instance.workers) == 1 and instance.link is None
+    plain = limits.scope.is_plain
     reference = pang_reference(instance) if one and plain else {}
     if cache.hides:
         last = _last_arrival(instance)
         yield Bound(last["bound"], last["value_ns"], last, {})
         return
     best = -1
-    for found in (_certificates if plain else _scoped_certificates)(cache.relaxed, limits):
+    certificates = _certificates if plain else _scoped_certificates
+    if instance.link is not None:
+        certificates = _pooled_certificates
+    for found in certificates(cache.relaxed, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield Bound(found["bound"], best, cache.stated(found), reference)
@@ -228,6 +233,13 @@ def _scoped_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[s
                 return
     if limits.allow(instance, _CHARGED_SECONDS_A_ROW):
         yield from charged_certificates(instance, limits.out_of_time, scope)
+
+
+def _pooled_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
+    """Yield certificates of makespan bounds where caches may change workers."""
+    yield _last_arrival(instance)
+    if all(limits.scope.has_floor(worker) for worker in instance.workers):
+        yield from pool_certificates(instance, limits.out_of_time, limits.scope)
 
 
 def _last_arrival(instance: Instance) -> dict[str, Any]:
@@ -411,7 +423,7 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     together on the clients, under the prefill cap and into memory, and serving them so (one
     prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
     """
-    if len(instance.workers) > 1:
+    if len(instance.workers) > 1 or instance.link is not None:
         return None
     if not _fit_at_once(instance) or not PLAIN.has_floor(instance.worker):
         return None

@@ -292,6 +292,12 @@ def _question(
         whole_number(value, name, maximum=10**6) for name, value in zip(names, weights, strict=True)
     ]
     windows = whole_number(windows, "windows", minimum=1, maximum=10**6)
+    if instance.link is not None:
+        raise InputError(
+            "these bounds know of no links",
+            field="link",
+            remedy="take an instance whose requests decode where they are prefilled",
+        )
     demands = Demands.of(instance)
     horizon = demands.horizon_ns if horizon_s is None else seconds_to_ns(horizon_s, "horizon_s")
     if horizon <= 0:

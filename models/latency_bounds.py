@@ -58,6 +58,7 @@ def _candidates(
     enough: bool = True,
     scope: Scope = PLAIN,
 ) -> Iterator[dict[str, Any]]:
+    enough = enough and instance.link is None
     if not (enough and all(scope.has_floor(worker) for worker in instance.workers)):
         yield _certificate(instance, objective, "arrivals", 0, {})
         return

@@ -36,6 +36,7 @@ _HOME = {
     "orsched.files": ("load_schedule", "save_instance", "save_schedule"),
     "orsched.hardware": ("Machine", "machine", "machines"),
     "orsched.instance": ("Instance",),
+    "orsched.links": ("Link",),
     "orsched.locate": ("load",),
     "orsched.memory": ("BlockMemory", "PrefixCache"),
     "orsched.methods": ("methods",),
@@ -58,6 +59,7 @@ _HOME = {
     "orsched.solver": ("compare", "simulate", "solve"),
     "orsched.step": ("ARRIVAL", "FINISH", "Step", "decode_rounds", "prefill_stage"),
     "orsched.stop": ("FirstOf", "MaxIterations", "MaxRuntime", "TargetGap"),
+    "orsched.transfers": ("Transfers",),
     "orsched.versions": ("show_versions",),
     "orsched.workers": ("Worker",),
 }

@@ -83,6 +83,9 @@ from orsched.hardware import (
 from orsched.instance import (
     Instance as Instance,
 )
+from orsched.links import (
+    Link as Link,
+)
 from orsched.locate import (
     load as load,
 )
@@ -226,6 +229,9 @@ from orsched.stop import (
 )
 from orsched.stop import (
     TargetGap as TargetGap,
+)
+from orsched.transfers import (
+    Transfers as Transfers,
 )
 from orsched.versions import (
     show_versions as show_versions,

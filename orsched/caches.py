@@ -82,14 +82,23 @@ class Caches:
     def _resting(self) -> Intervals:
         """Intervals in which a cache stays as it is, and its tokens.
 
-        From a prefill row, and from after any other one, until the next row of the stay.
+        From a prefill row, and from after any other one, until the next row of the stay; and from
+        the start of a transfer to its end, on both workers.
         """
         line = self.line
         begin = np.where(line.is_prefill, line.first, line.last + 1)
         until = line.last.copy()
         until[:-1] = np.where(line.opens[1:], line.last[:-1], line.first[1:] - 1)
+        tokens = line.cached_after
+        if line.schedule.transfers is not None:
+            until[line.stay_end] = line.held_last[line.stay_end]
+            stays = np.flatnonzero(line.handovers.comes)
+            rows = line.stay_row[stays]
+            begin = np.concatenate([begin, line.held_first[rows]])
+            until = np.concatenate([until, line.first[rows] - 1])
+            tokens = np.concatenate([tokens, line.handovers.received[stays]])
         some = begin <= until
-        return begin[some], until[some], line.cached_after[some]
+        return begin[some], until[some], tokens[some]
 
     # -- blocks ---------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InfeasibleError, InputError
+from orsched.links import Link
 from orsched.near_names import known_names
 from orsched.requests import Requests
 from orsched.service_classes import (
@@ -47,6 +48,8 @@ class Instance:
         name, description, source, licence: labels, not part of the problem.
         classes: the service classes that the column ``service_class`` counts, those served first
             before others (default: interactive and batch, without limits).
+        link: by which each worker sends the caches of requests that others decode; None: every
+            request decodes where it is prefilled.
 
     Raises:
         InputError: a field is wrong.
@@ -61,6 +64,7 @@ class Instance:
     source: str = field(default="", repr=False)
     licence: str = field(default="", repr=False)
     classes: tuple[ServiceClass, ...] = field(default=DEFAULT_CLASSES, repr=False)
+    link: Link | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -72,6 +76,7 @@ class Instance:
             raise InputError("must be one or more workers", field="workers")
         put(self, "workers", workers)
         self._check_block_sizes()
+        self._check_roles()
         if self.first_token not in FIRST_TOKEN_RULES:
             raise InputError(
                 f"{self.first_token!r} is no rule", field="first_token", remedy="decode or prefill"
@@ -94,6 +99,48 @@ class Instance:
         put(self, "classes", checked_classes(self.classes))
         self._check_classes()
         self._check_horizon()
+
+    def _check_roles(self) -> None:
+        """Require a link where workers have roles, and memory that can change hands with it."""
+        if self.link is not None and not isinstance(self.link, Link):
+            raise InputError(f"{self.link!r} is no Link", field="link", remedy="Link(5243, 10_000)")
+        named = [worker.device for worker in self.workers if worker.device]
+        for index, worker in enumerate(self.workers):
+            where = f"workers[{index}]."
+            if self.link is None:
+                if worker.role != "both" or named.count(worker.device) > 1:
+                    raise InputError(
+                        "workers with roles or a common device need a link",
+                        field=where + ("device" if worker.role == "both" else "role"),
+                        remedy="give the instance a link; Link() costs nothing",
+                    )
+                continue
+            memory = worker.memory
+            if memory is not None and (not memory.is_paged or memory.prefix_cache is not None):
+                raise InputError(
+                    "caches that go over a link need paged memory without a prefix cache",
+                    field=where + "memory",
+                    remedy="set the allocation to paged, or leave the memory out",
+                )
+            if worker.available_ns:
+                raise InputError(
+                    "workers that come and go have no links",
+                    field=where + "available_ns",
+                    remedy="leave the times out, or the link",
+                )
+            if worker.padding:
+                raise InputError(
+                    "caches that go over a link are not padded",
+                    field=where + "padding",
+                    remedy="leave padding out",
+                )
+        for able in ("prefills", "decodes"):
+            if not any(getattr(worker, able) for worker in self.workers):
+                raise InputError(
+                    f"no worker {able}",
+                    field="workers",
+                    remedy=f"give one the role both or {able.removesuffix('s')}",
+                )
 
     def _check_block_sizes(self) -> None:
         """Require that prefixes come in blocks of the size of each prefix cache."""
@@ -138,6 +185,8 @@ class Instance:
             one_round = worker.cost.round_ns(worker.clients, ctx * worker.clients, ctx)
             capped = prompt if worker.prefill_limit is None else min(prompt, worker.prefill_limit)
             slowest = max(slowest, worker.cost.prefill_ns([capped]) + output * one_round)
+        if self.link is not None:
+            slowest += self.link.transfer_ns(prompt + output)
         horizon = int(req.arrival_ns.max()) + len(self) * slowest
         if horizon > MAX_TIME_NS:
             raise InputError(
@@ -158,6 +207,7 @@ class Instance:
             and self.workers == other.workers
             and self.classes == other.classes
             and self.requests == other.requests
+            and self.link == other.link
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -281,6 +331,8 @@ class Instance:
         }
         if self.names_classes:
             head["classes"] = [kind.to_dict() for kind in self.classes]
+        if self.link is not None:
+            head["link"] = self.link.to_dict()
         req = self.requests
         if req.tenants is not None:
             head["tenants"] = list(req.tenants)
@@ -311,23 +363,36 @@ class Instance:
         the limit does not apply. The error names the first request without a worker, and what
         each worker lacks.
         """
-        fits = np.zeros(len(self), bool)
-        for worker in self.workers:
-            fits |= self._fits(worker, chunks)
+        fits = self._fits_any(chunks)
         if fits.all():
             return
         row = int(np.argmin(fits))
-        reasons = [self._misfit(worker, row, chunks) for worker in self.workers]
+        reasons = [
+            self._misfit(worker, row, chunks)
+            for worker in self.workers
+            if not self._fits(worker, chunks or not worker.prefills)[row]
+        ]
         named = f"request {self.requests.id_of(row)} (row {row})"
-        if len(reasons) == 1:
+        if len(self.workers) == 1:
             raise InfeasibleError(f"{named} {reasons[0]}, or leave the request out")
         raise InfeasibleError(f"{named} fits onto no worker: it " + "; it ".join(reasons))
 
     @cached_property
     def needs_chunks(self) -> bool:
         """Whether some request fits onto no worker unless its prompt is prefilled in chunks."""
-        whole = [self._fits(worker, chunks=False) for worker in self.workers]
-        return not np.logical_or.reduce(whole).all()
+        return not self._fits_any(chunks=False).all()
+
+    def _fits_any(self, chunks: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which requests some worker could prefill, and some worker decode."""
+        fits = np.ones(len(self), bool)
+        roles = ("prefills", "decodes") if self.link is not None else ("prefills",)
+        for able in roles:
+            some = np.zeros(len(self), bool)
+            for worker in self.workers:
+                if getattr(worker, able):
+                    some |= self._fits(worker, chunks or able == "decodes")
+            fits &= some
+        return fits
 
     def _fits(self, worker: Worker, chunks: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which requests the worker could serve alone."""
@@ -349,7 +414,7 @@ class Instance:
     def _misfit(self, worker: Worker, row: int, chunks: bool) -> str:
         """Say why a request does not fit onto a worker."""
         limit, prompt = worker.prefill_limit, int(self.requests.prompt_tokens[row])
-        if limit is not None and prompt > limit and not chunks:
+        if limit is not None and prompt > limit and not chunks and worker.prefills:
             return (
                 f"has {prompt} prompt tokens, more than the {limit} that a prefill stage "
                 f"of {worker.name} can hold: raise prefill_cap_tokens"

@@ -22,6 +22,7 @@ from orsched.slo import SLO as SLO  # noqa: TC001
 from orsched.tenant_metrics import tenant_figures
 from orsched.timeline import Timeline
 from orsched.token_gaps import largest_gaps_ns
+from orsched.transfers import Transfers
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
     (``largest_gaps_ns``), over the requests of two tokens or more.
     Where workers come and go there is ``fleet`` beside (``fleet_figures``).
+    An instance with a link has ``transfers``: how many, their tokens, the time that links were
+    busy, its share of the makespan for each worker that prefills, and the distribution of the times
+    from the end of a prefill to that of its transfer.
     An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
     its requests that are not bulk; one with tenants has ``tenants`` and ``fairness``.
 
@@ -102,7 +106,7 @@ def figures(
         "prefill_stages": int((line.phase == PREFILL).sum()),
         "decode_rounds": rounds,
         "mixed_steps": int((line.phase == MIXED).sum()),
-        "restarts": int((line.stay[line.stay_row] >= 1).sum()),
+        "restarts": _restarts(line),
         "invalid_tokens": exact_sum(line.row_rounds[line.invalids]),
         "pad_tokens": exact_sum(batches.padded) - exact_sum(batches.total),
         "batch_size": {
@@ -125,6 +129,7 @@ def figures(
         "gap": gap(makespan, bound_ns),
         **_cache_figures(line),
         **fleet_figures(line, makespan),
+        **_transfer_figures(line, makespan),
         **class_figures(line, first, finish, slo_ns),
         **tenant_figures(line, first, finish),
     }
@@ -135,6 +140,32 @@ def gap(makespan_ns: int, bound_ns: int | None) -> float | None:
     if bound_ns is None or makespan_ns < bound_ns:
         return None
     return ratio(makespan_ns - bound_ns, bound_ns)
+
+
+def _restarts(line: Timeline) -> int:
+    again = line.stay[line.stay_row] >= 1
+    if line.schedule.transfers is not None:
+        again &= ~line.handovers.comes
+    return int(again.sum())
+
+
+def _transfer_figures(line: Timeline, makespan_ns: int) -> dict[str, Any]:
+    """What went over links; nothing for an instance without them."""
+    if line.instance.link is None:
+        return {}
+    sent = line.schedule.transfers or Transfers.none()
+    senders = sum(worker.prefills for worker in line.instance.workers)
+    busy = exact_sum(sent.end_ns) - exact_sum(sent.start_ns)
+    took = line.handovers.took_ns if len(sent) else sent.end_ns
+    return {
+        "transfers": {
+            "count": len(sent),
+            "tokens": exact_sum(sent.tokens),
+            "link_ns": busy,
+            "utilization": ratio(busy, senders * makespan_ns),
+            "handover_ns": distribution(took),
+        }
+    }
 
 
 def _worker_ends(line: Timeline) -> dict[str, Any]:

@@ -43,6 +43,9 @@ class WorkerState:
         partial: request -> tokens prefilled, of those whose prefill is not complete.
         held: request -> origin of those that are done and held in a static batch.
         paused: requests that could decode and are left out of the rounds.
+        sending: request -> client of those handed to another worker that does not have all of
+            their caches yet.
+        receiving: request -> client of those whose caches are on their way here.
         blocks_set_aside: memory blocks that are set aside at admission.
         pages: counts the blocks that caches fill (``used``) under paged memory, else None.
         prefixes: what the view shows of the prefix cache, None without one.
@@ -53,7 +56,7 @@ class WorkerState:
     __slots__ = (
         "available", "blocks_set_aside", "client_request", "first_token", "free_clients", "held",
         "index", "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused",
-        "prefixes", "rounds", "running", "worker", "yielded",
+        "prefixes", "receiving", "rounds", "running", "sending", "worker", "yielded",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +80,8 @@ class WorkerState:
         self.partial: dict[int, int] = {}
         self.held: dict[int, int] = {}
         self.paused: dict[int, None] = {}
+        self.sending: dict[int, int] = {}
+        self.receiving: dict[int, int] = {}
         self.client_request: list[int] = [-1] * worker.clients
         self.free_clients = worker.clients
         self.blocks_set_aside = 0
@@ -99,6 +104,8 @@ class View:
         running: request -> client of the requests on clients, oldest first.
         prefilling: request -> tokens prefilled, of those whose prefill has begun and is not
             complete, oldest first.
+        sending: request -> client of those handed to another worker, whose caches are here still.
+        receiving: request -> client of those whose caches are on their way to this worker.
         worker: clients, caps, cost and memory model.
         first_token: the first-token rule of the instance.
         output_limit_tokens: no request yields more tokens than this.
@@ -124,6 +131,8 @@ class View:
         self.arrival_ns = arrival_ns
         self.running: Mapping[int, int] = MappingProxyType(state.running)
         self.prefilling: Mapping[int, int] = MappingProxyType(state.partial)
+        self.sending: Mapping[int, int] = MappingProxyType(state.sending)
+        self.receiving: Mapping[int, int] = MappingProxyType(state.receiving)
         self.worker = state.worker
         self.index = state.index
         self.workers: Sequence[View] = (self,)
@@ -333,6 +342,7 @@ class Policy(ABC):
         assigns: whether arrivals to several workers end the rounds of a single one.
         chunks: whether it splits prompts that are longer than a worker's limit for a prefill step;
             read when the run begins. Instances with such prompts are refused otherwise.
+        roles: whether it knows workers that prefill or decode alone.
         eviction: the rule by which prefix caches take free blocks, in place of each worker's own
             (``orsched.eviction``); None for that. Read when the run begins.
         live: whether a real worker waits for each decision; set by the executor before ``start``.
@@ -347,6 +357,7 @@ class Policy(ABC):
     many_workers: ClassVar[bool] = False
     assigns: ClassVar[bool] = False
     chunks: bool = False
+    roles: ClassVar[bool] = False
     eviction: Eviction | None = None
     live: bool = False
     waited_ns: int = 0
@@ -363,6 +374,13 @@ class Policy(ABC):
 
     def on_first_token(self, view: View, request: int) -> None:  # noqa: B027
         """Handle a request's first token."""
+
+    def on_prefilled(self, view: View, request: int) -> int | None:  # noqa: B027
+        """Say who decodes a request whose prefill is complete, in instances with a link.
+
+        None: the worker itself. An index: that worker, whose steps then ``receive`` the request; it
+        keeps client and blocks of the first until its transfer ends.
+        """
 
     def on_finish(self, view: View, request: int, client: int) -> None:  # noqa: B027
         """Handle a request's last token; its client is free."""

@@ -31,6 +31,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "hybrid": "orsched.heuristics.methods:HYBRID",
         "vllm": "orsched.heuristics.continuous.methods:VLLM",
         "vtc": "orsched.heuristics.vtc:VTC",
+        "disaggregated": "orsched.heuristics.disaggregated.methods:DISAGGREGATED",
         "static": "orsched.heuristics.continuous.methods:STATIC",
         "dynamic": "orsched.heuristics.continuous.methods:DYNAMIC",
         "one_at_a_time": "orsched.heuristics.continuous.methods:ONE_AT_A_TIME",

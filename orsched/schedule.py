@@ -12,6 +12,7 @@ import numpy as np
 from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
 from orsched.eviction import Eviction
+from orsched.transfers import Transfers
 from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
 
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ class Schedule:
             prefix cache has its own, or there is none.
         lost_steps: worker, start and end of the steps in progress when their worker failed, in this
             order: time that is lost. They are none of ``steps``, for they have done nothing.
+        transfers: the caches that went over links, or None where none did.
     """
 
     instance_sha256: str
@@ -218,6 +220,7 @@ class Schedule:
     run: dict[str, Any] = field(default_factory=dict)
     eviction: dict[str, Any] | None = None
     lost_steps: tuple[tuple[int, int, int], ...] = ()
+    transfers: Transfers | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lost_steps", _lost_steps(self.lost_steps))
@@ -243,6 +246,11 @@ class Schedule:
         for name, kind in (("steps", Steps), ("work", Work)):
             if not isinstance(getattr(self, name), kind):
                 raise InputError(f"must be {kind.__name__}", field=name)
+        if self.transfers is not None:
+            if not isinstance(self.transfers, Transfers):
+                raise InputError("must be Transfers", field="transfers")
+            if not len(self.transfers):
+                object.__setattr__(self, "transfers", None)
         for name in ("first_step", "last_step"):
             column = getattr(self.work, name)
             if column.max(initial=-1) >= len(self.steps):

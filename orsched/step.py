@@ -36,6 +36,9 @@ class Step(NamedTuple):
         preempt: running requests that are evicted first: they lose their cache, and are prefilled
             anew, prompt and yielded tokens, if they start again. A step that only evicts takes no
             time.
+        receive: requests handed to this worker whose caches it takes now: each gets the lowest free
+            client, and blocks for its cache and next token. A step that only receives takes no
+            time; they can decode once their transfers have ended.
         hold: requests that finish stay on their clients and yield invalid tokens until the step
             ends (static batching); it ends early when all are done.
     """
@@ -48,6 +51,7 @@ class Step(NamedTuple):
     until: int = UNTIL_EVENT
     preempt: Sequence[int] = ()
     hold: bool = False
+    receive: Sequence[int] = ()
 
 
 class Wait(NamedTuple):
@@ -104,7 +108,7 @@ def require_step(answer: object) -> None:
             raise PolicyError(f"{name} is {_shown(getattr(answer, name))}, not a whole number")
     if type(answer.hold) is not bool:
         raise PolicyError(f"hold is {_shown(answer.hold)}, neither True nor False")
-    for name in ("prefill", "tokens", "clients", "decode", "preempt"):
+    for name in ("prefill", "tokens", "clients", "decode", "preempt", "receive"):
         values = getattr(answer, name)
         if values is None and name in ("tokens", "clients", "decode"):
             continue

@@ -9,6 +9,7 @@ import numpy as np
 
 from orsched.caches import Caches
 from orsched.eviction import Eviction
+from orsched.handovers import Handovers
 from orsched.intervals import before
 from orsched.prefill_batches import PrefillBatches
 from orsched.prefix_replay import PrefixReplay
@@ -194,8 +195,8 @@ class Timeline:
         """Tokens in the request's cache after each row, hits in a prefix cache included."""
         sums = before(np.where(self.is_prefill, self.tokens, self.row_rounds))
         start = sums[self.stay_row]
-        if self.has_hits:
-            start -= self.stay_hit
+        if self.finds:
+            start -= self.stay_found
         return sums[1:] - np.repeat(start, self.stay_end - self.stay_row + 1)
 
     @property
@@ -273,8 +274,8 @@ class Timeline:
         most = np.zeros(len(later), np.int64)  # that earlier stays have had
         for each in np.flatnonzero(later).tolist():
             most[each] = max(most[each - 1], cached[each - 1])
-        hits = self.stay_hit if self.has_hits else np.zeros(len(later), np.int64)
-        again: IntColumn = np.maximum(np.minimum(most, hits + self.prefilled) - hits, 0)
+        found = self.stay_found
+        again: IntColumn = np.maximum(np.minimum(most, found + self.prefilled) - found, 0)
         return again
 
     @cached_property
@@ -295,22 +296,63 @@ class Timeline:
         return self.work.hit[self.row[self.stay_row]]
 
     @cached_property
+    def finds(self) -> bool:
+        """Whether any stay has tokens in its cache that it does not prefill."""
+        return self.has_hits or self.schedule.transfers is not None
+
+    @cached_property
+    def stay_found(self) -> IntColumn:
+        """Tokens that each stay need not prefill: found in a prefix cache, or come over a link."""
+        found = self.stay_hit if self.has_hits else np.zeros(len(self.stay_row), np.int64)
+        return found if self.schedule.transfers is None else found + self.handovers.received
+
+    @cached_property
+    def handovers(self) -> Handovers:
+        """The caches that went over links, by stay."""
+        return Handovers(self)
+
+    @cached_property
+    def held_first(self) -> IntColumn:
+        """First place of each row; of a stay's first one, that from which its client is held."""
+        return self.first if self.schedule.transfers is None else self.handovers.held_first
+
+    @cached_property
+    def held_last(self) -> IntColumn:
+        """Last place of each row; of a stay's last one, that until which its client is held."""
+        return self.last if self.schedule.transfers is None else self.handovers.held_last
+
+    @cached_property
+    def stay_yields(self) -> Mask:
+        """Whether the prefill of each stay yields a token."""
+        if self.instance.first_token != "prefill":
+            return np.zeros(len(self.stay_row), bool)
+        if self.schedule.transfers is None:
+            return self.complete
+        return self.complete & ~self.handovers.comes
+
+    @cached_property
     def stay_turn(self) -> IntColumn:
         """Place of each stay among those that begin in its first step, as it says."""
         return self.work.turn[self.row[self.stay_row]]
 
     @cached_property
     def stay_finishes(self) -> Mask:
-        """Whether each stay yields its request's last token; the others were evicted."""
+        """Whether each stay yields its request's last token; the others end before."""
         outputs = self.instance.requests.output_tokens[self.stay_request]
         finishes: Mask = self.yielded_then >= outputs
         return finishes
 
     @cached_property
+    def stay_evicted(self) -> Mask:
+        """Whether each stay was evicted: it neither finishes nor is handed to another worker."""
+        if self.schedule.transfers is None:
+            return ~self.stay_finishes
+        return ~self.stay_finishes & ~self.handovers.goes
+
+    @cached_property
     def yielded_then(self) -> IntColumn:
         """Tokens that the request has yielded by the end of each stay."""
-        by_prefill = self.instance.first_token == "prefill"
-        return self.yielded_before + self.decode_rounds + (self.complete & by_prefill)
+        return self.yielded_before + self.decode_rounds + self.stay_yields
 
     @cached_property
     def stay_freed(self) -> IntColumn:
@@ -370,7 +412,10 @@ class Timeline:
         total = np.zeros(len(self.instance), np.int64)
         earlier, complete = np.zeros(many, np.int64), np.zeros(many, bool)
         decodes = self.prefill_rows <= self.stay_end - self.stay_row
-        had = self.prefilled + self.stay_hit if self.has_hits else self.prefilled
+        had = self.prefilled + self.stay_found if self.finds else self.prefilled
+        by_prefill = np.full(many, self.instance.first_token == "prefill")
+        if self.schedule.transfers is not None:
+            by_prefill &= ~self.handovers.comes
         order = np.argsort(self.ordinal, kind="stable")
         borders = np.searchsorted(self.ordinal[order], np.arange(self.ordinal.max(initial=-1) + 2))
         for begin, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
@@ -379,8 +424,7 @@ class Timeline:
             earlier[stays] = total[of]
             complete[stays] = decodes[stays] | (had[stays] == prompts[of] + total[of])
             total[of] += self.decode_rounds[stays]
-            if self.instance.first_token == "prefill":
-                total[of] += complete[stays]
+            total[of] += complete[stays] & by_prefill[stays]
         return earlier, complete, total
 
     # -- what is in the steps -----------------------------------------------------------------

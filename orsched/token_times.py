@@ -103,9 +103,7 @@ def _first_index(line: Timeline) -> IntColumn:
     decoded[line.invalids] = 0
     sums = np.concatenate([[0], np.cumsum(decoded)])
     repeats = line.stay_end - line.stay_row + 1
-    before = line.yielded_before
-    if line.instance.first_token == "prefill":
-        before = before + line.complete
+    before = line.yielded_before + line.stay_yields
     found: IntColumn = sums[:-1] + np.repeat(before - sums[line.stay_row], repeats)
     return found
 

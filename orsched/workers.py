@@ -11,13 +11,14 @@ from orsched.costs import AffineCost, CostModel
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.memory import BlockMemory
-from orsched.scalars import require_bool, set_whole
+from orsched.scalars import require_bool, require_one_of, set_whole
 from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_CLIENTS = 1_000_000
+ROLES = ("both", "prefill", "decode")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Worker:
         available_ns: when the worker is there: intervals from a start or a repair to a failure, the
             last without an end (None) if it stays for good; ``()``: always. What it does and holds
             at a failure is lost (the page *Fleets that change*).
+        role: ``both``, or ``prefill`` or ``decode`` alone; caches then go over the instance's link.
+        device: workers that name the same device share it: no two of their steps overlap. Empty:
+            the worker has its own.
     """
 
     clients: int
@@ -44,6 +48,8 @@ class Worker:
     name: str = "worker-0"
     padding: bool = False
     available_ns: tuple[Interval, ...] = ()
+    role: str = "both"
+    device: str = ""
 
     def __post_init__(self) -> None:
         set_whole(self, "clients", minimum=1, maximum=MAX_CLIENTS)
@@ -56,6 +62,9 @@ class Worker:
             raise InputError("must be a text", field="name")
         require_bool(self.padding, "padding")
         object.__setattr__(self, "available_ns", checked_intervals(self.available_ns))
+        require_one_of(self.role, "role", ROLES)
+        if not isinstance(self.device, str):
+            raise InputError("must be a text", field="device", remedy="the name of a device")
         if self.padding and self.caches_prefixes:
             raise InputError(
                 "a worker that pads has no prefix cache",
@@ -79,6 +88,16 @@ class Worker:
         """Whether freed blocks keep their content for requests with the same prefix."""
         return self.memory is not None and self.memory.prefix_cache is not None
 
+    @property
+    def prefills(self) -> bool:
+        """Whether the worker may prefill."""
+        return self.role != "decode"
+
+    @property
+    def decodes(self) -> bool:
+        """Whether the worker may decode."""
+        return self.role != "prefill"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the worker as plain JSON values."""
         values: dict[str, Any] = {
@@ -92,7 +111,8 @@ class Worker:
             values["padding"] = True
         if self.available_ns:
             values["available_ns"] = [list(interval) for interval in self.available_ns]
-        return values
+        given = {"role": (self.role, "both"), "device": (self.device, "")}
+        return values | {name: own for name, (own, usual) in given.items() if own != usual}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], cost_of: Callable[[str], Any]) -> Worker:
@@ -101,7 +121,7 @@ class Worker:
             values,
             "worker",
             ["clients", "cost"],
-            ["name", "prefill_cap_tokens", "memory", "padding", "available_ns"],
+            ["name", "prefill_cap_tokens", "memory", "padding", "available_ns", "role", "device"],
         )
         cost = data["cost"]
         if not isinstance(cost, dict) or not isinstance(cost.get("model"), str):
@@ -116,4 +136,6 @@ class Worker:
             name=data.get("name", "worker-0"),
             padding=data.get("padding", False),
             available_ns=data.get("available_ns", ()),
+            role=data.get("role", "both"),
+            device=data.get("device", ""),
         )

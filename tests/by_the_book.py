@@ -48,9 +48,13 @@ class Stay:
     exit: int = 0
     then: int = 0
     finished: bool = False
+    sent: object = None
+    came: object = None
 
     def cache_in(self, step):
         """Tokens in the cache after a step of its worker."""
+        if step < self.first:
+            return self.came.tokens
         return self.does[max(s for s in self.does if s <= step)][2]
 
 
@@ -61,6 +65,7 @@ class Book:
         self.instance, self.requests = instance, instance.requests
         self.steps = table(schedule.steps)
         self.work = table(schedule.work)
+        self.transfers = [] if schedule.transfers is None else table(schedule.transfers)
         self.by_prefill = instance.first_token == "prefill"
         self.stays = []
         self.prefill_end, self.first_token, self.finish = {}, {}, {}
@@ -72,6 +77,21 @@ class Book:
         for number in range(len(self.steps)):
             self.check_step(number)
         self.check_clients()
+        self.check_links()
+
+    def check_links(self):
+        """A worker sends one cache at a time, each in the time of its tokens."""
+        keys = [(sent.start_ns, sent.source, sent.request) for sent in self.transfers]
+        require(keys == sorted(keys), "order of transfers")
+        require(len(self.transfers) == sum(s.sent is not None for s in self.stays), "transfers")
+        for sent in self.transfers:
+            link, took = self.instance.link, sent.end_ns - sent.start_ns
+            require(link is not None, "a link")
+            require(took == link.latency_ns + sent.tokens * link.ns_per_token, "time of a link")
+            for other in self.transfers:
+                if other is not sent and other.source == sent.source:
+                    apart = sent.end_ns <= other.start_ns or other.end_ns <= sent.start_ns
+                    require(apart, "one transfer at a time")
 
     def check_said_of_caches(self, schedule):
         """Nothing is said of prefix caches where there are none."""
@@ -140,6 +160,11 @@ class Book:
             require(now[step.worker] <= step.start_ns <= step.end_ns, "one step at a time")
             require(step.rounds == 1 or step.phase == DECODE, "rounds")
             now[step.worker] = step.end_ns
+        devices = [worker.device for worker in self.instance.workers]
+        for a in self.steps:
+            for b in self.steps if devices[a.worker] else ():
+                if a is not b and devices[a.worker] == devices[b.worker]:
+                    require(a.end_ns <= b.start_ns or b.end_ns <= a.start_ns, "one device")
 
     def check_rows(self):
         keys = [(row.request, row.stay, row.first_step) for row in self.work]
@@ -150,6 +175,8 @@ class Book:
             first, last = self.steps[row.first_step], self.steps[row.last_step]
             require(first.worker == last.worker, "worker of a row")
             require(row.client < self.instance.workers[first.worker].clients, "client")
+            role = self.instance.workers[first.worker].role
+            require(role != ("decode" if row.phase == PREFILL else "prefill"), "role")
             if row.phase == PREFILL:
                 require(row.first_step == row.last_step, "prefill in one step")
                 require(first.phase != DECODE, "prefill in a decode step")
@@ -178,7 +205,12 @@ class Book:
         output, yielded, free_at, before = int(self.requests.output_tokens[request]), 0, 0, None
         for number in numbers:
             require(yielded < output, "no stay after the last token")
-            stay, yielded = self.follow_stay([row for row in rows if row.stay == number], yielded)
+            mine = [row for row in rows if row.stay == number]
+            came = [t for t in self.transfers if (t.request, t.stay) == (request, number)]
+            require(len(came) <= 1, "one transfer a stay")
+            stay, yielded = self.follow_stay(mine, yielded, came[0] if came else None)
+            if came:
+                self.hand_over(before, stay, came[0])
             begin = self.steps[stay.first].start_ns
             require(begin >= self.requests.arrival_ns[request], "arrival")
             require(begin >= free_at, "one stay at a time")
@@ -189,7 +221,18 @@ class Book:
         require(yielded == output, "all tokens")
         self.finish[request] = free_at
 
-    def follow_stay(self, rows, yielded):
+    def hand_over(self, before, stay, sent):
+        """The cache of a stay that has only prefilled goes, whole, to another worker's stay."""
+        require(before is not None, "a cache to send")
+        require((before.worker, stay.worker) == (sent.source, sent.target), "from and to")
+        require(sent.source != sent.target, "from one worker to another")
+        require(all(phase == PREFILL for phase, _, _ in before.does.values()), "prefilled alone")
+        require(before.cache_in(before.last) == before.due == sent.tokens, "the whole cache")
+        require(self.steps[before.last].end_ns <= sent.start_ns, "prefill, then transfer")
+        require(sent.end_ns <= self.steps[stay.first].start_ns, "transfer, then rounds")
+        before.sent, stay.came = sent, sent
+
+    def follow_stay(self, rows, yielded, came=None):
         request = rows[0].request
         output = int(self.requests.output_tokens[request])
         due = int(self.requests.prompt_tokens[request]) + yielded
@@ -200,6 +243,10 @@ class Book:
         require(all(row.hit == row.turn == 0 for row in rows[1:]), "hits at the begin")
         require(all(row.rested == row.exit == 0 for row in rows[:-1]), "evictions at the end")
         cache, prefilled, end = stay.hit, stay.hit, -1
+        if came is not None:
+            require(rows[0].phase != PREFILL, "no prefill of what came")
+            require(came.tokens == due - self.by_prefill, "all tokens by then")
+            cache, prefilled = came.tokens, due
         for row in rows:
             require(self.steps[row.first_step].worker == worker, "one worker a stay")
             require(row.client == stay.client, "one client a stay")
@@ -264,9 +311,21 @@ class Book:
             if value == (number,):
                 self.first_token[request] = moment
 
-    def present(self, number):
+    def serving(self, number):
+        """Stays from their first step to their last."""
         worker = self.steps[number].worker
         return [s for s in self.stays if s.worker == worker and s.first <= number <= s.last]
+
+    def present(self, number):
+        """Stays that hold client and blocks in a step: also while their caches are on the way."""
+        found, step = self.serving(number), self.steps[number]
+        for stay in self.stays:
+            if stay.worker == step.worker and stay not in found:
+                goes = stay.sent and number > stay.last and step.start_ns < stay.sent.end_ns
+                comes = stay.came and number < stay.first and step.end_ns > stay.came.start_ns
+                if goes or comes:
+                    found.append(stay)
+        return found
 
     def blocks(self, number):
         """Memory blocks held in a step."""
@@ -315,7 +374,7 @@ class Book:
             "decode_rounds": sum(rounds),
             "invalid_tokens": sum(self.steps[n].rounds for n, phase, *_ in shares if phase == 2),
             "pad_tokens": sum(max(x) * len(x) - sum(x) for padded, x in lengths if padded),
-            "restarts": sum(row.stay > 0 for row in self.work if self.begins(row)),
+            "restarts": sum(s.came is None for s in self.stays) - len(self.instance),
             "batch_size": {
                 "prefill": ratio(sum(map(len, chunks.values())), len(chunks)),
                 "decode": ratio(sum(active), sum(rounds)),
@@ -323,9 +382,6 @@ class Book:
             "worker_end_ns": self.worker_ends(),
             "kv_blocks": self.kv_blocks(makespan),
         }
-
-    def begins(self, row):
-        return any((s.request, s.first) == (row.request, row.first_step) for s in self.stays)
 
     def client_time(self, makespan):
         """What every client does at every moment, in nanoseconds by kind."""
@@ -345,7 +401,7 @@ class Book:
         return times
 
     def during(self, client, number):
-        for stay in self.present(number):
+        for stay in self.serving(number):
             if stay.client == client:
                 if number not in stay.does:
                     return "other_prefill"

@@ -82,7 +82,7 @@ class ContinuousBatching(Policy):
             return self._rounds(view, plan)
         if plan.victims:
             return evict(plan.victims)
-        if self.queue and not view.running:
+        if self.queue and not (view.running or view.sending or view.receiving):
             raise PolicyError(
                 f"request {self.queue.first()} can never be admitted: its prefill exceeds the "
                 "token budget (chunked_prefill=false), the prefill cap or the worker's memory"

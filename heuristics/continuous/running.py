@@ -147,7 +147,8 @@ class Running:
     def _evict_next(self, view: View, plan: Plan, alive: list[int]) -> int:
         """Choose the next victim and free its blocks."""
         victim = self.queue.victim(alive)
-        if len(alive) == 1:  # it would be admitted again, and so on without end
+        others = view.sending or view.receiving  # whose blocks come free
+        if len(alive) == 1 and not others:  # it would be admitted again, and so on without end
             raise PolicyError(
                 f"request {victim} does not fit into the worker's memory, even alone: give it more "
                 "blocks, or the request to another worker"

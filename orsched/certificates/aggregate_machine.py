@@ -264,14 +264,14 @@ def on_worker(
 ) -> OneWorker:
     """Return a worker's charges for these many rounds of the requests that fit onto it."""
     charges = charges_of(worker, jobs, rows, scope, choices)
-    alone = _Alone(worker, jobs, scope)
+    alone = Alone(worker, jobs, scope)
     pairs = list(zip(jobs.prompts.tolist(), rounds.tolist(), strict=True))
     known = {pair: alone.times(*pair) for pair in set(pairs)}
     stage_ns, round_ns, alone_ns = ([known[pair][k] for pair in pairs] for k in range(3))
     return OneWorker(charges, rounds.tolist(), stage_ns, round_ns, alone_ns, scope)
 
 
-class _Alone:
+class Alone:
     """Least times of requests that are alone in their steps."""
 
     def __init__(self, worker: Worker, jobs: Jobs, scope: Scope) -> None:

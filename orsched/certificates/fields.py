@@ -197,6 +197,16 @@ MAKESPAN: dict[str, Field] = {
         {"released_ns": whole(0, TIME), "workers": _WORKERS, **_VALUE},
         {"allows": _ALLOWS},
     ),
+    "pools": _kind(
+        "pools",
+        {
+            "released_ns": whole(0, TIME),
+            "workers": _WORKERS,
+            **dict.fromkeys(("prefill_ns", "decode_ns", "all_ns", "link_ns", "path_ns"), _ANY),
+            **_VALUE,
+        },
+        {"allows": _ALLOWS},
+    ),
     "shared": _kind(
         "shared",
         {"workers": whole(2, LENGTH), "one_worker": by_kind("bound", _ALONE), **_VALUE},

@@ -15,6 +15,7 @@ from orsched.certificates.aggregation import Charged, Workers
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget
 from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import all_jobs, released_after
+from orsched.certificates.pools import pools
 from orsched.certificates.prefix_sharing import FOR_ALL, without_cache
 from orsched.certificates.scope import PLAIN, Scope, equal_workers
 from orsched.certificates.stages_rounds import stages_and_rounds
@@ -67,7 +68,9 @@ def _differences(instance: Instance, bound: dict[str, Any], budget: Budget) -> l
     """Return how a bound differs from what its certificate's choices prove."""
     certificate = bound["certificate"]
     kind = certificate["bound"]
-    if len(instance.workers) > 1 and kind not in ("empty", "last_arrival", "charged"):
+    if (kind == "pools") != (instance.link is not None) and kind not in FOR_ALL:
+        return [f"the bound {kind!r} does not know of links, or that there are none"]
+    if len(instance.workers) > 1 and kind not in ("empty", "last_arrival", "charged", "pools"):
         return _several_workers(instance, bound, budget)
     if kind not in _KINDS or bound["name"] != kind:
         return [f"unknown bound {bound['name']!r} with certificate {kind!r}"]
@@ -163,12 +166,17 @@ def _charged(instance: Instance, certificate: dict[str, Any], budget: Budget) ->
     return certificate | {"value_ns": value}
 
 
+def _pools(instance: Instance, certificate: dict[str, Any], budget: Budget) -> dict[str, Any]:
+    return pools(instance, certificate)
+
+
 _KINDS: dict[str, Callable[[Instance, dict[str, Any], Budget], dict[str, Any]]] = {
     "charged": _charged,
     "empty": _empty,
     "joint": _joint,
     "last_arrival": _last_arrival,
     "longest_request": _longest_request,
+    "pools": _pools,
     "stages_and_rounds": _counted,
 }
 
@@ -188,7 +196,7 @@ def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:
     faults = {
         "prefills in chunks": not may.chunks and (in_parts or bool(short.any())),
         "mixed steps": not may.mixed and bool((reading.schedule.steps.phase == MIXED).any()),
-        "restarts": not may.restarts and bool((work.stay > 0).any()),
+        "restarts": not may.restarts and bool((work.stay[prefills] > 0).any()),
     }
     return [
         f"the schedule has {what}, for which the bound is not proven"

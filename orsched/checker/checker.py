@@ -11,6 +11,7 @@ from orsched.checker.limits import check_limits
 from orsched.checker.prefix_caches import check_prefix_caches
 from orsched.checker.results import check_bound, check_labels, check_no_results, check_results
 from orsched.checker.structure import check_structure
+from orsched.checker.transfers import check_transfers
 from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
 from orsched.errors import InputError
 from orsched.instance import require_instance
@@ -62,6 +63,7 @@ def check(
     durations = Durations(line)
     check_labels(line, findings)
     check_structure(line, findings, stopped)
+    check_transfers(line, findings, measured)
     check_prefix_caches(line, findings)
     check_limits(line, findings)
     check_availability(line, findings)

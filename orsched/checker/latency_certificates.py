@@ -57,6 +57,8 @@ def bound_violations(
 def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[str, Any]:
     kind, until_first = claim["bound"], objective == "mean_ttft"
     scope, choices = Scope.read(claim, instance), {}
+    if instance.link is not None and kind != "arrivals":
+        raise ValueError("bounds on means know of no links")
     if kind == "arrivals":
         total = 0
     elif kind == "alone":

@@ -212,10 +212,11 @@ def _slo(findings: Findings, slo: object) -> Limits | None:
 
 
 def _further(line: Timeline) -> tuple[str, ...]:
-    """Names of the results that an instance with caches, classes or tenants has besides."""
+    """Names of the results that an instance with caches, links, classes or tenants has besides."""
     classes, tenants = line.instance.names_classes, line.instance.requests.tenant is not None
     caches = _OF_CACHES * line.instance.caches_prefixes
     caches += ("fleet",) * line.instance.fleet_changes
+    caches += ("transfers",) * (line.instance.link is not None)
     return caches + ("classes",) * classes + ("tenants", "fairness") * tenants
 
 

@@ -191,7 +191,10 @@ def check_stays(line: Timeline, findings: Findings) -> None:
     report(line.moves, "changes its client or worker within a stay")
     same = within & ~line.moves
     report(same & (line.first <= line.last[earlier]), "is served by rows that overlap")
-    report(line.opens & (line.row_phase != PREFILL), "starts a stay without a prefill")
+    bare = line.opens & (line.row_phase != PREFILL)
+    if line.schedule.transfers is not None:
+        bare[line.stay_row[line.handovers.comes]] = False
+    report(bare, "starts a stay without a prefill")
     report(
         within & (line.row_phase < line.row_phase[earlier]),
         "prefills, decodes and idles out of order",
@@ -242,7 +245,9 @@ def check_completeness(line: Timeline, findings: Findings, stopped: bool) -> Non
     outputs = line.instance.requests.output_tokens
     expected = np.minimum(outputs, line.yielded) if stopped else outputs
     _amounts(findings, "output tokens", every, expected[every], line.yielded[every])
-    due = line.due - line.stay_hit if line.has_hits else line.due
+    due = line.due - line.stay_found if line.finds else line.due
+    if line.schedule.transfers is not None:
+        due = np.where(line.handovers.comes, 0, due)
     wrong = (line.prefilled > due) | (line.complete & (line.prefilled != due))
     stays = np.flatnonzero(wrong & sound[line.stay_request])
     _amounts(
@@ -278,11 +283,8 @@ def _check_invalid(line: Timeline, findings: Findings) -> None:
     if not len(line.invalids):
         return
     outputs = line.instance.requests.output_tokens
-    by_prefill = line.instance.first_token == "prefill"
-    with_it = line.yielded_before + line.decode_rounds + (line.complete & by_prefill)
-    early = np.repeat(with_it < outputs[line.stay_request], line.stay_end - line.stay_row + 1) & (
-        line.row_phase == INVALID
-    )
+    short = line.yielded_then < outputs[line.stay_request]
+    early = np.repeat(short, line.stay_end - line.stay_row + 1) & (line.row_phase == INVALID)
     findings.add_rows(
         Kind.COMPLETENESS, early, _row(line)("yields invalid tokens before its last token")
     )
@@ -291,7 +293,7 @@ def _check_invalid(line: Timeline, findings: Findings) -> None:
 def check_clients(line: Timeline, findings: Findings) -> None:
     """A client serves one request at a time, from the start of a stay to its end."""
     begin, end = line.visits
-    first, last = line.first[begin], line.last[end]
+    first, last = line.held_first[begin], line.held_last[end]
     client, worker = line.client[begin], line.row_worker[begin]
     same = (client[1:] == client[:-1]) & (worker[1:] == worker[:-1])
     # Running maxima of the ends would find more; neighbours find every client that is wrong.

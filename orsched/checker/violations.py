@@ -31,6 +31,8 @@ class ViolationKind(StrEnum):
     PREFILL_CAP = "prefill_cap"
     MEMORY = "memory"
     PREFIX_CACHE = "prefix_cache"
+    TRANSFER = "transfer"
+    ROLE = "role"
     ARRIVAL = "arrival"
     AVAILABILITY = "availability"
     TIME = "time"
@@ -44,7 +46,7 @@ class ViolationKind(StrEnum):
 STRUCTURE = (
     ViolationKind.COMPLETENESS, ViolationKind.CLIENT_OVERLAP, ViolationKind.CLIENT_RANGE,
     ViolationKind.WORKER_RANGE, ViolationKind.STAGE_EXCLUSIVITY, ViolationKind.EMPTY_STAGE,
-    ViolationKind.PHASE, ViolationKind.CONTIGUITY, ViolationKind.ORDER,
+    ViolationKind.PHASE, ViolationKind.CONTIGUITY, ViolationKind.ORDER, ViolationKind.TRANSFER,
 )  # fmt: skip
 """Without any of these, what caches hold and every reported number is defined."""
 

@@ -19,6 +19,7 @@ from orsched.files.document import (
 )
 from orsched.instance import Instance
 from orsched.length_quantiles import LEVELS, QUANTILES
+from orsched.links import Link
 from orsched.requests import Prefixes, Requests
 from orsched.service_classes import ServiceClass
 from orsched.workers import Worker
@@ -44,6 +45,7 @@ def instance_header(instance: Instance) -> dict[str, Any]:
         "first_token": instance.first_token,
         "output_limit_tokens": instance.output_limit_tokens,
         "workers": [worker.to_dict() for worker in instance.workers],
+        **({} if instance.link is None else {"link": instance.link.to_dict()}),
         **(
             {"classes": [kind.to_dict() for kind in instance.classes]}
             if instance.names_classes
@@ -80,7 +82,7 @@ def instance_from_document(document: object) -> Instance:
         require_format(document, FORMAT),
         "instance",
         ["format", "version", "first_token", "workers", "requests"],
-        [*LABELS, "output_limit_tokens", "classes"],
+        [*LABELS, "output_limit_tokens", "classes", "link"],
     )
     if values.get("output_limit_tokens", 0) is None:
         raise InputError(
@@ -98,7 +100,16 @@ def instance_from_document(document: object) -> Instance:
         source=text_field(values, "source"),
         licence=text_field(values, "licence"),
         **({"classes": _classes(values["classes"])} if "classes" in values else {}),
+        link=_link(values["link"]) if "link" in values else None,
     )
+
+
+def _link(values: object) -> Link:
+    try:
+        return Link.from_dict(require_object(values, "link"))
+    except InputError as error:
+        place = "link" if error.field in (None, "link") else f"link.{error.field}"
+        raise at_field(error, place, "see the file formats") from None
 
 
 def requests_from_columns(values: object) -> Requests:

@@ -23,6 +23,8 @@ from orsched.files.document import (
 )
 from orsched.files.text import plain
 from orsched.schedule import MEASURED_BY, OPTIONAL_WORK, Schedule, Steps, Work
+from orsched.transfers import NAMES as TRANSFER_COLUMNS
+from orsched.transfers import Transfers
 
 FORMAT = "orsched/schedule"
 TRACE_FORMAT = "orsched/trace"
@@ -48,10 +50,17 @@ def schedule_header(schedule: Schedule) -> dict[str, Any]:
         "parameters": plain(schedule.parameters, "parameters"),
         **ruled,
         **lost,
+        **_sent(schedule),
         "results": plain(schedule.results, "results"),
         "bound": _bound(schedule.bound),
         "run": _run(schedule.run, measured),
     }
+
+
+def _sent(schedule: Schedule) -> dict[str, Any]:
+    if schedule.transfers is None:
+        return {}
+    return {"transfers": column_lists(schedule.transfers, TRANSFER_COLUMNS)}
 
 
 def schedule_document(schedule: Schedule) -> dict[str, Any]:
@@ -82,7 +91,7 @@ def schedule_from_document(document: object) -> Schedule:
         require_format(document, FORMAT, TRACE_FORMAT),
         "schedule",
         ["format", "version", "instance", "method", "information", "steps", "work"],
-        ["seed", "bound", "eviction", "lost_steps", *BLOCKS],
+        ["seed", "bound", "eviction", "lost_steps", "transfers", *BLOCKS],
     )
     owner = read_parameters(
         require_object(values["instance"], "instance"), "instance", ["sha256"], ["name"]
@@ -109,6 +118,9 @@ def schedule_from_document(document: object) -> Schedule:
         run=_run(blocks["run"], values["format"] == TRACE_FORMAT),
         eviction=_eviction(values),
         lost_steps=values.get("lost_steps", ()),
+        transfers=Transfers(**_columns(values, "transfers", TRANSFER_COLUMNS))
+        if "transfers" in values
+        else None,
     )
 
 

@@ -19,7 +19,7 @@ def load_curves(line: Timeline) -> dict[str, Curve]:
     A request waits from its arrival, and after an eviction, until its next stay begins.
     """
     begin, end = line.start_ns[line.stay_first], line.end_ns[line.stay_last]
-    evicted = end[~line.stay_finishes]
+    evicted = end[line.stay_evicted]
     arrival = line.instance.requests.arrival_ns
     joins = np.ones(len(arrival) + len(evicted), np.int64)
     return {

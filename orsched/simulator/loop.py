@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.instance import Instance
+    from orsched.transfers import Transfers
 
 MOST_IDLE_DECISIONS = 1_000
 """Decisions in a row, beyond one a request, that let no time pass."""
@@ -65,6 +66,10 @@ def simulate_policy(
         from orsched.simulator.changing_fleet import ChangingLoop
 
         return ChangingLoop(instance, policy, observer, deadline).run()
+    if instance.link is not None:
+        from orsched.simulator.pools import PoolLoop
+
+        return PoolLoop(instance, policy, observer, deadline).run()
     return Loop(instance, policy, observer, deadline).run()
 
 
@@ -73,6 +78,8 @@ class Loop:
 
     The runner's loop is a subclass, in which a device says how long a step takes.
     """
+
+    worker_type: type[WorkerRun] = WorkerRun
 
     def __init__(
         self,
@@ -100,7 +107,9 @@ class Loop:
         ]
         self.views, run_state.hidden = build_views(instance, states, self.information)
         self.work = WorkRecorder(run_state.prompts)
-        self.workers = [WorkerRun(instance, run_state, view, self.work) for view in self.views]
+        self.workers = [
+            self.worker_type(instance, run_state, view, self.work) for view in self.views
+        ]
         self.events: list[tuple[int, int, int]] = []  # time, worker, number of the worker's event
         self.numbers = [0] * len(self.workers)
         self.asleep: set[int] = set()
@@ -351,7 +360,12 @@ class Loop:
             information=self.information.value,
             instance_name=self.instance.name,
             eviction=self.run_state.eviction(),
+            transfers=self.transfers(),
         )
+
+    def transfers(self) -> Transfers | None:
+        """Return the caches that went over links."""
+        return None
 
 
 def _information_of(policy: Policy) -> Information:

@@ -64,6 +64,7 @@ class RunState:
         self.on_first_token = policy.on_first_token if "on_first_token" in hooks else None
         self.on_finish = policy.on_finish if "on_finish" in hooks else None
         self.on_preempt = policy.on_preempt if "on_preempt" in hooks else None
+        self.on_prefilled = policy.on_prefilled if "on_prefilled" in hooks else None
 
     def eviction(self) -> dict[str, Any] | None:
         """Return the eviction rule that a policy put in place of the workers' own, or None."""
@@ -96,5 +97,5 @@ def overridden(policy: Policy) -> frozenset[str]:
     """Return the names of the hooks that a policy's class defines; the others are not called."""
     from orsched.policy import Policy as Base
 
-    names = ("on_arrival", "on_first_token", "on_finish", "on_preempt")
+    names = ("on_arrival", "on_first_token", "on_finish", "on_preempt", "on_prefilled")
     return frozenset(n for n in names if getattr(type(policy), n) is not getattr(Base, n))

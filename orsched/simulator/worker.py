@@ -37,6 +37,8 @@ class WorkerRun:
         busy: whether a step is in progress.
     """
 
+    running_set_type: type[RunningSet] = RunningSet
+
     def __init__(
         self, instance: Instance, run_state: RunState, view: View, work: WorkRecorder
     ) -> None:
@@ -54,7 +56,7 @@ class WorkerRun:
         if self.shared is not None:
             self.state.prefixes = PrefixView(view, self.shared)
         self.pages = self.caches.pages
-        self.running_set = RunningSet(instance, run_state, view, self.caches, work)
+        self.running_set = self.running_set_type(instance, run_state, view, self.caches, work)
         self.steps = self.running_set.steps
         self.first_from_prefill = run_state.first_from_prefill
         self.busy = False

@@ -46,8 +46,8 @@ LAYERS = (
         "requests, workers and memory make an instance; steps make a schedule",
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "availability", "workers",
-            "instance",
-            "schedule", "service_classes", "tenants", "slo", "length_quantiles",
+            "links", "instance",
+            "transfers", "schedule", "service_classes", "tenants", "slo", "length_quantiles",
         ),
     ),
     Layer(
@@ -61,7 +61,8 @@ LAYERS = (
         (
             "step", "views", "policy", "methods", "progress", "stop", "result", "class_rows",
             "simulator",
-            "intervals", "timeline", "caches", "prefill_batches", "client_time", "references",
+            "intervals", "timeline", "handovers", "caches", "prefill_batches", "client_time",
+            "references",
             "request_times", "token_times", "token_gaps", "tenant_service", "flat_figures",
             "distributions", "request_records",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",

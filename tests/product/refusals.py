@@ -12,7 +12,7 @@ PANG = ("offline", "online", "hybrid")
 PLANNED = ("rolling", "robust")
 STEALING = ("stealing", "least_work_stealing")
 COLOCATED = ("echo", "hygen", "conserve", "slack")
-ITERATION_LEVEL = ("vllm", "vtc", "ils", "scls_continuous", "gittins", *COLOCATED)
+ITERATION_LEVEL = ("vllm", "vtc", "ils", "scls_continuous", "gittins", "disaggregated", *COLOCATED)
 BATCHED = ("ssjf", "sjf", "fcfs_batched")
 
 

@@ -1,0 +1,191 @@
+"""Pools of workers: requests are prefilled in one, and decode in the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
+from orsched.heuristics.disaggregated.decode_queue import DecodeQueue
+from orsched.policy import Information, Policy
+from orsched.step import FINISH, UNTIL_EVENT, Step
+
+if TYPE_CHECKING:
+    from orsched.heuristics.disaggregated.params import DisaggregatedParams
+    from orsched.policy import View
+    from orsched.step import Wait
+
+
+class Disaggregated(Policy):
+    """Continuous batching on every worker; prefilled requests go to the pool that decodes.
+
+    An arriving request is prefilled by the worker of the role prefill with the fewest prompt tokens
+    to prefill for its cost, or, where the parameters say so, by one of both roles, where it stays.
+    From its prefill's end it belongs to a worker that decodes, which takes requests over in order
+    of hand-over while it has clients and blocks. Preempted requests are prefilled again: where they
+    were if that worker prefills, else as if they arrived.
+    """
+
+    name = "disaggregated"
+    many_workers = True
+    assigns = True
+    roles = True
+
+    def __init__(self, params: DisaggregatedParams) -> None:
+        self.params = params
+        self.information = Information.NONE
+        self.chunks = params.of_worker.chunked_prefill and params.mode != "prefill_first"
+
+    def start(self, view: View) -> None:
+        """Make a policy for each worker, and the pools."""
+        views = view.workers
+        self.queues = [DecodeQueue() for _ in views]
+        self.policies = [
+            ContinuousBatching(self.params.of_worker, self.information, queue)
+            for queue in self.queues
+        ]
+        for policy, own in zip(self.policies, views, strict=True):
+            policy.live = self.live
+            policy.start(own)
+        roles = [each.worker.role for each in views]
+        self.prefill_pool = [i for i, role in enumerate(roles) if role == "prefill"]
+        self.decode_pool = [i for i, role in enumerate(roles) if role != "prefill"]
+        self.both = [i for i, role in enumerate(roles) if role == "both"]
+        self.to_prefill = [0] * len(views)  # prompt tokens placed and not prefilled yet
+        self.open = [0] * len(views)  # requests that decode or will decode on a worker
+        self.owner: dict[int, int] = {}
+        self.due: dict[int, tuple[int, int]] = {}  # request -> worker that prefills, its tokens
+        self.handed: list[deque[int]] = [deque() for _ in views]
+        self.counts = {"prefilled_remotely": 0, "prefilled_locally": 0}
+
+    # -- where ----------------------------------------------------------------------------
+
+    def on_arrival(self, view: View, request: int) -> int:
+        """Let a worker prefill the request."""
+        chosen = self._place(view, request)
+        self.policies[chosen].on_arrival(view.workers[chosen], request)
+        return chosen
+
+    def _place(self, view: View, request: int) -> int:
+        """Choose who prefills a request, and let it be due there."""
+        tokens = view.to_prefill(request)
+        chosen = self._least_prefill(view)
+        if self.both and (chosen < 0 or self._is_local(tokens, self.to_prefill[chosen])):
+            chosen = self._fewest(view, self.both)
+            self._own(request, chosen)
+            self.counts["prefilled_locally"] += 1
+        else:
+            self.counts["prefilled_remotely"] += 1
+        self.to_prefill[chosen] += tokens
+        self.due[request] = chosen, tokens
+        return chosen
+
+    def _is_local(self, tokens: int, queued: int) -> bool:
+        limit = self.params.prefill_queue_tokens
+        return tokens <= self.params.local_prompt_tokens or (limit is not None and queued > limit)
+
+    def _least_prefill(self, view: View) -> int:
+        """Return the prefill worker with the least to prefill, -1 without a pool; ties go first."""
+        return min(self.prefill_pool, key=self.to_prefill.__getitem__, default=-1)
+
+    def _fewest(self, view: View, pool: list[int]) -> int:
+        """Return the worker of a pool with the fewest requests for each client; ties go first."""
+        views = view.workers
+        return min(pool, key=lambda each: self.open[each] / views[each].worker.clients)
+
+    def _decode_place(self, view: View) -> int:
+        """Return the worker that takes a prefilled request over."""
+        if self.params.decode_place == "memory":
+            free = [(view.workers[each].blocks_unused, each) for each in self.decode_pool]
+            if all(blocks is not None for blocks, _ in free):
+                most = max(blocks for blocks, _ in free if blocks is not None)
+                fullest = [each for blocks, each in free if blocks == most]
+                return self._fewest(view, fullest)
+        return self._fewest(view, self.decode_pool)
+
+    def _own(self, request: int, worker: int) -> None:
+        self.owner[request] = worker
+        self.open[worker] += 1
+
+    def _disown(self, request: int) -> None:
+        worker = self.owner.pop(request, None)
+        if worker is not None:
+            self.open[worker] -= 1
+
+    def _prefilled(self, request: int) -> None:
+        worker, tokens = self.due.pop(request, (0, 0))
+        self.to_prefill[worker] -= tokens
+
+    # -- what happens ---------------------------------------------------------------------
+
+    def on_prefilled(self, view: View, request: int) -> int | None:
+        """Hand the request to a worker that decodes, unless it is one already."""
+        self._prefilled(request)
+        if view.worker.decodes:
+            return None
+        chosen = self._decode_place(view)
+        self._own(request, chosen)
+        self.handed[chosen].append(request)
+        return chosen
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Forget the request."""
+        self._prefilled(request)
+        self._disown(request)
+        self.queues[view.index].forget(request)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Queue the request again, here or where it is prefilled anew."""
+        if view.worker.prefills:
+            self._prefilled(request)
+            tokens = view.to_prefill(request)
+            self.to_prefill[view.index] += tokens
+            self.due[request] = view.index, tokens
+            self.queues[view.index].put_back(request)
+            return
+        self._disown(request)
+        chosen = self._place(view, request)
+        self.queues[chosen].put_back(request)
+
+    def decide(self, view: View) -> Step | Wait | None:
+        """Take over who fits, else ask the worker's own policy."""
+        index = view.index
+        taken = self._take_over(view) if self.handed[index] else []
+        if taken:
+            return Step(receive=taken, decode=())
+        fresh = self.queues[index].fresh
+        for request in [each for each in fresh if view.decodes(each)]:
+            if view.generated(request) > fresh[request]:
+                del fresh[request]
+        step = self.policies[index].decide(view)
+        if step is not None and step.until == FINISH and not step.prefill and self.prefill_pool:
+            return step._replace(until=UNTIL_EVENT)  # a cache that comes ends the rounds, too
+        return step
+
+    def _take_over(self, view: View) -> list[int]:
+        """Return the requests that are taken over now, in order, until the first that lacks room.
+
+        Blocks are wanted for the cache and a further token, beside those of the next round.
+        """
+        handed, fresh = self.handed[view.index], self.queues[view.index].fresh
+        memory, taken = view.worker.memory, []
+        clients, free = view.free_clients, view.blocks_left(1)
+        beside = bool(view.running or view.receiving)
+        while handed and clients:
+            request = handed[0]
+            if memory is not None and free is not None:
+                by_prefill = view.first_token == "prefill"
+                tokens = view.prompt_tokens[request] + view.generated(request) - by_prefill
+                blocks = -(-(tokens + 1) // memory.block_tokens)
+                if blocks + (self.params.watermark_blocks if beside else 0) > free:
+                    break
+                free -= blocks
+            taken.append(handed.popleft())
+            fresh[request] = view.generated(request)
+            clients -= 1
+            beside = True
+        return taken
+
+    def counted(self) -> dict[str, int]:
+        """Return how many prefills were remote and local."""
+        return dict(self.counts)

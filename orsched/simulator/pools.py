@@ -1,0 +1,278 @@
+"""The loop where workers have roles: caches go over links, and workers may share a device."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from operator import index as whole
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import PolicyError
+from orsched.simulator.handovers import Calls, Handed, Handovers
+from orsched.simulator.loop import Loop
+from orsched.simulator.run_state import NEVER
+from orsched.simulator.running_set import RunningSet
+from orsched.simulator.worker import WorkerRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from orsched.instance import Instance
+    from orsched.policy import Policy, View
+    from orsched.step import Step
+    from orsched.transfers import Transfers
+
+_REQUEST_BITS = 32
+_TRANSFER = -1
+"""Stands for a worker in events that are ends of transfers: these come first."""
+
+
+class PoolRunningSet(RunningSet):
+    """The requests on a worker that may hand them over when they are prefilled, or take others'.
+
+    Whoever is handed over is no longer in ``state.running``, nor yet there while it is received:
+    policies of one worker count those only that they serve.
+    """
+
+    handovers: Handovers
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.came: dict[int, int] = {}  # whose cache came, and its tokens by then
+
+    def activate(self, completed: Sequence[int]) -> list[int]:
+        """Let requests decode here or elsewhere; return those that are done by their prefill."""
+        done = super().activate(completed)
+        hook = self.run_state.on_prefilled
+        for request in completed:
+            if request in done:
+                continue
+            target = None if hook is None else hook(self.view, request)
+            if target is not None:
+                self._hand(request, self._able(target))
+            elif not self.state.worker.decodes:
+                raise PolicyError(
+                    f"request {request} is prefilled on {self.state.worker.name}, which does not "
+                    "decode: on_prefilled has to name a worker"
+                )
+        return done
+
+    def _able(self, target: int) -> int:
+        """Return the index of a worker that can take a request over."""
+        views = self.view.workers
+        if not isinstance(target, int) or not 0 <= target < len(views):
+            raise PolicyError(f"on_prefilled named the worker {target!r}, of {len(views)}")
+        if target == self.state.index or not views[target].worker.decodes:
+            raise PolicyError(f"on_prefilled named {views[target].worker.name}: it cannot take it")
+        return target
+
+    def _hand(self, request: int, target: int) -> None:
+        """Keep a request's cache, which does not grow, until another worker has it."""
+        state = self.state
+        self._stop_decoding(request)
+        tokens = self.view.cached(request)
+        self.caches.put(tokens)
+        state.sending[request] = state.running.pop(request)
+        self.handovers.hand(request, Handed(state.index, target, tokens))
+
+    def receive(self, requests: Sequence[int]) -> None:
+        """Take requests over: client and blocks now, their caches when the link has brought them.
+
+        Blocks are kept for the cache and a further token.
+        """
+        state, run_state, handovers = self.state, self.run_state, self.handovers
+        for request in map(whole, requests):
+            handed = handovers.handed.get(request)
+            if handed is None or handed.target != state.index:
+                raise PolicyError(f"request {request} is not handed to this worker")
+            client = self._lowest_free(1)[0]
+            state.client_request[client] = request
+            state.free_clients -= 1
+            state.receiving[request] = client
+            if self.blocks is not None:
+                state.blocks_set_aside += self.blocks[request]
+            self.caches.put(handed.tokens + 1)
+            stay = run_state.stays[request] = run_state.stays.get(request, 0) + 1
+            if handovers.send(request, stay, state.now_ns):
+                self.join(request, handed.tokens)
+        self.caches.require_room(0)
+
+    def release(self, request: int, tokens: int) -> None:
+        """Free client and blocks of a request whose cache another worker has."""
+        state = self.state
+        state.running[request] = state.sending.pop(request)
+        self.caches.drop(tokens)
+        self.leave(request, self.run_state.status[request])
+
+    def join(self, request: int, tokens: int) -> None:
+        """Let a request decode whose cache has come; the worker is between two steps."""
+        state, run_state = self.state, self.run_state
+        self.came[request] = run_state.yielded.get(request, 0)
+        state.running[request] = state.receiving.pop(request)
+        self.caches.drop(tokens + 1)
+        self.caches.put(tokens)
+        origin = state.origin[request] = state.rounds - run_state.yielded.pop(request, 0)
+        heappush(self.finishes, (origin + run_state.outputs[request]) << _REQUEST_BITS | request)
+        self.fresh.append(request)
+        if self.caches.tracks:
+            self.caches.grow(request, tokens)
+
+    def evict(self, requests: Sequence[int]) -> None:
+        """Let requests lose their caches, but those that have come and never decoded here."""
+        for request in requests:
+            if self.came.get(request) == self.view.generated(request):
+                raise PolicyError(
+                    f"the cache of request {request} has just come: it decodes before an eviction"
+                )
+        super().evict(requests)
+        self.handovers.wake_all()
+
+    def leave(self, request: int, status: int) -> int:
+        """Free a request's client and the blocks that are set aside; return the client."""
+        self.came.pop(request, None)
+        return super().leave(request, status)
+
+
+class PoolWorker(WorkerRun):
+    """The executor's side of a worker with a role."""
+
+    running_set_type = PoolRunningSet
+    running_set: PoolRunningSet
+
+    def take(self, step: Step) -> bool:
+        """Begin a step; say if it takes time: evictions and receptions alone take none."""
+        if step.prefill and not self.worker.prefills:
+            raise PolicyError(f"{self.worker.name} does not prefill")
+        if step.receive:
+            self.running_set.receive(step.receive)
+            idle = step.decode is not None and not len(step.decode)
+            if idle and not step.prefill and not step.preempt:
+                return False
+        return super().take(step)
+
+    def require_empty(self) -> None:
+        """Raise unless nothing is left over in the end."""
+        if self.state.sending or self.state.receiving:
+            raise PolicyError("caches are left on their way: a bug in orsched")
+        super().require_empty()
+
+
+class PoolLoop(Loop):
+    """The loop over the workers' events and the ends of transfers.
+
+    The end of a transfer comes before what happens to workers at that time. Workers that share a
+    device are asked in their order whenever it is free, and sleep while another of them works.
+    """
+
+    worker_type = PoolWorker
+    workers: list[PoolWorker]  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        instance: Instance,
+        policy: Policy,
+        observer: Callable[[View, Step], None] | None,
+        deadline: Callable[[], None] | None,
+    ) -> None:
+        roles = [worker.role for worker in instance.workers if worker.role != "both"]
+        if roles and not policy.roles:
+            raise PolicyError(
+                f"policy {policy.name} knows no workers that {roles[0]} alone: take disaggregated"
+            )
+        super().__init__(instance, policy, observer, deadline)
+        assert instance.link is not None
+        many = len(self.workers)
+        self.handovers = Handovers(
+            instance.link, many, Calls(self._wake, self._wake_all, self._release)
+        )
+        for worker in self.workers:
+            worker.running_set.handovers = self.handovers
+        self.arrived: list[list[tuple[int, int]]] = [[] for _ in range(many)]
+        self.mates = _mates(instance)
+
+    def _serve_alone(self) -> None:
+        self._serve_several()
+
+    def transfers(self) -> Transfers | None:
+        """Return the caches that went over links."""
+        return self.handovers.transfers()
+
+    # -- ends of transfers ----------------------------------------------------------------
+
+    def _next_event(self) -> None:
+        """Handle the end of a transfer if it is next; else what the base handles."""
+        events, run_state = self.events, self.run_state
+        arrival = run_state.next_arrival_ns if self.asleep or run_state.assigns else NEVER
+        if not events or events[0][1] != _TRANSFER or arrival < events[0][0]:
+            super()._next_event()
+            self._expect_transfers()
+            return
+        now, _, request = heappop(events)
+        run_state.now_ns = now
+        sent = self.handovers.under_way.pop(request)
+        self._release(sent, request)
+        self.arrived[sent.target].append((request, sent.tokens))
+        self._wake(sent.target)
+        if run_state.next_arrival_ns <= now:
+            self._arrive()
+        elif self.to_ask:
+            self._ask_all()
+        self._expect_transfers()
+
+    def _release(self, sent: Handed, request: int) -> None:
+        """Free what a request whose cache has gone holds on the worker that sent it."""
+        self.workers[sent.source].running_set.release(request, sent.tokens)
+        self._wake(sent.source)
+
+    def _expect_transfers(self) -> None:
+        """Let the ends of the transfers that were asked for be events."""
+        ends = self.handovers.ends
+        for end, request in ends:
+            heappush(self.events, (end, _TRANSFER, request))
+        ends.clear()
+
+    # -- who is asked ---------------------------------------------------------------------
+
+    def _wake(self, index: int) -> None:
+        """Ask a worker, and those on its device, at the next border from now on."""
+        for each in self.mates[index]:
+            worker = self.workers[each]
+            if each in self.asleep:
+                self.to_ask.add(each)
+            elif worker.interrupt(self.run_state.now_ns):
+                self._expect(each, worker.until_ns)
+
+    def _wake_all(self) -> None:
+        for index in self.indices:
+            self._wake(index)
+
+    def _concerned(self) -> frozenset[int]:
+        """Return the workers that the last arrivals are for, and those on their devices."""
+        said = super()._concerned()
+        return frozenset(mate for index in said for mate in self.mates[index])
+
+    def _ask(self, index: int) -> None:
+        """Ask for the worker, or for those on its device until one of them is at work."""
+        mates = self.mates[index]
+        for each in mates:
+            if any(self.workers[mate].busy for mate in mates):
+                self.to_ask.discard(each)
+                if not self.workers[each].busy:
+                    self.asleep.add(each)
+                    self.numbers[each] += 1
+                continue
+            arrived = self.arrived[each]
+            self.workers[each].state.now_ns = self.run_state.now_ns
+            for request, tokens in arrived:
+                self.workers[each].running_set.join(request, tokens)
+            arrived.clear()
+            super()._ask(each)
+
+
+def _mates(instance: Instance) -> list[tuple[int, ...]]:
+    """Return for each worker those on its device, itself among them."""
+    devices: dict[str, list[int]] = {}
+    for index, worker in enumerate(instance.workers):
+        if worker.device:
+            devices.setdefault(worker.device, []).append(index)
+    shared = {each: tuple(mates) for mates in devices.values() for each in mates}
+    return [shared.get(index, (index,)) for index in range(len(instance.workers))]

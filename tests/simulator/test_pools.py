@@ -1,0 +1,232 @@
+"""Workers with roles: what goes over links, by hand, by invariants, and as one device would."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from orsched.checker import check
+from orsched.costs import AffineCost
+from orsched.errors import PolicyError
+from orsched.heuristics.continuous.methods import VLLM
+from orsched.heuristics.disaggregated.methods import DISAGGREGATED
+from orsched.instance import Instance
+from orsched.links import Link
+from orsched.memory import BlockMemory
+from orsched.policy import Information, Policy
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.step import Step, decode_rounds, evict, prefill_stage
+from orsched.workers import Worker
+from tests.by_the_book import require_reported
+from tests.pools import CONTEXTS, pool_instance, pool_policy, split_on_one_device
+
+SEEDS = range(40)
+RULES = ("prefill", "decode")
+
+
+class Cost(AffineCost):
+    """Ten nanoseconds a prompt token, a round of a hundred."""
+
+    def __init__(self):
+        super().__init__(0, 10, 100, 0)
+
+
+def make(instance, method, **parameters):
+    policy, _ = method.build(instance, Information.NONE, parameters, 0)
+    return simulate_policy(instance, policy).schedule
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_pools_do_is_valid(seed, rule):
+    """INV-33, INV-34: the checker and the literal reading accept what the simulator makes."""
+    instance = pool_instance(seed, rule)
+    schedule = simulate_policy(instance, pool_policy(seed)).schedule
+    assert check(instance, schedule) == []
+    require_reported(instance, schedule)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_caches_are_conserved(seed):
+    """INV-33: what leaves a worker was prefilled there, and is what the other one goes on with."""
+    instance = pool_instance(seed)
+    schedule = simulate_policy(instance, pool_policy(seed)).schedule
+    sent, work, steps = schedule.transfers, schedule.work, schedule.steps
+    if sent is None:  # all prefilled where they decode; most seeds have some, see below
+        return
+    for k in range(len(sent)):
+        mine = work.request == sent.request[k]
+        before = mine & (work.stay == sent.stay[k] - 1)
+        after = mine & (work.stay == sent.stay[k])
+        assert (work.phase[before] == 0).all()
+        assert (work.phase[after] == 1).all()
+        assert work.tokens[before].sum() == sent.tokens[k]
+        assert set(steps.worker[work.first_step[before]]) == {sent.source[k]}
+        assert set(steps.worker[work.first_step[after]]) == {sent.target[k]}
+        assert steps.end_ns[work.last_step[before]].max() <= sent.start_ns[k]
+        assert sent.end_ns[k] <= steps.start_ns[work.first_step[after]].min()
+
+
+def test_most_of_these_instances_have_transfers():
+    """The tests around this one are about something."""
+    made = [simulate_policy(pool_instance(seed), pool_policy(seed)).schedule for seed in SEEDS]
+    assert sum(schedule.transfers is not None for schedule in made) >= 30
+    assert sum(int(schedule.work.stay.max()) > 1 for schedule in made) >= 3  # evictions, too
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_link_time_is_conserved(seed):
+    """INV-34: a link is busy with one cache at a time, for as long as its tokens take."""
+    instance = pool_instance(seed)
+    schedule = simulate_policy(instance, pool_policy(seed)).schedule
+    sent = schedule.transfers
+    if sent is None:
+        return
+    for source in set(sent.source.tolist()):
+        rows = np.flatnonzero(sent.source == source)
+        busy = sorted(zip(sent.start_ns[rows].tolist(), sent.end_ns[rows].tolist(), strict=True))
+        assert all(a[1] <= b[0] for a, b in pairwise(busy))
+        took = sum(end - start for start, end in busy)
+        link, tokens = instance.link, int(sent.tokens[rows].sum())
+        assert took == len(rows) * link.latency_ns + tokens * link.ns_per_token
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(30))
+def test_two_roles_on_one_device_with_a_free_link_are_one_worker(seed, rule):
+    """INV-35: the same steps at the same times, where neither clients nor memory bind."""
+    draw = np.random.default_rng(seed)
+    n = int(draw.integers(1, 60))
+    spread = 10**8 * int(draw.integers(1, 20))
+    requests = Requests(
+        draw.integers(1, 200, n), draw.integers(1, 30, n), np.sort(draw.integers(0, spread, n))
+    )
+    one = Worker(n, CONTEXTS if seed % 2 else AffineCost())
+    alone = Instance(requests, (one,), first_token=rule)
+    apart = Instance(requests, split_on_one_device(one), first_token=rule, link=Link())
+    expected = make(alone, VLLM, mode="prefill_first")
+    found = make(apart, DISAGGREGATED, mode="prefill_first")
+    for column in ("phase", "start_ns", "end_ns", "rounds"):
+        assert (getattr(found.steps, column) == getattr(expected.steps, column)).all()
+    times = found.request_times(apart), expected.request_times(alone)
+    for column in ("prefill_start_ns", "prefill_end_ns", "first_token_ns", "finish_ns"):
+        assert (times[0][column] == times[1][column]).all()
+
+
+@pytest.mark.parametrize("mode", ["mixed", "decode_first", "prefill_first"])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_worker_of_both_roles_is_the_aggregated_one(seed, mode):
+    """INV-35: with one worker of both roles, whatever binds, a link changes nothing."""
+    requests = pool_instance(2 * seed + 1).requests
+    one = Instance(requests, (Worker(4, memory=BlockMemory(40, 16, "paged")),))
+    linked = one.replace(link=Link(1000, 1000))
+    expected, found = make(one, VLLM, mode=mode), make(linked, DISAGGREGATED, mode=mode)
+    assert found.steps == expected.steps
+    assert found.work == expected.work
+    assert found.transfers is None
+
+
+def two_workers(requests, link, **fields):
+    workers = (
+        Worker(4, Cost(), role="prefill", name="p", **fields),
+        Worker(4, Cost(), role="decode", name="d", **fields),
+    )
+    return Instance(requests, workers, first_token="prefill", link=link)
+
+
+def test_transfers_by_hand():
+    """Two prompts of 10 and 20 tokens, prefilled together; their caches go one after the other."""
+    instance = two_workers(Requests([10, 20], [3, 2]), Link(7, 50))
+    schedule = make(instance, DISAGGREGATED)
+    sent = schedule.transfers
+    assert schedule.steps.end_ns[0] == 300
+    assert sent.request.tolist() == [0, 1]
+    assert sent.start_ns.tolist() == [300, 300 + 50 + 70]
+    assert sent.end_ns.tolist() == [420, 420 + 50 + 140]
+    assert sent.tokens.tolist() == [10, 20]
+    # Request 0 decodes from 420 on; the second cache comes at 610, within its second round.
+    assert schedule.request_times(instance)["finish_ns"].tolist() == [620, 720]
+    assert schedule.request_times(instance)["first_token_ns"].tolist() == [300, 300]
+    assert check(instance, schedule) == []
+
+
+def test_one_token_needs_no_transfer():
+    """Under the rule prefill a request of one token is done by its prefill."""
+    instance = two_workers(Requests([10], [1]), Link(7, 50))
+    schedule = make(instance, DISAGGREGATED)
+    assert schedule.transfers is None
+    assert schedule.makespan_ns == 100
+
+
+def test_a_full_decoder_lets_caches_wait():
+    """A cache is sent when the worker that decodes has blocks for it and for a token."""
+    memory = BlockMemory(3, 16, "paged")
+    instance = two_workers(Requests([16, 16], [4, 4]), Link(1, 0), memory=memory)
+    schedule = make(instance, DISAGGREGATED)
+    sent = schedule.transfers
+    first_done = schedule.request_times(instance)["finish_ns"].min()
+    assert sent.start_ns[1] >= first_done
+    assert check(instance, schedule) == []
+
+
+class Scripted(Policy):
+    """Prefills all, hands all to worker 1, and lets a test say what else is done."""
+
+    name, many_workers, assigns, roles = "scripted", True, True, True
+
+    def __init__(self, target=1, receive=None, decides=None):
+        self.target, self.receive, self.decides = target, receive, decides
+        self.handed = []
+
+    def on_prefilled(self, view, request):
+        self.handed.append(request)
+        return self.target
+
+    def decide(self, view):
+        if view.index == 0 and not self.handed and not view.running:
+            return prefill_stage([0])
+        if view.index == 1:
+            if self.decides is not None:
+                return self.decides(view)
+            if self.handed and not view.receiving and not view.running:
+                return Step(receive=self.receive or self.handed, decode=())
+            if view.running:
+                return decode_rounds()
+        return None
+
+
+def evicting(view):
+    """Take request 0, and evict it as soon as its cache has come."""
+    if view.running:
+        return evict([0])
+    taken = view.receiving or not view.workers[0].sending
+    return None if taken else Step(receive=[0], decode=())
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (Scripted(target=None), "on_prefilled has to name a worker"),
+        (Scripted(target=0), "cannot take it"),
+        (Scripted(target=5), "named the worker 5, of 2"),
+        (Scripted(receive=[1]), "request 1 is not handed to this worker"),
+        (Scripted(receive=[0, 0]), "request 0 is not handed to this worker"),
+        (Scripted(decides=lambda view: prefill_stage([1])), "d does not prefill"),
+        (Scripted(decides=lambda view: evicting(view)), "it decodes before an eviction"),
+    ],
+)
+def test_steps_that_cannot_be(policy, message):
+    """What a policy may not do with roles and caches is said in words."""
+    instance = two_workers(Requests([10, 20], [3, 2]), Link(7, 50))
+    with pytest.raises(PolicyError, match=message):
+        simulate_policy(instance, policy)
+
+
+def test_policies_without_roles_refuse_them():
+    """A policy of aggregated workers says that it knows no roles."""
+    instance = two_workers(Requests([10], [3]), Link(7, 50))
+    with pytest.raises(PolicyError, match="knows no workers that prefill alone"):
+        make(instance, VLLM)
