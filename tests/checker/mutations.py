@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from orsched.transfers import Transfers
 from tests.checker.valid import leaves, taken, with_leaf, with_step, with_work, without_leaf
 
 
@@ -110,6 +111,8 @@ def scalar_mutations(schedule):
         "results": [{}, None, [], 3, "text", {1: 2}],
         "bound": [{}, [], 3, "text", {1: 2}],
         "eviction": [{"rule": "lru"}, {"rule": "task_aware"}, {}, "lru", {"rule": "mru"}],
+        "lost_steps": [((0, 0, 1),), ((9, 5, 6),), ((0, 3, 1),)],
+        "transfers": [Transfers([0], [1], [0], [1], [5], [9], [3]), [], "sent"],
     }
     for name, values in changes.items():
         for value in values:
