@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.reproductions.findings import Findings
+from benchmarks.reproductions.page_tables import markdown, shown
 from benchmarks.reproductions.six_workloads_settings import (
     ABLATIONS,
     COLD_STARTS,
@@ -12,7 +13,7 @@ from benchmarks.reproductions.six_workloads_settings import (
     OURS,
     spec,
 )
-from orsched.study.confidence import Interval, mean_interval
+from orsched.study.confidence import mean_interval
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,19 +34,6 @@ PAIRS = (
     ("gittins, predicted", "vllm, shortest first, tuned"),
 )
 """Ours, and whom it is compared with pairwise."""
-
-
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as a table of a page."""
-    names = list(rows[0])
-    lines = [names, ["---"] * len(names), *([str(row[name]) for name in names] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def shown(interval: Interval, digits: int = 1) -> str:
-    """Return a mean with half the width of its 95 % confidence interval."""
-    half = "" if interval.high is None else f" ±{interval.high - interval.mean:.{digits}f}"
-    return f"{interval.mean:.{digits}f}{half}".replace("-", "−")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -9,9 +9,10 @@ import pytest
 
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions import six_workloads
+from benchmarks.reproductions.page_tables import markdown
 from benchmarks.reproductions.six_workloads_ablations import Unplaced, build
 from benchmarks.reproductions.six_workloads_choice import Choice
-from benchmarks.reproductions.six_workloads_report import Report, markdown
+from benchmarks.reproductions.six_workloads_report import Report
 from benchmarks.reproductions.six_workloads_runs import Case, Latencies, Runs, key
 from benchmarks.reproductions.six_workloads_settings import (
     ABLATIONS,
