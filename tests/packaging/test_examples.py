@@ -81,7 +81,7 @@ def test_the_python_examples_run(repo_root, capsys, page, kind):
 def test_the_cost_model_on_its_page_runs_and_is_bounded_from_files(
     repo_root, tmp_path, monkeypatch, capsys
 ):
-    (code,) = blocks(repo_root, "own-cost-model", "{code-cell} ipython3")
+    code, with_attention = blocks(repo_root, "own-cost-model", "{code-cell} ipython3")
     module = types.ModuleType("own_cost_model")
     monkeypatch.setitem(sys.modules, "own_cost_model", module)
     names = vars(module)
@@ -89,10 +89,15 @@ def test_the_cost_model_on_its_page_runs_and_is_bounded_from_files(
     gaps = [float(line.split()[-1].rstrip("%")) for line in capsys.readouterr().out.splitlines()]
     assert len(gaps) == 3
     assert all(0 <= gap < 15 for gap in gaps)
+    exec(compile(with_attention, "own-cost-model", "exec"), names)
+    short, long = (float(line.split()[0]) for line in capsys.readouterr().out.splitlines())
+    assert short < long
+    assert names["floor_faults"](names["WithAttention"]()) == []
     (document,) = blocks(repo_root, "own-cost-model", "json")
     (entry,) = blocks(repo_root, "own-cost-model", "toml")
     group = tomllib.loads(entry)["project"]["entry-points"]["orsched.cost_models"]
     known = {name: target.replace("mine", "own_cost_model") for name, target in group.items()}
+    known = registry.BUILT_IN["cost_models"] | known
     monkeypatch.setitem(registry.BUILT_IN, "cost_models", known)
     (tmp_path / "roofline.json").write_text(document)
     rows = "".join(f"{prompt},{9 + prompt % 7}\n" for prompt in range(20, 70))
