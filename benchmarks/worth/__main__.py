@@ -2,9 +2,10 @@
 
 python -m benchmarks.worth [--seeds 5] [--out worth-study] [--workload sharegpt ...] [--jobs 1]
 
-Needs ``ORSCHED_DATA``. What was finished before, and then interrupted, is not run again. ``--save
-FILE`` keeps the figures of all runs, ``--from FILE`` computes from such a file and runs nothing,
-``--page FILE`` writes the sections into a page, between its two marks.
+Needs ``ORSCHED_DATA``, but for ``--workload corpus``. What was finished before, and then
+interrupted, is not run again. ``--save FILE`` keeps the figures of all runs, ``--from FILE``
+computes from such a file and runs nothing, ``--page FILE`` writes the sections into a page, between
+its two marks.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
+from benchmarks.worth import corpus, corpus_report
+from benchmarks.worth.cells import line, number, plain, shown
 from benchmarks.worth.rows import LOADS, NO_PREDICTION
 from benchmarks.worth.shares import KEPT, WORTH, Case, cases
-from orsched.study.confidence import Interval, mean_interval
+from orsched.study.confidence import mean_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from benchmarks.worth.rows import Row
 
@@ -25,15 +27,24 @@ LEAST = 0.01
 
 def sections(rows: Sequence[Row]) -> str:
     """Return the sections of the page that follow from the rows, as Markdown."""
-    found = cases(rows)
+    with_prompts = [row for row in rows if row.workload == corpus.WORKLOAD]
+    found = cases(row for row in rows if row.workload != corpus.WORKLOAD)
     seeds = len({row.seed for row in rows})
-    parts = [
+    parts: list[tuple[str, Iterable[str]]] = []
+    if found:
+        parts = _without_prompts(found, seeds)
+    if with_prompts:
+        parts.append((corpus_report.HEAD, corpus_report.section(cases(with_prompts))))
+    return "\n\n".join(f"## {head}\n\n" + "\n".join(lines) for head, lines in parts) + "\n"
+
+
+def _without_prompts(found: Sequence[Case], seeds: int) -> list[tuple[str, Iterable[str]]]:
+    return [
         ("Is it worth it?", [*answers(found), *workload_answers(found), "", *by_workload(found)]),
         ("80 % of the oracle's gain?", claim(found)),
         ("The share that a predictor keeps", [f"{seeds} seeds.", "", *share_table(found)]),
         ("Mean, tail and makespan", figures_table(found)),
     ]
-    return "\n\n".join(f"## {head}\n\n" + "\n".join(lines) for head, lines in parts) + "\n"
 
 
 def answers(found: Sequence[Case]) -> Iterator[str]:
@@ -77,7 +88,7 @@ def workload_answers(found: Sequence[Case]) -> Iterator[str]:
         free = [case for case in good if case.tail_no_worse(MEASURED)]
         paid = [case for case in good if case not in free]
         most = max((-100 * case.gain(MEASURED, "p99_s").mean for case in paid), default=0.0)
-        price = f", which is up to {_number(most, 1)} % more" if paid else ""
+        price = f", which is up to {number(most, 1)} % more" if paid else ""
         yield (
             f"* {name}: the five classes gain at least {100 * WORTH:.0f} % of mean JCT at a p99 no "
             f"worse with {_policies(free)}; at the price of p99{price}, with {_policies(paid)}."
@@ -96,17 +107,17 @@ def by_workload(found: Sequence[Case]) -> Iterator[str]:
     yield "The gain in mean JCT with the measured five classes, per cent; in bold where it is"
     yield f"at least {100 * WORTH:.0f} % and p99 is no worse than without predictions:"
     yield ""
-    yield _line(["workload", "policy", *loads])
-    yield _line(["---", "---", *["---:"] * len(loads)])
+    yield line(["workload", "policy", *loads])
+    yield line(["---", "---", *["---:"] * len(loads)])
     for family in _families(found):
         for name in dict.fromkeys(case.workload for case in found):
             here = {c.load: c for c in found if (c.workload, c.family) == (name, family)}
             cells = [_gain(here[load]) if load in here else "" for load in loads]
-            yield _line([name, family, *cells])
+            yield line([name, family, *cells])
 
 
 def _gain(case: Case) -> str:
-    text = _shown(case.gain(MEASURED))
+    text = shown(case.gain(MEASURED))
     good = case.gain(MEASURED).mean >= WORTH and case.tail_no_worse(MEASURED)
     return f"**{text}**" if good else text
 
@@ -151,40 +162,40 @@ def _verdict(family: str, every: Sequence[Case]) -> str:
 
 
 def _percent(value: float) -> str:
-    return _number(100 * value, 0)
+    return number(100 * value, 0)
 
 
 def share_table(found: Sequence[Case]) -> Iterator[str]:
     """Yield the table of the oracle's gain and of the share of it that each predictor keeps."""
     head = ["workload", "load", "policy", "oracle's gain %", *PREDICTORS, "p99 %, five classes",
             "p99 %, oracle"]  # fmt: skip
-    yield _line(head)
-    yield _line(["---"] * 3 + ["---:"] * (len(head) - 3))
+    yield line(head)
+    yield line(["---"] * 3 + ["---:"] * (len(head) - 3))
     for case in found:
         shares = [_share(case, told) for told in PREDICTORS]
-        tails = [_shown(case.gain(told, "p99_s"), -1) for told in (MEASURED, "oracle")]
-        yield _line([*case[:3], _shown(case.gain("oracle")), *shares, *tails])
+        tails = [shown(case.gain(told, "p99_s"), -1) for told in (MEASURED, "oracle")]
+        yield line([*case[:3], shown(case.gain("oracle")), *shares, *tails])
 
 
 def _share(case: Case, told: str) -> str:
     kept = case.share(told) if case.gain("oracle").mean >= LEAST else None
-    return "–" if kept is None else _shown(kept, digits=0)
+    return "–" if kept is None else shown(kept, digits=0)
 
 
 def figures_table(found: Sequence[Case]) -> Iterator[str]:
     """Yield mean and p99 JCT, makespan and the gaps to the bounds without, with, with perfect."""
     told = (NO_PREDICTION, MEASURED, "oracle")
-    yield _line(["workload", "load", "policy", "predictor", "mean JCT s", "over its bound",
+    yield line(["workload", "load", "policy", "predictor", "mean JCT s", "over its bound",
                  "p99 s", "makespan s", "gap %"])  # fmt: skip
-    yield _line(["---"] * 4 + ["---:"] * 5)
+    yield line(["---"] * 4 + ["---:"] * 5)
     for case in found:
         for each in told:
             means = [mean_interval(case.values(each, name)) for name in
                      ("mean_s", "over_bound", "p99_s", "makespan_s", "gap")]  # fmt: skip
             mean, over, tail, end, gap = means
-            yield _line([
-                case.workload, case.load, case.family, each, _plain(mean), _plain(over, 2),
-                _plain(tail), _plain(end, 0), _shown(gap),
+            yield line([
+                case.workload, case.load, case.family, each, plain(mean), plain(over, 2),
+                plain(tail), plain(end, 0), shown(gap),
             ])  # fmt: skip
 
 
@@ -197,7 +208,7 @@ def _mean(case: Case, told: str) -> float:
 
 
 def _range(values: Sequence[float]) -> str:
-    return f"{_number(min(values), 1)} to {_number(max(values), 1)}"
+    return f"{number(min(values), 1)} to {number(max(values), 1)}"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -210,26 +221,3 @@ def _cases(found: Sequence[Case]) -> str:
     for case in found:
         loads.setdefault(case.workload, []).append(case.load)
     return "; ".join(f"{name} {', '.join(at)}" for name, at in loads.items()) or "none"
-
-
-def _shown(interval: Interval, sign: int = 1, digits: int = 1) -> str:
-    """Return a share in per cent with half the width of its interval."""
-    scaled = [None if x is None else 100 * x for x in interval[1:]]
-    mean, _, high = scaled
-    assert mean is not None
-    half = "" if high is None else f" ±{high - mean:.{digits}f}"
-    return f"{_number(sign * mean, digits)}{half}"
-
-
-def _plain(interval: Interval, digits: int = 1) -> str:
-    half = "" if interval.high is None else f" ±{interval.high - interval.mean:.{digits}f}"
-    return f"{interval.mean:.{digits}f}{half}"
-
-
-def _number(value: float, digits: int) -> str:
-    text = f"{value:.{digits}f}"
-    return f"{0:.{digits}f}" if float(text) == 0 else text.replace("-", "−")
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.worth import corpus
 from benchmarks.worth.chat import NAME, write_chat
 from orsched.study import run
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 FOLDER = Path(__file__).parent
-STUDIES = ("sharegpt", "ssjf-chat", "azure-conv", "azure-code", "mooncake")
+STUDIES = ("sharegpt", "ssjf-chat", "azure-conv", "azure-code", "mooncake", "corpus")
 LOADS = ("0.7", "0.9", "1.2", "all at 0")
 """Arrivals of each study, in its order: the rate over that of ``vllm`` in saturation."""
 
@@ -61,12 +62,23 @@ def run_all(folder: Path, names: Sequence[str], seeds: int, jobs: int) -> list[R
         if study["instances"][0]["name"] == NAME:
             write_chat(folder)
             study["instances"][0]["name"] = str((folder / NAME).resolve())
+        if name == "corpus":
+            _place_corpus(study, folder)
         done = run(study, folder / name, jobs=jobs)
         for row in done.failed:
             raise SystemExit(f"{name}: {row['policy']}: {row['error']}")
         found += rows_of(done.rows, study["arrivals"])
         print(f"{name}: {done.cells} cells, {done.ran} of them run now", flush=True)
     return found
+
+
+def _place_corpus(study: dict[str, Any], folder: Path) -> None:
+    """Write the files of the seeded corpus, unless they are there, and name them in the study."""
+    paths = [folder / each["name"] for each in study["instances"]]
+    if not all(path.is_file() for path in paths):
+        corpus.write_corpus(folder)
+    for each, path in zip(study["instances"], paths, strict=True):
+        each["name"] = str(path.resolve())
 
 
 def rows_of(table: Iterable[Mapping[str, Any]], arrivals: Sequence[str]) -> list[Row]:
@@ -84,10 +96,13 @@ def rows_of(table: Iterable[Mapping[str, Any]], arrivals: Sequence[str]) -> list
 
 
 def _row(cell: Mapping[str, Any], arrivals: Sequence[str]) -> Row:
-    told = NO_PREDICTION if cell["information"] == "none" else _predictor(cell["predictions"])
+    workload, _, told = cell["instance"].partition(": ")
+    if cell["information"] == "none":
+        told = NO_PREDICTION
+    told = told or _predictor(cell["predictions"])
     seconds = [cell[name] / 1e9 for name in ("jct_ns_mean", "jct_ns_p99", "makespan_ns")]
     return Row(
-        cell["instance"],
+        workload,
         LOADS[list(arrivals).index(cell["arrivals"])],
         FAMILIES[cell["policy"]],
         told,

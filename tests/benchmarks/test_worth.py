@@ -8,9 +8,12 @@ import tomllib
 import pytest
 
 from benchmarks.worth import __main__ as command
-from benchmarks.worth import report, rows, shares
+from benchmarks.worth import corpus, report, rows, shares
 from benchmarks.worth.rows import Row
+from orsched.files.csv_requests import read_requests_csv
 from orsched.instances.datasets import VARIABLE
+from orsched.predict import make_corpus
+from orsched.predict.rank_correlation import kendall_tau
 from orsched.study import read_study
 
 FIGURES = rows.FOLDER / "figures.csv"
@@ -127,6 +130,37 @@ def test_figures_are_kept(tmp_path):
         assert row.gap > -1e-9
         assert row.over_bound >= 1
         assert row.mean_s <= row.p99_s <= row.makespan_s
+
+
+def test_the_corpus_has_a_file_for_each_predictor_of_its_study(tmp_path, monkeypatch):
+    """The same requests in all, held out from what the predictors are fitted on."""
+    study = tomllib.loads((rows.FOLDER / "corpus.toml").read_text("utf-8"))
+    told = [*corpus.PREDICTORS, "oracle"]
+    assert [each["name"] for each in study["instances"]] == [*map(corpus.file_name, told)]
+    labels = [each["label"] for each in study["instances"]]
+    assert labels == [f"{corpus.WORKLOAD}: {name}" for name in told]
+    monkeypatch.setattr(corpus, "ROWS", 600)
+    corpus.write_corpus(tmp_path)
+    tables = [read_requests_csv(tmp_path / corpus.file_name(name)) for name in told]
+    test = make_corpus("chat", 600, corpus.SEED).part("test", corpus.SEED)
+    for table in tables:
+        assert table.output_tokens.tolist() == test.output_tokens.tolist()
+        assert table.prompt_tokens.tolist() == tables[0].prompt_tokens.tolist()
+    by_name = dict(zip(told, (table.predicted_tokens for table in tables), strict=True))
+    assert by_name["oracle"].tolist() == test.output_tokens.tolist()
+    taus = {name: kendall_tau(column, test.output_tokens) for name, column in by_name.items()}
+    assert taus["oracle"] > taus["lexical"] > taus["prompt length"]
+    online, base = by_name["of other text, online"], by_name["of other text"]
+    assert online[: corpus.LAG].tolist() == base[: corpus.LAG].tolist()
+    assert online[corpus.LAG + 1 :].tolist() != base[corpus.LAG + 1 :].tolist()
+
+
+@pytest.mark.full
+def test_the_corpus_s_study_runs_again_to_the_kept_figures(tmp_path):
+    again = rows.run_all(tmp_path, ["corpus"], 1, 1)
+    kept = [r for r in rows.load(FIGURES) if r.workload == corpus.WORKLOAD and r.seed == 0]
+    rows.save(again, tmp_path / "again.csv")
+    assert sorted(rows.load(tmp_path / "again.csv")) == sorted(kept)
 
 
 @pytest.mark.skipif(not os.environ.get(VARIABLE), reason=f"{VARIABLE} does not name the data sets")
