@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from orsched.service_classes import ServiceClass
     from orsched.simulator.paging import PaddedPages, Pages
     from orsched.simulator.prefix_view import PrefixView
+    from orsched.simulator.run_state import RunState
     from orsched.step import Step, Wait
     from orsched.workers import Worker
 
@@ -51,11 +52,12 @@ class WorkerState:
         prefixes: what the view shows of the prefix cache, None without one.
         available: whether the worker is there; False before its start and from a failure on until
             its repair.
+        clock: while the worker waits to be asked, the run, whose ``now_ns`` is the time; else None.
     """
 
     __slots__ = (
-        "available", "blocks_set_aside", "client_request", "first_token", "free_clients", "held",
-        "index", "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused",
+        "available", "blocks_set_aside", "client_request", "clock", "first_token", "free_clients",
+        "held", "index", "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused",
         "prefixes", "receiving", "rounds", "running", "sending", "worker", "yielded",
     )  # fmt: skip
 
@@ -87,6 +89,7 @@ class WorkerState:
         self.blocks_set_aside = 0
         self.pages: Pages | PaddedPages | None = None
         self.prefixes: PrefixView | None = None
+        self.clock: RunState | None = None
 
 
 class View:
@@ -148,7 +151,8 @@ class View:
     @property
     def now_ns(self) -> int:
         """The current time."""
-        return self._state.now_ns
+        state = self._state
+        return state.now_ns if state.clock is None else state.clock.now_ns
 
     @property
     def available(self) -> bool:
@@ -330,7 +334,9 @@ class Policy(ABC):
 
     With several workers ``decide`` is called for each worker when it is free. Arrivals are reported
     at the first step border of any worker, or at once if some worker waits. For a waiting worker
-    ``decide`` is called again when requests arrive or are evicted on any worker.
+    ``decide`` is called again when requests arrive or are evicted on any worker, unless the policy
+    says that it has nothing to do (``idle_may_act``). Below a dispatcher, where each worker has a
+    policy of its own, that is when they are its own.
 
     For a policy that ``assigns``, each arrival is reported at once, and ``on_arrival`` returns the
     worker whose decisions it may change: on the other workers the arrival ends no rounds.
@@ -425,6 +431,15 @@ class Policy(ABC):
             Whether any were moved; ``decide`` is then called again.
         """
         return False
+
+    def idle_may_act(self) -> bool:
+        """Return whether a worker that waits may have something to do, were it asked now.
+
+        Asked where an arrival or an eviction may have given it something. Where the policy is sure
+        that there is nothing, those that wait are not asked, which costs nothing however many they
+        are; but the ones that ``on_arrival`` named always are. Policies need not define it.
+        """
+        return True
 
     def counted(self) -> dict[str, int]:
         """Return the policy's own counters by name, for ``run.counted`` of its schedules."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
@@ -53,10 +54,14 @@ class Dispatched(Policy):
         self.policies = [first]
         self.before: Counter[str] = Counter()  # counted by policies of workers that were lost
         self.homeless: list[int] = []
+        self.waits = [0]  # requests that wait for each worker; counted where it steals
+        self.queued = 0
+        self.longest: list[tuple[int, int]] = []  # heap of (-waits, worker), some of them void
 
     def start(self, view: View) -> None:
         """Make one policy for each worker."""
         self.policies += [self.make() for _ in view.workers[1:]]
+        self.waits = [0] * len(self.policies)
         self.dispatcher.start(view)
         self.given: list[dict[int, None]] = [{} for _ in view.workers]
         for policy, own in zip(self.policies, view.workers, strict=True):
@@ -82,6 +87,8 @@ class Dispatched(Policy):
             chosen = there
         self.given[chosen][request] = None
         self.policies[chosen].on_arrival(view.workers[chosen], request)
+        if self.steal:
+            self._note(chosen)
         return chosen
 
     def _next_there(self, view: View, request: int, chosen: int) -> int:
@@ -107,6 +114,8 @@ class Dispatched(Policy):
         """Tell the worker's policy; of a lost worker all requests are placed anew soon."""
         if view.available:
             self.policies[view.index].on_preempt(view, request)
+            if self.steal:
+                self._note(view.index)
 
     def on_unavailable(self, view: View) -> None:
         """Place all requests of a lost worker on others; it begins with a fresh policy."""
@@ -119,6 +128,8 @@ class Dispatched(Policy):
         policy.live = self.live
         policy.start(view)
         self.given[index] = {}
+        if self.steal:
+            self._note(index)
         self._place_all(view, lost)
 
     def on_available(self, view: View) -> None:
@@ -138,9 +149,19 @@ class Dispatched(Policy):
         """Ask the worker's policy; let it steal if it has nothing to do."""
         policy = self.policies[view.index]
         step = policy.decide(view)
-        if step is None and self.steal and self._steal(view):
-            step = policy.decide(view)
+        if self.steal:
+            self._note(view.index)
+            if step is None and self._steal(view):
+                step = policy.decide(view)
+                self._note(view.index)
         return step
+
+    def idle_may_act(self) -> bool:
+        """Return whether a worker may have something to steal: else it has its own requests.
+
+        The only worker is the one that every arrival is for; nobody is told so.
+        """
+        return len(self.policies) == 1 or (self.steal and self.queued > 0)
 
     @property
     def waited_ns(self) -> int:  # type: ignore[override]
@@ -173,22 +194,46 @@ class Dispatched(Policy):
                 taken += 1
         return taken > 0
 
+    def _note(self, index: int) -> None:
+        """Take note of how many requests wait for a worker."""
+        many: int = self.policies[index].waiting()  # type: ignore[attr-defined]
+        before = self.waits[index]
+        if many == before:
+            return
+        self.queued += many - before
+        self.waits[index] = many
+        if many:
+            heappush(self.longest, (-many, index))
+        if len(self.longest) > 4 * len(self.waits) + 64:
+            self.longest = [(-many, index) for index, many in enumerate(self.waits) if many]
+            heapify(self.longest)
+
     def _steal(self, view: View) -> bool:
-        source, most = -1, 0
-        for index, policy in enumerate(self.policies):
-            waiting = getattr(policy, "waiting", None)
-            if index != view.index and waiting is not None and waiting() > most:
-                source, most = index, waiting()
-        return source >= 0 and self._move(view, source)
+        """Take a request from the other worker with the most that wait, of equal ones the first."""
+        longest, waits, own = self.longest, self.waits, None
+        while longest:
+            many, source = longest[0]
+            if waits[source] == -many and source != view.index:
+                break
+            heappop(longest)
+            if waits[source] == -many:
+                own = (many, source)
+        moved = bool(longest) and self._move(view, longest[0][1])
+        if own is not None:
+            heappush(self.longest, own)
+        return moved
 
     def _move(self, view: View, source: int) -> bool:
         """Move the request that another worker would serve last, if this one can hold it."""
         request: int = self.policies[source].surrender()  # type: ignore[attr-defined]
-        if not self.dispatcher.holds(view, request, view.index):
-            self.policies[source].on_arrival(view.workers[source], request)
-            return False
-        self.dispatcher.moved(view, request, source, view.index)
-        del self.given[source][request]
-        self.given[view.index][request] = None
-        self.policies[view.index].on_arrival(view, request)
-        return True
+        holds = self.dispatcher.holds(view, request, view.index)
+        if holds:
+            self.dispatcher.moved(view, request, source, view.index)
+            del self.given[source][request]
+            self.given[view.index][request] = None
+        target = view.index if holds else source
+        self.policies[target].on_arrival(view.workers[target], request)
+        if self.steal:
+            self._note(source)
+            self._note(target)
+        return holds

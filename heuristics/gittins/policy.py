@@ -11,6 +11,7 @@ from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.heuristics.gittins.lengths import LengthModel
 from orsched.heuristics.gittins.own_lengths import Calibrations, OwnLengths
 from orsched.heuristics.gittins.params import OVERTAKEN
+from orsched.heuristics.gittins.rivals import MANY, Rivals
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
 from orsched.heuristics.gittins.worker_model import UNLIMITED, WorkerModel
@@ -72,9 +73,14 @@ class Gittins(Policy):
                 )
         window_ns = self.params.window_s * NS_PER_S
         self.workers = [WorkerModel(each, window_ns) for each in view.workers]
+        self.rivals = Rivals(self.workers) if len(self.workers) >= MANY else None
         for worker in self.workers:
+            # In a large fleet the others are in columns, and here is only the one asked first.
+            most = None if self.rivals is None else 2
             worker.others = [
-                other for other in self.workers if other is not worker and other.view.available
+                other
+                for other in self.workers[:most]
+                if other is not worker and other.view.available
             ]
         by_memory = {worker.view.worker.memory: worker for worker in self.workers}
         self.memories = [worker for memory, worker in by_memory.items() if memory is not None]
@@ -115,8 +121,11 @@ class Gittins(Policy):
     def _rank_ns(self, view: View, request: int, lengths: Lengths | OwnLengths) -> float:
         """Return the index of a new request as expected work, in nanoseconds."""
         prices = self.workers[view.index].prices
-        running = sum([len(worker.view.running) for worker in self.workers]) / len(self.workers)
-        token_ns = prices.round_ns / max(running, 32.0) + prices.client_ns
+        if self.rivals is None:
+            served = sum([len(worker.view.running) for worker in self.workers])
+        else:
+            served = self.rivals.running()
+        token_ns = prices.round_ns / max(served / len(self.workers), 32.0) + prices.client_ns
         prefill_ns = prices.token_ns * view.prompt_tokens[request]
         if self.outputs is not None:
             return prefill_ns + token_ns * float(self.outputs[request])
@@ -138,13 +147,15 @@ class Gittins(Policy):
 
     def on_preempt(self, view: View, request: int) -> None:
         """Queue the request again, by the key that it has."""
-        self.workers[view.index].leave(request)
+        self._leave(view, request)
         self._wait(view, request, view.to_prefill(request), self._lengths(request))
 
     def on_unavailable(self, view: View) -> None:
         """Let no request wait for a lost worker: those that it had are in the queue."""
         lost = self.workers[view.index]
         lost.forget()
+        if self.rivals is not None:
+            self.rivals.changed.add(view.index)
         for worker in self.workers:
             if lost in worker.others:
                 worker.others.remove(lost)
@@ -152,13 +163,16 @@ class Gittins(Policy):
     def on_available(self, view: View) -> None:
         """Let requests go to a worker that has started or is repaired."""
         back = self.workers[view.index]
+        if self.rivals is not None:
+            self.rivals.changed.add(view.index)
+            return
         for worker in self.workers:
             if worker is not back and back not in worker.others:
                 worker.others.append(back)
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Learn from the request's length, and forget it."""
-        tokens = self.workers[view.index].leave(request)
+        tokens = self._leave(view, request)
         group = self.groups.pop(request)
         del self.keys[request]
         if request in self.tight:
@@ -188,6 +202,16 @@ class Gittins(Policy):
             )
         self._reserve()
 
+    def _leave(self, view: View, request: int) -> int | None:
+        """Let a request leave a worker; return the tokens that it has yielded if it decoded."""
+        if self.rivals is not None:
+            self.rivals.changed.add(view.index)
+        return self.workers[view.index].leave(request)
+
+    def idle_may_act(self) -> bool:
+        """Return whether a request waits: workers without any have no other work."""
+        return self.queue.count > 0
+
     def _wait(self, view: View, request: int, left: int, lengths: Lengths | OwnLengths) -> None:
         """Queue a request with this many tokens to prefill."""
         self.stamp = stamp = self.stamp + 1
@@ -205,6 +229,8 @@ class Gittins(Policy):
         running, rounds, now = len(worker.view.running), view.rounds, view.now_ns
         worker.pace.update(now, rounds, running > 0)
         worker.until_ns, worker.slept, worker.seen = 0, -1, self.stamp
+        if self.rivals is not None:
+            self.rivals.changed.add(view.index)
         begun = len(view.prefilling)
         decoding, blocks = running - begun, UNLIMITED
         if worker.has_memory and (blocks := view.blocks_left(1) or 0) < 0:

@@ -115,8 +115,14 @@ class RoutingDecision:
                     break
             else:
                 if not (due or self.complete):
-                    rivals = self._ask_all()
-                    continue
+                    if policy.rivals is None:
+                        rivals = self._ask_all()
+                        continue
+                    alone = work if alike else None
+                    if self._leaves(request, theirs, left, stamp, tokens, alone, own):
+                        rivals = self.rivals
+                        at += 1
+                        continue
                 queue.pop(at)
                 batch.admit(request, left)
                 if not (batch.tokens and batch.clients):
@@ -131,6 +137,28 @@ class RoutingDecision:
         self.complete = True
         self.rivals = self._seen(self.worker.others)
         return self.rivals
+
+    def _leaves(
+        self,
+        request: int,
+        theirs: float,
+        left: int,
+        stamp: int,
+        tokens: float,
+        work: float | None,
+        own: float,
+    ) -> bool:
+        """Whether another worker of a large fleet is to take a request; it is asked first then."""
+        policy, worker = self.policy, self.worker
+        assert policy.rivals is not None
+        for other in policy.rivals.cheaper(
+            worker, self.now_ns, theirs, left, stamp, tokens, work, own
+        ):
+            if self._holds(other, request, left):
+                worker.others = [other]
+                self.rivals = self._seen(worker.others)
+                return True
+        return False
 
     def _seen(self, others: list[WorkerModel]) -> list[Rival]:
         """Return what counts of those that have a free client and memory."""
@@ -148,10 +176,8 @@ class RoutingDecision:
 
     def _takes(self, rival: Rival, request: int, left: int) -> bool:
         """Whether another worker can hold a request; if so it is asked first from now on."""
-        other, others, tight = rival[0], self.worker.others, self.policy.tight
-        if tight and request in tight and not self.policy.able(other, request):
-            return False
-        if not (other.size or other.has_room(request, left)):  # else its room says that it has
+        other, others = rival[0], self.worker.others
+        if not self._holds(other, request, left):
             return False
         if others[0] is not other:
             others.remove(other)
@@ -159,6 +185,14 @@ class RoutingDecision:
             self.rivals.remove(rival)
             self.rivals.insert(0, rival)
         return True
+
+    def _holds(self, other: WorkerModel, request: int, left: int) -> bool:
+        """Whether another worker has the memory for a request whose tokens have room there."""
+        tight = self.policy.tight
+        if tight and request in tight and not self.policy.able(other, request):
+            return False
+        # Under paged memory the room for tokens says that it has.
+        return other.size > 0 or other.has_room(request, left)
 
     def _delays(self, request: int, left: int, tokens: float) -> bool:
         """Whether the gate is closed: the prefill would cost those that decode too much.

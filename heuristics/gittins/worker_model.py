@@ -18,7 +18,7 @@ class WorkerModel:
     Attributes:
         clients: how many clients the worker has.
         cut: requests whose prefill the next step does not complete.
-        others: the models of the other workers, in any order.
+        others: the models of the other workers, in any order; in a large fleet of one of them.
         origin: request -> round from which its tokens count, of those that decode.
         until_ns: when the worker decides next at the latest, as far as that is known, else 0.
         evicted: rounds at the last eviction; -1 before the first.

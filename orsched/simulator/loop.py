@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from orsched.errors import PolicyError
 from orsched.policy import SHORT_WAIT_NS, Information, Policy, View, WorkerState
 from orsched.schedule import Schedule
+from orsched.simulator.asleep import NOBODY, Asleep
 from orsched.simulator.recorder import WorkRecorder, timeline
 from orsched.simulator.run_state import NEVER, RunState
 from orsched.simulator.worker import WorkerRun
@@ -112,7 +113,7 @@ class Loop:
         ]
         self.events: list[tuple[int, int, int]] = []  # time, worker, number of the worker's event
         self.numbers = [0] * len(self.workers)
-        self.asleep: set[int] = set()
+        self.asleep = Asleep(run_state, states)
         self.indices = frozenset(range(len(self.workers)))
         self.to_ask = set(self.indices)
         self.decision_ns = array("q")
@@ -222,25 +223,25 @@ class Loop:
         if run_state.next_arrival_ns <= now:
             self._tell_arrivals(worker.view)
         self._ask(index)
-        if self.to_ask:
-            self._ask_all()
+        self._ask_all()
 
     def _arrive(self) -> None:
         """Handle arrivals now, at no worker's step border."""
-        herald = min(self.asleep, default=0)
-        for index in (herald, *self.asleep):
-            self.workers[index].state.now_ns = self.run_state.now_ns
+        herald = self.asleep.order[0] if self.asleep else 0
+        self.workers[herald].state.now_ns = self.run_state.now_ns
         self._tell_arrivals(self.views[herald])
-        if self.to_ask:
-            self._ask_all()
+        self._ask_all()
 
     def _tell_arrivals(self, view: View) -> None:
         """Tell of the arrivals up to now: who sleeps is asked, whom they concern is interrupted."""
         run_state = self.run_state
         run_state.deliver_arrivals(view)
-        self.to_ask |= self.asleep
+        self.asleep.wake()
         if run_state.concerned:
             for index in sorted(self._concerned()):
+                if index in self.asleep:
+                    self.to_ask.add(index)
+                    continue
                 worker = self.workers[index]
                 if worker.interrupt(run_state.now_ns):
                     self._expect(index, worker.until_ns)
@@ -265,17 +266,24 @@ class Loop:
         heappush(self.events, (moment_ns, index, number))
 
     def _ask_all(self) -> None:
-        """Ask for those that are to be asked, the first first; an eviction may add some."""
-        to_ask, run_state = self.to_ask, self.run_state
-        while to_ask:
-            left = len(to_ask)
-            for index in sorted(to_ask):
-                if not run_state.left:
-                    return
-                self._ask(index)
-                left -= 1
-                if len(to_ask) > left:  # sorted anew only then: workers may be many
-                    break
+        """Ask for those that are to be asked, the first first; an eviction may add some.
+
+        Those woken are asked as long as the policy says that one of them may have something to do.
+        """
+        to_ask, asleep, run_state = self.to_ask, self.asleep, self.run_state
+        listed: list[int] = []
+        while run_state.left:
+            if asleep.next != NOBODY and not self.policy.idle_may_act():
+                asleep.settle()
+            woken = asleep.first_woken()
+            if len(listed) != len(to_ask):
+                listed = sorted(to_ask, reverse=True)
+            if listed and (woken is None or listed[-1] < woken):
+                self._ask(listed.pop())
+            elif woken is not None:
+                self._ask(woken)
+            else:
+                return
 
     def _ask(self, index: int) -> None:
         """Ask the policy for a worker that is free, until a step takes time or it waits."""
@@ -300,7 +308,7 @@ class Loop:
                 self.observer(view, step)
             takes_time = worker.take(step)
             if step.preempt:
-                self.to_ask |= self.asleep
+                self.asleep.wake()
             if takes_time:
                 self.idle_decisions = 0
                 self._expect(index, worker.until_ns)

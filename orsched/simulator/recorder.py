@@ -103,7 +103,10 @@ class StepRecorder:
 
     def wait_until(self, moment_ns: int) -> None:
         """Note that the next step begins at a moment, not at the end of the last one."""
-        self.waits.append((len(self.end_ns), moment_ns))
+        index = len(self.end_ns)
+        if self.waits and self.waits[-1][0] == index:
+            self.waits.pop()
+        self.waits.append((index, moment_ns))
 
     def columns(self) -> dict[str, IntColumn]:
         """Return the columns of the steps but the worker's."""

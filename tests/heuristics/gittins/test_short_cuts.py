@@ -7,7 +7,7 @@ import random
 import pytest
 
 from orsched.costs import AffineCost, BilinearCost
-from orsched.heuristics.gittins import Gittins, GittinsParams, LengthModel
+from orsched.heuristics.gittins import Gittins, GittinsParams, LengthModel, policy
 from orsched.heuristics.gittins.prices import Prices
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
@@ -23,12 +23,19 @@ from tests.heuristics.gittins.plain import PlainGittins
 every_information = pytest.mark.parametrize("known", KNOWN)
 
 
+@pytest.fixture(autouse=True, params=["few workers", "many workers"])
+def in_lists_and_in_columns(request, monkeypatch):
+    """Let every test also run as in a large fleet, whose workers are in columns."""
+    if request.param == "many workers":
+        monkeypatch.setattr(policy, "MANY", 1)
+
+
 def require_alike(instance, known, params):
     """Both make one schedule; return how many evictions it has."""
     made = []
     for kind in (Gittins, PlainGittins):
-        policy = kind(params, Information(known), instance.requests.service_class)
-        made.append(simulate_policy(instance, policy).schedule)
+        fresh = kind(params, Information(known), instance.requests.service_class)
+        made.append(simulate_policy(instance, fresh).schedule)
     assert made[0].steps == made[1].steps
     assert made[0].work == made[1].work
     return int((made[0].work.stay > 0).sum())

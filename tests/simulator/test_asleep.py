@@ -1,0 +1,140 @@
+"""Workers that sleep cost nothing: who is asked, and that asking all of them changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from orsched import registry
+from orsched.instances.synthetic import peers_workload
+from orsched.memory import BlockMemory
+from orsched.policy import Information, Policy, View
+from orsched.simulator import simulate_policy
+from orsched.simulator.asleep import Asleep
+from orsched.solver import read_spec
+from orsched.step import Step, prefill_stage
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+
+
+class State:
+    """All that matters of a worker here."""
+
+    clock: object = None
+
+
+def test_those_woken_are_asked_in_order_and_later_sleepers_are_not() -> None:
+    states: Any = [State() for _ in range(6)]
+    run: Any = object()
+    asleep = Asleep(run, states)
+    for index in (4, 1, 3):
+        asleep.add(index)
+    assert asleep.first_woken() is None
+    asleep.wake()
+    assert asleep.first_woken() == asleep.first_woken() == 1
+    asleep.remove(1)
+    asleep.add(2)  # falls asleep after the others were woken
+    assert asleep.first_woken() == 3
+    asleep.remove(3)
+    asleep.add(3)
+    assert asleep.first_woken() == 4
+    assert [index for index in range(6) if states[index].clock is run] == [2, 3, 4]
+    asleep.wake()
+    assert asleep.first_woken() == 2
+    asleep.settle()
+    assert asleep.first_woken() is None
+    asleep.discard(0)
+    asleep.discard(4)
+    assert asleep.order == sorted(asleep) == [2, 3]
+    assert states[4].clock is None
+
+
+def fleet(workers: int, blocks: int, seed: int, rate: float, requests: int = 300) -> Instance:
+    base = peers_workload(requests, rate=rate * workers, seed=seed)
+    memory = BlockMemory(blocks, 16, "paged") if blocks else None
+    return base.replace(
+        workers=tuple(
+            replace(base.worker, clients=128 // (1 + i % 3), memory=memory, name=f"worker-{i}")
+            for i in range(workers)
+        )
+    )
+
+
+def policy_of(instance: Instance, name: str) -> Policy:
+    spec = read_spec(name)
+    method = registry.resolve("methods", spec.name)
+    known = Information(spec.information or method.information[0])
+    policy: Policy = method.build(instance, known, spec.parameters, 0)[0]
+    return policy
+
+
+def simulated(instance: Instance, name: str) -> Any:
+    return simulate_policy(instance, policy_of(instance, name))
+
+
+NAMES = [
+    "vllm",
+    "vllm+dispatch=least_work+steal=true",
+    "vllm@clairvoyant+policy=priority+priority=length+steal=true",
+    "dynamic+steal=true",
+    "fcfs",
+    "gittins",
+    "gittins@clairvoyant",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("setting", [(12, 700, 1, 8.0), (7, 0, 2, 0.5), (40, 700, 3, 3.0)])
+def test_asking_all_that_sleep_makes_the_same_schedule(
+    name: str, setting: tuple[int, int, int, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = fleet(*setting)
+    quick = simulated(instance, name)
+    monkeypatch.setattr(type(policy_of(instance, name)), "idle_may_act", lambda self: True)
+    plain = simulated(instance, name)
+    assert len(plain.decision_ns) >= len(quick.decision_ns)
+    for table in ("steps", "work"):
+        one, other = getattr(quick.schedule, table), getattr(plain.schedule, table)
+        for column in vars(one):
+            np.testing.assert_array_equal(getattr(one, column), getattr(other, column))
+
+
+class Clock(Policy):
+    """Looks at the clocks of all workers whenever a request arrives; one worker serves all."""
+
+    name = "clock"
+    many_workers = True
+
+    def __init__(self) -> None:
+        self.waiting: list[int] = []
+        self.seen: list[list[int]] = []
+
+    def on_arrival(self, view: View, request: int) -> None:
+        self.waiting.append(request)
+        self.seen.append([each.now_ns for each in view.workers])
+
+    def decide(self, view: View) -> Step | None:
+        if view.index == 2 and self.waiting:
+            return prefill_stage([self.waiting.pop(0)])
+        return Step() if view.running else None
+
+
+def test_the_clocks_of_those_that_sleep_go_on() -> None:
+    instance = fleet(3, 0, 1, 1.0, requests=20)
+    policy = Clock()
+    simulate_policy(instance, policy)
+    assert [clocks[:2] for clocks in policy.seen] == [
+        [arrival] * 2 for arrival in sorted(instance.requests.arrival_ns.tolist())
+    ]
+
+
+@pytest.mark.parametrize("name", ["vllm", "vllm+dispatch=round_robin", "fcfs", "gittins"])
+def test_only_those_that_may_act_are_asked(name: str) -> None:
+    instance = fleet(40, 0, 3, 0.2)
+    done = simulated(instance, name)
+    # One for each step at most, and one with nothing to do before or after it.
+    assert len(done.decision_ns) <= 2 * len(done.schedule.steps) + 40
