@@ -8,6 +8,8 @@ from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from benchmarks.speed.section import Options, Section, Target
 from orsched import registry
 from orsched.heuristics.gated import GatedPolicy
@@ -17,7 +19,7 @@ from orsched.heuristics.rolling.background import Planner
 from orsched.heuristics.rolling.policy import RollingPolicy
 from orsched.instances.gsm8k import gsm8k
 from orsched.metrics import distribution
-from orsched.policy import Policy, View
+from orsched.policy import Information, Policy, View
 from orsched.simulator import simulate_policy
 from orsched.step import Step, Wait
 from orsched.workers import Worker
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 
     from orsched.heuristics.rolling.snapshot import Plan, Snapshot
     from orsched.instance import Instance
-    from orsched.policy import Information
 
 NAME = "decide"
+USES_QUANTILES = ("gittins", "robust", "rolling")
+LEVELS, FACTORS = (0.1, 0.25, 0.5, 0.75, 0.9), (0.4, 0.6, 1.0, 1.5, 2.5)
 PANG_US, LIMIT_US, POOL_US = 50.0, 100.0, 10.0
 
 
@@ -145,6 +148,17 @@ def methods() -> Iterator[tuple[str, Any, Information]]:
             yield name, method, method.information[0]
 
 
+def with_quantiles(instance: Instance) -> Instance:
+    """Return the instance with a distribution around each predicted length."""
+    points = instance.requests.predicted_tokens
+    assert points is not None
+    rows = np.maximum(1, np.rint(points[:, None] * np.array(FACTORS))).astype(int)
+    table = instance.requests.replace(
+        predicted_tokens=points, predicted_quantiles=rows, quantile_levels=LEVELS
+    )
+    return instance.replace(requests=table)
+
+
 def _policy(method: Any, information: Information, instance: Instance) -> Policy:
     """Return a fresh policy of a method, by default."""
     if isinstance(method, GatedMethod):
@@ -163,6 +177,16 @@ def run(options: Options) -> Section:
     pang = gsm8k(requests=requests, clients=200)
     workers = {"pang": pang, "open": pang.replace(workers=(Worker(200, pang.worker.cost),))}
     cases = [(kind, *each) for kind in workers for each in methods()]
+    told = with_quantiles(pang)
+    workers |= {
+        "pang, quantiles": told,
+        "open, quantiles": told.replace(workers=workers["open"].workers),
+    }
+    cases += [
+        (kind, name, registry.resolve("methods", name), Information.PREDICTED)
+        for kind in ("pang, quantiles", "open, quantiles")
+        for name in USES_QUANTILES
+    ]
     for kind, name, method, information in cases:
         if kind == "open" and isinstance(method, GatedMethod):
             continue

@@ -146,3 +146,29 @@ def test_the_whole_is_one_valid_run(name):
         assert orsched.check(instance, trace, times="measured") == []
         parts += sum(event["what"] == "resumed" for event in trace.run.get("events", []))
     assert parts
+
+
+def test_what_is_predicted_of_the_rest_is_the_rest_of_its_distribution():
+    rows = [[6, 6, 6], [9, 9, 9], [5, 8, 12]]
+    requests = orsched.Requests(
+        [4, 4, 4], [6, 9, 9], predicted_quantiles=rows, quantile_levels=[0.1, 0.5, 0.9]
+    )
+    worker = orsched.Worker(3, orsched.AffineCost(5, 1, 5, 1))
+    instance = orsched.Instance(requests, worker, output_limit_tokens=12)
+    done = execute_policy(
+        instance,
+        FirstComeFirstServed(),
+        FormulaDevice(),
+        vocabulary=VOCABULARY,
+        observer=stopping(2),
+    )
+    rest = residual(instance, measured(done))
+    assert rest.rows.tolist() == [1, 2]
+    assert rest.yielded.tolist() == [6, 6]
+    left = rest.instance.requests
+    assert left.predicted_quantiles[0].tolist() == [3, 3, 3]
+    first, middle, last = left.predicted_quantiles[1].tolist()
+    assert 1 <= first <= middle <= last
+    assert middle > 8 - 6  # that it is above 6 makes it longer
+    assert last >= 12 - 6
+    assert left.quantile_levels == (0.1, 0.5, 0.9)
