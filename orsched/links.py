@@ -53,7 +53,7 @@ class Link:
         exact = Fraction(kv_bytes_per_token) * NS_PER_S / Fraction(bytes_per_s)
         return cls(-(-exact.numerator // exact.denominator), seconds_to_ns(latency_s, "latency"))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, int]:
         """Return the link as plain JSON values."""
         return {"ns_per_token": self.ns_per_token, "latency_ns": self.latency_ns}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.splits import Split, read_split
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
@@ -23,25 +24,31 @@ if TYPE_CHECKING:
 _MOST_COPIES = 100_000
 _NUMBER = re.compile(r"[+-]?[0-9]{1,30}")
 
-Workers = int | tuple[Worker, ...]
-"""How many copies of an instance's worker, or other workers."""
+Workers = int | tuple[Worker, ...] | Split
+"""How many copies of an instance's worker, other workers, or copies with roles."""
 
 
 def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
     """Return the workers that a specification names.
 
     Args:
-        spec: a number of copies (``4`` or ``"4"``), the path of a worker file, several of them
-            with commas or in a list, or a list of tables and ``Worker`` objects. A worker file is
-            JSON or TOML with the fields of an entry of ``workers`` in an instance file; ``cost``
-            may be the path of a cost-model file beside it, or the name of a machine.
+        spec: a number of copies (``4`` or ``"4"``), copies by role with their link
+            (``2P2D:ns_per_token=5243,latency_ns=10000``, see ``orsched.splits``), the path of a
+            worker file, several of them with commas or in a list, or a list of tables and
+            ``Worker`` objects. A worker file is JSON or TOML with the fields of an entry of
+            ``workers`` in an instance file; ``cost`` may be the path of a cost-model file beside
+            it, or the name of a machine.
         base: the folder that relative paths start from.
 
     Raises:
         InputError: the specification or a file is wrong.
     """
     given = spec
+    if isinstance(spec, Split):
+        return spec
     if isinstance(spec, str):
+        if (split := read_split(spec)) is not None:
+            return split
         parts = _parts(spec)
         if len(parts) == 1 and _NUMBER.fullmatch(parts[0]):
             return read_workers(int(parts[0]), base)
@@ -78,6 +85,8 @@ def worker_files(spec: object, base: str | os.PathLike[str] = ".") -> tuple[Path
 
     Those are the worker files, and the cost-model files that they name.
     """
+    if isinstance(spec, str) and read_split(spec) is not None:
+        return ()
     items = _parts(spec) if isinstance(spec, str) else spec
     if not isinstance(items, (list, tuple)):
         return ()
@@ -144,7 +153,8 @@ def with_workers(instance: Instance, workers: Workers) -> Instance:
     Raises:
         InputError: copies are asked for of workers that differ in more than their names.
     """
-    if isinstance(workers, int):
+    link, label = instance.link, ""
+    if isinstance(workers, (int, Split)):
         first = instance.workers[0]
         if any(replace(other, name=first.name) != first for other in instance.workers):
             raise InputError(
@@ -152,9 +162,13 @@ def with_workers(instance: Instance, workers: Workers) -> Instance:
                 field="workers",
                 remedy="give worker files",
             )
-        workers = copies(first, workers)
-    label = f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"
-    return instance.replace(workers=workers, name=f"{instance.name} ({label})")
+        if isinstance(workers, Split):
+            label, link = workers.name, workers.link or link
+            workers = workers.of(first)
+        else:
+            workers = copies(first, workers)
+    label = label or f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"
+    return instance.replace(workers=workers, link=link, name=f"{instance.name} ({label})")
 
 
 def scenario(

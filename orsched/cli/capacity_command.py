@@ -216,7 +216,7 @@ def read_machines(
             found[name] = (instance.workers[0], number)
             continue
         workers = read_workers([source])
-        assert not isinstance(workers, int)
+        assert isinstance(workers, tuple)
         found[name] = (workers[0], number)
     return found
 

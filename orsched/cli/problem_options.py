@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 PROBLEM_OPTIONS = (
     click.option(
         "--workers",
-        metavar="N|FILES",
-        help="Copies of the instance's worker, or worker files with commas in between.",
+        metavar="N|SPLIT|FILES",
+        help="Copies of the instance's worker, by role (2P2D:ns_per_token=5243), or worker files.",
     ),
     click.option(
         "--arrivals",

@@ -95,7 +95,9 @@ REQUEST_OPTIONS = (
 """What a file of requests needs to be an instance, on every command that takes an INSTANCE."""
 
 COPIES = _option(
-    "--workers", metavar="N|FILES", help="Copies of the worker, or worker files with commas."
+    "--workers",
+    metavar="N|SPLIT|FILES",
+    help="Copies of the worker, by role (2P2D:ns_per_token=5243), or worker files.",
 )
 """For commands without an option ``--workers`` of their own."""
 

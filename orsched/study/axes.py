@@ -18,6 +18,7 @@ from orsched.method_choice import read_spec, require_choice
 from orsched.near_names import known_names
 from orsched.own_code import at_path, is_own, path_in, source_of
 from orsched.scenario import read_workers
+from orsched.splits import Split
 from orsched.study.data_files import data_hash
 
 if TYPE_CHECKING:
@@ -330,15 +331,18 @@ def failures_axis(value: object) -> tuple[str | None, ...]:
 
 
 def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
-    """Read numbers of copies and lists of worker files or tables."""
+    """Read numbers of copies, splits, and lists of worker files or tables."""
     if value is None:
         return (None,)
-    found = []
+    found: list[Any] = []
     for item in _listed(value, "workers"):
         workers = read_workers([item] if isinstance(item, dict) else item, base)
-        found.append(
-            workers if isinstance(workers, int) else [worker.to_dict() for worker in workers]
-        )
+        if isinstance(workers, Split):
+            found.append(str(workers))
+        elif isinstance(workers, int):
+            found.append(workers)
+        else:
+            found.append([worker.to_dict() for worker in workers])
     return tuple({repr(item): item for item in found}.values())
 
 

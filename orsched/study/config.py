@@ -11,6 +11,7 @@ from orsched.errors import InputError
 from orsched.files.toml import read_toml, require_known, require_table
 from orsched.own_code import at_path
 from orsched.scenario import Workers, read_workers, worker_files
+from orsched.splits import read_split
 
 if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
@@ -71,11 +72,18 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
 
 
 def _workers(value: object, base: Path) -> Workers:
-    table = require_table(value, "workers", ("count", "files"))
+    table = require_table(value, "workers", ("count", "files", "split"))
     if len(table) != 1:
         raise InputError(
-            "needs either count or files", field="workers", remedy="count = N, or files = [...]"
+            "needs one of count, files and split",
+            field="workers",
+            remedy='count = N, files = [...] or split = "2P2D:ns_per_token=5243"',
         )
+    if "split" in table:
+        found = read_split(table["split"]) if isinstance(table["split"], str) else None
+        if found is None:
+            raise InputError("is no split", field="workers.split", remedy='split = "2P2D"')
+        return found
     if "count" in table:
         return read_workers(whole_number(table["count"], "workers.count", minimum=1))
     return read_workers(table["files"], base)

@@ -29,8 +29,8 @@ FIRST = (
     "cell", "instance", "workers", "arrivals", "predictions", "policy", "information", "seed",
     "status", "error",
 )  # fmt: skip
-CHOICES = ("instance_", "arrivals_", "predictions_", "failures_", "param_")
-"""Prefixes of columns with an instance's arguments, a law's and a policy's parameters."""
+CHOICES = ("instance_", "workers_", "arrivals_", "predictions_", "failures_", "param_")
+"""Prefixes of columns with arguments of an instance, a split, laws and a policy's parameters."""
 
 
 def rows_of(
@@ -59,13 +59,16 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     from orsched.instances.arrivals import read_arrivals
     from orsched.instances.failures import read_failures
     from orsched.instances.predictions import read_predictor
+    from orsched.splits import read_split
 
     content = cell.content
     workers = content["workers"]
+    split = read_split(workers) if isinstance(workers, str) else None
+    many = len(workers) if isinstance(workers, list) else workers
     row: dict[str, Any] = {
         "cell": cell.key,
         "instance": cell.instance.label,
-        "workers": len(workers) if isinstance(workers, list) else workers,
+        "workers": many if split is None else split.workers,
         "arrivals": content["arrivals"],
         "predictions": content["predictions"],
         "policy": cell.policy.label,
@@ -76,6 +79,8 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     }
     instance = content["instance"]
     row |= _flat("instance", {**instance.get("arguments", {}), **_only(instance, "sample")})
+    if split is not None:
+        row |= _flat("workers", {"split": split.name, **split.link_values})
     row |= _flat("arrivals", _law(content["arrivals"], read_arrivals))
     row |= _flat("predictions", _law(content["predictions"], read_predictor))
     row |= _flat("failures", _law(content.get("failures"), read_failures))

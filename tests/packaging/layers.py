@@ -88,7 +88,8 @@ LAYERS = (
         "front",
         "solve, simulate, compare, load, predict lengths, fit measured runs",
         (
-            "method_choice", "scenario", "failures", "method_catalogue", "comparison", "solver",
+            "method_choice", "splits", "scenario", "failures", "method_catalogue", "comparison",
+            "solver",
             "request_files", "locate", "predict", "fidelity",
         ),
     ),
