@@ -62,12 +62,13 @@ def gantt(
     Its own prefill is a black bar before it, one a chunk.
     Where some requests are bulk and others are not, bars of bulk ones are green and hatched.
     While it is paused the bar is grey; rounds after the last token, in a static batch, are hatched.
-    A diamond marks the start of a stay after the first: the request was evicted before. Prefill
-    stages are orange stripes over all clients of the worker, mixed steps lighter ones; clients
-    without a request show the tinted background. Vertical lines mark the makespan and, if the
-    schedule has one, the lower bound. Collections and images carry the ``gid`` ``decode``,
-    ``bulk``, ``prefill``, ``invalid``, ``paused``, ``restarts``, ``stages``, ``mixed`` or
-    ``density``; what does not occur is not drawn, and not explained.
+    A diamond marks the start of a stay after an eviction. A cache on its way over a link is a
+    purple bar on the clients of both workers.
+    Prefill stages are orange stripes over all clients of the worker, mixed steps lighter ones;
+    clients without a request show the tinted background. Vertical lines mark the makespan and, if
+    the schedule has one, the lower bound. Collections and images carry the ``gid`` ``decode``,
+    ``bulk``, ``prefill``, ``invalid``, ``paused``, ``transfers``, ``restarts``, ``stages``,
+    ``mixed`` or ``density``; what does not occur is not drawn, and not explained.
 
     Where bars would be thinner than a pixel (the median one, or rows below two pixels), and with
     more than ``MAX_BARS`` of a kind, the schedule is drawn as an image in which each pixel shows
@@ -158,9 +159,10 @@ def _draw_bars(ax: Axes, use: ClientUse, lanes: Lanes) -> None:
         (use.decode.take(bulk), to_rgba_array(style.BULK_COLOURS)[rank[bulk]], 0.0, 2, "bulk"),
         (use.paused, style.PAUSED_COLOUR, 0.0, 2, "paused"),
         (use.invalid, style.INVALID_COLOUR, 0.0, 2, "invalid"),
+        (use.transfers, style.TRANSFER_COLOUR, 0.5, 2, "transfers"),
         (use.prefill, style.PREFILL_COLOUR, 0.5, 4, "prefill"),
     ):
-        if len(spans) == 0 and gid in ("bulk", "paused", "invalid"):
+        if len(spans) == 0 and gid in ("bulk", "paused", "invalid", "transfers"):
             continue
         row = lanes.row[spans.lane]
         corners = rectangles(spans.start_ns, spans.end_ns, row - half, row + half)
@@ -170,7 +172,7 @@ def _draw_bars(ax: Axes, use: ClientUse, lanes: Lanes) -> None:
         if gid in _HATCHES:
             bars.set(hatch=_HATCHES[gid], edgecolor="white", linewidth=0)
         ax.add_collection(bars, autolim=False)
-    again = use.stays.take(use.stays.stay > 0)
+    again = use.restarts
     if len(again):
         ax.plot(
             again.start_ns / NS_PER_S, lanes.row[again.lane], "D", color=style.RESTART_COLOUR,

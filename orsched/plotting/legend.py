@@ -76,7 +76,9 @@ def _entries(schedule: Schedule, use: ClientUse, dense: bool) -> list[tuple[Any,
             hatch=None if dense else style.INVALID_HATCH,
         )  # fmt: skip
         entries.append((hatched, "invalid tokens"))
-    if (use.stays.stay > 0).any() and not dense:
+    if len(use.transfers) and not dense:
+        entries.append((Patch(color=style.TRANSFER_COLOUR, lw=0), "cache on its way"))
+    if len(use.restarts) and not dense:
         mark = Line2D([], [], color=style.RESTART_COLOUR, marker="D", markersize=4, lw=0)
         entries.append((mark, "restart"))
     entries.append((Patch(color=style.IDLE_COLOUR, lw=0), "bubble: no request"))

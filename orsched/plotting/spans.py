@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,6 +71,8 @@ class ClientUse:
         paused: between two rows of a stay, while the worker decodes without the request, or before
             the next part of its prompt.
         stays: the unbroken time of each request on a client; an eviction ends it.
+        restarts: those that come after an eviction.
+        transfers: caches on their way over links, on the clients of both workers.
         bulk: by request, whether it is bulk, where some are and others are not; else None.
     """
 
@@ -79,6 +81,8 @@ class ClientUse:
     invalid: Spans
     paused: Spans
     stays: Spans
+    restarts: Spans
+    transfers: Spans
     bulk: Mask | None = None
 
 
@@ -107,6 +111,10 @@ def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
     begin = np.where(joins, ended, start)
     paused = np.flatnonzero(follows & ~joins & (start > ended))
     head, tail = line.stay_row, line.stay_end
+    stays = Spans(
+        work.request[head], lane[head], start[head], steps.end_ns[work.last_step[tail]],
+        work.first_step[head], work.last_step[tail], work.stay[head],
+    )  # fmt: skip
     return ClientUse(
         prefill=spans(line.is_prefill, start, end, work.first_step),
         decode=spans(work.phase == DECODE, begin, end, work.first_step),
@@ -115,12 +123,29 @@ def client_use(instance: Instance, schedule: Schedule) -> ClientUse:
             work.request[paused], lane[paused], ended[paused], start[paused],
             work.last_step[before][paused], work.first_step[paused], work.stay[paused],
         ),
-        stays=Spans(
-            work.request[head], lane[head], start[head], steps.end_ns[work.last_step[tail]],
-            work.first_step[head], work.last_step[tail], work.stay[head],
-        ),
+        stays=stays,
+        restarts=stays.take(_again(line)),
+        transfers=_transfers(line, stays),
         bulk=instance.bulk if instance.bulk.any() and not instance.bulk.all() else None,
     )  # fmt: skip
+
+
+def _again(line: Timeline) -> Mask:
+    """Return which stays come after an eviction."""
+    later: Mask = line.stay[line.stay_row] > 0
+    return later if line.schedule.transfers is None else later & ~line.handovers.comes
+
+
+def _transfers(line: Timeline, stays: Spans) -> Spans:
+    """Return when caches go, on the clients that hold them meanwhile."""
+    sent = line.schedule.transfers
+    if sent is None:
+        return stays.take(np.zeros(0, np.int64))
+    hands = line.handovers
+    goes, comes = np.flatnonzero(hands.goes), np.flatnonzero(hands.comes)
+    found = stays.take(np.concatenate([goes, comes]))
+    rows = np.concatenate([hands.out_of[goes], hands.into[comes]])
+    return replace(found, start_ns=sent.start_ns[rows], end_ns=sent.end_ns[rows])
 
 
 def rank_in_lane(spans: Spans) -> IntColumn:

@@ -92,9 +92,16 @@ def record_columns(instance: Instance, schedule: Schedule) -> dict[str, IntColum
         "prefill_worker_idx": workers[PREFILL],
         "decode_worker_idx": workers[DECODE],
         "client": times["client"],
-        "restarts": np.maximum(stays - 1, 0),
+        "restarts": np.maximum(stays - 1 - _came(line), 0),
         "invalid_tokens": invalid,
     }
+
+
+def _came(line: Timeline) -> IntColumn:
+    """Return how many stays of each request began with a cache that came over a link."""
+    sent = line.schedule.transfers
+    many = len(line.instance)
+    return np.bincount(np.zeros(0, np.int64) if sent is None else sent.request, minlength=many)
 
 
 class StayWorkers(NamedTuple):
