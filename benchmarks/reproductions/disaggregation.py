@@ -47,6 +47,9 @@ LINKS = {
 }
 PREFILL_FIRST = {"mode": "prefill_first"}
 CHUNKS = {"mode": "mixed", "max_num_batched_tokens": 256}
+MOST_RATE = 256.0
+"""Where the search ends for too few requests to break a limit."""
+
 PRECISION = 1 / 64
 """Relative width at which a search for a rate ends."""
 
@@ -119,7 +122,7 @@ def goodput(row: Row, seed: int, requests: int, limits: tuple[bool, bool]) -> fl
         return (not limits[0] or ttft <= TTFT_NS) and (not limits[1] or tpot <= TPOT_NS)
 
     low, high = 0.25, 0.5
-    while keeps(high):
+    while high < MOST_RATE and keeps(high):
         low, high = high, 2 * high
     while high - low > low * PRECISION:
         middle = (low + high) / 2
