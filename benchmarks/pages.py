@@ -125,7 +125,14 @@ PARTS = (
     Part(
         "ssjf.md",
         f"{SSJF}_authors",
-        ("Figs. 4 to 7", "Table 2", "Fig. 8", "What the setting is worth"),
+        (
+            "Figs. 4 to 7",
+            "Table 2",
+            "Predictors trained here",
+            "Fig. 9",
+            "Fig. 8",
+            "What the setting is worth",
+        ),
     ),
     Part("ssjf.md", SSJF, ("Figs. 4 to 7, stricter",)),
     Part("ssjf.md", f"{SSJF} --predictors --aging --sensitivity", ("Aging",)),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from benchmarks.reproductions import ssjf_setting
+from benchmarks.reproductions import ssjf_heads, ssjf_setting
 from benchmarks.reproductions.ssjf_authors_policies import AuthorsFcfs, AuthorsShortestFirst
 from orsched import registry
 from orsched.checker import check
@@ -85,6 +85,8 @@ class Case(NamedTuple):
         sort_gaps: whether the Gamma gaps are sorted, the shortest first.
         plain: orsched's own ``fcfs_batched``, ``ssjf`` and ``sjf`` instead, which do not preempt
             and wait alike for a dynamic batch to fill.
+        rows: whose lengths and predictions: None for the published ones, else a source of
+            ``ssjf_heads`` and the rounds of it, the first and the last.
     """
 
     mode: str
@@ -96,6 +98,7 @@ class Case(NamedTuple):
     forget: bool = True
     sort_gaps: bool = True
     plain: bool = False
+    rows: tuple[str, int, int] | None = None
 
 
 class Figures(NamedTuple):
@@ -112,19 +115,51 @@ FCFS, ORACLE = "fcfs", "oracle"
 def workload(case: Case, value: float, run: int, predictor: str) -> Instance:
     """Return a run's requests, with lengths predicted by a predictor of ``orsched.instances``."""
     place = 100 * KINDS[case.kind].index(int(value)) + run + 10_000 * (case.kind == "burstiness")
+    if case.rows is not None:
+        return _of_heads(case, value, place, predictor)
     outputs, told, _ = ssjf_setting.lengths(JOBS, place)
     arrivals = arrivals_s(case, value, stream("ssjf/authors", place))
-    requests = Requests(np.ones(JOBS, np.int64), outputs, arrival_s=arrivals)
-    worker = Worker(JOBS, AffineCost(0, 0, TOKEN_NS, 0))
-    instance = Instance(requests, worker, output_limit_tokens=512 + OFFSET_TOKENS, name="ssjf")
+    instance = _instance(outputs, arrivals)
     if told is not None and predictor == "classes":
         predicted = np.array(load_confusion(5).medians(), np.int64)[told]
     else:
         predicted = predict(instance, predictor, place).requests.predicted_tokens
-    columns = requests.replace(
-        output_tokens=outputs + OFFSET_TOKENS, predicted_tokens=predicted + OFFSET_TOKENS
-    )
+    return _with_offset(instance, predicted)
+
+
+def _instance(outputs: NDArray[np.int64], arrivals: NDArray[np.float64]) -> Instance:
+    requests = Requests(np.ones(JOBS, np.int64), outputs, arrival_s=arrivals)
+    worker = Worker(JOBS, AffineCost(0, 0, TOKEN_NS, 0))
+    return Instance(requests, worker, output_limit_tokens=512 + OFFSET_TOKENS, name="ssjf")
+
+
+def _with_offset(instance: Instance, predicted: NDArray[np.int64]) -> Instance:
+    requests = instance.requests
+    outputs = requests.output_tokens + OFFSET_TOKENS
+    columns = requests.replace(output_tokens=outputs, predicted_tokens=predicted + OFFSET_TOKENS)
     return instance.replace(requests=columns)
+
+
+def _of_heads(case: Case, value: float, place: int, predictor: str) -> Instance:
+    """Return a run's requests from held-out rows of a source, with what a head told of them.
+
+    Lengths are the published ones of the same rank: the k-th shortest row of a source has the k-th
+    of as many published lengths. Predictions go the same way, and the order of both stays.
+    """
+    assert case.rows is not None
+    source, first, last = case.rows
+    found = ssjf_heads.kept(source)
+    draws = stream("ssjf/authors/heads", place)
+    chosen = np.flatnonzero((found.rounds >= first) & (found.rounds <= last))
+    rows = chosen[draws.integers(0, len(chosen), JOBS)]
+    known = np.sort(found.truth)
+    drawn = np.sort(ssjf_setting.lengths(len(known), 0)[0])
+    outputs = np.empty_like(drawn)
+    outputs[np.argsort(found.truth, kind="stable")] = drawn
+    told = found.truth if predictor == "oracle" else found.told[predictor]
+    ranks = np.minimum(np.searchsorted(known, told[rows]), len(known) - 1)
+    instance = _instance(outputs[rows], arrivals_s(case, value, draws))
+    return _with_offset(instance, drawn[ranks])
 
 
 def arrivals_s(case: Case, value: float, draws: np.random.Generator) -> NDArray[np.float64]:
