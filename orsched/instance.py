@@ -299,7 +299,13 @@ class Instance:
         return any(worker.available_ns for worker in self.workers)
 
     def require_steady(self, what: str) -> None:
-        """Raise ``InputError`` for workers that come and go, which ``what`` does not know."""
+        """Raise ``InputError`` for workers that come and go or send caches: ``what`` knows none."""
+        if self.link is not None:
+            raise InputError(
+                f"{what} does not know caches that change workers",
+                field="link",
+                remedy="leave roles and link out; orsched simulate knows them, with disaggregated",
+            )
         if self.fleet_changes:
             raise InputError(
                 f"{what} does not know workers that come and go",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from typing import TYPE_CHECKING
 
 from orsched.heuristics.continuous.continuous_batching import ContinuousBatching
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from orsched.heuristics.disaggregated.params import DisaggregatedParams
     from orsched.policy import View
     from orsched.step import Wait
+    from orsched.workers import Worker
 
 
 class Disaggregated(Policy):
@@ -51,6 +53,7 @@ class Disaggregated(Policy):
         self.prefill_pool = [i for i, role in enumerate(roles) if role == "prefill"]
         self.decode_pool = [i for i, role in enumerate(roles) if role != "prefill"]
         self.both = [i for i, role in enumerate(roles) if role == "both"]
+        self.tokens = [_tokens(each.worker) for each in views]
         self.to_prefill = [0] * len(views)  # prompt tokens placed and not prefilled yet
         self.open = [0] * len(views)  # requests that decode or will decode on a worker
         self.owner: dict[int, int] = {}
@@ -69,9 +72,9 @@ class Disaggregated(Policy):
     def _place(self, view: View, request: int) -> int:
         """Choose who prefills a request, and let it be due there."""
         tokens = view.to_prefill(request)
-        chosen = self._least_prefill(view)
+        chosen = self._least_prefill(view, request)
         if self.both and (chosen < 0 or self._is_local(tokens, self.to_prefill[chosen])):
-            chosen = self._fewest(view, self.both)
+            chosen = self._fewest(view, self._able(view, request, self.both))
             self._own(request, chosen)
             self.counts["prefilled_locally"] += 1
         else:
@@ -84,24 +87,32 @@ class Disaggregated(Policy):
         limit = self.params.prefill_queue_tokens
         return tokens <= self.params.local_prompt_tokens or (limit is not None and queued > limit)
 
-    def _least_prefill(self, view: View) -> int:
+    def _able(self, view: View, request: int, pool: list[int]) -> list[int]:
+        """Return those of a pool that hold a request of any length, else the largest ones."""
+        most = max((self.tokens[each] for each in pool), default=0)
+        needed = min(most, view.prompt_tokens[request] + view.output_limit_tokens)
+        return [each for each in pool if self.tokens[each] >= needed]
+
+    def _least_prefill(self, view: View, request: int) -> int:
         """Return the prefill worker with the least to prefill, -1 without a pool; ties go first."""
-        return min(self.prefill_pool, key=self.to_prefill.__getitem__, default=-1)
+        able = self._able(view, request, self.prefill_pool)
+        return min(able, key=self.to_prefill.__getitem__, default=-1)
 
     def _fewest(self, view: View, pool: list[int]) -> int:
         """Return the worker of a pool with the fewest requests for each client; ties go first."""
         views = view.workers
         return min(pool, key=lambda each: self.open[each] / views[each].worker.clients)
 
-    def _decode_place(self, view: View) -> int:
+    def _decode_place(self, view: View, request: int) -> int:
         """Return the worker that takes a prefilled request over."""
+        pool = self._able(view, request, self.decode_pool)
         if self.params.decode_place == "memory":
-            free = [(view.workers[each].blocks_unused, each) for each in self.decode_pool]
+            free = [(view.workers[each].blocks_unused, each) for each in pool]
             if all(blocks is not None for blocks, _ in free):
                 most = max(blocks for blocks, _ in free if blocks is not None)
                 fullest = [each for blocks, each in free if blocks == most]
                 return self._fewest(view, fullest)
-        return self._fewest(view, self.decode_pool)
+        return self._fewest(view, pool)
 
     def _own(self, request: int, worker: int) -> None:
         self.owner[request] = worker
@@ -123,7 +134,7 @@ class Disaggregated(Policy):
         self._prefilled(request)
         if view.worker.decodes:
             return None
-        chosen = self._decode_place(view)
+        chosen = self._decode_place(view, request)
         self._own(request, chosen)
         self.handed[chosen].append(request)
         return chosen
@@ -189,3 +200,9 @@ class Disaggregated(Policy):
     def counted(self) -> dict[str, int]:
         """Return how many prefills were remote and local."""
         return dict(self.counts)
+
+
+def _tokens(worker: Worker) -> float:
+    """Return the most tokens that a worker's memory holds."""
+    memory = worker.memory
+    return inf if memory is None else memory.blocks * memory.block_tokens

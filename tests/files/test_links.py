@@ -134,6 +134,11 @@ def test_unknown_roles_are_refused():
         Worker(1, role="encode")
 
 
+def test_runs_and_plans_refuse_links():
+    with pytest.raises(InputError, match="does not know caches that change workers"):
+        make(Worker(1), link=Link()).require_steady("a run")
+
+
 def test_a_request_has_to_fit_into_both_pools():
     small = BlockMemory(1, 4, "paged")
     for roles in (("prefill", "decode"), ("decode", "prefill")):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from orsched.checker import check
 from orsched.errors import InputError
 from orsched.heuristics.disaggregated.methods import DISAGGREGATED
 from orsched.instance import Instance
 from orsched.links import Link
+from orsched.memory import BlockMemory
 from orsched.policy import Information
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
@@ -40,6 +42,26 @@ def test_the_pool_that_decodes_is_shared_evenly():
 def test_the_pool_that_prefills_is_shared_by_tokens():
     schedule, _ = run(["prefill", "prefill", "decode"], [100, 10, 10, 10, 10, 10, 10, 10, 10, 10])
     assert sorted(schedule.transfers.source.tolist()) == [0] + [1] * 9
+
+
+def test_unequal_pools_get_what_they_hold():
+    """A small worker gets no request that might not fit."""
+    small, large = BlockMemory(8, 16, "paged"), BlockMemory(60, 16, "paged")
+    workers = tuple(
+        Worker(8, role=role, memory=memory)
+        for role in ("prefill", "decode")
+        for memory in (small, large)
+    )
+    instance = Instance(
+        Requests([20, 300] * 8, [5] * 16), workers, first_token="prefill", link=Link(1, 1)
+    )
+    policy, _ = DISAGGREGATED.build(instance, Information.NONE, {}, 0)
+    schedule = simulate_policy(instance, policy).schedule
+    assert check(instance, schedule) == []
+    large_ones = schedule.transfers.tokens >= 300
+    assert set(schedule.transfers.target[large_ones].tolist()) == {3}
+    assert set(schedule.transfers.source[large_ones].tolist()) == {1}
+    assert 0 in schedule.transfers.source[~large_ones]
 
 
 def test_short_prompts_are_prefilled_where_they_decode():
