@@ -125,14 +125,13 @@ def four_workloads(figure: Any, found: list[Table]) -> None:
 
 
 def fidelity(figure: Any, found: list[Table]) -> None:
-    """Errors of the simulated figures on both machines."""
+    """Errors of the simulated figures of all requests, by machine and what is known of it."""
     labels = [row[0] for row in found[0][1:]]
-    first = {row[0]: number(row[3]) for row in found[0][1:]}
-    second = {row[0]: number(row[3]) for row in found[1][1:]}
+    names = ("RTX 4090, shape", "RTX PRO 6000, shape", "RTX 4090, profile")
     ax = figure.subplots()
     series = {
-        "RTX 4090, predicted": [first[label] for label in labels],
-        "RTX PRO 6000, fitted": [second.get(label) for label in labels],
+        name: [number(row[3]) for row in table[1:]]
+        for name, table in zip(names, found, strict=True)
     }
     dots(ax, labels, series)
     ax.axvspan(-5, 5, color=GREEN, alpha=0.12, label="goal: 5 % on makespan and TPOT")
@@ -294,8 +293,9 @@ FIGURES = (
     Figure(
         "fidelity",
         (
-            ("RTX 4090: predicted from kernel profiles", 0),
-            ("RTX PRO 6000: fitted on 150 requests, scored on the others", 0),
+            ("RTX 4090, by the model's shape", 0),
+            ("RTX PRO 6000, by the model's shape", 0),
+            ("RTX 4090, by a profile of kernels", 0),
         ),
         fidelity,
         (7.5, 2.9),

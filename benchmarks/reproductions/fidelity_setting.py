@@ -1,4 +1,4 @@
-"""The measured runs of fidelity.py: the data, the servers' settings, and the two clocks.
+"""The measured runs of fidelity.py: the data, the servers' settings and the models' shapes.
 
 Settings are those that the source (casys-kaist/LLMServingSim, MIT) recorded beside its runs, not
 chosen here. vLLM keeps one block of its cache for itself.
@@ -9,27 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from orsched.costs.profiled_kernels import AttentionRow, from_kernels
-from orsched.heuristics.continuous.methods import VLLM
-from orsched.instance import Instance
+from orsched.fidelity import MeasuredRun, Server, read_run
+from orsched.hardware import MODELS, ModelShape
+from orsched.hardware.profile_tables import picoseconds
 from orsched.instances.datasets import data_directory
-from orsched.instances.readers import cells, read
+from orsched.instances.readers import cells
 from orsched.instances.readers.table import read_table
-from orsched.memory import BlockMemory
-from orsched.policy import Information
-from orsched.request_times import request_times
-from orsched.simulator import simulate_policy
-from orsched.workers import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from orsched.costs import CostModel, ProfiledCost
-    from orsched.requests import Requests
-    from orsched.schedule import Schedule
+    from orsched.costs import ProfiledCost
 
 FITTED = 150
 """Requests whose times the fits may see: the first ones to arrive."""
@@ -56,99 +48,41 @@ TIMES_A_STEP = {
 }
 """Kernels of a step of Llama-3.1-8B. The profile has no output layer (lm_head) and no sampler."""
 
-MOST_PROFILED = 128
-"""Requests in a round up to which attention was profiled beside prompt tokens; rows of 256, there
-without prompt tokens only, are left out."""
-
 
 @dataclass(frozen=True)
-class Server:
-    """A measured run: its files, and the server's settings."""
+class Recorded:
+    """A measured run: its files, the server's settings and the shape of its model."""
 
     name: str
     file: str
-    clients: int
-    blocks: int | None
+    server: Server
+    shape: ModelShape
+
+    def read(self) -> MeasuredRun:
+        """Read the run from the data directory."""
+        return read_run(data_directory() / f"{self.file}.csv")
 
 
-RTX_4090 = Server("RTX 4090, Llama-3.1-8B", "vllm_measured_rtx4090_llama31_8b", 256, 2587)
-RTX_PRO = Server("RTX PRO 6000, Qwen3-32B", "vllm_measured_rtxpro6000_qwen3_32b", 128, None)
+QWEN3_32B = ModelShape(
+    "qwen3-32b", "Qwen3 32B", 64, 5120, 64, 8, 25_600, 151_936, 128, source="config.json"
+)
+
+RTX_4090 = Recorded(
+    "RTX 4090, Llama-3.1-8B",
+    "vllm_measured_rtx4090_llama31_8b",
+    Server(256, 2587, BLOCK_TOKENS, BUDGET),
+    MODELS["llama3-8b"],
+)
+RTX_PRO = Recorded(
+    "RTX PRO 6000, Qwen3-32B",
+    "vllm_measured_rtxpro6000_qwen3_32b",
+    Server(128, None, BLOCK_TOKENS, BUDGET),
+    QWEN3_32B,
+)
 """Two GPUs. The log has 128 requests running whenever others wait, so memory never limits anything.
 (For a later run the source states 462,144 tokens, over twice what 128 of these requests hold.)"""
 
-
-@dataclass(frozen=True)
-class Times:
-    """Arrival, first and last token of each request in nanoseconds, and output tokens."""
-
-    arrival: Any
-    first: Any
-    last: Any
-    tokens: Any
-
-    def figures(self, rows: slice = slice(None)) -> dict[str, float]:
-        """Return the figures compared, in seconds, over some requests.
-
-        The makespan is that of all requests. Percentiles are nearest rank.
-        """
-        ttft = np.sort((self.first - self.arrival)[rows])
-        spans, tokens = (self.last - self.first)[rows], self.tokens[rows]
-        found = {
-            "makespan": int(self.last.max()),
-            "mean TPOT": float((spans / (tokens - 1)).mean()),
-            "mean TTFT": float(ttft.mean()),
-            "mean JCT": float((self.last - self.arrival)[rows].mean()),
-        }
-        for p in (50, 90, 99):
-            found[f"TTFT p{p}"] = int(ttft[-(-p * len(ttft) // 100) - 1])
-        return {name: value / 1e9 for name, value in found.items()}
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A measured run, on the clock of the arrivals."""
-
-    server: Server
-    requests: Requests
-    times: Times
-    offset_ns: int
-
-    @classmethod
-    def load(cls, server: Server) -> Measured:
-        """Read a run from the data directory.
-
-        The clocks: ``arrival_s`` starts when the first request was sent, the others when the
-        engine queued it. No request is queued before it is sent, so the engine's clock is behind
-        by at least the largest ``arrival - queued``; it is taken to be exactly that, so that the
-        fastest request took no time from one to the other.
-        """
-        path = data_directory() / f"{server.file}.csv"
-        requests = read(path).requests
-        columns = read_table(
-            path, dict.fromkeys(("queued_s", "first_token_s", "last_token_s"), cells.seconds)
-        ).columns
-        arrival = requests.arrival_ns
-        offset = int((arrival - columns["queued_s"]).max())
-        first, last = (columns[name] + offset for name in ("first_token_s", "last_token_s"))
-        return cls(server, requests, Times(arrival, first, last, requests.output_tokens), offset)
-
-    def instance(self, cost: CostModel) -> Instance:
-        """Return the run as an instance with this cost model."""
-        blocks = self.server.blocks
-        memory = None if blocks is None else BlockMemory(blocks, BLOCK_TOKENS, "paged")
-        worker = Worker(self.server.clients, cost, None, memory)
-        return Instance(self.requests, (worker,), first_token="prefill")
-
-    def simulate(self, cost: CostModel) -> tuple[Instance, Schedule, Times]:
-        """Run vLLM's rules on it; no lengths are known."""
-        instance = self.instance(cost)
-        parameters = {"max_num_batched_tokens": BUDGET}
-        policy, _ = VLLM.build(instance, Information.NONE, parameters, seed=0)
-        schedule = simulate_policy(instance, policy).schedule
-        found = request_times(instance, schedule)
-        tokens, arrival = self.requests.output_tokens, self.requests.arrival_ns
-        times = Times(arrival, found["first_token_ns"], found["finish_ns"], tokens)
-        return instance, schedule, times
+RECORDED = (RTX_4090, RTX_PRO)
 
 
 def kernel_profile(fixed_ns: int = 0) -> ProfiledCost:
@@ -173,7 +107,7 @@ def kernel_rows() -> tuple[list[tuple[str, int, int]], list[AttentionRow]]:
     columns = (dense["layer"], dense["tokens"].tolist(), dense["time_us"].tolist())
     return (
         list(zip(*columns, strict=True)),
-        [row for row in attention if row[2] <= MOST_PROFILED],
+        attention,
     )
 
 
@@ -182,18 +116,13 @@ def _columns(path: Path, axes: Sequence[str]) -> list[Any]:
     return list(zip(*(table.columns[name].tolist() for name in (*axes, "time_us")), strict=True))
 
 
-def picoseconds(texts: Sequence[str]) -> Any:
-    """Read microseconds as whole picoseconds: decimals are kept exactly."""
-    return cells.seconds([f"{text.strip()}e-3" for text in texts])
-
-
 def decimals(texts: Sequence[str]) -> Any:
     """Read decimal numbers that are only compared, not added up."""
     return cells.seconds(texts) / 1e9
 
 
-def timeline(server: Server) -> Any:
+def timeline(run: Recorded) -> Any:
     """Return the server's own log, one row a second."""
     names = ("running", "waiting", "prompt_throughput", "gen_throughput", "kv_cache_pct")
-    path = data_directory() / f"{server.file}_timeline.csv"
+    path = data_directory() / f"{run.file}_timeline.csv"
     return read_table(path, dict.fromkeys(names, decimals)).columns

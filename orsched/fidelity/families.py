@@ -3,12 +3,13 @@
 Either the tables of a profile of kernels, all times one factor: kernels run compiled, as graphs,
 overlapped. Or the model's shape alone, with two constants, the time of a byte read and of an
 operation: the layers take ``sqrt(weights**2 + operations**2)`` of a step's tokens, which is either
-where one of them is large, and reading the caches and attending to them comes on top.
+where one of them is large, and reading the caches and attending to them comes on top. Between the
+two a kernel profile of Llama-3.1-8B on an RTX 4090 has this form: 15.6 ms of weights and 0.092 ms a
+token make 19.6 ms at 128 tokens, where 20.0 ms were measured.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from orsched.costs.linear import attended_tokens
@@ -19,6 +20,7 @@ from orsched.costs.protocol import mixed_ns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from orsched.costs import CostModel
     from orsched.hardware.shapes import ModelShape
 
 BYTES = 2
@@ -72,7 +74,7 @@ class Family(Protocol):
     def start(self) -> tuple[float, ...]:
         """See above."""
 
-    def cost(self, values: Sequence[float]) -> ProfiledCost:
+    def cost(self, values: Sequence[float]) -> CostModel:
         """Return the cost model of these constants, and take them to make ``row`` straight."""
 
     def row(self, step: StepWork) -> list[float]:
@@ -116,14 +118,17 @@ def _times(grid: Grid, factor: float) -> Grid:
 
 
 class TimesOfShape:
-    """A model's shape, with the time of a gigabyte and of 10**12 operations."""
+    """A model's shape, with the time of a gigabyte and of 10**12 operations.
+
+    ``power`` says how the two make the time of the layers: 1 their sum, without end the larger.
+    """
 
     names = ("ms a GB read", "ms a TFLOP")
     units = (1e6, 1e6)
     start = (1e6, 8e6)
 
-    def __init__(self, shape: ModelShape, clients: int) -> None:
-        self.clients = clients
+    def __init__(self, shape: ModelShape, clients: int, power: float = 2.0) -> None:
+        self.clients, self.power = clients, power
         self.weights = BYTES * (shape.layer_weights + shape.head_weights) / GIGA
         self.token_kv = BYTES * shape.kv_numbers / GIGA
         self.token = 2 * shape.layer_weights / TERA
@@ -149,15 +154,19 @@ class TimesOfShape:
 
     def _layers(self, tokens: int) -> float:
         read, compute = self.now
-        return math.hypot(read * self.weights, compute * self.token * tokens)
+        parts = read * self.weights, compute * self.token * tokens
+        most = max(parts)
+        return float(most * sum((part / most) ** self.power for part in parts) ** (1 / self.power))
 
     def row(self, step: StepWork) -> list[float]:
         """Return the derivatives, which the time is the sum of: it doubles with the constants."""
         read, compute = self.now
         tokens = sum(step.prompts) + step.active
         layers = self._layers(tokens)
-        by_read = read * self.weights**2 / layers
-        by_compute = compute * (self.token * tokens) ** 2 / layers
+        more = self.power - 1
+        by_read = self.weights * (read * self.weights / layers) ** more
+        work = self.token * tokens
+        by_compute = work * (compute * work / layers) ** more
         mean = step.context_sum + step.active * (step.rounds - 1) / 2  # contexts grow by one
         seen = attended_tokens(step.prompts, step.cached)
         found = [by_read + self.token_kv * mean, by_compute + self.attended * seen]

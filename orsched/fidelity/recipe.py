@@ -19,13 +19,14 @@ from orsched.errors import InputError
 from orsched.fidelity.families import FactorOfTables, TimesOfShape
 from orsched.fidelity.spans import design_of, owners, spans
 from orsched.scalars import require_one_of
+from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from orsched.costs import ProfiledCost
+    from orsched.costs import CostModel, ProfiledCost
     from orsched.costs.least_squares import FloatArray
     from orsched.fidelity.families import Family
     from orsched.fidelity.runs import MeasuredRun, Server, Times
@@ -49,11 +50,11 @@ class RunFit:
         constants: as fitted, with standard errors and 95 % intervals, in the units of their names.
         fitted: requests whose times were fitted to, the first to arrive.
         weighting: seconds or relative.
-        error: root mean square of what the spans are missed by, in seconds, or a share.
+        error: root mean square of what the spans are missed by: seconds, or a share.
         measured, simulated: figures of all requests in seconds; ``rest`` those not fitted to.
     """
 
-    cost: ProfiledCost
+    cost: CostModel
     constants: tuple[Constant, ...]
     fitted: int
     weighting: str
@@ -87,7 +88,7 @@ class RunFit:
 def fit_run(
     run: MeasuredRun,
     server: Server,
-    base: ProfiledCost | ModelShape,
+    base: ProfiledCost | ModelShape | Family,
     *,
     requests: int | None = None,
     weighting: str = "seconds",
@@ -97,7 +98,7 @@ def fit_run(
     With a profile (``base`` is its cost model) one constant is fitted, a factor of all its times;
     with a model's shape two: the time of a byte read and of an operation. Least squares over the
     spans of the first requests, with constants of at least 0: from each one's first to its last
-    token, and from the very first token to its first. A simulation with the constants so far says
+    token, and from its arrival to its first. A simulation with the constants so far says
     which steps lie in a span; that is repeated until they stay, or ``MOST_ITERATIONS`` times, and
     the least error is taken. The simulation knows arrivals and lengths, and no measured time.
 
@@ -106,10 +107,10 @@ def fit_run(
 
     Args:
         run, server: what was measured, and the settings it was measured with.
-        base: what is known of the model.
+        base: what is known of the model; or a family of cost models of one's own.
         requests: how many, the first to arrive, are fitted to; default: half.
         weighting: "seconds" makes squared seconds small, so that sums over the run are met;
-            "relative" the squared shares, in which the first seconds of a run count most.
+            "relative" the squared shares, in which short times count most.
 
     Raises:
         InputError: fewer than ``LEAST_REQUESTS`` requests, or constants that the run does not
@@ -137,13 +138,14 @@ def fit_run(
     )
 
 
-def family_of(base: ProfiledCost | ModelShape, server: Server) -> Family:
+def family_of(base: ProfiledCost | ModelShape | Family, server: Server) -> Family:
     """Return the cost models that a run is fitted by."""
     from orsched.costs import ProfiledCost as Tables
+    from orsched.hardware.shapes import ModelShape as Shape
 
     if isinstance(base, Tables):
         return FactorOfTables(base)
-    return TimesOfShape(base, server.clients)
+    return TimesOfShape(base, server.clients) if isinstance(base, Shape) else base
 
 
 class _Best(NamedTuple):
@@ -159,14 +161,12 @@ def _fitted(run: MeasuredRun, server: Server, family: Family, count: int, weight
     """Return the constants of the least error, in nanoseconds, and the weighted spans."""
     true = spans(run.times, count)
     target = (true[:, 1] - true[:, 0]).astype(np.float64)
-    kept = target > 0  # requests that got their first token with the very first one tell nothing
+    kept = target > 0  # an answer of one token has no time of its own
+    weight = np.where(
+        kept, 1 / NS_PER_S if weighting == "seconds" else 1 / np.maximum(target, 1), 0
+    )
     if not kept.any():
-        raise InputError(
-            "all first requests have one token each, at one time",
-            field="last_token_s",
-            remedy="fit to more requests",
-        )
-    weight = np.where(kept, 1e-9 if weighting == "seconds" else 1 / np.maximum(target, 1), 0)
+        raise InputError("all times are equal", field="last_token_s", remedy="check the run")
     values, best = list(family.start), None
     for _ in range(MOST_ITERATIONS):
         instance, schedule, times = run.simulate(family.cost(values), server)

@@ -23,28 +23,34 @@ if TYPE_CHECKING:
 def spans(times: Times, requests: int) -> NDArray[np.int64]:
     """Return the (from, to) of what is fitted to, over the first requests, in nanoseconds.
 
-    From each request's first to its last token, and from the first request's first token to each
-    other's.
+    From each request's first to its last token, then from each one's arrival to its first token.
     """
-    first, last = times.first[:requests], times.last[:requests]
-    own = np.stack([first, last], axis=1)
-    starts = np.stack([np.full(requests - 1, first[0]), first[1:]], axis=1)
-    return np.concatenate([own, starts])
+    arrival, first, last = (
+        column[:requests] for column in (times.arrival, times.first, times.last)
+    )
+    own, waits = np.stack([first, last], axis=1), np.stack([arrival, first], axis=1)
+    return np.concatenate([own, waits])
 
 
 def owners(requests: int) -> NDArray[np.int64]:
     """Return the request that each of the spans is of."""
-    return np.concatenate([np.arange(requests), np.arange(1, requests)])
+    return np.tile(np.arange(requests), 2)
 
 
 def design_of(
     instance: Instance, schedule: Schedule, family: Family, found: NDArray[np.int64]
 ) -> FloatArray:
-    """Return a row a span: what each constant counts for in the steps that end in it."""
+    """Return a row a span: what each constant counts for in the steps, or parts of them, in it."""
+    steps = schedule.steps
     rows = np.array([family.row(work) for work in step_works(instance, schedule)], np.float64)
     total = np.concatenate([np.zeros((1, len(family.names))), np.cumsum(rows, axis=0)])
-    at = np.searchsorted(schedule.steps.end_ns, found, side="right")
-    difference: FloatArray = total[at[:, 1]] - total[at[:, 0]]
+    moments = np.stack([steps.start_ns, steps.end_ns], axis=1).ravel().astype(np.float64)
+    values = np.stack([total[:-1], total[1:]], axis=1).reshape(-1, total.shape[1])
+    ends = [
+        np.stack([np.interp(found[:, end], moments, column) for column in values.T], axis=1)
+        for end in (0, 1)
+    ]
+    difference: FloatArray = ends[1] - ends[0]
     return difference
 
 
