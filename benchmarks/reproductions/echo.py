@@ -46,14 +46,17 @@ COVERED = 0.95
 class Report(Findings):
     """Prints tables and findings of one seed and day."""
 
-    def __init__(self, seed: int, day_s: float, workloads: Sequence[str]) -> None:
+    def __init__(
+        self, seed: int, day_s: float, workloads: Sequence[str], attention: bool = False
+    ) -> None:
         super().__init__()
         self.seed, self.day_s, self.workloads = seed, day_s, workloads
+        self.attention = attention
 
     @property
     def changes(self) -> Parameters:
         """What is changed of the setting."""
-        return (("day_s", self.day_s),)
+        return (("day_s", self.day_s), ("attention", self.attention))
 
     def echo(self, workload: str, configuration: str, estimator: str = "pooling") -> Run:
         """Run Echo; its hour of the past is an hour of the scaled day."""
@@ -303,8 +306,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--day", type=float, default=setting.DAY_S, help="seconds of the day")
     parser.add_argument("--bound", action="store_true", help="shares of the proven bound")
+    text = "prompt tokens take time for what they attend to, behind hits too"
+    parser.add_argument("--attention", action="store_true", help=text)
     options = parser.parse_args(arguments)
-    report = Report(options.seed, options.day, options.workload)
+    report = Report(options.seed, options.day, options.workload, options.attention)
     for name in options.part:
         if name == "ours":
             ours(report, options.bound)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from orsched.costs.exact import FS_PER_NS, round_half_up
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
+from orsched.costs.linear import attended_tokens
 from orsched.costs.parameters import read_parameters
 from orsched.instance import Instance
 from orsched.instances.datasets import VARIABLE, data_directory
@@ -99,6 +101,49 @@ class ContextCost:
         return cls(**read_parameters(parameters, cls.model, names))
 
 
+@dataclass(frozen=True)
+class AttendingCost(ContextCost):
+    """The same, and ``attended_fs`` femtoseconds for each token that a prompt token attends to.
+
+    Those of its chunk before it, itself, and those cached before the chunk: also where a prefix
+    cache was hit.
+    """
+
+    attended_fs: int = 0
+
+    model: ClassVar[str] = "attending"
+    cached_matters: ClassVar[bool] = True
+
+    def prefill_ns(self, prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
+        """Duration of a prefill stage."""
+        return super().prefill_ns(prompts) + self._attention_ns(prompts, cached)
+
+    def mixed_ns(
+        self,
+        prompts: Sequence[int],
+        active: int,
+        context_sum: int,
+        context_max: int,
+        cached: Sequence[int] = (),
+    ) -> int:
+        """Duration of a step that does both: the weights are read once."""
+        plain = super().mixed_ns(prompts, active, context_sum, context_max)
+        return plain + self._attention_ns(prompts, cached)
+
+    def _attention_ns(self, prompts: Sequence[int], cached: Sequence[int]) -> int:
+        return round_half_up(self.attended_fs * attended_tokens(prompts, cached), FS_PER_NS)
+
+    def floor(self) -> Floor:
+        """Return what steps take without attention in prompts, which is less."""
+        return replace(super().floor(), exact=False)
+
+    @classmethod
+    def from_dict(cls, parameters: dict[str, Any]) -> Self:
+        """Read the five parameters."""
+        names = ["fixed_ns", "token_ns", "request_ns", "context_ns", "attended_fs"]
+        return cls(**read_parameters(parameters, cls.model, names))
+
+
 A100 = ContextCost(fixed_ns=14_200_000, token_ns=70_000, request_ns=20_000, context_ns=124)
 """LLaMA-3.1-8B on an A100-PCIE-40GB. Vidur measured LLaMA-2-7B on an A100 (80 GB, 2,039 GB/s):
 9.28 ms for one token through all layers, whose weights are 12.95 GB, hence 0.68 of the bandwidth;
@@ -108,6 +153,12 @@ A100 = ContextCost(fixed_ns=14_200_000, token_ns=70_000, request_ns=20_000, cont
 attention of a short prompt. A token of context is 131,072 bytes of keys and values (32 layers, 8
 heads of 128, 16 bit): 124 ns at the same bandwidth. 20 microseconds a request for sampling
 (assumed)."""
+
+A100_ATTENDING = AttendingCost(
+    fixed_ns=14_200_000, token_ns=68_500, request_ns=20_000, context_ns=124, attended_fs=2_570_000
+)
+"""The same with the attention of prompts apart: 4 x 4,096 x 32 operations for each attended token
+(physics), at the 204 teraflop/s of the other layers' 68.5 microseconds a token (assumed)."""
 
 BLOCK_TOKENS = 16
 """As vLLM's default."""
@@ -242,11 +293,13 @@ def instance(
     peak_rate: float = PEAK_RATE,
     bulk: int | None = None,
     online: bool = True,
+    attention: bool = False,
 ) -> Instance:
     """Return bulk requests that are all there at time 0 and a day's interactive requests.
 
     ``workload``: one of ``WORKLOADS`` or ``sharegpt``; ``bulk`` cuts its number of requests;
-    without ``online`` there are none but the first interactive request.
+    without ``online`` there are none but the first interactive request. With ``attention`` prompt
+    tokens take time for what they attend to, behind hits too.
     """
     if workload == "sharegpt":
         count = SHAREGPT_BULK if bulk is None else bulk
@@ -272,8 +325,9 @@ def instance(
         ),
     )
     classes = (ServiceClass("interactive", TTFT_S, TPOT_S), ServiceClass("batch"))
+    worker = machine(cost=A100_ATTENDING if attention else A100)
     return Instance(
-        requests, (machine(),), first_token="prefill", name=f"echo-{workload}", classes=classes
+        requests, (worker,), first_token="prefill", name=f"echo-{workload}", classes=classes
     )
 
 

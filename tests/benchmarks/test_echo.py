@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.reproductions import echo_setting as setting
 from benchmarks.reproductions.echo_runs import run
-from orsched.costs import floor_faults
+from orsched.costs import floor_faults, knows_cached, prefill_ns
 
 SHAPES = {"loogle-short": 0.91, "toolbench": 0.85, "nextqa": 0.88}
 
@@ -38,6 +38,20 @@ def test_the_cost_model_keeps_to_its_floor():
     assert mixed == parts - setting.A100.fixed_ns  # the weights are read once
     single = sum(setting.A100.round_ns(3, 900 + 3 * i, 500 + i) for i in range(7))
     assert setting.A100.rounds_ns(7, active, total, 500) == single
+
+
+def test_with_attention_a_hit_is_not_free():
+    cost = setting.A100_ATTENDING
+    assert knows_cached(cost)
+    assert floor_faults(cost, 200) == []
+    alone, behind = (prefill_ns(cost, [500], [k]) for k in (0, 20_000))
+    assert behind - alone == round(500 * 20_000 * 2.57)
+    assert alone == pytest.approx(prefill_ns(setting.A100, [500]), rel=0.02)
+    plain, told = (
+        run("loogle-short", "echo", (), 0, (("day_s", 10.0), ("bulk", 20), ("attention", known)))
+        for known in (False, True)
+    )
+    assert told.bulk_tokens < plain.bulk_tokens
 
 
 def test_a_small_day_is_measured():
