@@ -9,7 +9,7 @@ import json
 import pytest
 
 from orsched.cli.commands import run
-from orsched.files import load_instance
+from orsched.files import load_instance, read_requests_csv, save_instance
 from orsched.predict import evaluate, load_predictor, make_corpus, read_labelled_prompts
 from orsched.predict.corpus import write_labelled_prompts
 
@@ -97,11 +97,37 @@ def test_apply_adds_the_column(here, tmp_path, capsys):
     found = load_instance(tmp_path / "t.json")
     wanted = load_predictor("m.json").predict(texts).tokens(0.25).clip(1, found.output_limit_tokens)
     assert found.requests.predicted_tokens.tolist() == wanted.tolist()
+    model = load_predictor("m.json").predict(texts)
+    assert found.requests.quantile_levels == tuple(model.levels)
+    quantiles = model.values.round().clip(1, found.output_limit_tokens)
+    assert found.requests.predicted_quantiles.tolist() == quantiles.tolist()
     capsys.readouterr()
+    assert run(["info", f"{tmp_path}/t.json"]) == 0
+    assert "0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95" in capsys.readouterr().out
     (tmp_path / "p.jsonl").write_text("".join(lines[1:]))
     assert run([*words, f"{tmp_path}/u.json"]) == 2
     assert f"{tmp_path}/p.jsonl, field 'prompts': 3 prompts for 4" in capsys.readouterr().err
     assert not (tmp_path / "u.json").exists()
+
+
+@pytest.mark.parametrize("method", ["gittins@predicted", "robust", "rolling@predicted", "ssjf"])
+def test_schedules_of_predicted_distributions_are_checked(here, tmp_path, capsys, method):
+    (tmp_path / "p.jsonl").write_text('{"prompt": "Why?"}\n' * 4)
+    case, schedule = f"{tmp_path}/t.json", f"{tmp_path}/s.json"
+    assert run(["predict", "apply", "m.json", "two-by-two", f"{tmp_path}/p.jsonl", case]) == 0
+    assert run(["solve", case, "--method", method, "-o", schedule]) == 0
+    assert run(["check", case, schedule]) == 0
+    # The same schedule is not one of the instance with other distributions.
+    loaded = load_instance(case)
+    rows = loaded.requests.predicted_quantiles.copy()
+    rows[0, -1] += 1
+    changed = loaded.requests.replace(
+        predicted_tokens=loaded.requests.predicted_tokens, predicted_quantiles=rows
+    )
+    save_instance(loaded.replace(requests=changed), case)
+    capsys.readouterr()
+    assert run(["check", case, schedule]) != 0
+    assert "for another instance" in capsys.readouterr().out
 
 
 def test_convert_takes_prompts_from_the_requests_in_their_order(here, tmp_path, capsys):
@@ -118,6 +144,10 @@ def test_convert_takes_prompts_from_the_requests_in_their_order(here, tmp_path, 
     by_time = dict(zip((9, 2, 5), wanted, strict=True))
     assert [by_time[t // 10**9] for t in found.arrival_ns] == found.predicted_tokens.tolist()
     assert len(set(wanted)) == 3
+    assert found.predicted_quantiles.shape == (3, len(found.quantile_levels))
+    table = ["convert", f"{tmp_path}/r.jsonl", f"{tmp_path}/c.csv", "--clients", "2"]
+    assert run([*table, "--predict", "m.json"]) == 0
+    assert read_requests_csv(tmp_path / "c.csv") == found
     capsys.readouterr()
     assert run([*words, "--prompts", f"{tmp_path}/r.jsonl"]) == 2
     assert "--predict MODEL" in capsys.readouterr().err

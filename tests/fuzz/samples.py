@@ -88,7 +88,11 @@ def documents():
     models = {cost.model: {"model": cost.model, **cost.to_dict()} for cost in costs}
     head = {"format": "orsched/cost", "version": 1}
     return {
-        "instance": [pair["instance"] for pair in whole[:20]] + [malformed.instance_document()],
+        "instance": [
+            *(pair["instance"] for pair in whole[:20]),
+            malformed.instance_document(),
+            malformed.quantiles([[1, 2], [1, 9], [3, 3]])(malformed.instance_document()),
+        ],
         "schedule": whole,
         "cost": [{**head, **model} for model in models.values()] + [malformed.cost_document()],
         "partial": partial,
