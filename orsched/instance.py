@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.autoscaling import Autoscaling
 from orsched.columns import whole_number
 from orsched.errors import InfeasibleError, InputError
 from orsched.links import Link
@@ -50,6 +51,7 @@ class Instance:
             before others (default: interactive and batch, without limits).
         link: by which each worker sends the caches of requests that others decode; None: every
             request decodes where it is prefilled.
+        autoscaling: the rule by which workers are started and drained; None: all are on.
 
     Raises:
         InputError: a field is wrong.
@@ -65,6 +67,7 @@ class Instance:
     licence: str = field(default="", repr=False)
     classes: tuple[ServiceClass, ...] = field(default=DEFAULT_CLASSES, repr=False)
     link: Link | None = None
+    autoscaling: Autoscaling | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -99,6 +102,23 @@ class Instance:
         put(self, "classes", checked_classes(self.classes))
         self._check_classes()
         self._check_horizon()
+        self._check_autoscaling()
+
+    def _check_autoscaling(self) -> None:
+        if self.autoscaling is None:
+            return
+        if not isinstance(self.autoscaling, Autoscaling):
+            raise InputError("must be an Autoscaling", field="autoscaling")
+        if any(worker.available_ns for worker in self.workers):
+            raise InputError(
+                "autoscaling does not know workers that fail",
+                field="available_ns",
+                remedy="leave the times or the autoscaling out",
+            )
+        if self.link is not None:
+            raise InputError(
+                "autoscaling does not know links", field="link", remedy="leave one of both out"
+            )
 
     def _check_roles(self) -> None:
         """Require a link where workers have roles, and memory that can change hands with it."""
@@ -206,6 +226,7 @@ class Instance:
             all(getattr(self, label) == getattr(other, label) for label in labels)
             and self.workers == other.workers
             and self.classes == other.classes
+            and self.autoscaling == other.autoscaling
             and self.requests == other.requests
             and self.link == other.link
         )
@@ -296,7 +317,8 @@ class Instance:
     @cached_property
     def fleet_changes(self) -> bool:
         """Whether some worker is not there all the time."""
-        return any(worker.available_ns for worker in self.workers)
+        own = any(worker.available_ns for worker in self.workers)
+        return own or self.autoscaling is not None
 
     def require_steady(self, what: str) -> None:
         """Raise ``InputError`` for workers that come and go or send caches: ``what`` knows none."""
@@ -335,6 +357,8 @@ class Instance:
             "output_limit_tokens": self.output_limit_tokens,
             "requests": len(self),
         }
+        if self.autoscaling is not None:
+            head["autoscaling"] = self.autoscaling.to_dict()
         if self.names_classes:
             head["classes"] = [kind.to_dict() for kind in self.classes]
         if self.link is not None:

@@ -52,13 +52,15 @@ class WorkerState:
         prefixes: what the view shows of the prefix cache, None without one.
         available: whether the worker is there; False before its start and from a failure on until
             its repair.
+        draining: whether it gets no more requests, and is off when it has none left.
         clock: while the worker waits to be asked, the run, whose ``now_ns`` is the time; else None.
     """
 
     __slots__ = (
-        "available", "blocks_set_aside", "client_request", "clock", "first_token", "free_clients",
-        "held", "index", "now_ns", "origin", "output_limit_tokens", "pages", "partial", "paused",
-        "prefixes", "receiving", "rounds", "running", "sending", "worker", "yielded",
+        "available", "blocks_set_aside", "client_request", "clock", "draining", "first_token",
+        "free_clients", "held", "index", "now_ns", "origin", "output_limit_tokens", "pages",
+        "partial", "paused", "prefixes", "receiving", "rounds", "running", "sending", "worker",
+        "yielded",
     )  # fmt: skip
 
     def __init__(
@@ -72,6 +74,7 @@ class WorkerState:
         self.worker = worker.as_seen
         self.index = index
         self.available = True
+        self.draining = False
         self.first_token = first_token
         self.output_limit_tokens = output_limit_tokens
         self.now_ns = 0
@@ -161,6 +164,11 @@ class View:
         How long it stays so is not known to any policy.
         """
         return self._state.available
+
+    @property
+    def draining(self) -> bool:
+        """Whether the worker gets no new requests, for it is off once it has served its own."""
+        return self._state.draining
 
     @property
     def rounds(self) -> int:
@@ -356,6 +364,7 @@ class Policy(ABC):
             simulation does not count it as decision time. Waits below a millisecond are ignored.
         waits_for_workers: whether requests stay with a worker that fails until it is back. With a
             worker that stays away such a policy is refused.
+        drains: whether it gives workers that drain nothing new, as autoscaling demands.
     """
 
     name: str = "policy"
@@ -368,6 +377,7 @@ class Policy(ABC):
     live: bool = False
     waited_ns: int = 0
     waits_for_workers: ClassVar[bool] = False
+    drains: ClassVar[bool] = False
 
     def start(self, view: View) -> None:  # noqa: B027  (an optional hook)
         """Prepare for a run; no request has arrived yet."""
@@ -403,6 +413,22 @@ class Policy(ABC):
 
     def on_available(self, view: View) -> None:  # noqa: B027
         """Handle a worker's start or repair: it is there, with nothing in its memory."""
+
+    def on_draining(self, view: View) -> None:  # noqa: B027
+        """Handle that a worker is to get no new requests; ``on_available`` may take it back.
+
+        It is off, which ``on_unavailable`` tells, once nothing runs on it and ``decide`` is None.
+        """
+
+    def workers_wanted(self, now_ns: int, open_requests: int, wanted: int) -> int:
+        """Return how many workers are to be on, where the autoscaling has the rule ``policy``.
+
+        Args:
+            now_ns: the time.
+            open_requests: how many have arrived and are not done.
+            wanted: what the reactive rule would say.
+        """
+        return wanted
 
     def hears_of_evictions(self) -> bool:
         """Return whether the policy reschedules evicted requests.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orsched.autoscaling import Autoscaling, read_autoscaling
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.splits import Split, read_split
@@ -178,6 +179,7 @@ def scenario(
     predictions: str | Mapping[str, Any] | Predictor | None = None,
     seed: int = 0,
     failures: str | Mapping[str, Any] | Exponential | None = None,
+    autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
 ) -> Instance:
     """Return an instance on other workers, with other arrivals and predicted lengths, if given.
 
@@ -188,6 +190,7 @@ def scenario(
         predictions: what ``read_predictor`` takes, e.g. ``noise:sigma=0.3``.
         seed: of arrivals, predictions and failures.
         failures: what ``read_failures`` takes, e.g. ``exponential:mtbf=3600,mttr=120``.
+        autoscale: what ``read_autoscaling`` takes, e.g. ``min=1,max=8,target=0.7,startup=40``.
 
     Raises:
         InputError: a specification is wrong, or does not suit the instance.
@@ -200,6 +203,10 @@ def scenario(
         instance = with_workers(instance, read_workers(workers))
     if arrivals is not None:
         instance = with_arrivals(instance, arrivals, seed)
+    if autoscale is not None:
+        instance = instance.replace(autoscaling=read_autoscaling(autoscale))
+    if instance.autoscaling is not None:
+        instance.autoscaling.limits(instance.workers)
     if failures is not None:
         instance = with_failures(instance, failures, seed)
     if predictions is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.autoscaling import OnTime, checked_on_times
 from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
 from orsched.eviction import Eviction
@@ -205,6 +206,7 @@ class Schedule:
         lost_steps: worker, start and end of the steps in progress when their worker failed, in this
             order: time that is lost. They are none of ``steps``, for they have done nothing.
         transfers: the caches that went over links, or None where none did.
+        on_times: when workers were ordered, on, drained and off (``OnTime``), with autoscaling.
     """
 
     instance_sha256: str
@@ -221,9 +223,11 @@ class Schedule:
     eviction: dict[str, Any] | None = None
     lost_steps: tuple[tuple[int, int, int], ...] = ()
     transfers: Transfers | None = None
+    on_times: tuple[OnTime, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lost_steps", _lost_steps(self.lost_steps))
+        object.__setattr__(self, "on_times", checked_on_times(self.on_times))
         if self.information not in ("none", "predicted", "clairvoyant"):
             raise InputError(
                 f"{self.information!r} is no information class",

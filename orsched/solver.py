@@ -26,6 +26,7 @@ from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, ta
 from orsched.versions import environment
 
 if TYPE_CHECKING:
+    from orsched.autoscaling import Autoscaling
     from orsched.instance import Instance
     from orsched.instances.arrivals import Arrivals
     from orsched.instances.failures import Exponential
@@ -158,6 +159,7 @@ def simulate(
     information: str | None = None,
     seed: int = 0,
     failures: str | Mapping[str, Any] | Exponential | None = None,
+    autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
 ) -> Result:
     """Run a policy on an instance from start to end, once; bound and check its schedule.
 
@@ -178,6 +180,7 @@ def simulate(
         information: of a method, as in ``solve``.
         seed: of arrivals, predictions, failures and the method's random choices.
         failures: workers that fail and are repaired: ``exponential:mtbf=3600,mttr=120``.
+        autoscale: workers started and drained by load: ``min=1,max=8,target=0.7,startup=40``.
 
     The result is for ``orsched.scenario.scenario`` with the same arguments.
 
@@ -185,7 +188,7 @@ def simulate(
     """
     require_instance(instance)
     chosen = choose(policy, information, parameters, "policy")
-    problem = scenario(instance, workers, arrivals, predictions, seed, failures)
+    problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
     return solve(
         problem, chosen, seed=seed, iterations=1, slo=slo, bounds=bounds, observer=observer
     )
@@ -213,6 +216,7 @@ def compare(
     information: str | None = None,
     parameters: dict[str, Any] | None = None,
     failures: str | Mapping[str, Any] | Exponential | None = None,
+    autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
     **options: Any,
 ) -> Comparison:
     """Solve an instance with several methods.
@@ -226,7 +230,7 @@ def compare(
         seed: of arrivals, predictions and the methods' random choices.
         time_limit: seconds for all methods together: each gets an equal share of what is left.
         information, parameters: of every method, as in ``solve``.
-        failures: of the workers, as in ``simulate``.
+        failures, autoscale: of the workers, as in ``simulate``.
         options: further arguments of ``solve``.
 
     A method that does not suit, lacks a package, fails or runs out of time is named in ``failed``
@@ -244,7 +248,7 @@ def compare(
         MaxRuntime(time_limit)  # validates
     several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
     chosen = choose_all(methods if several else [methods], information, parameters)  # type: ignore[arg-type,list-item]
-    problem = scenario(instance, workers, arrivals, predictions, seed, failures)
+    problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
     results: list[Result] = []
     failed: list[Failure] = []
     for position, method in enumerate(chosen):

@@ -30,6 +30,7 @@ class Disaggregated(Policy):
 
     name = "disaggregated"
     many_workers = True
+    waits_for_workers = True
     assigns = True
     roles = True
 

@@ -33,6 +33,7 @@ class Dispatched(Policy):
 
     many_workers = True
     assigns = True
+    drains = True
 
     def __init__(
         self, make: Callable[[], Policy], dispatcher: Dispatcher, *, steal: bool = False
@@ -132,6 +133,10 @@ class Dispatched(Policy):
             self._note(index)
         self._place_all(view, lost)
 
+    def on_draining(self, view: View) -> None:
+        """Give a worker nothing more; what it has been given it serves."""
+        self.dispatcher.lose(view.index)
+
     def on_available(self, view: View) -> None:
         """Place what came, or was lost, while no worker was there."""
         self.dispatcher.bring(view.index)
@@ -151,7 +156,7 @@ class Dispatched(Policy):
         step = policy.decide(view)
         if self.steal:
             self._note(view.index)
-            if step is None and self._steal(view):
+            if step is None and not view.draining and self._steal(view):
                 step = policy.decide(view)
                 self._note(view.index)
         return step

@@ -47,6 +47,7 @@ class Gittins(Policy):
     name = "gittins"
     many_workers = True
     chunks = True
+    drains = True
 
     def __init__(
         self, params: GittinsParams, information: Information, service_class: Sequence[int] = ()
@@ -154,11 +155,18 @@ class Gittins(Policy):
         """Let no request wait for a lost worker: those that it had are in the queue."""
         lost = self.workers[view.index]
         lost.forget()
+        self._leave_out(lost)
+
+    def _leave_out(self, lost: WorkerModel) -> None:
         if self.rivals is not None:
-            self.rivals.changed.add(view.index)
+            self.rivals.changed.add(lost.view.index)
         for worker in self.workers:
             if lost in worker.others:
                 worker.others.remove(lost)
+
+    def on_draining(self, view: View) -> None:
+        """Let no more requests join those of a worker."""
+        self._leave_out(self.workers[view.index])
 
     def on_available(self, view: View) -> None:
         """Let requests go to a worker that has started or is repaired."""
@@ -238,6 +246,7 @@ class Gittins(Policy):
         worker.spare, worker.prefills = blocks, False
         if begun or (
             self.queue.count
+            and not view.draining
             and running < worker.clients
             and self._first_fits(worker, rounds, blocks)
         ):
@@ -293,7 +302,7 @@ class Gittins(Policy):
         batch = GittinsBatch(worker, self.params.max_num_batched_tokens, blocks, self.growth)
         # An evicted request would otherwise take the blocks again before those that stay get on.
         again = worker.evicted == worker.pace.rounds and len(worker.view.running) > 0
-        may_join = self.queue.count and batch.clients and not again
+        may_join = self.queue.count and batch.clients and not (again or view.draining)
         begun = []
         if view.prefilling:
             begun = sorted((self.keys[request], request) for request in view.prefilling)

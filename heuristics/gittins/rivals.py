@@ -44,7 +44,8 @@ class Rivals:
         for index in self.changed:
             worker = self.workers[index]
             running = len(worker.view.running)
-            free = running < worker.clients and worker.view.available
+            view = worker.view
+            free = running < worker.clients and view.available and not view.draining
             room = worker.prompt_room() if free else 0
             self.space[index] = room if room > 0 else _NONE
             self.slept[index] = worker.slept

@@ -25,11 +25,22 @@ def check_availability(line: Timeline, findings: Findings) -> None:
     """
     workers = line.instance.workers
     intervals = {i: worker.available_ns for i, worker in enumerate(workers) if worker.available_ns}
+    if line.instance.autoscaling is not None:
+        intervals = _on_times(line)
     for index, own in intervals.items():
         here = np.flatnonzero(line.worker == index)
         _check_steps(line, findings, here, own)
         _check_stays(line, findings, index, own)
     _check_lost(line, findings, intervals)
+
+
+def _on_times(line: Timeline) -> dict[int, tuple[Interval, ...]]:
+    """Return the times of each worker with autoscaling; a worker without any is never there."""
+    never: Interval = (MAX_TIME_NS, None)
+    found: dict[int, list[Interval]] = {}
+    for row in line.schedule.on_times:
+        found.setdefault(row.worker, []).append((row.start_ns, row.end_ns))
+    return {i: tuple(found.get(i, [never])) for i in range(len(line.instance.workers))}
 
 
 def _number(own: tuple[Interval, ...], moments: IntColumn) -> IntColumn:
@@ -89,6 +100,8 @@ def _check_lost(
     for worker, start, end in rows:
         problem = None
         begins = [low for low, high in intervals.get(worker, ()) if high == end]
+        if line.instance.autoscaling is not None:
+            begins = []  # nothing fails there
         if not begins:
             problem = "ends with no failure"
         elif not begins[0] <= start < end:

@@ -94,6 +94,7 @@ def compare_command(
     arrivals: str | None,
     predictions: str | None,
     failures: str | None,
+    autoscale: str | None,
     config: Path | None,
     slo_ttft: float | None,
     slo_tpot: float | None,
@@ -134,9 +135,10 @@ def compare_command(
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths({"report": report}, [instance] if config is None else [instance, config])
     require_packages({"report": report, "gantt": gantt})
-    run = _settings(
-        given_settings(None, workers, arrivals, predictions, seed, failures=failures), config
+    run = given_settings(
+        None, workers, arrivals, predictions, seed, failures=failures, autoscale=autoscale
     )
+    run = _settings(run, config)
     check_paths({"report": report}, run.files or ())
     options: dict[str, Any] = {"iterations": iterations, "gap": gap, "slo": slo, "bounds": bounds}
     _require_seeds(seeds, bool(settings or each), report or gantt)

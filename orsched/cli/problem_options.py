@@ -40,11 +40,16 @@ PROBLEM_OPTIONS = (
         help="Workers that fail and are repaired: mtbf=3600,mttr=120 (seconds).",
     ),
     click.option(
+        "--autoscale",
+        metavar="SPEC",
+        help="Start and drain workers by load: min=1,max=8,target=0.7,startup=40 (seconds).",
+    ),
+    click.option(
         "--config",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE.toml",
-        help="Settings of [policy], [workers], [arrivals], [predictions], [failures]; options may "
-        "not repeat them.",
+        help="Settings of [policy], [workers], [arrivals], [predictions], [failures], "
+        "[autoscale]; options may not repeat them.",
     ),
 )
 INSTANCE_OUTPUT = click.option(
@@ -67,8 +72,10 @@ def given_settings(
     seed: int | None,
     parameters: tuple[str, ...] = (),
     failures: str | None = None,
+    autoscale: str | None = None,
 ) -> Settings:
     """Return the settings given by options; raises ``InputError`` for what is wrong."""
+    from orsched.autoscaling import read_autoscaling
     from orsched.columns import whole_number
     from orsched.instances.arrivals import read_arrivals
     from orsched.instances.failures import read_failures
@@ -86,6 +93,7 @@ def given_settings(
         None if seed is None else whole_number(seed, "seed", remedy="seeds start at 0"),
         None if workers is None else worker_files(workers),
         None if failures is None else read_failures(failures),
+        None if autoscale is None else read_autoscaling(autoscale),
     )
 
 
@@ -105,7 +113,7 @@ def merged(given: Settings, config: Path, allow_code: bool = False) -> Settings:
             require_consent([found.policy], "policy.name", allow_code)
         except InputError as error:
             raise error.located(file=str(config)) from None
-    for field in ("policy", "workers", "arrivals", "predictions", "seed", "failures"):
+    for field in ("policy", "workers", "arrivals", "predictions", "seed", "failures", "autoscale"):
         if getattr(given, field) is not None and getattr(found, field) is not None:
             raise InputError(
                 f"{config} already says this", field=f"--{field}", remedy="say it once"
@@ -127,6 +135,5 @@ def derived(problem: Instance, run: Settings, seed: int | None = None) -> Instan
     from orsched.scenario import scenario
 
     number = (run.seed or 0) if seed is None else seed
-    return scenario(
-        problem, run.workers, run.arrivals, run.predictions, number, failures=run.failures
-    )
+    axes = (run.workers, run.arrivals, run.predictions)
+    return scenario(problem, *axes, number, run.failures, run.autoscale)

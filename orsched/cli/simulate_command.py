@@ -60,6 +60,7 @@ def simulate_command(
     arrivals: str | None,
     predictions: str | None,
     failures: str | None,
+    autoscale: str | None,
     config: Path | None,
     allow_code: bool,
     seed: int | None,
@@ -82,7 +83,8 @@ def simulate_command(
     slo = read_slo(slo_ttft, slo_tpot)
     written = {**paths, "instance-output": instance_output}
     check_paths(written, [instance] if config is None else [instance, config])
-    options = given_settings(policy, workers, arrivals, predictions, seed, parameters, failures)
+    fleet = (failures, autoscale)
+    options = given_settings(policy, workers, arrivals, predictions, seed, parameters, *fleet)
     require_packages(paths)
     run = options if config is None else merged(options, config, allow_code)
     if information is not None and run.information is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from orsched.autoscaling import Autoscaling
 from orsched.columns import int_column
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
@@ -51,6 +52,7 @@ def instance_header(instance: Instance) -> dict[str, Any]:
             if instance.names_classes
             else {}
         ),
+        **({} if instance.autoscaling is None else {"autoscaling": instance.autoscaling.to_dict()}),
     }
 
 
@@ -82,7 +84,7 @@ def instance_from_document(document: object) -> Instance:
         require_format(document, FORMAT),
         "instance",
         ["format", "version", "first_token", "workers", "requests"],
-        [*LABELS, "output_limit_tokens", "classes", "link"],
+        [*LABELS, "output_limit_tokens", "classes", "link", "autoscaling"],
     )
     if values.get("output_limit_tokens", 0) is None:
         raise InputError(
@@ -90,9 +92,13 @@ def instance_from_document(document: object) -> Instance:
             field="output_limit_tokens",
             remedy="or leave it out",
         )
+    workers = _workers(values["workers"])
+    autoscaling = _autoscaling(values.get("autoscaling"))
+    if autoscaling is not None:
+        autoscaling.limits(workers)
     return Instance(
         requests=requests_from_columns(values["requests"]),
-        workers=_workers(values["workers"]),
+        workers=workers,
         first_token=text_field(values, "first_token"),
         output_limit_tokens=values.get("output_limit_tokens"),  # type: ignore[arg-type]
         name=text_field(values, "name", "instance"),
@@ -101,7 +107,19 @@ def instance_from_document(document: object) -> Instance:
         licence=text_field(values, "licence"),
         **({"classes": _classes(values["classes"])} if "classes" in values else {}),
         link=_link(values["link"]) if "link" in values else None,
+        autoscaling=autoscaling,
     )
+
+
+def _autoscaling(values: object) -> Autoscaling | None:
+    if values is None:
+        return None
+    try:
+        return Autoscaling.from_dict(require_object(values, "autoscaling"))
+    except InputError as error:
+        known = error.field in (None, "autoscaling")
+        place = "autoscaling" if known else f"autoscaling.{error.field}"
+        raise at_field(error, place, "see the file formats") from None
 
 
 def _link(values: object) -> Link:

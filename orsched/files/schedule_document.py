@@ -39,7 +39,11 @@ def schedule_header(schedule: Schedule) -> dict[str, Any]:
     """Return everything of the document but the timeline."""
     measured = schedule.is_measured
     ruled = {} if schedule.eviction is None else {"eviction": dict(schedule.eviction)}
-    lost = {"lost_steps": [list(row) for row in schedule.lost_steps]} if schedule.lost_steps else {}
+    lost = {
+        name: [list(row) for row in getattr(schedule, name)]
+        for name in ("lost_steps", "on_times")
+        if getattr(schedule, name)
+    }
     return {
         "format": TRACE_FORMAT if measured else FORMAT,
         "version": VERSION,
@@ -91,7 +95,7 @@ def schedule_from_document(document: object) -> Schedule:
         require_format(document, FORMAT, TRACE_FORMAT),
         "schedule",
         ["format", "version", "instance", "method", "information", "steps", "work"],
-        ["seed", "bound", "eviction", "lost_steps", "transfers", *BLOCKS],
+        ["seed", "bound", "eviction", "lost_steps", "on_times", "transfers", *BLOCKS],
     )
     owner = read_parameters(
         require_object(values["instance"], "instance"), "instance", ["sha256"], ["name"]
@@ -121,6 +125,7 @@ def schedule_from_document(document: object) -> Schedule:
         transfers=Transfers(**_columns(values, "transfers", TRANSFER_COLUMNS))
         if "transfers" in values
         else None,
+        on_times=values.get("on_times", ()),
     )
 
 

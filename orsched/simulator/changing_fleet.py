@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heapify, heappop
 from typing import TYPE_CHECKING, cast
 
 from orsched.errors import InfeasibleError, InputError
@@ -27,7 +28,7 @@ class ChangingLoop(Loop):
     step that ends at its worker's loss has ended. Nobody knows of a change before it happens.
 
     Attributes:
-        changes: time, kind, worker of the losses and starts, those that come last first.
+        changes: time, kind, worker of the losses and starts to come, a heap.
         lost: worker, start and end of the steps that losses cut.
 
     Raises:
@@ -61,7 +62,7 @@ class ChangingLoop(Loop):
                     self.changes.append((end, DOWN, index))
             if intervals and not intervals[0][0] and intervals[0][1] is not None:
                 self._losing(index).lost_ns = intervals[0][1]
-        self.changes.sort(reverse=True)
+        heapify(self.changes)
 
     def _losing(self, index: int) -> LosingWorker:
         return cast("LosingWorker", self.workers[index])
@@ -81,19 +82,25 @@ class ChangingLoop(Loop):
             self.events[0][0] if self.events else NEVER,
             self.run_state.next_arrival_ns if told else NEVER,
         )
-        if self.changes[-1][0] > moment:
+        if self.changes[0][0] > moment:
             super()._next_event()
             return
-        self.run_state.now_ns = now = self.changes[-1][0]
-        while self.changes and self.changes[-1][0] == now and self.run_state.left:
-            _, kind, index = self.changes.pop()
-            self.asked = self.workers[index]
-            if kind == DOWN:
-                self._lose(index)
-            else:
-                self._bring(index)
-        if self.run_state.left:
+        self.run_state.now_ns = now = self.changes[0][0]
+        changed = False
+        while self.changes and self.changes[0][0] == now and self.run_state.left:
+            _, kind, index = heappop(self.changes)
+            changed |= self._change(kind, index)
+        if changed and self.run_state.left:
             self._after_changes(now)
+
+    def _change(self, kind: int, index: int) -> bool:
+        """Let a change happen now; say if it changed anything."""
+        self.asked = self.workers[index]
+        if kind == DOWN:
+            self._lose(index)
+        else:
+            self._bring(index)
+        return True
 
     def _require_some_worker(self) -> None:
         if any(view.available for view in self.views):
@@ -156,13 +163,12 @@ class ChangingLoop(Loop):
 
 def _require_survival(instance: Instance, policy: Policy) -> None:
     """Raise ``InputError`` for a policy, or a worker, that losses cannot be simulated with."""
-    for index, worker in enumerate(instance.workers):
-        if worker.available_ns and instance.caches_prefixes:
-            raise InputError(
-                "prefix caches that are lost are not simulated",
-                field=f"workers[{index}].available_ns",
-                remedy="leave the prefix caches or the times out",
-            )
+    if instance.caches_prefixes:
+        raise InputError(
+            "prefix caches of workers that come and go are not simulated",
+            field="prefix_cache",
+            remedy="leave the prefix caches out, or the times or the autoscaling",
+        )
     if not policy.survives_losses():
         raise InputError(
             f"policy {policy.name} does not place requests again that a lost worker had",

@@ -63,6 +63,10 @@ def simulate_policy(
         PolicyError: the policy asked for an impossible step, or left requests unserved.
     """
     instance.require_feasible(policy.chunks)
+    if instance.autoscaling is not None:
+        from orsched.simulator.scaled_fleet import ScaledLoop
+
+        return ScaledLoop(instance, policy, observer, deadline).run()
     if instance.fleet_changes:
         from orsched.simulator.changing_fleet import ChangingLoop
 

@@ -330,6 +330,20 @@ def failures_axis(value: object) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def autoscale_axis(value: object) -> tuple[Any, ...]:
+    """Read rules of autoscaling, as texts or tables (whose lists are grids)."""
+    from orsched.autoscaling import read_autoscaling
+
+    found: list[Any] = []
+    for item in [None] if value is None else _listed(value, "autoscale"):
+        if item in (None, "as_given"):
+            found.append(None)
+            continue
+        tables = grid(item) if isinstance(item, dict) else [item]
+        found += [read_autoscaling(table).to_dict() for table in tables]
+    return tuple({repr(item): item for item in found}.values())
+
+
 def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
     """Read numbers of copies, splits, and lists of worker files or tables."""
     if value is None:

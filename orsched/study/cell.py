@@ -177,6 +177,7 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     Raises:
         InputError: the file is not the one that the study was planned with, or a step fails.
     """
+    from orsched.autoscaling import Autoscaling
     from orsched.instances.arrivals import sampled
     from orsched.instances.catalog import generate, load_named
     from orsched.locate import load
@@ -204,7 +205,9 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     if "sample" in source:
         instance = sampled(instance, source["sample"], seed)
     axes = (content["workers"], content["arrivals"], content["predictions"])
-    return scenario(instance, *axes, seed, content.get("failures"))
+    rule = content.get("autoscale")
+    scaling = None if rule is None else Autoscaling.from_dict(rule)
+    return scenario(instance, *axes, seed, content.get("failures"), scaling)
 
 
 def outcome_of(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:

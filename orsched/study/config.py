@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.autoscaling import Autoscaling, read_autoscaling
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.files.toml import read_toml, require_known, require_table
@@ -32,6 +33,7 @@ class Settings(NamedTuple):
     files: tuple[Path, ...] | None = None
     """Those that the workers were read from."""
     failures: Exponential | None = None
+    autoscale: Autoscaling | None = None
 
 
 def read_settings(path: str | os.PathLike[str]) -> Settings:
@@ -39,7 +41,8 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
 
     ``[policy]`` has ``name``, ``information`` and the table ``parameters``; ``[workers]`` has
     ``count`` or ``files`` (relative to the file); ``[arrivals]``, ``[predictions]`` and
-    ``[failures]`` have ``law`` and the law's parameters. ``seed`` stands before the tables.
+    ``[failures]`` have ``law`` and the law's parameters, ``[autoscale]`` what
+    ``read_autoscaling`` takes. ``seed`` stands before the tables.
 
     Raises:
         InputError: the file is no TOML, or a key or value is unknown or wrong.
@@ -52,7 +55,8 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
 
 
 def _settings(table: dict[str, Any], base: Path) -> Settings:
-    require_known(table, "", ("seed", "policy", "workers", "arrivals", "predictions", "failures"))
+    tables = ("policy", "workers", "arrivals", "predictions", "failures", "autoscale")
+    require_known(table, "", ("seed", *tables))
     policy = require_table(table.get("policy", {}), "policy", ("name", "information", "parameters"))
     for key in ("name", "information"):
         if key in policy and not isinstance(policy[key], str):
@@ -68,6 +72,9 @@ def _settings(table: dict[str, Any], base: Path) -> Settings:
         whole_number(table["seed"], "seed") if "seed" in table else None,
         worker_files(table["workers"].get("files"), base) if "workers" in table else None,
         _failures(table["failures"]) if "failures" in table else None,
+        read_autoscaling(require_table(table["autoscale"], "autoscale"))
+        if "autoscale" in table
+        else None,
     )
 
 

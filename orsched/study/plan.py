@@ -22,6 +22,7 @@ from orsched.study.axes import (
     InstanceChoice,
     PolicyChoice,
     arrivals_axis,
+    autoscale_axis,
     failures_axis,
     instance_axis,
     policy_axis,
@@ -39,7 +40,7 @@ _MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
     "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "predictions",
-    "failures", "bounds", "slo", "iterations", "plots",
+    "failures", "autoscale", "bounds", "slo", "iterations", "plots",
 )  # fmt: skip
 PLOT_KEYS = ("y", "x", "by")
 
@@ -59,7 +60,7 @@ class Study:
         iterations: iterations of methods that search, or None.
         plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
         file: where it was read from, or None.
-        failures: the laws of failures, an axis after the predictions.
+        failures, autoscale: laws of failures and rules of autoscaling, axes after the predictions.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Study:
     plots: tuple[dict[str, Any], ...] = field(default=())
     file: str | None = None
     failures: tuple[str | None, ...] = (None,)
+    autoscale: tuple[Any, ...] = (None,)
 
     def require_consent(self, allow_code: bool) -> None:
         """Raise ``InputError`` if a file names policies of the user's own, unless allowed."""
@@ -93,6 +95,7 @@ class Study:
             self.workers,
             self.predictions,
             self.failures,
+            self.autoscale,
             self.seeds,
             self.policies,
         )
@@ -100,15 +103,14 @@ class Study:
     def cells(self) -> list[Cell]:
         """Return all cells in order; those that are equal stand once."""
         found: dict[str, Cell] = {}
-        for instance, arrivals, workers, predictions, failures, seed, policy in product(
-            *self.axes()
-        ):
+        for instance, arrivals, workers, predictions, *rest, seed, policy in product(*self.axes()):
+            fleet = dict(zip(("failures", "autoscale"), rest, strict=True))
             problem = {
                 "instance": instance.content,
                 "arrivals": arrivals,
                 "workers": workers,
                 "predictions": predictions,
-                **({} if failures is None else {"failures": failures}),
+                **{name: said for name, said in fleet.items() if said is not None},
                 "seed": seed,
                 "bounds": list(self.bounds),
             }
@@ -198,6 +200,7 @@ def read_study(
         _iterations(table.get("iterations")),
         _plots(table.get("plots", [])),
         failures=failures_axis(table.get("failures")),
+        autoscale=autoscale_axis(table.get("autoscale")),
     )
     CELLS.require(prod(map(len, study.axes())), "seeds")
     return study

@@ -29,7 +29,9 @@ FIRST = (
     "cell", "instance", "workers", "arrivals", "predictions", "policy", "information", "seed",
     "status", "error",
 )  # fmt: skip
-CHOICES = ("instance_", "workers_", "arrivals_", "predictions_", "failures_", "param_")
+CHOICES = (
+    "instance_", "workers_", "arrivals_", "predictions_", "failures_", "autoscale_", "param_",
+)  # fmt: skip
 """Prefixes of columns with arguments of an instance, a split, laws and a policy's parameters."""
 
 
@@ -84,6 +86,7 @@ def _row(cell: Cell, record: Mapping[str, Any]) -> dict[str, Any]:
     row |= _flat("arrivals", _law(content["arrivals"], read_arrivals))
     row |= _flat("predictions", _law(content["predictions"], read_predictor))
     row |= _flat("failures", _law(content.get("failures"), read_failures))
+    row |= _flat("autoscale", content.get("autoscale") or {})
     row |= _flat("param", content["policy"]["parameters"])
     row |= _flat("", record.get("results", {}))
     return row | _flat("run", record["run"])

@@ -101,6 +101,29 @@ def test_api_command_and_study_make_the_same_problem(tmp_path):
     assert rows[None]["makespan_ns"] != result.schedule.makespan_ns
 
 
+def test_autoscaling_of_api_command_and_study_is_the_same(tmp_path):
+    rule = "min=1,target=0.5,startup=2,interval=1,cooldown=5"
+    given = {"workers": 4, "arrivals": "poisson:rate=2", "seed": 3, "autoscale": rule}
+    result = orsched.simulate(orsched.load("pang-100x20"), "vllm", **given)
+    assert result.schedule.results["fleet"]["starts"] > 0
+    out, problem, config = (tmp_path / name for name in ("s.json", "i.json", "c.toml"))
+    arguments = ["simulate", "pang-100x20", "--policy", "vllm", "--workers", "4", "--seed", "3"]
+    arguments += ["--arrivals", "poisson:rate=2"]
+    written = ["-o", str(out), "--instance-output", str(problem)]
+    config.write_text("[autoscale]\n" + rule.replace(",", "\n"))
+    for said in (["--autoscale", rule], ["--config", str(config)]):
+        assert command([*arguments, *said, *written]) == 0
+        assert orsched.load_schedule(out).replace(run={}) == result.schedule.replace(run={})
+        assert command(["check", str(problem), str(out)]) == 0
+    study = {
+        "instances": ["pang-100x20"], "policies": ["vllm"], "workers": [4], "seeds": [3],
+        "arrivals": ["poisson:rate=2"], "autoscale": ["as_given", rule], "bounds": [],
+    }  # fmt: skip
+    rows = run_study(study, tmp_path / "study", jobs=1).rows
+    assert [row["makespan_ns"] for row in rows][1] == result.schedule.makespan_ns
+    assert [row["autoscale_least"] for row in rows] == [None, 1]
+
+
 def fleet_of(seed):
     return scenario(orsched.load("pang-100x20"), 4, "poisson:rate=2", seed=seed)
 

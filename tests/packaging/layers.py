@@ -45,8 +45,8 @@ LAYERS = (
         "data",
         "requests, workers and memory make an instance; steps make a schedule",
         (
-            "requests", "prefixes", "prefix_trees", "eviction", "memory", "availability", "workers",
-            "links", "instance",
+            "requests", "prefixes", "prefix_trees", "eviction", "memory", "availability",
+            "autoscaling", "workers", "links", "instance",
             "transfers", "schedule", "service_classes", "tenants", "slo", "length_quantiles",
         ),
     ),

@@ -1,0 +1,206 @@
+"""Autoscaling: by hand, and on random instances with random rules."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+import orsched
+from orsched.autoscaling import Autoscaling, OnTime, read_autoscaling
+from orsched.checker import check
+from orsched.errors import InfeasibleError, InputError
+from orsched.heuristics.fcfs import FirstComeFirstServed
+from orsched.models.bounds import makespan_bound
+from orsched.policy import Policy
+from tests.simulator.losses import losing, steady
+from tests.simulator.test_losses import COST, solved
+
+DRAIN = ("vllm", "gittins", "fcfs", "ssjf", "vtc")
+RULE = Autoscaling(startup_ns=30, least=1, target=0.5, interval_ns=20, cooldown_ns=100)
+
+
+def scaled(seed, **changes):
+    """A random instance with a random rule, whose first worker holds every request."""
+    rng = random.Random(seed)
+    plain = steady(losing(seed, rng.choice((1, 2, 4))))
+    first = replace(plain.workers[0], memory=None)
+    rule = {
+        "startup_ns": rng.choice((0, 500, 5000)),
+        "least": rng.choice((1, 1, len(plain.workers))),
+        "target": rng.choice((0.1, 0.5, 1.0, 2.0)),
+        "interval_ns": rng.choice((300, 1000, 5000)),
+        "cooldown_ns": rng.choice((0, 2000, 20_000)),
+    }
+    return plain.replace(
+        workers=(first, *plain.workers[1:]), autoscaling=Autoscaling(**{**rule, **changes})
+    )
+
+
+def by_hand(late=()):
+    """Two workers of two clients; four requests at 0, each of 5 and 20 tokens."""
+    workers = tuple(orsched.Worker(2, COST, name=name) for name in "ab")
+    many = 4 + len(late)
+    requests = orsched.Requests([5] * many, [20] * many, [0] * 4 + list(late))
+    return orsched.Instance(requests, workers, autoscaling=RULE)
+
+
+def test_a_worker_starts_when_it_was_ordered_and_has_started():
+    """At 20 four are open and a worker counts with one: ordered then, there at 50."""
+    schedule = solved(by_hand())
+    assert schedule.on_times[:2] == ((0, 0, 0, None, None), (1, 20, 50, None, None))
+    steps = schedule.steps
+    assert steps.start_ns[steps.worker == 1].min(initial=10**9) >= 50
+
+
+def test_a_worker_drains_and_is_off_when_it_is_empty():
+    """What comes at 60 is served by the second; alone at 300 nobody else is open."""
+    schedule = solved(by_hand(late=(60, 900)))
+    second = schedule.on_times[1]
+    assert second[:3] == (1, 20, 50)
+    assert second.drained_ns % 20 == 0
+    assert second.end_ns >= second.drained_ns
+    last = schedule.steps.end_ns[schedule.steps.worker == 1].max()
+    assert last <= second.end_ns
+
+
+@pytest.mark.parametrize("policy", DRAIN)
+def test_rules_are_followed_on_random_instances(policy):
+    """INV-36, INV-37: the checker replays the rule from the schedule alone."""
+    starts = drains = 0
+    for seed in range(25):
+        schedule = solved(scaled(seed), policy)
+        starts += sum(row.ordered_ns > 0 for row in schedule.on_times)
+        drains += sum(row.drained_ns is not None for row in schedule.on_times)
+    assert starts > 10
+    assert drains > 5
+
+
+def test_all_workers_from_the_start_are_as_no_autoscaling():
+    for seed in range(6):
+        instance = scaled(seed)
+        everyone = instance.autoscaling.__class__(10**6, len(instance.workers))
+        one = solved(instance.replace(autoscaling=everyone), "vllm")
+        other = solved(instance.replace(autoscaling=None), "vllm")
+        assert one.steps == other.steps
+        assert one.work == other.work
+
+
+def test_the_future_is_not_known():
+    """INV-36: other arrivals later change no decision before them."""
+    for seed in range(10):
+        instance = scaled(seed, interval_ns=300)
+        arrivals = instance.requests.arrival_ns.copy()
+        last = arrivals.max()
+        other = instance.replace(
+            requests=instance.requests.replace(
+                arrival_ns=[each + 10**6 * (each == last) for each in arrivals]
+            )
+        )
+        rows = []
+        for each in (instance, other):
+            decided = set()
+            for row in solved(each, "vllm").on_times:
+                decided |= {(row.worker, "on", row.ordered_ns)}
+            rows.append({each for each in decided if each[2] <= last})
+        assert rows[0] == rows[1]
+
+
+class Wants(FirstComeFirstServed):
+    """Says itself how many workers are to be on."""
+
+    drains, many_workers = True, True
+    asked: tuple = ()
+
+    def workers_wanted(self, now_ns, open_requests, wanted):
+        type(self).asked += ((now_ns, open_requests, wanted),)
+        return 10 if open_requests else 1
+
+    def on_preempt(self, view, request):
+        self.queue.append(request)
+
+    def decide(self, view):
+        return None if view.draining and not view.running else super().decide(view)
+
+
+def test_a_policy_may_say_how_many():
+    Wants.asked = ()
+    instance = by_hand().replace(autoscaling=replace(RULE, rule="policy"))
+    schedule = solved(instance, Wants())
+    assert schedule.on_times[1][:3] == (1, 20, 50)
+    assert Wants.asked[0] == (20, 4, 2)
+
+
+def test_figures_count_what_was_ordered():
+    schedule = solved(by_hand(late=(60, 900)))
+    figures, makespan = schedule.results["fleet"], schedule.makespan_ns
+    rows = schedule.on_times
+    ends = [makespan if row.end_ns is None else row.end_ns for row in rows]
+    there = sum(end - row.start_ns for row, end in zip(rows, ends, strict=True))
+    paid = sum(end - row.ordered_ns for row, end in zip(rows, ends, strict=True))
+    assert figures["available_ns"] == there
+    assert figures["ordered_ns"] == paid
+    assert figures["starts"] == sum(row.ordered_ns > 0 for row in rows)
+
+
+def test_bounds_of_all_workers_hold():
+    """INV-32: as for workers that fail, fewer workers only take schedules away."""
+    for seed in range(8):
+        instance = scaled(seed)
+        schedule = solved(instance)
+        allowed = ("mixed", "chunks", "restarts")
+        assert makespan_bound(instance, allowed).value_ns <= schedule.makespan_ns
+
+
+def test_what_cannot_be_scaled_is_refused():
+    with pytest.raises(InputError, match="new requests"):
+        orsched.simulate(by_hand(), "scls_continuous")
+    with pytest.raises(InputError, match="3 of 2 workers"):
+        orsched.simulate(by_hand().replace(autoscaling=Autoscaling(30, 3)), "vllm")
+    failing = replace(by_hand().workers[0], available_ns=[(0, 50), (60, None)])
+    with pytest.raises(InputError, match="does not know workers that fail"):
+        by_hand().replace(workers=(failing, by_hand().workers[1]))
+    small = replace(by_hand().workers[0], memory=orsched.BlockMemory(2, 4, "paged"))
+    with pytest.raises(InfeasibleError):
+        orsched.simulate(by_hand().replace(workers=(small, by_hand().workers[1])), "vllm")
+    with pytest.raises(InputError, match="come and go"):
+        orsched.solve(by_hand().replace(workers=by_hand().workers[:1]), "windows")
+
+    class Stuck(Policy):
+        many_workers = drains = True
+
+        def on_preempt(self, view, request):
+            pass
+
+        def decide(self, view):
+            return None
+
+    with pytest.raises(orsched.errors.PolicyError, match="none will arrive"):
+        orsched.simulate(by_hand(), Stuck())
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["max=4", "startup=x", "startup=1,min=0", "startup=1,min=3,max=2", "startup=1,size=2", 5,
+     "startup=1,target=0", "startup=1,rule=fast", "startup=1,interval=0"],
+)  # fmt: skip
+def test_what_is_no_rule_is_refused(spec):
+    with pytest.raises(InputError):
+        read_autoscaling(spec)
+
+
+def test_specification_and_files_say_the_same(tmp_path):
+    rule = read_autoscaling("min=2,max=3,target=0.5,startup=1.5,interval=2,cooldown=0")
+    assert rule == Autoscaling(1_500_000_000, 2, 3, 0.5, 2 * 10**9, 0)
+    instance = orsched.scenario.scenario(orsched.load("pang-100x20"), 4, autoscale=rule)
+    assert instance.sha256 != instance.replace(autoscaling=None).sha256
+    schedule = orsched.simulate(instance, "vllm").schedule
+    for name in ("a.json", "a.parquet"):
+        orsched.save_instance(instance, tmp_path / name)
+        assert orsched.load(str(tmp_path / name)) == instance
+        orsched.save_schedule(schedule, tmp_path / f"s-{name}")
+        read = orsched.load_schedule(tmp_path / f"s-{name}")
+        assert read.on_times == schedule.on_times
+        assert isinstance(read.on_times[0], OnTime)
+        assert check(instance, read) == []
