@@ -25,7 +25,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 MODEL = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
     "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 4,
-    "num_hidden_layers": 1, "vocab_size": 1000, "max_position_embeddings": 100_000,
+    "num_hidden_layers": 1, "vocab_size": 1000, "max_position_embeddings": 200_000,
     "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False,
     "torch_dtype": "float16", "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip

@@ -76,7 +76,8 @@ def as_scheduled(
     """Return what a schedule can show of an engine's own record, to compare it with that.
 
     The record has request -> tokens and the preempted requests of each iteration. Iterations
-    without tokens are left out, and a preemption is put where ``engine_steps`` has it.
+    without tokens are left out, and a preemption is put where ``engine_steps`` has it. One of a
+    request that is never served again cost nothing, and is left out: its last token was in flight.
     """
     shown: list[tuple[dict[int, int], list[int]]] = []
     served: dict[int, int] = {}
@@ -87,6 +88,6 @@ def as_scheduled(
             served |= dict.fromkeys(tokens, len(shown))
             shown.append((dict(tokens), []))
     for place, request in sorted(losses):
-        if place < len(shown):
+        if place <= served[request]:
             shown[place][1].append(request)
     return shown

@@ -129,7 +129,9 @@ def test_one_at_a_time():
 def test_what_a_schedule_shows_of_an_engines_record():
     record = [({0: 3, 1: 2}, []), ({}, [1]), ({0: 1}, []), ({}, [0]), ({1: 5}, [])]
     shown = [({0: 3, 1: 2}, []), ({0: 1}, [1]), ({1: 5}, [0])]
-    assert as_scheduled(record) == shown
+    assert as_scheduled([*record, ({0: 4}, [])]) == [*shown, ({0: 4}, [])]
+    done = [*shown[:2], ({1: 5}, [])]  # 0 is served no more: all its tokens were there or under way
+    assert as_scheduled(record) == done
 
 
 def stream(count, gap):
