@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
@@ -97,16 +98,44 @@ class FewestRequests(Dispatcher):
         self.open = [0] * self.workers
         self.loads = [0.0] * self.workers
         self.clients = [each.worker.clients for each in view.workers]
+        by_room: dict[tuple[float, float], list[int]] = {}
+        for index, room in enumerate(self.room):
+            by_room.setdefault(room, []).append(index)
+        self.alike = list(by_room.values())  # workers that can hold the same requests
+        self.kind = [list(by_room).index(room) for room in self.room]
+        self.heaps: list[list[tuple[float, int]]] = [
+            [(0.0, index) for index in indices] for indices in self.alike
+        ]
 
     def choose(self, view: View, request: int) -> int:
         """Return the least loaded worker of those that can hold the request."""
-        loads = self.loads
+        kinds = range(len(self.alike))
         if not self.equal:
-            able = [self.holds(view, request, index) for index in range(self.workers)]
-            loads = [load if able[i] or not any(able) else inf for i, load in enumerate(loads)]
-        chosen = loads.index(min(loads))
+            able = [kind for kind in kinds if self.holds(view, request, self.alike[kind][0])]
+            load, chosen = min(self._least(kind) for kind in able or kinds)
+            if load == inf:  # those that could hold it are away
+                chosen = 0
+        else:
+            chosen = self._least(0)[1]
         self._add(chosen, self._weight(view, request))
         return chosen
+
+    def _least(self, kind: int) -> tuple[float, int]:
+        """Return the least load of workers of a kind, and the first that has it."""
+        heap, loads = self.heaps[kind], self.loads
+        while heap[0][0] != loads[heap[0][1]]:
+            heappop(heap)  # what was said of it before
+        return heap[0]
+
+    def _load(self, worker: int, load: float) -> None:
+        """Set the load of a worker; what was said of it before stays in the heap a while."""
+        self.loads[worker] = load
+        kind = self.kind[worker]
+        heap, alike = self.heaps[kind], self.alike[kind]
+        heappush(heap, (load, worker))
+        if len(heap) > 4 * len(alike) + 64:
+            heap[:] = [(self.loads[index], index) for index in alike]
+            heapify(heap)
 
     def on_finish(self, view: View, request: int) -> None:
         """Take the request off its worker."""
@@ -125,7 +154,7 @@ class FewestRequests(Dispatcher):
     def lose(self, worker: int) -> None:
         """Choose another worker from now on."""
         super().lose(worker)
-        self.loads[worker] = inf
+        self._load(worker, inf)
 
     def bring(self, worker: int) -> None:
         """Let the worker be chosen again."""
@@ -135,7 +164,7 @@ class FewestRequests(Dispatcher):
     def _add(self, worker: int, weight: int) -> None:
         self.open[worker] += weight
         if worker not in self.away:
-            self.loads[worker] = self.open[worker] / self.clients[worker]
+            self._load(worker, self.open[worker] / self.clients[worker])
 
     def _weight(self, view: View, request: int) -> int:
         return 1

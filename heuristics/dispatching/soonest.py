@@ -10,6 +10,9 @@ from orsched.heuristics.dispatching.dispatchers import Dispatcher
 from orsched.heuristics.gittins.prices import Prices
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from orsched.costs import CostModel
     from orsched.policy import View
 
 _FIRST_GUESS = 256
@@ -38,11 +41,13 @@ class Soonest(Dispatcher):
         super().start(view)
         self.kinds: list[_Kind] = []
         found: dict[tuple[object, ...], _Kind] = {}
-        for each in view.workers:
-            kind = found.setdefault(_alike(each), _Kind(each, len(found)))
-            kind.workers.append(each.index)
+        alike = _alike(view.workers)
+        for each, key in zip(view.workers, alike, strict=True):
+            if key not in found:
+                found[key] = _Kind(each, len(found))
+            found[key].workers.append(each.index)
         self.kinds = list(found.values())
-        self.kind = [found[_alike(each)] for each in view.workers]
+        self.kind = [found[key] for key in alike]
         self.open = [0] * self.workers
         self.waiting_ns = [0.0] * self.workers
         self.loads = [0.0] * self.workers
@@ -213,8 +218,25 @@ class _Kind:
         return found
 
 
-def _alike(view: View) -> tuple[object, ...]:
-    """Return what is the same for workers of one kind."""
-    worker = view.worker
-    parts = (worker.cost, worker.memory)
-    return (worker.clients, worker.prefill_limit, worker.padding, *(id(part) for part in parts))
+def _alike(views: Sequence[View]) -> list[tuple[object, ...]]:
+    """Return for each worker what is the same for workers of one kind."""
+    numbers: dict[int, int] = {}  # by identity: tables take long to hash
+    values: dict[object, int] = {}
+    found: list[tuple[object, ...]] = []
+    for worker in [view.worker for view in views]:
+        number = numbers.get(id(worker.cost))
+        if number is None:
+            number = values.setdefault(_by_value(worker.cost), len(values))
+            numbers[id(worker.cost)] = number
+        parts = (worker.clients, worker.prefill_limit, worker.padding, worker.memory)
+        found.append((number, *parts))
+    return found
+
+
+def _by_value(cost: CostModel) -> object:
+    """Return what equal cost models have in common; one without a hash is equal to itself alone."""
+    try:
+        hash(cost)
+    except TypeError:
+        return id(cost)
+    return type(cost), cost

@@ -49,11 +49,13 @@ def _kinds_of(workers: Sequence[Worker]) -> tuple[list[Worker], list[int]]:
     found: dict[object, int] = {}
     first: list[Worker] = []
     numbers: list[int] = []
-    costs: dict[int, object] = {}
+    costs: dict[int, int] = {}  # by identity: tables take long to hash
+    values: dict[object, int] = {}
     for worker in workers:
         cost = costs.get(id(worker.cost))
         if cost is None:
-            cost = costs[id(worker.cost)] = _by_value(worker.cost)
+            cost = values.setdefault(_by_value(worker.cost), len(values))
+            costs[id(worker.cost)] = cost
         key = (cost, worker.clients, worker.prefill_limit, worker.padding)
         number = found.setdefault(key, len(found))
         if number == len(first):

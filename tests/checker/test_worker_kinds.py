@@ -40,7 +40,7 @@ def solved(costs):
         for index, cost in enumerate(costs)
     )
     instance = base.replace(workers=workers)
-    return instance, orsched.solve(instance, "vllm").schedule
+    return instance, orsched.solve(instance, "vllm+dispatch=round_robin").schedule
 
 
 def test_equal_workers_are_one_kind_and_all_steps_are_in_one():

@@ -56,6 +56,8 @@ class NaiveView(View):
         jobs = self.oracle.on(self.index)
         return {job.row: self.prefilled(job) for job in jobs if self.to_prefill(job.row)}
 
+    available = True
+
     @property
     def now_ns(self):
         return self.oracle.now
