@@ -21,7 +21,7 @@ DISPATCHING = (
 
 GATES = (3.0, 1e9)
 LIMITED_BUDGETS = (1024, 2048)
-LIMITS_S = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0)
+LIMITS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 """Values of ``ttft_s`` to choose from."""
 
 SHORTEST = {"policy": "priority", "priority": "length"}

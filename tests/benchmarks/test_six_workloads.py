@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.figures import number
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions import six_workloads
 from benchmarks.reproductions.page_tables import markdown
@@ -142,3 +143,20 @@ def test_a_quick_run_prints_every_part(capsys, monkeypatch):
     for text in ("statements", "gate off", "all at 0", "attainment %", "gittins, predicted"):
         assert text in printed
     assert np.char.count(printed, "| Azure code |") > 20
+
+
+def test_what_the_readme_says_is_on_the_page(repo_root):
+    page = (repo_root / "docs" / "four-workloads.md").read_text()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines()
+            if "| gittins | vllm, tuned |" in line][: len(setting.ALL)]  # fmt: skip
+    less = {row[0]: -number(row[3]) for row in rows}
+    first, last = (sorted(less[name] for name in setting.WORKLOADS)[place] for place in (0, -1))
+    fifth, sixth = less["ServeGen R1"], less["arXiv"]
+    assert first > 0
+    assert round(fifth) == 0
+    assert sixth < 0
+    words = " ".join((repo_root / "README.md").read_text().split())
+    assert f"`gittins` has {first:.0f} to {last:.0f} % less mean JCT than vLLM's policy" in words
+    assert f"as much on a fifth and {-sixth:.0f} % more on a sixth" in words
+    assert f"up to {max(number(row[7]) for row in rows):.1f} times the TTFT p99" in words
+    assert "at its best of 25 settings" in words
