@@ -129,6 +129,7 @@ PARTS = (
             "Figs. 4 to 7",
             "Table 2",
             "Predictors trained here",
+            "Figs. 4 to 8 with predictors trained here",
             "Fig. 9",
             "Fig. 8",
             "What the setting is worth",
