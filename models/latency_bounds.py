@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.aggregate_machine import machine_of
 from orsched.certificates.aggregation import Workers
+from orsched.certificates.pools import alone_ns
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.single_machine import least_sum
 from orsched.models.aggregate_machine import choices_of
@@ -58,11 +59,15 @@ def _candidates(
     enough: bool = True,
     scope: Scope = PLAIN,
 ) -> Iterator[dict[str, Any]]:
-    enough = enough and instance.link is None
     if not (enough and all(scope.has_floor(worker) for worker in instance.workers)):
         yield _certificate(instance, objective, "arrivals", 0, {})
         return
-    chosen, until_first = choices_of(instance, scope), objective == "mean_ttft"
+    until_first = objective == "mean_ttft"
+    if instance.link is not None:
+        total = sum(alone_ns(instance, until_first, scope))
+        yield _certificate(instance, objective, "alone", total, scope.stated())
+        return
+    chosen = choices_of(instance, scope)
     workers = Workers.of(instance, chosen, scope)
     first = Workers.of(instance, chosen, scope, True) if until_first else workers
     ones = [1] * len(workers.parts)

@@ -50,7 +50,7 @@ def pools(instance: Instance, claim: dict[str, Any]) -> dict[str, Any]:
         ValueError: the choices are not one for each worker, or prove nothing.
     """
     scope, released = Scope.read(claim, instance), claim["released_ns"]
-    needs = needs_of(instance, claim["workers"], scope)
+    needs = needs_of(instance, claim["workers"], scope, instance.rounds_needed.tolist())
     arrivals = instance.requests.arrival_ns.tolist()
     rows = [row for row, arrival in enumerate(arrivals) if arrival >= released]
     if not rows:
@@ -91,15 +91,18 @@ def _devices(workers: Iterable[Worker]) -> int:
     return names.count("") + len(set(names) - {""})
 
 
-def needs_of(instance: Instance, choices: list[dict[str, Any]], scope: Scope) -> list[Needs]:
-    """Return what each request needs; ``ValueError`` for choices that are not the workers'.
+def needs_of(
+    instance: Instance, choices: list[dict[str, Any]], scope: Scope, rounds: list[int]
+) -> list[Needs]:
+    """Return what each request needs for so many rounds, from the choices of the workers.
+
+    Raises ``ValueError`` for choices of others.
 
     Where prefills that are done again yield tokens, no rounds and no transfer are certain.
     """
     assert instance.link is not None
     parts = _parts(instance, choices, scope)
     prompts = instance.requests.prompt_tokens.tolist()
-    rounds = instance.rounds_needed.tolist()
     moves = all(worker.role != "both" for worker in instance.workers)
     found = []
     for row, (prompt, count) in enumerate(zip(prompts, rounds, strict=True)):
@@ -114,6 +117,24 @@ def needs_of(instance: Instance, choices: list[dict[str, Any]], scope: Scope) ->
         least, decode_ns = min(s for s, _ in round_), min(t for _, t in round_)
         found.append(Needs(stages, least, prefill_ns, decode_ns, transfer))
     return found
+
+
+def alone_ns(instance: Instance, until_first: bool, scope: Scope) -> list[int]:
+    """Return the least times of requests alone, until the first token or the last one.
+
+    No choice has a bearing on them.
+    """
+    choices: list[dict[str, Any]] = []
+    for number, worker in enumerate(instance.workers):
+        if jobs_of(instance, worker, scope)[0]:
+            line = {"line": [0, 0, 1]} if scope.require_floor(worker).by_counts else {}
+            shares = {"stage_share": "clients", "round_share": "clients"}
+            choices.append({"worker": number, "weight": 1, **shares, **line})
+    rounds = instance.rounds_needed.tolist()
+    if until_first:
+        rounds = [int(instance.first_token == "decode")] * len(instance)
+    needs = needs_of(instance, choices, scope, rounds)
+    return [each.prefill_ns + each.transfer_ns + each.decode_ns for each in needs]
 
 
 class _Part(NamedTuple):

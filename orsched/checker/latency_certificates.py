@@ -13,6 +13,7 @@ from orsched.certificates.aggregation import Workers
 from orsched.certificates.budget import DEFAULT_BUDGET
 from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import jobs_on
+from orsched.certificates.pools import alone_ns
 from orsched.certificates.prefix_sharing import without_cache
 from orsched.certificates.scope import Scope
 from orsched.certificates.single_machine import least_sum
@@ -57,8 +58,8 @@ def bound_violations(
 def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[str, Any]:
     kind, until_first = claim["bound"], objective == "mean_ttft"
     scope, choices = Scope.read(claim, instance), {}
-    if instance.link is not None and kind != "arrivals":
-        raise ValueError("bounds on means know of no links")
+    if instance.link is not None and kind not in ("arrivals", "alone"):
+        raise ValueError("this bound on means knows of no links")
     if kind == "arrivals":
         total = 0
     elif kind == "alone":
@@ -72,6 +73,8 @@ def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[s
 
 def _alone(instance: Instance, until_first: bool, scope: Scope) -> list[int]:
     """Least times of requests alone, on which no choice has a bearing."""
+    if instance.link is not None:
+        return alone_ns(instance, until_first, scope)
     choices = []
     for number, worker in enumerate(instance.workers):
         line = {"line": [0, 0, 1]} if scope.require_floor(worker).by_counts else {}

@@ -105,7 +105,8 @@ def _instance(path, dice):
         command("bound", path)
     elif len(found) < 50:
         with contextlib.suppress(InputError, InfeasibleError):
-            demand(check(found, solve(found, "fcfs").schedule) == [], "fcfs is not valid")
+            method = "fcfs" if found.link is None else "disaggregated"
+            demand(check(found, solve(found, method).schedule) == [], f"{method} is not valid")
     return "accepted"
 
 

@@ -26,10 +26,14 @@ from tests.checker.any_mode import random_schedule
 from tests.files import malformed
 from tests.instances.test_readers import SAMPLES as TRACES
 from tests.models.test_bulk_bound import with_classes
+from tests.pools import pool_instance
 from tests.random_instances import random_instance
 
 METHODS = ("fcfs", "offline", "online", "hybrid", "static")
 """Their schedules use none of the freedoms (chunks, mixed steps, restarts): every bound holds."""
+
+WHOLE = {"mode": "prefill_first", "max_num_batched_tokens": 10**6}
+"""Parameters with which ``disaggregated`` uses none of them either, where memory suffices."""
 
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 STUDY = {
@@ -67,6 +71,9 @@ def schedules():
         instance = load_named(name)
         for method in ("fcfs", "vllm"):
             yield instance, solve(instance, method).schedule
+    for seed in (1, 2, 5, 6, 14):
+        instance = pool_instance(seed)
+        yield instance, solve(instance, "disaggregated").schedule
     for seed in range(30):
         instance, schedule = random_schedule(seed)
         yield instance, schedule.replace(results=summarise(instance, schedule, SLO(200, 20)))
@@ -192,6 +199,8 @@ def _instances():
         yield random_instance(random.Random(seed))
     for seed in range(30):
         yield random_schedule(seed)[0]
+    for seed in range(0, 20, 2):  # without memory, so that nobody is evicted
+        yield pool_instance(seed, ("prefill", "decode")[seed % 4 // 2])
 
 
 def _packed(dice):
@@ -222,9 +231,11 @@ def _bounds(instance):
 def least_known(instance):
     """Return by objective the least value that a schedule has, by methods and by search."""
     least = {}
-    for method in METHODS:
+    linked = instance.link is not None
+    for method in ("disaggregated",) if linked else METHODS:
         try:
-            results = solve(instance, method).schedule.results
+            parameters = WHOLE if linked else None
+            results = solve(instance, method, parameters=parameters).schedule.results
         except OrschedError:
             continue
         values = {"makespan": results["makespan_ns"]}

@@ -8,9 +8,11 @@ import pytest
 
 import orsched
 from orsched.checker.certificates import certificate_violations
+from orsched.checker.latency_certificates import bound_violations
 from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.links import Link
+from orsched.metrics import summarise
 from orsched.models.bounds import bound, bound_for
 from orsched.models.bulk_bound import attainment_bound
 from orsched.requests import Requests
@@ -95,9 +97,31 @@ def test_forged_certificates_are_refused(seed):
     assert certificate_violations(instance, bound(plain).to_dict())
 
 
-def test_bounds_on_means_are_those_of_arrivals():
-    """They know of no links, so that nothing else is claimed."""
-    assert bound(pool_instance(1), "mean_jct").name == "arrivals"
+@pytest.mark.parametrize("objective", ["mean_jct", "mean_ttft"])
+@pytest.mark.parametrize("seed", range(30))
+def test_bounds_on_means_hold_for_pools(seed, objective):
+    """INV-10: no schedule has a smaller mean than requests that are alone with their transfers."""
+    instance = pool_instance(seed, ("prefill", "decode")[seed % 2])
+    schedule = simulate_policy(instance, pool_policy(seed)).schedule
+    found = bound_for(instance, schedule, bound(instance, objective), objective=objective)
+    results = summarise(instance, schedule)
+    assert found.name == "alone"
+    assert 0 < found.value_ns <= results[f"{objective.removeprefix('mean_')}_ns"]["mean"]
+    assert bound_violations(instance, found.to_dict(), objective) == []
+    wrong = copy.deepcopy(found.to_dict())
+    wrong["certificate"]["sum_ns"] += len(instance)
+    wrong["certificate"]["value_ns"] += 1
+    wrong["value_ns"] += 1
+    assert bound_violations(instance, wrong, objective)
+
+
+def test_a_mean_by_hand():
+    """Prefill of 10 tokens, a transfer of 50 + 10 x 7, two rounds; the first token before it."""
+    instance = apart(Requests([10], [3]), Link(7, 50))
+    assert bound(instance, "mean_jct").value_ns == 100 + 120 + 200
+    assert bound(instance, "mean_ttft").value_ns == 100
+    late = instance.replace(first_token="decode")
+    assert bound(late, "mean_ttft").value_ns == 100 + 120 + 100
 
 
 def test_bounds_on_attainment_refuse_links():
