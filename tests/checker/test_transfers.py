@@ -11,6 +11,7 @@ from orsched.checker import ViolationKind, check
 from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.links import Link
+from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.transfers import NAMES, Transfers
 from orsched.workers import Worker
@@ -112,6 +113,24 @@ def test_roles_are_kept():
     workers += tuple(replace(worker, role="prefill") for worker in instance.workers[1:])
     other = instance.replace(workers=workers)
     assert ViolationKind.ROLE in kinds(other, schedule)
+
+
+def test_a_link_carries_one_cache_at_a_time():
+    """INV-34: a transfer that waits for the link, moved ahead as a whole, meets the one before."""
+    instance = Instance(
+        Requests([10, 20], [3, 2]),
+        (Worker(4, role="prefill"), Worker(4, role="decode")),
+        first_token="prefill",
+        link=Link(7, 50),
+    )
+    schedule = simulate_policy(instance, pool_policy(0)).schedule
+    assert check(instance, schedule) == []
+    assert schedule.transfers.start_ns[1] == schedule.transfers.end_ns[0]
+    ahead = changed(schedule, "start_ns", 1, int(schedule.transfers.start_ns[1]) - 1)
+    ahead = changed(ahead, "end_ns", 1, int(schedule.transfers.end_ns[1]) - 1)
+    (violation,) = check(instance, ahead)
+    assert "while its link is busy" in violation.message
+    assert rule_broken_by(instance, ahead) == "one transfer at a time"
 
 
 def test_a_transfer_needs_a_link():
