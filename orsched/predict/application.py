@@ -28,7 +28,8 @@ def predict_instance(
 ) -> Instance:
     """Return the instance with predicted distributions, and a point of each as predicted tokens.
 
-    Whole tokens from 1 to the output limit, at the levels of the predictor's quantiles.
+    Whole tokens from 1 to the output limit, at the levels of the predictor's quantiles and, where
+    it has tails, of their knots.
 
     Args:
         instance: whose requests they are.
@@ -51,10 +52,11 @@ def predict_instance(
             remedy="one a request, in the same order, or both with id",
         )
     found, limit = predictor.predict(asked), instance.output_limit_tokens
+    levels, values = found.columns()
     requests = instance.requests.replace(
         predicted_tokens=np.clip(found.tokens(point), 1, limit),
-        predicted_quantiles=np.clip(np.rint(found.values), 1, limit).astype(np.int64),
-        quantile_levels=found.levels,
+        predicted_quantiles=np.clip(np.rint(values), 1, limit).astype(np.int64),
+        quantile_levels=levels,
     )
     return instance.replace(requests=requests)
 

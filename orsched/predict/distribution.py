@@ -58,6 +58,16 @@ class LengthDistribution:
     def __len__(self) -> int:
         return len(self.values)
 
+    def columns(self) -> tuple[Floats, Floats]:
+        """Return levels and quantiles, those of the tails among them; shapes (m,) and (n, m)."""
+        if self.tails is None:
+            return self.levels, self.values
+        levels, logs = self.tails.knots(self.levels, np.log(self.values))
+        values = np.exp(logs)
+        side = (len(levels) - len(self.levels)) // 2
+        values[:, side:-side] = self.values
+        return levels.round(9), values
+
     def quantile(self, level: float) -> Floats:
         """Return the length that the requests stay below with a probability; shape (n,)."""
         if not is_number(level) or not 0 <= level <= 1:

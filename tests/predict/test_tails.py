@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from orsched.costs import AffineCost
 from orsched.errors import InputError
-from orsched.predict import LabelledPrompts, OnlinePredictor, make_corpus, train
+from orsched.files.csv_requests import read_requests_csv, write_requests_csv
+from orsched.instance import Instance
+from orsched.predict import LabelledPrompts, OnlinePredictor, make_corpus, predict_instance, train
 from orsched.predict.distribution import LengthDistribution
 from orsched.predict.predictor_file import predictor_from
 from orsched.predict.tails import FREEDOMS, Tail, Tails, fit_tails, tails_from, upper_quantiles
+from orsched.requests import Requests
+from orsched.workers import Worker
 
 LEVELS = np.array([0.05, 0.5, 0.95])
 
@@ -135,6 +140,24 @@ def test_too_few_rows_other_laws_and_other_kinds_are_refused():
         train(data, tails="pareto")
     with pytest.raises(InputError, match="constant has none"):
         train(data, "constant", tails="log-t")
+
+
+def test_an_instance_gets_the_quantiles_of_the_tails(pair, tmp_path):
+    test, plain, tailed = pair
+    instance = Instance(Requests([5] * 4, [9] * 4), Worker(2, AffineCost(1, 1, 1, 1)))
+    requests = predict_instance(instance, tailed, test.prompts[:4]).requests
+    inner = predict_instance(instance, plain, test.prompts[:4]).requests
+    low, high = (0.001, 0.002, 0.005, 0.01, 0.025), (0.975, 0.99, 0.995, 0.998, 0.999)
+    assert requests.quantile_levels == (*low, *inner.quantile_levels, *high)
+    kept = requests.predicted_quantiles[:, 5:-5]
+    assert kept.tolist() == inner.predicted_quantiles.tolist()
+    wanted = np.rint(tailed.predict(test.prompts[:4]).quantile(0.99))
+    top = np.clip(wanted, 1, instance.output_limit_tokens)
+    assert requests.predicted_quantiles[:, -4].tolist() == top.tolist()
+    write_requests_csv(requests, tmp_path / "r.csv")
+    back = read_requests_csv(tmp_path / "r.csv")
+    assert back.quantile_levels == requests.quantile_levels
+    assert back.predicted_quantiles.tolist() == requests.predicted_quantiles.tolist()
 
 
 def test_the_largest_scale_does_not_overflow():
