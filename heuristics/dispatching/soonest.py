@@ -140,9 +140,9 @@ class Soonest(Dispatcher):
 
     def _price(self, worker: int) -> None:
         """Work out a worker's time anew; what was said of it before is void."""
-        kind = self.kind[worker]
+        kind, many = self.kind[worker], self.open[worker]
         load = self.loads[worker] = self._load(worker)
-        heappush(kind.heap, (load, self.open[worker], worker))
+        heappush(kind.heap, (load, many, worker))
         if len(kind.heap) > 4 * len(kind.workers) + 64:
             self._sort(kind)
 
@@ -150,8 +150,9 @@ class Soonest(Dispatcher):
         """Return the time until a request without a prompt would be done."""
         if worker in self.away:
             return inf
-        serving_ns = self.kind[worker].serving_ns(self.open[worker] + 1)
-        return max(self.waiting_ns[worker], 0.0) + serving_ns
+        kind, many, waiting_ns = self.kind[worker], self.open[worker] + 1, self.waiting_ns[worker]
+        serving_ns = kind.times.get(many) or kind.serving_ns(many)
+        return serving_ns + waiting_ns if waiting_ns > 0 else serving_ns
 
     def _sort(self, kind: _Kind) -> None:
         kind.heap = [(self.loads[index], self.open[index], index) for index in kind.workers]
