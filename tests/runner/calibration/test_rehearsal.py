@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orsched.costs import BilinearCost
+from orsched.costs import BilinearCost, RooflineCost
 from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.measured.observed import averaged, observed
@@ -15,7 +15,9 @@ from orsched.runner.calibration.fitting import predicted_ns
 from orsched.runner.calibration.rehearsal import Rehearsal, made_up_requests
 from orsched.schedule import PREFILL
 from orsched.simulator import simulate_policy
+from orsched.step import Step
 from orsched.workers import Worker
+from tests.simulator.scripted import Script
 
 COST = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))
 
@@ -56,6 +58,19 @@ def test_steps_of_a_plan_take_what_the_cost_model_says():
     assert int((rounds * found.column("count")[found.rows("decode")]).sum()) == int(
         (instance.requests.output_tokens - 1).sum()
     )
+
+
+def test_later_chunks_of_a_prompt_say_what_is_cached_before_them():
+    cost = RooflineCost(10**12, 10**12, 10**9, 10**6, 10**6)
+    instance = Instance(Requests([700], [3]), Worker(1, cost), first_token="prefill")
+    steps = Step([0], [300]), Step([0], [300]), Step([0], [100])
+    found = observed(instance, simulate_policy(instance, Script(*steps)).schedule).measurements()
+    rows = found.rows("prefill")
+    assert found.column("cached")[rows].tolist() == [0, 300, 600]
+    for row in rows.tolist():
+        assert predicted_ns(cost, found, row) == int(found.column("duration_ns")[row])
+    assert sorted(averaged(observed(instance, simulate_policy(instance, Script(*steps)).schedule))
+                  .column("cached").tolist())[-1] == 600  # fmt: skip
 
 
 def test_a_gap_counts_to_the_step_after_it():
