@@ -164,15 +164,21 @@ def _base(
 
 def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
     """Fit to a measured run, and say how firm the constants are and what is missed."""
-    from orsched.fidelity import Server, fit_run, read_run
+    from orsched.fidelity import Server, fit_run, read_run, recorded_settings
 
-    if options["clients"] is None:
+    names = ("clients", "memory_blocks", "block_tokens", "token_budget")
+    said = {name: options[name] for name in names if options[name] is not None}
+    recorded = recorded_settings(options["run"])
+    if recorded:
+        read = (f"{name} {value:,}" for name, value in recorded.items() if name not in said)
+        remark(f"settings from meta.json: {', '.join(read)}")
+    settings = recorded | said
+    if "clients" not in settings:
         raise InputError(
             "most requests that the server ran at once", field="--clients", remedy="--clients J"
         )
-    names = ("clients", "memory_blocks", "block_tokens", "token_budget")
     try:
-        server = Server(**{n: options[n] for n in names if options[n] is not None})
+        server = Server(**settings)
         run = read_run(options["run"])
         count, weighting = options["fit_requests"], options["weighting"] or "seconds"
         found = fit_run(run, server, base, requests=count, weighting=weighting)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 RUN_FORMAT = "llmservingsim-run"
 _CSV = ("queued_s", "first_token_s", "last_token_s")
+_META = ("engine_kwargs", "kv_cache")
 _JSON = ("queued_ts", "first_token_ts", "last_token_ts")
 
 
@@ -124,6 +125,43 @@ class MeasuredRun:
         tokens, arrival = self.requests.output_tokens, self.requests.arrival_ns
         times = Times(arrival, found["first_token_ns"], found["finish_ns"], tokens)
         return instance, schedule, times
+
+
+def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
+    """Return what ``meta.json`` beside a run that LLMServingSim recorded says of its server.
+
+    Fields of ``Server``, those that it has; nothing if there is no such file. vLLM keeps one block
+    of its cache for itself.
+
+    Raises:
+        InputError: the file is wrong, or the run is of several engines.
+    """
+    from orsched.files.text import locating, parse_json, read_text
+
+    file = Path(path).parent / "meta.json"
+    if not file.is_file():
+        return {}
+    with locating(file):
+        values: Any = parse_json(read_text(file))
+        parts = [values.get(name) if isinstance(values, dict) else None for name in _META]
+        engine, cache = (part if isinstance(part, dict) else {} for part in parts)
+        engines = engine.get("data_parallel_size", 1)
+        if engines != 1:
+            raise InputError(
+                f"{engines} engines served the run, one is simulated",
+                field="data_parallel_size",
+                remedy="give the requests of one engine, without meta.json, and --clients",
+            )
+        found: dict[str, int] = {}
+        for own, part, theirs, less in (
+            ("clients", engine, "max_num_seqs", 0),
+            ("token_budget", engine, "max_num_batched_tokens", 0),
+            ("memory_blocks", cache, "num_gpu_blocks", 1),
+            ("block_tokens", cache, "block_size", 0),
+        ):
+            if part.get(theirs) is not None:
+                found[own] = whole_number(part[theirs], theirs, minimum=1 + less) - less
+        return found
 
 
 def read_run(path: str | PathLike[str]) -> MeasuredRun:

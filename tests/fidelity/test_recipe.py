@@ -9,7 +9,15 @@ import pytest
 
 from orsched import InputError, Requests
 from orsched.cli.commands import run as command
-from orsched.fidelity import MeasuredRun, Server, Times, fit_run, read_run, recipe
+from orsched.fidelity import (
+    MeasuredRun,
+    Server,
+    Times,
+    fit_run,
+    read_run,
+    recipe,
+    recorded_settings,
+)
 from orsched.fidelity.families import FactorOfTables, StepWork, TimesOfShape
 from orsched.fidelity.spans import owners, step_works
 from orsched.files import load_fitted_cost
@@ -190,6 +198,27 @@ def test_the_command_fits_and_says_how_firm_it_is(tmp_path, capsys):
     profile = ["--from-profile", str(write(tmp_path)), "--layers", "32", "--clients", "16"]
     assert command(["cost", "--fit", str(path), *profile]) == 0
     assert "factor of the profile's times" in capsys.readouterr().err
+
+
+def test_settings_are_read_where_they_are_recorded(tmp_path, capsys):
+    path, meta = tmp_path / "run.csv", tmp_path / "meta.json"
+    written(simulated(TimesOfShape(SHAPE, SERVER.clients).cost(TRUE)), path)
+    assert recorded_settings(path) == {}
+    engine = {"max_num_seqs": 16, "max_num_batched_tokens": 512, "data_parallel_size": 1}
+    cache = {"num_gpu_blocks": 5001, "block_size": 16, "num_cpu_blocks": None}
+    meta.write_text(json.dumps({"engine_kwargs": engine, "kv_cache": cache}))
+    expected = {"clients": 16, "token_budget": 512, "memory_blocks": 5000, "block_tokens": 16}
+    assert recorded_settings(path) == expected
+    assert command(["cost", "--fit", str(path), "--model", "8b", "--memory-blocks", "4000"]) == 0
+    said = capsys.readouterr().err
+    assert "settings from meta.json: clients 16, token_budget 512, block_tokens 16" in said
+    meta.write_text(json.dumps({"engine_kwargs": {"data_parallel_size": 2}}))
+    with pytest.raises(InputError, match="2 engines") as caught:
+        recorded_settings(path)
+    assert caught.value.file == str(meta)
+    meta.write_text(json.dumps({"engine_kwargs": {"max_num_seqs": 0}}))
+    with pytest.raises(InputError, match="max_num_seqs"):
+        recorded_settings(path)
 
 
 @pytest.mark.parametrize(
