@@ -380,16 +380,22 @@ def _changed(report: Report, label: str, changed: dict[str, Any], scheduler: str
     return row
 
 
-PARTS = (figures, sizes, predictors, heads, differences)
+PARTS = {
+    "--figures": (figures, "Figs. 4 to 7"),
+    "--sizes": (sizes, "Fig. 8"),
+    "--predictors": (predictors, "Table 2"),
+    "--heads": (heads, "all with heads trained here, and Fig. 9"),
+    "--differences": (differences, "what each choice of the setting is worth"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and run; what does not hold is printed, and is no error."""
     parser = argparse.ArgumentParser(prog="ssjf_authors", description=__doc__.splitlines()[0])
-    texts = ("Figs. 4 to 7", "Fig. 8", "Table 2", "all with heads trained here, and Fig. 9",
-             "what each choice of the setting is worth")  # fmt: skip
-    for part, text in zip(PARTS, texts, strict=True):
-        parser.add_argument(f"--{part.__name__}", action="store_true", help=text)
+    for option, (part, text) in PARTS.items():
+        parser.add_argument(
+            option, dest="parts", action="append_const", const=part, default=[], help=text
+        )
     text = "runs of each point, 100 by default; the authors have 20"
     parser.add_argument("--runs", type=int, default=5 * authors.RUNS, help=text)
     given = parser.parse_args(arguments)
@@ -399,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     source = ssjf_setting.lengths(1, 0)[2]
     print(f"lengths: {source}; {given.runs} runs of {authors.JOBS} requests; "
           f"batches of {authors.BATCH}")  # fmt: skip
-    for part in [each for each in PARTS if getattr(given, each.__name__)] or PARTS:
+    for part in given.parts or [part for part, _ in PARTS.values()]:
         part(report)
     print(f"\n{report.misses} statements do not hold" if report.misses else "\nall statements hold")
     return 0
