@@ -1,8 +1,8 @@
-"""Simulate one policy on 8 workers and check its schedule; print figures as JSON.
+"""Simulate one policy on some workers and check its schedule; print figures as JSON.
 
 A process of its own for each policy, so that peaks of memory are its own.
 
-python -m benchmarks.speed.cluster_run METHOD REQUESTS BLOCKS
+python -m benchmarks.speed.cluster_run METHOD REQUESTS BLOCKS [--workers N] [--cpu]
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from time import perf_counter, process_time
+from time import perf_counter, process_time, thread_time_ns
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +22,7 @@ from orsched.instances.synthetic import peers_workload
 from orsched.memory import BlockMemory
 from orsched.metrics import distribution
 from orsched.policy import Information
-from orsched.simulator import simulate_policy
+from orsched.simulator import loop, simulate_policy
 from orsched.solver import read_spec
 from orsched.workers import Worker
 
@@ -34,14 +34,14 @@ PREDICTOR = "noise:sigma=0.4"
 RATE = 8.0
 
 
-def instance_of(requests: int, blocks: int) -> Instance:
+def instance_of(requests: int, blocks: int, count: int = WORKERS) -> Instance:
     """Return the peers' workload at 8 requests a second and worker; KV blocks if not 0."""
-    workload = peers_workload(requests, rate=WORKERS * RATE)
+    workload = peers_workload(requests, rate=count * RATE)
     memory = BlockMemory(blocks, 16, "paged") if blocks else None
     base = workload.worker
     workers = tuple(
         Worker(base.clients, base.cost, base.prefill_cap_tokens, memory, f"worker-{index}")
-        for index in range(WORKERS)
+        for index in range(count)
     )
     return workload.replace(workers=workers)
 
@@ -52,10 +52,16 @@ def main() -> None:
     parser.add_argument("method")
     parser.add_argument("requests", type=int)
     parser.add_argument("blocks", type=int, help="KV blocks of a worker; 0: no limit")
+    parser.add_argument("--workers", type=int, default=WORKERS)
+    parser.add_argument(
+        "--cpu", action="store_true", help="processor time of decisions, not what a clock shows"
+    )
     given = parser.parse_args()
+    if given.cpu:
+        loop.perf_counter_ns = thread_time_ns
     spec = read_spec(given.method)
     method = registry.resolve("methods", spec.name)
-    instance = instance_of(given.requests, given.blocks)
+    instance = instance_of(given.requests, given.blocks, given.workers)
     known = Information(spec.information or method.information[0])
     if known is Information.PREDICTED:
         instance = predict(instance, PREDICTOR)

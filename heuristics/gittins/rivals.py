@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -81,14 +81,24 @@ class Rivals:
         self.update()
         self.changed.add(worker.view.index)  # its own entries change by this decision
         costs = tokens * self.pace_ns
-        late = self.seen >= stamp
-        if late.any():
-            late_ns = np.maximum(0.0, (self.until_ns - now_ns).astype(float))
-            costs = np.where(late, late_ns + costs, costs)
-        works = self.token_ns * left + self.client_ns * tokens if work is None else work
-        costs += (self.count + theirs) * works * self.weight
+        # All further parts are at least 0: who is dearer by its pace alone is out of the question.
         able = (costs < own) & (self.space >= left) & (self.slept < stamp)
         able[worker.view.index] = False
-        found = np.flatnonzero(able)
-        for index in found[np.argsort(costs[found], kind="stable")].tolist():
-            yield self.workers[index]
+        (few,) = able.nonzero()
+        if not len(few):
+            return
+        costs = costs[few]
+        late = self.seen[few] >= stamp
+        if late.any():
+            late_ns = np.maximum(0.0, (self.until_ns[few] - now_ns).astype(float))
+            costs = np.where(late, late_ns + costs, costs)
+        works: Any = work
+        if works is None:
+            works = self.token_ns[few] * left + self.client_ns[few] * tokens
+        costs += (self.count[few] + theirs) * works * self.weight[few]
+        if costs[best := int(costs.argmin())] < own:
+            yield self.workers[few[best]]  # as a rule it takes the request
+            for place in costs.argsort(kind="stable").tolist():
+                if not costs[place] < own:
+                    return
+                yield self.workers[few[place]]
