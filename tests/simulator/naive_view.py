@@ -57,6 +57,7 @@ class NaiveView(View):
         return {job.row: self.prefilled(job) for job in jobs if self.to_prefill(job.row)}
 
     available = True
+    draining = False  # autoscaling is none of its rules
 
     @property
     def now_ns(self):
