@@ -151,8 +151,6 @@ def capacity_command(
     with ProgressPrinter("loading") as progress:
         problem = load_instance(instance)
         kinds = read_machines(machines, problem)
-        if kinds is None:
-            say_machine(problem)
         require_columns((*_COLUMNS, *(kinds if kinds and len(kinds) > 1 else ())), ())
         if verify is not None:
             progress.say("verifying")
@@ -176,6 +174,8 @@ def capacity_command(
                 print_json(nothing(str(error)))
             raise
         progress.say("writing")
+    if kinds is None:
+        say_machine(problem)
     _print(found, style)
     if plot is not None:
         from orsched.sizing.plot import save_capacity

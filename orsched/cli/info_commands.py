@@ -51,7 +51,6 @@ def bound_command(
     from orsched.units import NS_PER_S
 
     problem = load_instance(instance)
-    say_machine(problem)
     if objective == "bulk":
         print_bulk_bound(problem, bulk, time_limit, certificate, style)
         return
@@ -72,6 +71,7 @@ def bound_command(
     facts["certificate"] = "verified"
     for name, value in found.reference.items():
         facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
+    say_machine(problem)
     print_facts(facts, style)
     note = ordering_cannot_help(problem, found) if objective == "makespan" else None
     for text in (note, no_floor(problem)):
