@@ -58,6 +58,7 @@ class NaiveView(View):
 
     available = True
     draining = False  # autoscaling is none of its rules
+    sending = receiving = ()  # nobody prefills for others
 
     @property
     def now_ns(self):
