@@ -70,7 +70,7 @@ def main() -> None:
     done = simulate_policy(instance, policy)
     simulated, simulated_cpu = perf_counter(), process_time()
     violations = orsched.check(instance, done.schedule)
-    checked = perf_counter()
+    checked, checked_cpu = perf_counter(), process_time()
     decision_ns = np.asarray(done.decision_ns)
     halves = [distribution(half.tolist()) for half in np.array_split(decision_ns, 2)]
     figures = {
@@ -78,6 +78,7 @@ def main() -> None:
         "simulate_s": simulated - begin,
         "simulate_cpu_s": simulated_cpu - begin_cpu,
         "check_s": checked - simulated,
+        "check_cpu_s": checked_cpu - simulated_cpu,
         "violations": len(violations),
         "decisions": len(decision_ns),
         "steps": len(done.schedule.steps),

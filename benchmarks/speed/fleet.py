@@ -36,6 +36,7 @@ FIXED_NS = 590_000
 """The constant of a step that the page on fidelity fits beside these tables."""
 
 SIZES = (10_000, 100_000)
+PEERS = (peers.DYNOSIM, peers.SCHED_SIM)
 FLEETS = (1, 8, 256, 1000)
 FEW = 8
 METHODS = ("vllm", "gittins", "vllm+dispatch=round_robin", "vllm+dispatch=fewest_requests",
@@ -55,24 +56,26 @@ def run(options: Options) -> Section:
 # -- beside the peers ---------------------------------------------------------------------
 
 
-def beside_peers(section: Section, options: Options, sizes: Sequence[int]) -> None:
+def beside_peers(
+    section: Section, options: Options, sizes: Sequence[int], names: Sequence[str] = PEERS
+) -> None:
     """Add rows of the peers and of both cost models, in turn on the same requests."""
     for requests in sizes:
-        rows = _beside(requests, options)
+        rows = _beside(requests, options, names)
         section.rows += rows
-        walls = {row["program"]: row.get("wall_median_s") for row in rows}
-        limit = walls.get(peers.DYNOSIM)
+        used = {row["program"]: row.get("cpu_s") for row in rows}
+        limit = used.get(peers.DYNOSIM)
         if limit is not None:
             for name in (AFFINE, PROFILED):
-                what = f"{requests:,} requests, {name}, wall beside DynoSim's"
-                section.targets.append(Target(what, walls.get(name), limit, "s"))
+                what = f"{requests:,} requests, {name}, processor time beside DynoSim"
+                section.targets.append(Target(what, used.get(name), limit, "s"))
     section.notes.append(
         "Whole processes in turn on the same requests, Poisson arrivals at 8 a second: start-up, "
         "load, simulate, print; orsched also bounds and checks. Simulated seconds differ by design."
     )
 
 
-def _beside(requests: int, options: Options) -> list[dict[str, Any]]:
+def _beside(requests: int, options: Options, names: Sequence[str]) -> list[dict[str, Any]]:
     folder = options.folder / f"beside-{requests}"
     folder.mkdir(exist_ok=True)
     instance = like_vllm(peers_workload(requests, seed=7))
@@ -92,7 +95,8 @@ def _beside(requests: int, options: Options) -> list[dict[str, Any]]:
             peers.dynosim([str(mooncake), "--report-json", str(report)]),
             peers.sched_sim(["trace", str(trace), "-s", "fcfs", "-h", "a100", "--no-gantt"]),
         ]
-    measure(programs, options.repeats, folder)
+    programs = [each for each in programs if each.name in (AFFINE, PROFILED, *names)]
+    measure(programs, options.repeats, folder, warm_up=int(requests <= min(SIZES)))
     return [{"requests": requests, **p.figures(), **_outcome(p, report)} for p in programs]
 
 
@@ -128,7 +132,7 @@ def fleets(
     section.rows += rows.values()
     for name in names[1:]:
         section.rows.append(_fleet(name, requests // 10, most, options))
-    for key in ("simulate_cpu_s", "check_s"):
+    for key in ("simulate_cpu_s", "check_cpu_s"):
         if rows.get(FEW, {}).get(key) and rows[most].get(key):
             ratio = rows[most][key] / rows[FEW][key]
             what = f"vllm, {key}, {most:,} workers beside {FEW}"
@@ -152,7 +156,15 @@ def _fleet(name: str, requests: int, workers: int, options: Options) -> dict[str
     row: dict[str, Any] = {"method": name, "requests": requests, "workers": workers}
     if program.error is not None:
         return row | {"remark": program.error}
-    shown = ("simulate_cpu_s", "check_s", "violations", "steps", "decisions", "p50_us", "p99_us")
+    shown = (
+        "simulate_cpu_s",
+        "check_cpu_s",
+        "violations",
+        "steps",
+        "decisions",
+        "p50_us",
+        "p99_us",
+    )
     figures = json.loads(program.stdout)
     peak = program.samples[0]["peak_mib"]
     return row | {key: figures[key] for key in shown} | {"peak_mib": peak}
@@ -166,15 +178,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="beside peers")
     parser.add_argument("--repeats", type=int, default=3, help="runs beside the peers")
     parser.add_argument("--only", choices=("peers", "fleets"))
+    parser.add_argument("--peers", choices=PEERS, nargs="+", default=PEERS, help="which of them")
     given = parser.parse_args(arguments)
     before = machine.describe()
     print(f"{before['cpu']}, {before['cores']} cores, load {before['load_average']}", flush=True)
     with TemporaryDirectory(prefix="orsched-bench-") as folder:
         options = Options(Path(folder), given.repeats)
         if given.only != "fleets":
-            section = Section(NAME, "vllm beside the peers, whole processes")
-            beside_peers(section, options, given.sizes)
-            print(f"\n{section.text()}", flush=True)
+            for size in given.sizes:
+                section = Section(NAME, "vllm beside the peers, whole processes")
+                beside_peers(section, options, [size], given.peers)
+                print(f"\n{section.text()}", flush=True)
         if given.only != "peers":
             section = Section(NAME, "fleets")
             fleets(section, options, given.requests, given.workers)
