@@ -8,7 +8,7 @@ from typing import Any
 
 from orsched.errors import InputError
 from orsched.near_names import known_names
-from orsched.pairs import read_pairs
+from orsched.pairs import read_list_of_pairs
 
 
 def read_spec(
@@ -54,7 +54,7 @@ def read_spec(
 def _pairs(name: str, rest: str, kinds: Mapping[str, Any], field: str) -> dict[str, Any]:
     """Return the parameters; a value without its name is answered with how it is written."""
     try:
-        return read_pairs([part for part in rest.split(",") if part], field)
+        return read_list_of_pairs(rest, field)
     except InputError as error:
         names = [item.name for item in fields(kinds[name])] if name in kinds else []
         if "=" in rest or not names or error.remedy is not None:

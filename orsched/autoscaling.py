@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.columns import whole_number
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
-from orsched.pairs import read_pairs
+from orsched.pairs import read_list_of_pairs
 from orsched.scalars import require_number, require_one_of, set_whole
 from orsched.units import MAX_TIME_NS, seconds_to_ns
 
@@ -144,7 +144,7 @@ def read_autoscaling(spec: object) -> Autoscaling:
     if isinstance(spec, Autoscaling):
         return spec
     if isinstance(spec, str):
-        spec = read_pairs([part for part in spec.split(",") if part], "autoscale")
+        spec = read_list_of_pairs(spec, "autoscale")
     remedy = "e.g. min=1,max=8,target=0.7,startup=40,interval=10,cooldown=60"
     if not isinstance(spec, Mapping):
         raise InputError(f"{spec!r} is no specification", field="autoscale", remedy=remedy)

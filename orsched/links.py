@@ -9,7 +9,7 @@ from typing import Any, Self
 from orsched.columns import whole_number
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
-from orsched.pairs import read_pairs
+from orsched.pairs import read_list_of_pairs
 from orsched.scalars import is_number, set_whole
 from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_to_ns
 
@@ -78,7 +78,7 @@ def read_link(spec: object) -> Link:
     if spec == "free":
         return Link()
     if isinstance(spec, str):
-        spec = read_pairs([part.strip() for part in spec.split(",") if part.strip()], "link")
+        spec = read_list_of_pairs(spec, "link")
     if not isinstance(spec, dict):
         raise InputError(
             f"{spec!r} is no link", field="link", remedy="ns_per_token=5243,latency_ns=10000"

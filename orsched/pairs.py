@@ -28,3 +28,8 @@ def read_pairs(pairs: Iterable[str], field: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             found[name] = text
     return found
+
+
+def read_list_of_pairs(text: str, field: str) -> dict[str, Any]:
+    """Return pairs with commas between them, such as ``mtbf=3600,mttr=120``, as ``read_pairs``."""
+    return read_pairs([part.strip() for part in text.split(",") if part.strip()], field)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.columns import shown, whole_number
 from orsched.errors import InputError
 from orsched.near_names import known_names
-from orsched.pairs import read_pairs
+from orsched.pairs import read_list_of_pairs
 from orsched.units import MAX_TIME_NS, NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def read_class(spec: str) -> ServiceClass:
     ``bulk=true`` or ``false``. Raises ``InputError`` for anything else.
     """
     name, _, rest = spec.partition(":")
-    given = read_pairs([part for part in rest.split(",") if part], "class")
+    given = read_list_of_pairs(rest, "class")
     known = {**{limit: f"{limit}_s" for limit in LIMITS}, "bulk": "bulk"}
     for parameter in given:
         if parameter not in known:
