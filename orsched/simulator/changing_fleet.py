@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from orsched.errors import InfeasibleError, InputError
 from orsched.simulator.loop import Loop
@@ -36,6 +36,9 @@ class ChangingLoop(Loop):
         InfeasibleError: no worker is left, and none comes back.
     """
 
+    worker_type = LosingWorker
+    workers: list[LosingWorker]  # type: ignore[assignment]
+
     def __init__(
         self,
         instance: Instance,
@@ -45,10 +48,6 @@ class ChangingLoop(Loop):
     ) -> None:
         _require_survival(instance, policy)
         super().__init__(instance, policy, observer, deadline)
-        self.workers = [
-            LosingWorker(instance, self.run_state, view, self.work) for view in self.views
-        ]
-        self.asked = self.workers[0]
         self.lost: list[tuple[int, int, int]] = []
         self.changes: list[tuple[int, int, int]] = []
         for index, worker in enumerate(instance.workers):
@@ -61,11 +60,8 @@ class ChangingLoop(Loop):
                 if end is not None:
                     self.changes.append((end, DOWN, index))
             if intervals and not intervals[0][0] and intervals[0][1] is not None:
-                self._losing(index).lost_ns = intervals[0][1]
+                self.workers[index].lost_ns = intervals[0][1]
         heapify(self.changes)
-
-    def _losing(self, index: int) -> LosingWorker:
-        return cast("LosingWorker", self.workers[index])
 
     def _serve_alone(self) -> None:
         self._serve_several()
@@ -119,7 +115,7 @@ class ChangingLoop(Loop):
 
     def _lose(self, index: int) -> None:
         """Let a worker be lost now: steps that end now have ended, the one in progress has not."""
-        worker, now = self._losing(index), self.run_state.now_ns
+        worker, now = self.workers[index], self.run_state.now_ns
         while worker.busy and worker.until_ns <= now:
             worker.complete()
         if not self.run_state.left:
@@ -133,7 +129,7 @@ class ChangingLoop(Loop):
 
     def _bring(self, index: int) -> None:
         """Let a worker be there from now on."""
-        worker, now = self._losing(index), self.run_state.now_ns
+        worker, now = self.workers[index], self.run_state.now_ns
         ends = (
             end
             for start, end in self.instance.workers[index].available_ns
@@ -150,11 +146,15 @@ class ChangingLoop(Loop):
         """Let all decide anew: those that sleep, and those whose rounds an arrival would end."""
         if self.run_state.next_arrival_ns <= now:
             self._tell_arrivals(self.asked.view)
+        self._let_all_decide(now)
+        self._ask_all()
+
+    def _let_all_decide(self, now: int) -> None:
+        """Let those that sleep be asked, and rounds that an arrival would end stop."""
         self.to_ask |= self.asleep
         for index, worker in enumerate(self.workers):
-            if self._losing(index).stop_rounds(now):
+            if worker.stop_rounds(now):
                 self._expect(index, worker.until_ns)
-        self._ask_all()
 
     def schedule(self) -> Schedule:
         """Return what was done so far, and which steps were lost."""

@@ -42,42 +42,6 @@ class Simulated(NamedTuple):
     decision_ns: array[int]
 
 
-def simulate_policy(
-    instance: Instance,
-    policy: Policy,
-    observer: Callable[[View, Step], None] | None = None,
-    deadline: Callable[[], None] | None = None,
-) -> Simulated:
-    """Run a policy on an instance and return its schedule.
-
-    Args:
-        instance: the problem.
-        policy: a fresh policy object.
-        observer: called with the view and the step before each step is taken.
-        deadline: called now and then; raises to stop the run.
-
-    Raises:
-        InfeasibleError: no schedule exists, or none without knowing the lengths, since the memory
-            does not hold a request of the output limit.
-        InputError: the policy needs predictions that the instance does not have.
-        PolicyError: the policy asked for an impossible step, or left requests unserved.
-    """
-    instance.require_feasible(policy.chunks)
-    if instance.autoscaling is not None:
-        from orsched.simulator.scaled_fleet import ScaledLoop
-
-        return ScaledLoop(instance, policy, observer, deadline).run()
-    if instance.fleet_changes:
-        from orsched.simulator.changing_fleet import ChangingLoop
-
-        return ChangingLoop(instance, policy, observer, deadline).run()
-    if instance.link is not None:
-        from orsched.simulator.pools import PoolLoop
-
-        return PoolLoop(instance, policy, observer, deadline).run()
-    return Loop(instance, policy, observer, deadline).run()
-
-
 class Loop:
     """One run: asks the policy for each worker that is free, in order of time, then worker.
 

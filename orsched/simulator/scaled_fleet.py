@@ -91,7 +91,7 @@ class ScaledLoop(ChangingLoop):
         if self.rule.rule == "policy":
             said = self.policy.workers_wanted(now, open_requests, wanted)
             wanted = min(max(whole(said), self.least), self.most)
-        kept = [index for index in sorted(self.on) if self.on[index].drained_ns is None]
+        kept = self._kept()
         changed = False
         if len(kept) < wanted:
             changed = self._add(wanted - len(kept))
@@ -107,13 +107,16 @@ class ScaledLoop(ChangingLoop):
 
     def _wanted(self, open_requests: int) -> int:
         """Return how many workers the reactive rule wants: those kept, and others by index."""
-        kept = [index for index in sorted(self.on) if self.on[index].drained_ns is None]
-        order = [*kept, *self._next()]
+        order = [*self._kept(), *self._next()]
         total, wanted = 0, 0
         while wanted < self.least or (wanted < self.most and total < open_requests):
             total += self.counts[order[wanted]]
             wanted += 1
         return wanted
+
+    def _kept(self) -> list[int]:
+        """Return the workers that are on or start and do not drain."""
+        return [index for index in sorted(self.on) if self.on[index].drained_ns is None]
 
     def _next(self) -> list[int]:
         """Return the workers in the order in which they would be added."""
@@ -171,10 +174,7 @@ class ScaledLoop(ChangingLoop):
         self._leave(index)
         view._state.draining = False
         self.policy.on_unavailable(view)
-        self.to_ask |= self.asleep
-        for other, worker in enumerate(self.workers):
-            if self._losing(other).stop_rounds(now):
-                self._expect(other, worker.until_ns)
+        self._let_all_decide(now)
 
     def schedule(self) -> Schedule:
         """Return what was done so far, and when which worker was on."""

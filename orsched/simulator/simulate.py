@@ -1,0 +1,50 @@
+"""A policy run on an instance: which loop it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.simulator.changing_fleet import ChangingLoop
+from orsched.simulator.loop import Loop, Simulated
+from orsched.simulator.pools import PoolLoop
+from orsched.simulator.scaled_fleet import ScaledLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.instance import Instance
+    from orsched.policy import Policy, View
+    from orsched.step import Step
+
+
+def simulate_policy(
+    instance: Instance,
+    policy: Policy,
+    observer: Callable[[View, Step], None] | None = None,
+    deadline: Callable[[], None] | None = None,
+) -> Simulated:
+    """Run a policy on an instance and return its schedule.
+
+    Args:
+        instance: the problem.
+        policy: a fresh policy object.
+        observer: called with the view and the step before each step is taken.
+        deadline: called now and then; raises to stop the run.
+
+    Raises:
+        InfeasibleError: no schedule exists, or none without knowing the lengths, since the memory
+            does not hold a request of the output limit.
+        InputError: the policy needs predictions that the instance does not have.
+        PolicyError: the policy asked for an impossible step, or left requests unserved.
+    """
+    instance.require_feasible(policy.chunks)
+    return _loop_for(instance)(instance, policy, observer, deadline).run()
+
+
+def _loop_for(instance: Instance) -> type[Loop]:
+    """Return the loop that knows what the instance's workers do; ``Instance`` allows one each."""
+    if instance.autoscaling is not None:
+        return ScaledLoop
+    if instance.fleet_changes:
+        return ChangingLoop
+    return Loop if instance.link is None else PoolLoop
