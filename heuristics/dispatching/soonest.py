@@ -6,13 +6,13 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING
 
+from orsched.costs.equal import numbers_of_equal
 from orsched.heuristics.dispatching.dispatchers import Dispatcher
 from orsched.heuristics.gittins.prices import Prices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from orsched.costs import CostModel
     from orsched.policy import View
 
 _FIRST_GUESS = 256
@@ -221,23 +221,9 @@ class _Kind:
 
 def _alike(views: Sequence[View]) -> list[tuple[object, ...]]:
     """Return for each worker what is the same for workers of one kind."""
-    numbers: dict[int, int] = {}  # by identity: tables take long to hash
-    values: dict[object, int] = {}
-    found: list[tuple[object, ...]] = []
-    for worker in [view.worker for view in views]:
-        number = numbers.get(id(worker.cost))
-        if number is None:
-            number = values.setdefault(_by_value(worker.cost), len(values))
-            numbers[id(worker.cost)] = number
-        parts = (worker.clients, worker.prefill_limit, worker.padding, worker.memory)
-        found.append((number, *parts))
-    return found
-
-
-def _by_value(cost: CostModel) -> object:
-    """Return what equal cost models have in common; one without a hash is equal to itself alone."""
-    try:
-        hash(cost)
-    except TypeError:
-        return id(cost)
-    return type(cost), cost
+    workers = [view.worker for view in views]
+    costs = numbers_of_equal([worker.cost for worker in workers])
+    return [
+        (cost, worker.clients, worker.prefill_limit, worker.padding, worker.memory)
+        for cost, worker in zip(costs, workers, strict=True)
+    ]

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from orsched.costs.equal import numbers_of_equal
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from orsched.columns import IntColumn
-    from orsched.costs import CostModel
     from orsched.timeline import Timeline
     from orsched.workers import Worker
 
@@ -43,34 +44,19 @@ def kinds_of_workers(line: Timeline) -> list[Kind]:
 def _kinds_of(workers: Sequence[Worker]) -> tuple[list[Worker], list[int]]:
     """Return one worker of each kind, and the kind of each worker.
 
-    Those of a kind have the same clients, limit, padding and an equal cost model. A model that has
-    no hash is equal to itself alone.
+    Those of a kind have the same clients, limit, padding and an equal cost model.
     """
     found: dict[object, int] = {}
     first: list[Worker] = []
     numbers: list[int] = []
-    costs: dict[int, int] = {}  # by identity: tables take long to hash
-    values: dict[object, int] = {}
-    for worker in workers:
-        cost = costs.get(id(worker.cost))
-        if cost is None:
-            cost = values.setdefault(_by_value(worker.cost), len(values))
-            costs[id(worker.cost)] = cost
+    costs = numbers_of_equal([worker.cost for worker in workers])
+    for worker, cost in zip(workers, costs, strict=True):
         key = (cost, worker.clients, worker.prefill_limit, worker.padding)
         number = found.setdefault(key, len(found))
         if number == len(first):
             first.append(worker)
         numbers.append(number)
     return first, numbers
-
-
-def _by_value(cost: CostModel) -> object:
-    """Return what equal cost models have in common."""
-    try:
-        hash(cost)
-    except TypeError:
-        return id(cost)
-    return type(cost), cost
 
 
 def _split(kind: IntColumn, count: int) -> list[IntColumn]:
