@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.artefacts import check_paths
+from orsched.cli.catalogue_options import model_named, model_shape
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.output import print_facts, remark
 from orsched.errors import InputError
@@ -142,7 +143,6 @@ def _base(
     folder: Path | None, model: str | None, config: Path | None, options: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
     """Return the cost model of a profile, or a model's shape, and what it is."""
-    from orsched.cli.cost_command import model_shape
     from orsched.hardware.profile_cost import described, profile_cost
     from orsched.hardware.profile_files import find_profile
 
@@ -201,6 +201,11 @@ def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
 _SHOWN = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")
 
 
+def refuse_profile(options: dict[str, Any]) -> None:
+    """Raise ``InputError`` if an option is given that a data sheet has no use for."""
+    _refuse(options, tuple(options), "of a profile or a run", "--from-profile DIR, or --fit RUN")
+
+
 def _refuse(options: dict[str, Any], names: tuple[str, ...], whose: str, remedy: str) -> None:
     for name in names:
         if options[name] not in (None, ()):
@@ -210,19 +215,14 @@ def _refuse(options: dict[str, Any], names: tuple[str, ...], whose: str, remedy:
 
 def model_facts(model: str | None, config: Path | None, options: dict[str, Any]) -> ModelFacts:
     """Return what is said of a profile's model; raises ``InputError`` without its layers."""
-    from orsched.hardware import MODELS
     from orsched.hardware.profile_cost import ModelFacts, config_facts
-    from orsched.hardware.shapes import SHORT
 
     found: dict[str, int | None] = {}
     if config is not None:
         found |= config_facts(config)
     elif model is not None:
-        name = SHORT.get(model, model)
-        if name not in MODELS:
-            known = ", ".join(MODELS)
-            raise InputError(f"{model!r} is not in the catalogue", field="--model", remedy=known)
-        found |= {"layers": MODELS[name].layers, "hidden": MODELS[name].hidden}
+        shape = model_named(model)
+        found |= {"layers": shape.layers, "hidden": shape.hidden}
     for own in ("layers", "hidden", "dense_layers"):
         if options[own] is not None:
             found[own] = options[own]
