@@ -94,8 +94,8 @@ def test_a_worker_has_clients(clients):
 
 
 COLOCATED = ("conserve", "echo", "hygen", "slack")
-CHUNKING = {"fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf", "sls", "ssjf"}
-CHUNKING |= {"vllm", "vtc", *COLOCATED}
+CHUNKING = {"disaggregated", "fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf"}
+CHUNKING |= {"sls", "ssjf", "vllm", "vtc", *COLOCATED}
 """Methods that split a prompt that is longer than a stage may be."""
 
 
