@@ -11,10 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.autoscaling import Autoscaling
 from orsched.columns import whole_number
-from orsched.errors import InfeasibleError, InputError
-from orsched.links import Link
+from orsched.errors import InputError
+from orsched.feasibility import fits_some_worker, require_feasible
+from orsched.instance_checks import (
+    check_autoscaling,
+    check_block_sizes,
+    check_classes,
+    check_horizon,
+    check_roles,
+)
 from orsched.near_names import known_names
 from orsched.requests import Requests
 from orsched.service_classes import (
@@ -23,13 +29,15 @@ from orsched.service_classes import (
     checked_classes,
     with_specs,
 )
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
+from orsched.units import MAX_TOKENS, NS_PER_S
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from orsched.memory import BlockMemory
+    from orsched.autoscaling import Autoscaling
+    from orsched.links import Link
+
 
 _LOG = logging.getLogger("orsched")
 FIRST_TOKEN_RULES = ("decode", "prefill")
@@ -78,8 +86,8 @@ class Instance:
         if not workers or not all(isinstance(w, Worker) for w in workers):
             raise InputError("must be one or more workers", field="workers")
         put(self, "workers", workers)
-        self._check_block_sizes()
-        self._check_roles()
+        check_block_sizes(self)
+        check_roles(self)
         if self.first_token not in FIRST_TOKEN_RULES:
             raise InputError(
                 f"{self.first_token!r} is no rule", field="first_token", remedy="decode or prefill"
@@ -100,120 +108,9 @@ class Instance:
             if not isinstance(getattr(self, label), str):
                 raise InputError("must be a text", field=label)
         put(self, "classes", checked_classes(self.classes))
-        self._check_classes()
-        self._check_horizon()
-        self._check_autoscaling()
-
-    def _check_autoscaling(self) -> None:
-        if self.autoscaling is None:
-            return
-        if not isinstance(self.autoscaling, Autoscaling):
-            raise InputError("must be an Autoscaling", field="autoscaling")
-        if any(worker.available_ns for worker in self.workers):
-            raise InputError(
-                "autoscaling does not know workers that fail",
-                field="available_ns",
-                remedy="leave the times or the autoscaling out",
-            )
-        if self.link is not None:
-            raise InputError(
-                "autoscaling does not know links", field="link", remedy="leave one of both out"
-            )
-
-    def _check_roles(self) -> None:
-        """Require a link where workers have roles, and memory that can change hands with it."""
-        if self.link is not None and not isinstance(self.link, Link):
-            raise InputError(f"{self.link!r} is no Link", field="link", remedy="Link(5243, 10_000)")
-        named = [worker.device for worker in self.workers if worker.device]
-        for index, worker in enumerate(self.workers):
-            where = f"workers[{index}]."
-            if self.link is None:
-                if worker.role != "both" or named.count(worker.device) > 1:
-                    raise InputError(
-                        "workers with roles or a common device need a link",
-                        field=where + ("device" if worker.role == "both" else "role"),
-                        remedy="give the instance a link; Link() costs nothing",
-                    )
-                continue
-            memory = worker.memory
-            if memory is not None and (not memory.is_paged or memory.prefix_cache is not None):
-                raise InputError(
-                    "caches that go over a link need paged memory without a prefix cache",
-                    field=where + "memory",
-                    remedy="set the allocation to paged, or leave the memory out",
-                )
-            if worker.available_ns:
-                raise InputError(
-                    "workers that come and go have no links",
-                    field=where + "available_ns",
-                    remedy="leave the times out, or the link",
-                )
-            if worker.padding:
-                raise InputError(
-                    "caches that go over a link are not padded",
-                    field=where + "padding",
-                    remedy="leave padding out",
-                )
-        for able in ("prefills", "decodes"):
-            if not any(getattr(worker, able) for worker in self.workers):
-                raise InputError(
-                    f"no worker {able}",
-                    field="workers",
-                    remedy=f"give one the role both or {able.removesuffix('s')}",
-                )
-
-    def _check_block_sizes(self) -> None:
-        """Require that prefixes come in blocks of the size of each prefix cache."""
-        prefixes = self.requests.prefixes
-        if prefixes is None:
-            return
-        for index, worker in enumerate(self.workers):
-            if worker.memory is None or not worker.caches_prefixes:
-                continue
-            size = worker.memory.block_tokens
-            if size != prefixes.block_tokens:
-                raise InputError(
-                    f"the prefixes come in blocks of {prefixes.block_tokens} tokens, the prefix "
-                    f"cache of {worker.name} has blocks of {size}",
-                    field=f"workers[{index}].memory.block_tokens",
-                    remedy=f"give it blocks of {prefixes.block_tokens}"
-                    + (
-                        f", or take requests.refined({size})"
-                        if prefixes.block_tokens % size == 0
-                        else ""
-                    ),
-                )
-
-    def _check_classes(self) -> None:
-        codes, last = self.requests.service_class, len(self.classes) - 1
-        if int(codes.max(initial=0)) > last:
-            row = int(np.argmax(codes > last))
-            listed = ", ".join(f"{i} {kind.name}" for i, kind in enumerate(self.classes))
-            raise InputError(
-                f"{codes[row]} is above {last}", row=row, field="service_class", remedy=listed
-            )
-
-    def _check_horizon(self) -> None:
-        """Reject instances whose times could leave 64 bits even when served one by one."""
-        if len(self) == 0:
-            return
-        req = self.requests
-        prompt, output = int(req.prompt_tokens.max()), int(req.output_tokens.max())
-        slowest = 0
-        for worker in self.workers:
-            ctx = prompt + output
-            one_round = worker.cost.round_ns(worker.clients, ctx * worker.clients, ctx)
-            capped = prompt if worker.prefill_limit is None else min(prompt, worker.prefill_limit)
-            slowest = max(slowest, worker.cost.prefill_ns([capped]) + output * one_round)
-        if self.link is not None:
-            slowest += self.link.transfer_ns(prompt + output)
-        horizon = int(req.arrival_ns.max()) + len(self) * slowest
-        if horizon > MAX_TIME_NS:
-            raise InputError(
-                "the times of this instance do not fit into 64 bits",
-                field="requests",
-                remedy="use smaller token counts, arrivals or costs",
-            )
+        check_classes(self)
+        check_horizon(self)
+        check_autoscaling(self)
 
     def __len__(self) -> int:
         return len(self.requests)
@@ -393,67 +290,12 @@ class Instance:
         the limit does not apply. The error names the first request without a worker, and what
         each worker lacks.
         """
-        fits = self._fits_any(chunks)
-        if fits.all():
-            return
-        row = int(np.argmin(fits))
-        reasons = [
-            self._misfit(worker, row, chunks)
-            for worker in self.workers
-            if not self._fits(worker, chunks or not worker.prefills)[row]
-        ]
-        named = f"request {self.requests.id_of(row)} (row {row})"
-        if len(self.workers) == 1:
-            raise InfeasibleError(f"{named} {reasons[0]}, or leave the request out")
-        raise InfeasibleError(f"{named} fits onto no worker: it " + "; it ".join(reasons))
+        require_feasible(self, chunks)
 
     @cached_property
     def needs_chunks(self) -> bool:
         """Whether some request fits onto no worker unless its prompt is prefilled in chunks."""
-        return not self._fits_any(chunks=False).all()
-
-    def _fits_any(self, chunks: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which requests some worker could prefill, and some worker decode."""
-        fits = np.ones(len(self), bool)
-        roles = ("prefills", "decodes") if self.link is not None else ("prefills",)
-        for able in roles:
-            some = np.zeros(len(self), bool)
-            for worker in self.workers:
-                if getattr(worker, able):
-                    some |= self._fits(worker, chunks or able == "decodes")
-            fits &= some
-        return fits
-
-    def _fits(self, worker: Worker, chunks: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which requests the worker could serve alone."""
-        fits = np.ones(len(self), bool)
-        if worker.prefill_limit is not None and not chunks:
-            fits &= self.requests.prompt_tokens <= worker.prefill_limit
-        if worker.memory is not None:
-            fits &= self._most_blocks(worker.memory) <= worker.memory.blocks
-        return fits
-
-    def _most_blocks(self, memory: BlockMemory) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Blocks that each request holds at its end; the prefill's own token is never cached."""
-        cached = self.requests.output_tokens if memory.allocation == "whole" else self.rounds_needed
-        blocks: np.ndarray[Any, np.dtype[np.int64]] = -(
-            -(self.requests.prompt_tokens + cached) // memory.block_tokens
-        )
-        return blocks
-
-    def _misfit(self, worker: Worker, row: int, chunks: bool) -> str:
-        """Say why a request does not fit onto a worker."""
-        limit, prompt = worker.prefill_limit, int(self.requests.prompt_tokens[row])
-        if limit is not None and prompt > limit and not chunks and worker.prefills:
-            return (
-                f"has {prompt} prompt tokens, more than the {limit} that a prefill stage "
-                f"of {worker.name} can hold: raise prefill_cap_tokens"
-            )
-        assert worker.memory is not None
-        return (
-            f"needs {self._most_blocks(worker.memory)[row]} memory blocks, more than the "
-            f"{worker.memory.blocks} of {worker.name}: raise blocks"
-        )
+        return not fits_some_worker(self, chunks=False).all()
 
     def replace(self, **changes: Any) -> Instance:
         """Return a copy with some fields replaced and everything validated again."""

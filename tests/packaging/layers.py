@@ -46,7 +46,7 @@ LAYERS = (
         "requests, workers and memory make an instance; steps make a schedule",
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "availability",
-            "autoscaling", "workers", "links", "instance",
+            "autoscaling", "workers", "links", "instance", "instance_checks", "feasibility",
             "transfers", "schedule", "service_classes", "tenants", "slo", "length_quantiles",
         ),
     ),

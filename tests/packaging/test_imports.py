@@ -49,7 +49,7 @@ def test_reading_sees_links_functions_and_types(found):
     seen = {(i.importer, i.imported): (i.late, i.typing) for i in found}
     assert seen["models.bounds", "instance"] is not None  # through the link orsched/models
     assert seen["instance", "report.tables"] == (True, False)
-    assert seen["instance", "memory"] == (False, True)
+    assert seen["instance", "links"] == (False, True)
     assert seen["instance", "workers"] == (False, False)
 
 

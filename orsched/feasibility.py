@@ -1,0 +1,81 @@
+"""Which requests fit onto which workers: whether an instance has a schedule at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orsched.errors import InfeasibleError
+
+if TYPE_CHECKING:
+    from orsched.columns import IntColumn
+    from orsched.instance import Instance
+    from orsched.memory import BlockMemory
+    from orsched.workers import Worker
+
+    Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def require_feasible(instance: Instance, chunks: bool) -> None:
+    """Raise ``InfeasibleError`` as ``Instance.require_feasible`` says."""
+    fits = fits_some_worker(instance, chunks)
+    if fits.all():
+        return
+    row = int(np.argmin(fits))
+    reasons = [
+        _misfit(instance, worker, row, chunks)
+        for worker in instance.workers
+        if not _fits(instance, worker, chunks or not worker.prefills)[row]
+    ]
+    named = f"request {instance.requests.id_of(row)} (row {row})"
+    if len(instance.workers) == 1:
+        raise InfeasibleError(f"{named} {reasons[0]}, or leave the request out")
+    raise InfeasibleError(f"{named} fits onto no worker: it " + "; it ".join(reasons))
+
+
+def fits_some_worker(instance: Instance, chunks: bool) -> Mask:
+    """Which requests some worker could prefill, and some worker decode."""
+    fits = np.ones(len(instance), bool)
+    roles = ("prefills", "decodes") if instance.link is not None else ("prefills",)
+    for able in roles:
+        some = np.zeros(len(instance), bool)
+        for worker in instance.workers:
+            if getattr(worker, able):
+                some |= _fits(instance, worker, chunks or able == "decodes")
+        fits &= some
+    return fits
+
+
+def _fits(instance: Instance, worker: Worker, chunks: bool) -> Mask:
+    """Which requests the worker could serve alone."""
+    fits = np.ones(len(instance), bool)
+    if worker.prefill_limit is not None and not chunks:
+        fits &= instance.requests.prompt_tokens <= worker.prefill_limit
+    if worker.memory is not None:
+        fits &= _most_blocks(instance, worker.memory) <= worker.memory.blocks
+    return fits
+
+
+def _most_blocks(instance: Instance, memory: BlockMemory) -> IntColumn:
+    """Blocks that each request holds at its end; the prefill's own token is never cached."""
+    cached = (
+        instance.requests.output_tokens if memory.allocation == "whole" else instance.rounds_needed
+    )
+    blocks: IntColumn = -(-(instance.requests.prompt_tokens + cached) // memory.block_tokens)
+    return blocks
+
+
+def _misfit(instance: Instance, worker: Worker, row: int, chunks: bool) -> str:
+    """Say why a request does not fit onto a worker."""
+    limit, prompt = worker.prefill_limit, int(instance.requests.prompt_tokens[row])
+    if limit is not None and prompt > limit and not chunks and worker.prefills:
+        return (
+            f"has {prompt} prompt tokens, more than the {limit} that a prefill stage "
+            f"of {worker.name} can hold: raise prefill_cap_tokens"
+        )
+    assert worker.memory is not None
+    return (
+        f"needs {_most_blocks(instance, worker.memory)[row]} memory blocks, more than the "
+        f"{worker.memory.blocks} of {worker.name}: raise blocks"
+    )

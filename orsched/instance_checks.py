@@ -1,0 +1,136 @@
+"""What the parts of an instance must have in common, checked when it is made.
+
+Each function raises ``InputError`` that names the field and the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orsched.autoscaling import Autoscaling
+from orsched.errors import InputError
+from orsched.links import Link
+from orsched.units import MAX_TIME_NS
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+
+
+def check_block_sizes(instance: Instance) -> None:
+    """Require that prefixes come in blocks of the size of each prefix cache."""
+    prefixes = instance.requests.prefixes
+    if prefixes is None:
+        return
+    for index, worker in enumerate(instance.workers):
+        if worker.memory is None or not worker.caches_prefixes:
+            continue
+        size = worker.memory.block_tokens
+        if size != prefixes.block_tokens:
+            raise InputError(
+                f"the prefixes come in blocks of {prefixes.block_tokens} tokens, the prefix "
+                f"cache of {worker.name} has blocks of {size}",
+                field=f"workers[{index}].memory.block_tokens",
+                remedy=f"give it blocks of {prefixes.block_tokens}"
+                + (
+                    f", or take requests.refined({size})"
+                    if prefixes.block_tokens % size == 0
+                    else ""
+                ),
+            )
+
+
+def check_roles(instance: Instance) -> None:
+    """Require a link where workers have roles, and memory that can change hands with it."""
+    if instance.link is not None and not isinstance(instance.link, Link):
+        raise InputError(f"{instance.link!r} is no Link", field="link", remedy="Link(5243, 10_000)")
+    named = [worker.device for worker in instance.workers if worker.device]
+    for index, worker in enumerate(instance.workers):
+        where = f"workers[{index}]."
+        if instance.link is None:
+            if worker.role != "both" or named.count(worker.device) > 1:
+                raise InputError(
+                    "workers with roles or a common device need a link",
+                    field=where + ("device" if worker.role == "both" else "role"),
+                    remedy="give the instance a link; Link() costs nothing",
+                )
+            continue
+        memory = worker.memory
+        if memory is not None and (not memory.is_paged or memory.prefix_cache is not None):
+            raise InputError(
+                "caches that go over a link need paged memory without a prefix cache",
+                field=where + "memory",
+                remedy="set the allocation to paged, or leave the memory out",
+            )
+        if worker.available_ns:
+            raise InputError(
+                "workers that come and go have no links",
+                field=where + "available_ns",
+                remedy="leave the times out, or the link",
+            )
+        if worker.padding:
+            raise InputError(
+                "caches that go over a link are not padded",
+                field=where + "padding",
+                remedy="leave padding out",
+            )
+    for able in ("prefills", "decodes"):
+        if not any(getattr(worker, able) for worker in instance.workers):
+            raise InputError(
+                f"no worker {able}",
+                field="workers",
+                remedy=f"give one the role both or {able.removesuffix('s')}",
+            )
+
+
+def check_classes(instance: Instance) -> None:
+    """Require that every request is of a class that there is."""
+    codes, last = instance.requests.service_class, len(instance.classes) - 1
+    if int(codes.max(initial=0)) > last:
+        row = int(np.argmax(codes > last))
+        listed = ", ".join(f"{i} {kind.name}" for i, kind in enumerate(instance.classes))
+        raise InputError(
+            f"{codes[row]} is above {last}", row=row, field="service_class", remedy=listed
+        )
+
+
+def check_horizon(instance: Instance) -> None:
+    """Reject instances whose times could leave 64 bits even when served one by one."""
+    if len(instance) == 0:
+        return
+    req = instance.requests
+    prompt, output = int(req.prompt_tokens.max()), int(req.output_tokens.max())
+    slowest = 0
+    for worker in instance.workers:
+        ctx = prompt + output
+        one_round = worker.cost.round_ns(worker.clients, ctx * worker.clients, ctx)
+        capped = prompt if worker.prefill_limit is None else min(prompt, worker.prefill_limit)
+        slowest = max(slowest, worker.cost.prefill_ns([capped]) + output * one_round)
+    if instance.link is not None:
+        slowest += instance.link.transfer_ns(prompt + output)
+    horizon = int(req.arrival_ns.max()) + len(instance) * slowest
+    if horizon > MAX_TIME_NS:
+        raise InputError(
+            "the times of this instance do not fit into 64 bits",
+            field="requests",
+            remedy="use smaller token counts, arrivals or costs",
+        )
+
+
+def check_autoscaling(instance: Instance) -> None:
+    """Require workers that autoscaling can start and drain: no failures, no links."""
+    if instance.autoscaling is None:
+        return
+    if not isinstance(instance.autoscaling, Autoscaling):
+        raise InputError("must be an Autoscaling", field="autoscaling")
+    if any(worker.available_ns for worker in instance.workers):
+        raise InputError(
+            "autoscaling does not know workers that fail",
+            field="available_ns",
+            remedy="leave the times or the autoscaling out",
+        )
+    if instance.link is not None:
+        raise InputError(
+            "autoscaling does not know links", field="link", remedy="leave one of both out"
+        )
