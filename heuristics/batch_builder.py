@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from orsched.step import Step
+
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Iterable, Iterator
@@ -66,11 +68,11 @@ class BatchBuilder:
     def admit(self, request: int, tokens: int | None = None) -> bool:
         """Count a request in if it fits beside those before it; return whether it does.
 
-        It has ``tokens`` to prefill (None: its prompt). The first one may exceed the limit: the
-        policy prefills it in chunks.
+        It has ``tokens`` to prefill (None: what ``View.to_prefill`` says). The first one may exceed
+        the limit: the policy prefills it in chunks.
         """
         if tokens is None:
-            tokens = self.view.prompt_tokens[request]
+            tokens = self.view.to_prefill(request)
         count = self.count
         longest = tokens if tokens > self.longest else self.longest
         total = longest * (count + 1) if self.padding else self.tokens + tokens
@@ -97,7 +99,8 @@ class BatchBuilder:
     def take(self, queue: deque[int], clients: int | None = None) -> list[int]:
         """Pop requests from the front of a queue, until the next does not fit.
 
-        At most ``clients`` of them, None: as many as clients are free.
+        At most ``clients`` of them, None: as many as clients are free. One alone may be longer than
+        a stage, if it yielded tokens before its cache was lost.
         """
         view, tokens = self.view, self.limit
         if clients is None:
@@ -108,12 +111,12 @@ class BatchBuilder:
             while queue and self.admit(queue[0]):
                 stage.append(queue.popleft())
             return stage
-        prompts = view.prompt_tokens
+        to_prefill = view.to_prefill  # more than the prompt after a loss: what was yielded, too
         blocks = view.blocks_free if self.has_memory else None
         while queue and clients > 0:
             request = queue[0]
-            tokens -= prompts[request]
-            if tokens < 0:
+            tokens -= to_prefill(request)
+            if tokens < 0 and stage:
                 break
             if blocks is not None:
                 blocks -= view.blocks_of(request)
@@ -132,12 +135,12 @@ class BatchBuilder:
             self.open(clients)
             return list(_admitted(self, offered))
         view, tokens = self.view, self.limit
-        prompts, blocks_of = view.prompt_tokens, view.blocks_of
+        to_prefill, blocks_of = view.to_prefill, view.blocks_of
         blocks = view.blocks_free if self.has_memory else None
         stage: list[int] = []
         for request in offered:
-            tokens -= prompts[request]
-            if tokens < 0:
+            tokens -= to_prefill(request)
+            if tokens < 0 and stage:
                 break
             if blocks is not None:
                 blocks -= blocks_of(request)
@@ -145,6 +148,21 @@ class BatchBuilder:
                     break
             stage.append(request)
         return stage
+
+    def prefill(self, stage: list[int], decode: tuple[()] | None = ()) -> Step:
+        """Return the prefill of a batch; of a request that is longer than a stage the first part.
+
+        That is one alone whose cache was lost, with prompt and yielded tokens to prefill. Nothing
+        decodes beside it, or all that run (``decode`` None).
+        """
+        if len(stage) == 1 and self.view.to_prefill(stage[0]) > self.limit:
+            return Step(stage, [self.limit], None, decode)
+        return Step(stage, None, None, decode)
+
+    def next_part(self, decode: tuple[()] | None = ()) -> Step:
+        """Return the next part of the request whose prefill was begun."""
+        request = next(iter(self.view.prefilling))
+        return Step([request], [min(self.limit, self.view.to_prefill(request))], None, decode)
 
 
 def _admitted(batch: BatchBuilder, offered: Iterable[int]) -> Iterator[int]:

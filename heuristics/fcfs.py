@@ -39,12 +39,18 @@ class FirstComeFirstServed(Policy):
 
     def decide(self, view: View) -> Step | None:
         """Return a prefill stage if one is possible, else decode until something happens."""
+        if view.prefilling:
+            return self._batch(view).next_part()
         clients = view.free_clients if self.queue else 0
         if clients:
-            batch = self.batch
-            if batch is None or batch.view is not view:  # not in start, which may be overridden
-                batch = self.batch = BatchBuilder(view)
+            batch = self._batch(view)
             stage = batch.take(self.queue, clients)
             if stage:
-                return Step(stage, None, None, ())
+                return batch.prefill(stage)
         return _DECODE if view.running else None
+
+    def _batch(self, view: View) -> BatchBuilder:
+        batch = self.batch
+        if batch is None or batch.view is not view:  # not in start, which may be overridden
+            batch = self.batch = BatchBuilder(view)
+        return batch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 from orsched.errors import PolicyError
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.policy import ClairvoyantView, Information, Policy, View
-from orsched.step import Step, Wait, batch_rounds, prefill_stage
+from orsched.step import Step, Wait, batch_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +66,8 @@ class StaticBatching(Policy):
 
     def decide(self, view: View) -> Step | Wait | None:
         """Return the rounds of the batch, the prefill stage of the next, or wait."""
+        if view.prefilling:
+            return self.batch.next_part()
         if view.running:
             return _ROUNDS
         if not self.queue:
@@ -74,7 +76,7 @@ class StaticBatching(Policy):
             due = view.arrival_ns[self.queue.oldest()] + self.wait_ns
             if due > view.now_ns:
                 return Wait(due)
-        return prefill_stage(self._form(view))
+        return self.batch.prefill(self._form(view))
 
     def _form(self, view: View) -> list[int]:
         """Pop the next batch."""

@@ -10,7 +10,7 @@ from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.policy import Information
 from orsched.scalars import set_whole
-from orsched.step import FINISH, UNTIL_EVENT, Step, decode_rounds, prefill_stage
+from orsched.step import FINISH, UNTIL_EVENT, Step, decode_rounds
 
 if TYPE_CHECKING:
     from orsched.policy import View
@@ -51,9 +51,11 @@ class IterationLevel(FirstComeFirstServed):
 
     def decide(self, view: View) -> Step | None:
         """Let requests join if there is room, else decode until there may be."""
+        if view.prefilling:
+            return self.batch.next_part(None)
         stage = self._joining(view) if self.queue else []
         if stage:
-            return Step(prefill=stage) if view.running else prefill_stage(stage)
+            return self.batch.prefill(stage, None if view.running else ())
         if view.running:
             return decode_rounds(until=FINISH if self.queue else UNTIL_EVENT)
         return None

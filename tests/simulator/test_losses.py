@@ -181,6 +181,17 @@ def test_every_policy_survives_losses(policy):
             solved(instance, policy)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_prefilled_anew_keeps_the_cap(policy):
+    """Prompt and yielded tokens of several, or of one alone, may be more than a stage takes."""
+    lost = 0
+    for seed in range(6):
+        instance = losing(seed, 2)
+        workers = (replace(each, prefill_cap_tokens=60) for each in instance.workers)
+        lost += len(solved(instance.replace(workers=tuple(workers)), policy).lost_steps)
+    assert lost
+
+
 @pytest.mark.parametrize("policy", ["vllm", "fcfs", "gittins", "scls", "mico"])
 def test_workers_that_never_fail_are_as_workers_without_times(policy):
     """The loop for changes does what the other one does where nothing changes."""
