@@ -12,14 +12,17 @@ from orsched.errors import InputError
 from orsched.instances.dataset_table import DATA_SETS
 from orsched.instances.readers.cells import CellError, whole_numbers
 from orsched.instances.readers.table import read_table
-from orsched.instances.sources import SERVEGEN, Lengths, LengthWindow, Source, SourceMix, Window
+from orsched.instances.source_mix import Lengths, LengthWindow, Source, SourceMix, Window
 from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from orsched.instances.sources import Floats
+    from orsched.instances.source_mix import Floats
+
+SERVEGEN = ("m_small", "m_mid", "m_large", "deepseek_r1", "mm_image")
+"""Mixes of ServeGen: two as tables condensed from its files, all of them as its own files."""
 
 _QUANTILES = ("q01", "q05", *(f"q{p}" for p in range(10, 100, 10)), "q95", "q99")
 LEAST_SHAPE = {"Gamma": 0.0025, "Weibull": 0.2}

@@ -20,13 +20,13 @@ import numpy as np
 from orsched.errors import InputError
 from orsched.instances.readers.text import open_text
 from orsched.instances.servegen import LEAST_SHAPE, mix_of
-from orsched.instances.sources import SHARES, Lengths, LengthWindow, SourceMix, Window
+from orsched.instances.source_mix import SHARES, Lengths, LengthWindow, SourceMix, Window
 from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from orsched.instances.sources import Floats
+    from orsched.instances.source_mix import Floats
 
 FOLDERS = {
     "m_small": "language/m-small",

@@ -1,136 +1,51 @@
-"""Mixes of sources: each with its own rates over time, burstiness and lengths.
-
-The model is that of ServeGen (Xiang et al., arXiv 2505.09999): a workload is the sum of many
-sources that differ from each other far more than each of them changes. Its published parameters
-are read by ``load_mix``; a small synthetic mix ships with orsched.
-"""
+"""Instances drawn from mixes of sources, each with its own rates, burstiness and lengths."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.instances.mixes import load_mix, mix_files, synthetic_mix
+from orsched.instances.source_mix import (
+    WINDOW_S,
+    Lengths,
+    LengthWindow,
+    Source,
+    SourceMix,
+    Window,
+    lognormal_lengths,
+)
 from orsched.instances.streams import stream
-from orsched.near_names import known_names
 from orsched.scalars import require_number
-from orsched.units import MAX_TOKENS, NS_PER_S
+from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     from numpy.typing import NDArray
 
     from orsched.instance import Instance
+    from orsched.instances.source_mix import Floats
     from orsched.workers import Worker
 
-    Floats = NDArray[np.float64]
-
-SERVEGEN = ("m_small", "m_mid", "m_large", "deepseek_r1", "mm_image")
-"""Mixes of ServeGen: two as tables condensed from its files, all of them as its own files."""
-
-WINDOW_S = 600
-"""Rates and gaps hold for windows of this length (ServeGen)."""
+__all__ = [
+    "LengthWindow",
+    "Lengths",
+    "Source",
+    "SourceMix",
+    "Window",
+    "draw_sources",
+    "load_mix",
+    "lognormal_lengths",
+    "mix_files",
+    "sources",
+    "synthetic_mix",
+]
 
 MAX_REQUESTS = 20_000_000
 MAX_SPAN_S = 100 * 365 * 86400
-SHARES = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-
-
-class Lengths(NamedTuple):
-    """A law of token counts: quantiles at ``SHARES``, the largest value, and the mean.
-
-    Between quantiles it is linear, below the first constant. Above the last it is
-    ``q99 + (largest - q99) u**a``, with the a for which the mean is right, if there is one.
-    """
-
-    quantiles: tuple[float, ...]
-    largest: float
-    mean: float
-
-    def draw(self, uniform: Floats) -> NDArray[np.int64]:
-        """Return the token counts of uniform numbers in [0, 1), at least 1."""
-        shares, values = np.array((0.0, *SHARES)), np.array((self.quantiles[0], *self.quantiles))
-        found = np.interp(uniform, shares, values)
-        last, span = values[-1], self.largest - values[-1]
-        body = float(np.sum(np.diff(shares) * (values[1:] + values[:-1]) / 2))
-        in_tail = (self.mean - body) / (1 - SHARES[-1]) - last
-        tail = uniform >= SHARES[-1]
-        if span > 0 and in_tail > 0:
-            power = max(0.0, span / in_tail - 1)
-            place = (uniform[tail] - SHARES[-1]) / (1 - SHARES[-1])
-            found[tail] = last + span * place**power
-        tokens: NDArray[np.int64] = np.clip(np.rint(found), 1, MAX_TOKENS).astype(np.int64)
-        return tokens
-
-
-class Window(NamedTuple):
-    """Requests of a source in one window: ``rate`` a second, gaps of a family and shape."""
-
-    start_s: int
-    rate: float
-    family: str
-    shape: float
-
-
-class LengthWindow(NamedTuple):
-    """Laws of prompt and output tokens of a source from ``start_s`` on."""
-
-    start_s: int
-    prompt: Lengths
-    output: Lengths
-
-
-@dataclass(frozen=True)
-class Source:
-    """One stream of requests.
-
-    Attributes:
-        name: its name.
-        windows: in the order of time; it is silent between them.
-        lengths: in the order of time, at least one; the first also holds before its start.
-    """
-
-    name: str
-    windows: tuple[Window, ...]
-    lengths: tuple[LengthWindow, ...]
-
-
-@dataclass(frozen=True)
-class SourceMix:
-    """Sources that make up a workload together.
-
-    Attributes:
-        name: its name.
-        sources: each with its own random streams.
-        source, licence: labels of the instances that are drawn from it.
-    """
-
-    name: str
-    sources: tuple[Source, ...]
-    source: str = "generated"
-    licence: str = "Apache-2.0"
-
-    @property
-    def span_s(self) -> int:
-        """End of the last window, in seconds."""
-        return max((s.windows[-1].start_s + WINDOW_S for s in self.sources if s.windows), default=0)
-
-    def expected(self, start_s: float, duration_s: float) -> float:
-        """Return how many requests are expected in a span of time."""
-        end_s = start_s + duration_s
-        return sum(
-            window.rate
-            * max(0.0, min(end_s, window.start_s + WINDOW_S) - max(start_s, window.start_s))
-            for source in self.sources
-            for window in source.windows
-        )
 
 
 def draw_sources(
@@ -271,101 +186,6 @@ def _gaps(
     powers = gaps.standard_gamma(1 + (1 / shape if by_length else 0), count)
     # math.lgamma, since the mean of a Weibull law of scale 1 is Gamma(1 + 1/shape).
     return np.exp(np.log(powers) / shape - math.lgamma(1 + 1 / shape))
-
-
-def load_mix(name: str, directory: str | PathLike[str] | None = None) -> SourceMix:
-    """Return the mix ``synthetic``, one of ServeGen, or that in a folder in ServeGen's layout.
-
-    ServeGen's are ``m_small``, ``m_mid``, ``m_large``, ``deepseek_r1`` and ``mm_image``, in
-    ``directory``, by default the one that ``ORSCHED_DATA`` names: its own files (``language/m-mid``
-    and so on, below a folder ``data`` or not), or the tables condensed from them. A name with a
-    slash, or of a folder with ``chunk-N-trace.csv``, is a folder. Sources without lengths get the
-    mean of those of the others, weighted by traffic.
-
-    Raises:
-        InputError: there is no such mix, its files are not there, or one is wrong.
-    """
-    if name == "synthetic":
-        return synthetic_mix()
-    from orsched.instances.servegen import read_servegen
-    from orsched.instances.servegen_files import read_folder
-
-    files = mix_files(name, directory)
-    if files[0].name.startswith("chunk-"):
-        folder = files[0].parent
-        return read_folder(name if name in SERVEGEN else folder.name, folder)
-    return read_servegen(name, files[0], files[1])
-
-
-def mix_files(name: str, directory: str | PathLike[str] | None = None) -> list[Path]:
-    """Return the files that a mix is read from, in a fixed order; raises as ``load_mix``."""
-    from orsched.instances.datasets import data_directory
-    from orsched.instances.servegen_files import FOLDERS, files_of, folder_of
-
-    if name == "synthetic":
-        return []
-    if name not in SERVEGEN:
-        if files := files_of(Path(name)):
-            return files
-        if "/" in name or Path(name).is_dir():
-            raise InputError(
-                "holds no chunk-N-trace.csv", file=name, field="mix", remedy="ServeGen's layout"
-            )
-        remedy = known_names(name, ("synthetic", *SERVEGEN))
-        raise InputError(f"there is no mix {name!r}", field="mix", remedy=remedy)
-    base = data_directory(directory)
-    tables = [base / f"servegen_{name}_{table}.csv" for table in ("rates", "lengths")]
-    if tables[0].is_file() or tables[1].is_file():
-        return tables
-    folder = folder_of(name, base)
-    if folder is None:
-        raise InputError(
-            f"neither {tables[0].name} nor ServeGen's {FOLDERS[name]} is there",
-            file=str(base),
-            field="mix",
-            remedy=f"put ServeGen's folder data/{FOLDERS[name]} below it",
-        )
-    return files_of(folder)
-
-
-def lognormal_lengths(mean: float, sigma: float, largest: int) -> Lengths:
-    """Return the quantiles of a log-normal law, cut at the largest value."""
-    centre = math.log(mean) - sigma * sigma / 2
-    values = [math.exp(centre + sigma * NormalDist().inv_cdf(share)) for share in SHARES]
-    return Lengths(tuple(min(v, float(largest)) for v in values), float(largest), mean)
-
-
-_SYNTHETIC = (
-    # name, requests a second in each window, family, shape, prompt and output (mean, sigma, most)
-    ("chat", (3.0, 3.5, 4.0, 4.0, 3.5, 3.0), "Gamma", 1.0, (220, 1.0, 4096), (300, 0.8, 2048)),
-    ("code", (0.5, 1.0, 2.0, 2.5, 1.0, 0.5), "Gamma", 0.1, (1600, 0.8, 8192), (60, 1.0, 1024)),
-    ("summaries", (0.4,) * 6, "Weibull", 0.6, (2600, 0.4, 8192), (180, 0.5, 1024)),
-    (
-        "reasoning",
-        (0.2, 0.2, 0.4, 0.4, 0.4, 0.2),
-        "Gamma",
-        0.8,
-        (400, 0.9, 4096),
-        (1400, 0.8, 8192),
-    ),
-    ("night", (0.0, 0.0, 0.0, 0.0, 2.0, 6.0), "Gamma", 0.04, (120, 0.3, 1024), (40, 0.5, 256)),
-)
-
-
-def synthetic_mix() -> SourceMix:
-    """Return the mix that ships: five invented sources over one hour, about 6.8 requests a second.
-
-    A steady chat, bursts of code completion that come and go, summaries, few but long reasoning
-    requests, and a nightly job that starts late. Its constants are made up, not fitted.
-    """
-    sources = []
-    for name, rates, family, shape, prompt, output in _SYNTHETIC:
-        windows = [
-            Window(i * WINDOW_S, rate, family, shape) for i, rate in enumerate(rates) if rate
-        ]
-        law = LengthWindow(0, lognormal_lengths(*prompt), lognormal_lengths(*output))
-        sources.append(Source(name, tuple(windows), (law,)))
-    return SourceMix("synthetic", tuple(sources))
 
 
 def sources(

@@ -9,7 +9,7 @@ from orsched import InputError, Worker
 from orsched.instances import draw_sources, load_mix
 from orsched.instances.catalog import generate
 from orsched.instances.servegen import read_servegen
-from orsched.instances.sources import (
+from orsched.instances.source_mix import (
     WINDOW_S,
     Lengths,
     LengthWindow,
