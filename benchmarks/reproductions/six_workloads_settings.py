@@ -17,7 +17,13 @@ DISPATCHING = (
     {"dispatch": "fewest_requests", "steal": True},
     {"dispatch": "least_work", "steal": False},
 )
-"""All dispatchers for equal workers without prefix caches; ``least_work`` is not stolen from."""
+"""Dispatchers for equal workers without prefix caches; ``least_work`` is not stolen from."""
+
+SOONEST = (
+    {"dispatch": "soonest", "steal": False},
+    {"dispatch": "soonest", "steal": True},
+)
+"""The default dispatcher, which is younger than the others: for ``vllm`` alone."""
 
 GATES = (3.0, 1e9)
 LIMITED_BUDGETS = (1024, 2048)
@@ -60,7 +66,7 @@ def _shown(value: object) -> str:
 def _vllm() -> tuple[Scheduler, ...]:
     return tuple(
         scheduler("vllm", max_num_batched_tokens=budget, **dispatch)
-        for budget, dispatch in product(BUDGETS, DISPATCHING)
+        for budget, dispatch in product(BUDGETS, (*DISPATCHING, *SOONEST))
     )
 
 
