@@ -9,6 +9,7 @@ from orsched._version import __version__
 from orsched.lazy_names import lazy_names
 
 _HOME = {
+    "orsched.autoscaling": ("Autoscaling",),
     "orsched.checker": ("Violation", "check"),
     "orsched.comparison": ("Comparison",),
     "orsched.costs": (

@@ -1,4 +1,7 @@
 from orsched._version import __version__ as __version__
+from orsched.autoscaling import (
+    Autoscaling as Autoscaling,
+)
 from orsched.checker import (
     Violation as Violation,
 )
