@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.budget import DEFAULT_BUDGET
+from orsched.checker.autoscaling import check_autoscaling
 from orsched.checker.availability import check_availability
 from orsched.checker.durations import Durations, check_durations
 from orsched.checker.limits import check_limits
 from orsched.checker.prefix_caches import check_prefix_caches
 from orsched.checker.results import check_bound, check_labels, check_no_results, check_results
-from orsched.checker.scaling import check_scaling
 from orsched.checker.structure import check_structure
 from orsched.checker.transfers import check_transfers
 from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
@@ -68,7 +68,7 @@ def check(
     check_prefix_caches(line, findings)
     check_limits(line, findings)
     check_availability(line, findings)
-    check_scaling(line, findings)
+    check_autoscaling(line, findings)
     if not measured:
         check_durations(line, durations, findings)
     bound_ns = check_bound(line, findings, measured, budget)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orsched.timeline import Timeline
 
 
-def check_scaling(line: Timeline, findings: Findings) -> None:
+def check_autoscaling(line: Timeline, findings: Findings) -> None:
     """Workers are on when the rule says so, as far as it does; their times are possible.
 
     When a worker that drains is off is its own affair: not before it is empty. With the rule
