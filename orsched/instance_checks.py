@@ -53,7 +53,7 @@ def check_roles(instance: Instance) -> None:
                 raise InputError(
                     "workers with roles or a common device need a link",
                     field=where + ("device" if worker.role == "both" else "role"),
-                    remedy="give the instance a link; Link() costs nothing",
+                    remedy="give the instance a link: Link() costs nothing, as 2P2D:free does",
                 )
             continue
         memory = worker.memory

@@ -167,6 +167,7 @@ def convert_source(
         from orsched.cli.predict_commands import with_lengths
 
         instance = with_lengths(instance, model, prompts or Path(source))
+        remark(f"lengths predicted by {model} from the prompts of {prompts or source}")
     if target.suffix == ".csv":
         from orsched.files import write_requests_csv
 

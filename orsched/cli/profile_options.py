@@ -175,7 +175,9 @@ def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
     settings = recorded | said
     if "clients" not in settings:
         raise InputError(
-            "most requests that the server ran at once", field="--clients", remedy="--clients J"
+            "the most requests that the server ran at once are not known",
+            field="--clients",
+            remedy="--clients J",
         )
     try:
         server = Server(**settings)
