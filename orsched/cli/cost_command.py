@@ -48,9 +48,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--length",
     type=int,
-    default=2048,
-    show_default=True,
     metavar="TOKENS",
+    show_default="2048",
     help="Of a slot: how many fit is printed.",
 )
 @click.option(
@@ -74,7 +73,7 @@ def cost_command(
     efficiency: float | None,
     memory_efficiency: float | None,
     tensor_parallel: int | None,
-    length: int,
+    length: int | None,
     slots: int | None,
     output: Path | None,
     worker_file: Path | None,
@@ -98,12 +97,13 @@ def cost_command(
         "efficiency": efficiency,
         "memory_efficiency": memory_efficiency,
         "tensor_parallel": tensor_parallel,
+        "length": length,
         "slots": slots,
         "worker_file": worker_file,
     }
     if from_profile is None and profile["run"] is None:
         refuse_profile(profile)
-        cost_of_data_sheet(gpu, model, config, output, style, length=length, **sheet)
+        cost_of_data_sheet(gpu, model, config, output, style, **sheet)
         return
     for name, value in ({"gpu": gpu} | sheet).items():
         if value is not None:

@@ -10,11 +10,15 @@ from orsched.cli.catalogue_options import gpu_named, model_shape
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.output import print_facts, remark
 from orsched.errors import InputError
+from orsched.scalars import require_suffix
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.costs import CostModel
+
+LENGTH = 2048
+"""Tokens of a slot, unless said otherwise."""
 
 PREFILL_CAP = 2048
 """Tokens of a stage of a worker that is written: as engines take by default."""
@@ -30,7 +34,7 @@ def cost_of_data_sheet(
     efficiency: float | None,
     memory_efficiency: float | None,
     tensor_parallel: int | None,
-    length: int,
+    length: int | None,
     slots: int | None,
     worker_file: Path | None,
 ) -> None:
@@ -49,9 +53,12 @@ def cost_of_data_sheet(
     from orsched.hardware import data_sheet_cost, fitting
     from orsched.hardware.data_sheet import BLOCK_TOKENS, EFFICIENCY, least_gpus
 
+    length = LENGTH if length is None else length
     _check_worker(length, slots, worker_file)
     written = {"output": output, "worker-file": worker_file}
     check_paths(written, [] if config is None else [str(config)])
+    if output is not None:
+        require_suffix(output, (".json",), "--output")
     chip, shape = gpu_named(gpu), model_shape(model, config)
     count = least_gpus(chip, shape) if tensor_parallel is None else tensor_parallel
     share = EFFICIENCY if efficiency is None else efficiency

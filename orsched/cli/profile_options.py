@@ -11,13 +11,17 @@ from orsched.cli.artefacts import check_paths
 from orsched.cli.catalogue_options import model_named, model_shape
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.output import print_facts, remark
+from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.pairs import read_pairs
+from orsched.scalars import require_suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.fidelity import RunFit
     from orsched.hardware.profile_cost import ModelFacts
+    from orsched.hardware.profile_files import ProfileFiles
 
 _OPTIONS = (
     click.option(
@@ -77,7 +81,7 @@ _OPTIONS = (
         "--fit-requests",
         type=int,
         metavar="N",
-        show_default="half",
+        show_default="half, 20 at least",
         help="Of --fit: to how many of the first requests; the others are scored.",
     ),
     click.option(
@@ -119,6 +123,8 @@ def cost_of_profile(
 
     reads = [str(path) for path in (config, options["run"]) if path is not None]
     check_paths({"output": output}, reads)
+    if output is not None:
+        require_suffix(output, (".json",), "--output")
     _refuse(options, _OF_A_RUN if options["run"] is None else (), "of --fit", "--fit RUN")
     _refuse(options, _OF_A_PROFILE if folder is None else (), "of a profile", "--from-profile DIR")
     base, about = _base(folder, model, config, options)
@@ -149,9 +155,16 @@ def _base(
     if folder is None:
         shape = model_shape(model, config)
         return shape, {"kind": "shape of a model", "model": shape.title, "source": shape.source}
-    files = find_profile(folder, 1 if options["tp"] is None else options["tp"])
-    facts = model_facts(model, config, options)
-    cost = profile_cost(files, facts, _fixed_ns(options["fixed_us"]))
+    try:
+        files = find_profile(folder, 1 if options["tp"] is None else options["tp"])
+        _require_experts(files, options)
+        facts = model_facts(model, config, options)
+        cost = profile_cost(files, facts, _fixed_ns(options["fixed_us"]))
+    except InputError as error:
+        if error.file is None and error.field in _FLAGS:
+            flag = _FLAGS[error.field]
+            raise InputError(error.problem, field=flag, remedy=error.remedy) from None
+        raise
     about = described(cost, files, facts)
     if files.unused:
         remark(f"not used: {', '.join(files.unused)}")
@@ -162,9 +175,32 @@ def _base(
     return cost, about
 
 
+_FLAGS = {
+    "layers": "--layers",
+    "hidden": "--hidden",
+    "dense_layers": "--dense-layers",
+    "expert_parallel": "--ep",
+    "activated": "--experts",
+    "kernel": "--kernel",
+}
+"""Options by what they are called in Python."""
+
+
+def _require_experts(files: ProfileFiles, options: dict[str, Any]) -> None:
+    """Raise ``InputError`` if an option is given that a profile without experts has no use for."""
+    for name in ("ep", "experts", "dense_layers"):
+        if files.moe is None and options[name] is not None:
+            raise InputError(
+                "the profile has no experts",
+                field="--" + name.replace("_", "-"),
+                remedy=f"leave it out, or put moe.csv beside {files.dense}",
+            )
+
+
 def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
     """Fit to a measured run, and say how firm the constants are and what is missed."""
     from orsched.fidelity import Server, fit_run, read_run, recorded_settings
+    from orsched.fidelity.recipe import LEAST_REQUESTS, require_enough
 
     names = ("clients", "memory_blocks", "block_tokens", "token_budget")
     said = {name: options[name] for name in names if options[name] is not None}
@@ -181,15 +217,15 @@ def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
         )
     try:
         server = Server(**settings)
-        run = read_run(options["run"])
-        count, weighting = options["fit_requests"], options["weighting"] or "seconds"
-        found = fit_run(run, server, base, requests=count, weighting=weighting)
     except InputError as error:
-        flags = {**{name: name for name in names}, "requests": "fit_requests"}
-        if error.file is None and error.field in flags:
-            flag = "--" + flags[error.field].replace("_", "-")
-            raise InputError(error.problem, field=flag, remedy=error.remedy) from None
-        raise
+        flag = "--" + str(error.field).replace("_", "-")
+        raise InputError(error.problem, field=flag, remedy=error.remedy) from None
+    run = read_run(options["run"])
+    count, weighting = options["fit_requests"], options["weighting"] or "seconds"
+    require_enough(run)
+    if count is not None:
+        whole_number(count, "--fit-requests", minimum=LEAST_REQUESTS, maximum=len(run.requests))
+    found = fit_run(run, server, base, requests=count, weighting=weighting)
     for constant in found.constants:
         remark(constant.text())
     for rest, who in ((False, "all requests"), (True, "requests not fitted to")):
@@ -220,6 +256,10 @@ def model_facts(model: str | None, config: Path | None, options: dict[str, Any])
     from orsched.hardware.profile_cost import ModelFacts, config_facts
 
     found: dict[str, int | None] = {}
+    if config is not None and model is not None:
+        raise InputError(
+            "a model and a configuration", field="--model", remedy="one of --model and --config"
+        )
     if config is not None:
         found |= config_facts(config)
     elif model is not None:
@@ -246,14 +286,13 @@ def model_facts(model: str | None, config: Path | None, options: dict[str, Any])
 
 
 def _kernels(texts: tuple[str, ...]) -> dict[str, int]:
-    found = {}
-    for text in texts:
-        name, _, number = text.partition("=")
-        if not name or not number.isdigit():
-            raise InputError(
-                f"{text!r} is not NAME=N", field="--kernel", remedy="such as --kernel layernorm=64"
-            )
-        found[name] = int(number)
+    found = read_pairs(texts, "--kernel")
+    for name, times in found.items():
+        try:
+            whole_number(times, "--kernel")
+        except InputError as error:
+            remedy = "a number of times a step, such as --kernel layernorm=64"
+            raise InputError(f"{name}: {error.problem}", field="--kernel", remedy=remedy) from None
     return found
 
 

@@ -85,6 +85,16 @@ class RunFit:
         }
 
 
+def require_enough(run: MeasuredRun) -> None:
+    """Raise ``InputError`` for a run of fewer than ``LEAST_REQUESTS`` requests."""
+    if len(run.requests) < LEAST_REQUESTS:
+        raise InputError(
+            f"has {len(run.requests)} requests, too few to fit to",
+            file=run.name,
+            remedy=f"a run of {LEAST_REQUESTS} at least",
+        )
+
+
 def fit_run(
     run: MeasuredRun,
     server: Server,
@@ -108,7 +118,8 @@ def fit_run(
     Args:
         run, server: what was measured, and the settings it was measured with.
         base: what is known of the model; or a family of cost models of one's own.
-        requests: how many, the first to arrive, are fitted to; default: half.
+        requests: how many, the first to arrive, are fitted to; default: half, at least
+            ``LEAST_REQUESTS``.
         weighting: "seconds" makes squared seconds small, so that sums over the run are met;
             "relative" the squared shares, in which short times count most.
 
@@ -117,8 +128,9 @@ def fit_run(
             determine, which it names.
     """
     require_one_of(weighting, "weighting", WEIGHTINGS)
+    require_enough(run)
     every = len(run.requests)
-    count = every // 2 if requests is None else requests
+    count = max(LEAST_REQUESTS, every // 2) if requests is None else requests
     count = whole_number(count, "requests", minimum=LEAST_REQUESTS, maximum=every)
     family = family_of(base, server)
     best = _fitted(run, server, family, count, weighting)

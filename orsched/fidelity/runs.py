@@ -23,7 +23,7 @@ from orsched.memory import BlockMemory
 from orsched.policy import Information
 from orsched.request_times import request_times
 from orsched.simulator import simulate_policy
-from orsched.units import NS_PER_S
+from orsched.units import MAX_TOKENS, NS_PER_S
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
@@ -60,10 +60,9 @@ class Server:
     token_budget: int = 2048
 
     def __post_init__(self) -> None:
-        for name in ("clients", "block_tokens", "token_budget"):
-            whole_number(getattr(self, name), name, minimum=1)
-        if self.memory_blocks is not None:
-            whole_number(self.memory_blocks, "memory_blocks", minimum=1)
+        for name in ("clients", "block_tokens", "token_budget", "memory_blocks"):
+            if name != "memory_blocks" or self.memory_blocks is not None:
+                whole_number(getattr(self, name), name, minimum=1, maximum=MAX_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
         values: Any = parse_json(read_text(file))
         parts = [values.get(name) if isinstance(values, dict) else None for name in _META]
         engine, cache = (part if isinstance(part, dict) else {} for part in parts)
-        engines = engine.get("data_parallel_size", 1)
+        engines = whole_number(engine.get("data_parallel_size", 1), "data_parallel_size", minimum=1)
         if engines != 1:
             raise InputError(
                 f"{engines} engines served the run, one is simulated",
@@ -187,7 +186,7 @@ def read_run(path: str | PathLike[str]) -> MeasuredRun:
     offset = int((arrival - queued).max()) if queued is not None else 0
     moved = offset - int(arrival.min())  # arrivals of the requests begin at 0
     times = Times(requests.arrival_ns, first + moved, last + moved, requests.output_tokens)
-    _check(file, times, lines, names)
+    _check(file, times, None if queued is None else queued + moved, lines, names)
     return MeasuredRun(file.name, requests, times, offset if form != RUN_FORMAT else 0)
 
 
@@ -212,9 +211,13 @@ def _objects(file: Path) -> tuple[Column, Column | None, Column, Column, list[in
     return arrival, queued, first, last, lines
 
 
-def _check(file: Path, times: Times, lines: list[int], names: tuple[str, ...]) -> None:
+def _check(
+    file: Path, times: Times, queued: Column | None, lines: list[int], names: tuple[str, ...]
+) -> None:
+    taken = times.first if queued is None else queued
     for early, late, name, what in (
         (times.arrival, times.first, names[1], "the first token comes before the request arrives"),
+        (taken, times.first, names[1], "the first token comes before the request is queued"),
         (times.first, times.last, names[2], "the last token comes before the first"),
     ):
         bad: Any = late < early

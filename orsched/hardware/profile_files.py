@@ -62,7 +62,7 @@ def find_profile(folder: Path, tensor_parallel: int = 1) -> ProfileFiles:
         if own is not None and int(own[1]) != tensor_parallel:
             raise _other(folder, tensor_parallel, [folder])
         return _tables(folder, tensor_parallel)
-    variants = sorted({path.parent.parent for path in folder.glob("**/tp*/dense.csv")})
+    variants = sorted({path.parent.parent for path in _dense(folder, "**/")})
     if len(variants) > 1:
         names = ", ".join(str(path.relative_to(folder)) for path in variants[:4])
         raise InputError(
@@ -74,8 +74,12 @@ def find_profile(folder: Path, tensor_parallel: int = 1) -> ProfileFiles:
         raise InputError("holds no profile", file=str(folder), remedy=LAYOUT)
     chosen = variants[0] / f"tp{tensor_parallel}"
     if not (chosen / "dense.csv").is_file():
-        raise _other(folder, tensor_parallel, [p.parent for p in variants[0].glob("tp*/dense.csv")])
+        raise _other(folder, tensor_parallel, [path.parent for path in _dense(variants[0])])
     return _tables(chosen, tensor_parallel)
+
+
+def _dense(folder: Path, above: str = "") -> list[Path]:
+    return [path for path in folder.glob(f"{above}tp*/dense.csv") if path.is_file()]
 
 
 def _tables(folder: Path, tensor_parallel: int) -> ProfileFiles:

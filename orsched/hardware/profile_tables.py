@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
+from decimal import Decimal, DecimalException
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orsched.costs.profiled_grid import Grid
 from orsched.errors import InputError
+from orsched.files.text import read_text
 from orsched.instances.readers import cells
 from orsched.instances.readers.table import read_chosen, read_table
 
@@ -20,13 +25,32 @@ if TYPE_CHECKING:
 KernelRow = tuple[str, int, int]
 """Kernel, tokens or sequences, picoseconds."""
 
+_PICOSECONDS = 10**6
+"""Of a microsecond."""
+
 _SHARE = 10**6
 """Experts that are activated on average are counted in millionths."""
+
+_EXACT_BITS = 2**22
+"""Bits of a power up to which it is computed exactly: more take minutes, and then all memory."""
 
 
 def picoseconds(texts: Sequence[str]) -> Any:
     """Read microseconds as whole picoseconds: decimals are kept exactly."""
-    return cells.seconds([f"{text.strip()}e-3" for text in texts])
+    return np.array([_picoseconds(index, text) for index, text in enumerate(texts)], np.int64)
+
+
+def _picoseconds(index: int, text: str) -> int:
+    remedy = "give microseconds, 0 or more"
+    try:
+        if "_" in text or not text.isascii():  # which Decimal reads
+            raise DecimalException
+        return cells.time_ns(Decimal(text), _PICOSECONDS)
+    except DecimalException:
+        problem = cells.no_number(text, "is not a number", remedy)
+        raise cells.CellError(index, *problem) from None
+    except ValueError as error:
+        raise cells.CellError(index, str(error), remedy) from None
 
 
 def kernel_rows(path: Path, axis: str) -> list[KernelRow]:
@@ -165,7 +189,12 @@ def _activated(tokens: int, one: int, most: int, fixed: int | None) -> Fraction:
     """Return how many experts so many tokens activate, in millionths."""
     if fixed is not None:
         return Fraction(fixed)
-    spared = Fraction(most - one, most) ** tokens if most else Fraction(0)
+    if not most or one >= most:
+        return Fraction(most)
+    if tokens * most.bit_length() > _EXACT_BITS:
+        spared = Fraction(math.exp(tokens * math.log1p(-one / most)))
+    else:
+        spared = Fraction(most - one, most) ** tokens
     return Fraction(round(most * (1 - spared) * _SHARE), _SHARE)
 
 
@@ -224,15 +253,22 @@ def _samples(path: Path) -> dict[int, int]:
     """Return bytes and picoseconds of all-reduce samples; reads nothing else of the YAML."""
     kind, size, inside = "all_reduce", None, False
     found: dict[int, int] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    seen: dict[int, int] = {}
+    for row, line in enumerate(read_text(path).splitlines(), 1):
         inside = inside or bool(_LIST.match(line))
         if match := _COLLECTIVE.match(line):
             kind, size = match[1], None
         elif inside and (match := _SAMPLE.match(line)):
+            if kind != "all_reduce":
+                continue
             if match[1] == "bytes":
-                size = int(match[2]) if match[2].isdigit() else None
-            elif size is not None and kind == "all_reduce":
-                found[size] = int(picoseconds([match[2]])[0])
+                size = int(_cell(cells.whole_numbers, match[2], path, row, "bytes"))
+            elif size is not None:
+                time = int(_cell(picoseconds, match[2], path, row, "us"))
+                if found.get(size, time) != time:
+                    _once(path, row, seen, size, f"{size} bytes", "us")
+                found[size] = time
+                seen.setdefault(size, row)
     if not found:
         raise InputError(
             "has no samples of all-reduce",
@@ -241,6 +277,15 @@ def _samples(path: Path) -> dict[int, int]:
             remedy="put all_reduce.csv with bytes,time_us beside dense.csv",
         )
     return found
+
+
+def _cell(parse: Any, text: str, path: Path, row: int, field: str) -> Any:
+    try:
+        return parse([text])[0]
+    except cells.CellError as error:
+        raise InputError(
+            error.problem, file=str(path), row=row, field=field, remedy=error.remedy
+        ) from None
 
 
 def _once(path: Path, line: int, seen: dict[Any, int], key: Any, what: str, field: str) -> None:

@@ -156,6 +156,8 @@ def test_both_kinds_of_files_say_the_same(tmp_path):
         (CSV + "0,0.0,10,4,0.0,0.7,0.6\n", 2, "last_token_s", "before the first"),
         (CSV.replace(",queued_s", "") + "0,0,1,1,1,2\n1,9,1,1,8,10\n", 3, "first_token_s",
          "before the request arrives"),
+        (CSV + "0,0.0,10,4,0.0,0.2,0.6\n1,0.1,10,4,0.9,0.5,0.6\n", 3, "first_token_s",
+         "before the request is queued"),
         (CSV + "0,0.0,10,4,0.0,x,0.6\n", 2, "first_token_s", "'x'"),
         ("id,arrival_s,prompt_tokens,output_tokens\n0,0,1,1\n", 1, "first_token_s", "first_token"),
     ],
@@ -229,6 +231,9 @@ def test_settings_are_read_where_they_are_recorded(tmp_path, capsys):
         (["--model", "8b", "--clients", "4", "--fit-requests", "5"], "--fit-requests"),
         (["--clients", "4"], "--config"),
         (["--model", "8b", "--clients", "4", "--layers", "3"], "--from-profile"),
+        (["--model", "8b", "--clients", "99999999999"], "'--clients': 99999999999 is above"),
+        (["--model", "8b", "--clients", "4", "-o", "cost.parquet"], ".json"),
+        (["--model", "8b", "--clients", "4", "--length", "7"], "'--length'"),
     ],
 )
 def test_the_command_refuses(tmp_path, capsys, options, said):
@@ -236,3 +241,18 @@ def test_the_command_refuses(tmp_path, capsys, options, said):
     written(simulated(TimesOfShape(SHAPE, 16).cost(TRUE)), path)
     assert command(["cost", "--fit", str(path), *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_short_run_is_said_to_be_short(tmp_path, capsys):
+    """And not an option that nobody gave."""
+    path = tmp_path / "run.csv"
+    path.write_text(CSV + "".join(f"{i},0,10,4,0,0.2,0.6\n" for i in range(19)))
+    assert command(["cost", "--fit", str(path), "--model", "8b", "--clients", "4"]) == 2
+    assert "run.csv: has 19 requests" in capsys.readouterr().err
+
+
+def test_half_of_a_run_is_twenty_requests_at_least():
+    run = simulated(TimesOfShape(SHAPE, 16).cost(TRUE))
+    many = len(run.requests)
+    assert many >= 40
+    assert fit_run(run, SERVER, SHAPE).fitted == many // 2

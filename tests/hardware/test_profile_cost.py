@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 
@@ -11,6 +12,7 @@ from orsched.cli.commands import run
 from orsched.files import load_fitted_cost
 from orsched.hardware.profile_cost import ModelFacts, config_facts, profile_cost
 from orsched.hardware.profile_files import find_profile
+from orsched.hardware.profile_tables import _activated
 from tests.hardware.profile_samples import (
     ATTENTION,
     DENSE,
@@ -189,7 +191,7 @@ def test_the_command_writes_a_cost_file_that_is_used(tmp_path, capsys):
     [
         ([], "--layers"),
         (["--layers", "0"], "layers"),
-        (["--layers", "3", "--kernel", "layernorm"], "is not NAME=N"),
+        (["--layers", "3", "--kernel", "layernorm"], "is not NAME=VALUE"),
         (["--layers", "3", "--gpu", "h100"], "of a data sheet"),
         (["--layers", "3", "--fixed-us", "-1"], "is no time"),
         (["--model", "9b"], "not in the catalogue"),
@@ -210,3 +212,80 @@ def test_a_config_of_any_family_has_layers_and_hidden_size(tmp_path):
     path.write_text("{}")
     with pytest.raises(InputError, match="num_hidden_layers"):
         config_facts(path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "row", "field", "said"),
+    [
+        (HARDWARE.replace("us: 2.5\n      rep", "us: -2.5\n      rep"), 11, "us", "negative"),
+        (HARDWARE.replace("us: 2.5\n      rep", "us: e\n      rep"), 11, "us", "'e'"),
+        (HARDWARE.replace("bytes: 144", "bytes: 144.5"), 15, "bytes", "not a whole number"),
+        (HARDWARE.replace("bytes: 144", "bytes: " + "9" * 5000), 15, "bytes", "64 bits"),
+        (HARDWARE.replace("bytes: 144", "bytes: 16"), 16, "us", "twice, first in row 11"),
+        (b"samples:\n\xff", None, None, "UTF-8"),
+    ],
+)
+def test_wrong_samples_are_named(tmp_path, wrong, row, field, said):
+    folder = write(tmp_path, tp=2, hardware=HARDWARE)
+    path = tmp_path / "GPU" / "hardware.yaml"
+    path.write_bytes(wrong if isinstance(wrong, bytes) else wrong.encode())
+    with pytest.raises(InputError) as caught:
+        cost(folder, ModelFacts(3, hidden=8), tp=2)
+    assert (caught.value.row, caught.value.field) == (row, field)
+    assert said in caught.value.problem
+    assert caught.value.file == str(path)
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "", "1e300", "-3", "1_0"])
+def test_wrong_times_are_shown_as_they_stand(tmp_path, time):
+    folder = write(tmp_path, dense=DENSE.replace("qkv_proj,1,3", f"qkv_proj,1,{time}"))
+    with pytest.raises(InputError) as caught:
+        cost(folder)
+    assert (caught.value.row, caught.value.field) == (6, "time_us")
+    assert "microseconds" in caught.value.remedy
+    assert "e-3" not in caught.value.problem
+
+
+def test_times_with_an_exponent_are_times(tmp_path):
+    dense = DENSE.replace("qkv_proj,9,11", "qkv_proj,9,1.1e1")
+    assert cost(write(tmp_path, dense=dense)) == cost(write(tmp_path / "b"))
+
+
+def test_a_folder_in_place_of_a_table_is_no_profile(tmp_path):
+    folder = write(tmp_path, dense=None)
+    (folder / "tp1" / "dense.csv").mkdir()
+    with pytest.raises(InputError, match="holds no profile"):
+        find_profile(folder)
+
+
+def test_experts_of_a_million_choices_take_no_time(tmp_path):
+    """A power of that many digits is not computed; the average is the same to a millionth."""
+    exact = Fraction(256 * (1 - Fraction(254, 256) ** 1000))
+    assert abs(_activated(1000, 2, 256, None) - exact) < Fraction(1, 10**6)
+    assert _activated(2**31 - 1, 2, 800_000_000, None) < 800_000_000
+    assert _activated(2**31 - 1, 8, 256, None) == 256
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--kernel", "layernorm=\u00b2"], "'--kernel': layernorm: '\u00b2'"),
+        (["--kernel", "layernorm=1.5"], "'--kernel'"),
+        (["--kernel", "layernorm=1", "--kernel", "layernorm=2"], "given twice"),
+        (["--kernel", "layernrm=1"], "'--kernel'"),
+        (["--model", "8b", "--config", "CONFIG"], "one of --model and --config"),
+        (["--experts", "3"], "'--experts': the profile has no experts"),
+        (["--ep", "2"], "'--ep': the profile has no experts"),
+        (["--dense-layers", "1"], "'--dense-layers': the profile has no experts"),
+        (["--hidden", "0"], "'--hidden'"),
+        (["--length", "77"], "'--length': is of a data sheet"),
+        (["-o", "cost.parquet"], "ends in .json"),
+    ],
+)
+def test_the_command_names_its_options(tmp_path, capsys, options, said):
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"num_hidden_layers": 2, "hidden_size": 8}))
+    given = [str(config) if option == "CONFIG" else option for option in options]
+    folder = str(write(tmp_path))
+    assert run(["cost", "--from-profile", folder, "--layers", "3", *given]) == 2
+    assert said in capsys.readouterr().err
