@@ -133,8 +133,7 @@ class LiveLoop(Loop):
             self._tell_arrivals(worker.view)
         if not worker.down:
             self._ask(index)
-        if self.to_ask:
-            self._ask_all()
+        self._ask_all()
 
     def _await_event(self) -> int:
         """Wait for what happens next; return the worker that it happens to, -1 for an arrival."""
@@ -292,6 +291,12 @@ class _Asking(Policy):
         self.name = policy.name
         self.start = policy.start  # type: ignore[method-assign]
         self._way = "" if policy.chunks else _SPLITTING
+
+    def idle_may_act(self) -> bool:
+        """Whether a worker that sleeps may have something to do: that of one that is away, too."""
+        workers = live(self.loop.workers)
+        lost = any(worker.down or worker.restoring for worker in workers)
+        return lost or self.policy.idle_may_act()
 
     def decide(self, view: View) -> Step | Wait | None:
         loop = self.loop
