@@ -11,7 +11,6 @@ from orsched.cli.artefacts import check_paths
 from orsched.cli.catalogue_options import model_named, model_shape
 from orsched.cli.machine_output import cost_facts
 from orsched.cli.output import print_facts, remark
-from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.pairs import read_pairs
 from orsched.scalars import require_suffix
@@ -199,6 +198,7 @@ def _require_experts(files: ProfileFiles, options: dict[str, Any]) -> None:
 
 def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
     """Fit to a measured run, and say how firm the constants are and what is missed."""
+    from orsched.columns import whole_number
     from orsched.fidelity import Server, fit_run, read_run, recorded_settings
     from orsched.fidelity.recipe import LEAST_REQUESTS, require_enough
 
@@ -286,6 +286,8 @@ def model_facts(model: str | None, config: Path | None, options: dict[str, Any])
 
 
 def _kernels(texts: tuple[str, ...]) -> dict[str, int]:
+    from orsched.columns import whole_number
+
     found = read_pairs(texts, "--kernel")
     for name, times in found.items():
         try:
