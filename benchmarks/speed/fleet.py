@@ -88,13 +88,7 @@ def _beside(requests: int, options: Options, names: Sequence[str]) -> list[dict[
         programs.append(Program(PROFILED, [], error=str(error)))
     report = folder / "report.json"
     if options.peers:
-        trace, mooncake = folder / "trace.json", folder / "mooncake.jsonl"
-        peers.write_sched_sim(instance, trace)
-        peers.write_mooncake(instance, mooncake)
-        programs += [
-            peers.dynosim([str(mooncake), "--report-json", str(report)]),
-            peers.sched_sim(["trace", str(trace), "-s", "fcfs", "-h", "a100", "--no-gantt"]),
-        ]
+        programs += peers.programs(instance, folder, report)
     programs = [each for each in programs if each.name in (AFFINE, PROFILED, *names)]
     measure(programs, options.repeats, folder, warm_up=int(requests <= min(SIZES)))
     return [{"requests": requests, **p.figures(), **_outcome(p, report)} for p in programs]

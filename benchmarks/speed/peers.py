@@ -83,6 +83,19 @@ def dynosim(arguments: list[str], limited: bool = False) -> Program:
     )
 
 
+def programs(
+    instance: Instance, folder: Path, report: Path, limited: bool = False
+) -> list[Program]:
+    """Write an instance in the peers' formats and return their programs; ``dynosim`` reports."""
+    trace, mooncake = folder / "trace.json", folder / "mooncake.jsonl"
+    write_sched_sim(instance, trace)
+    write_mooncake(instance, mooncake)
+    return [
+        dynosim([str(mooncake), "--report-json", str(report)], limited=limited),
+        sched_sim(["trace", str(trace), "-s", "fcfs", "-h", "a100", "--no-gantt"]),
+    ]
+
+
 def outcome(program: Program, report: Path) -> dict[str, Any]:
     """Return how many requests a peer completed, and in which simulated time."""
     if program.error is not None:

@@ -93,13 +93,7 @@ def _workload(requests: int, burst: bool, options: Options) -> list[dict[str, An
     ]
     report = folder / "report.json"
     if options.peers:
-        trace, mooncake = folder / "trace.json", folder / "mooncake.jsonl"
-        peers.write_sched_sim(instance, trace)
-        peers.write_mooncake(instance, mooncake)
-        programs += [
-            peers.dynosim([str(mooncake), "--report-json", str(report)], limited=burst),
-            peers.sched_sim(["trace", str(trace), "-s", "fcfs", "-h", "a100", "--no-gantt"]),
-        ]
+        programs += peers.programs(instance, folder, report, limited=burst)
     measure(programs, options.repeats, folder)
     return [{"workload": name, **p.figures(), **_outcome(p, report)} for p in programs]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orsched.columns import whole_number
-from orsched.errors import InputError
 from orsched.instances.readers.assemble import Columns, assemble
+from orsched.instances.readers.hash_ids import hash_ids
 from orsched.instances.readers.objects import Fields, read_objects
 from orsched.prefixes import Prefixes
 from orsched.units import NS_PER_S
@@ -50,7 +50,7 @@ def read_bailian(
         if not lines:
             hashed = "hash_ids" in values
         if hashed or "hash_ids" in values:
-            chains.add(_blocks(fields, values, line, prompts[-1], size, hashed))
+            chains.add(hash_ids(fields, values, line, size, hashed=hashed, open_block=True))
         lines.append(line)
     found = Columns(
         str(path),
@@ -69,30 +69,6 @@ def read_bailian(
     if later:
         found.notes.append(f"{later} requests follow another of their chat, at the times given")
     return assemble(found, drop_empty)
-
-
-def _blocks(
-    fields: Fields, values: dict[str, Any], line: int, prompt: int, size: int, hashed: bool
-) -> list[int]:
-    """Return the blocks of a prompt: all of them, or all that are full."""
-    if not hashed or "hash_ids" not in values:
-        raise InputError(
-            "some requests have blocks and others none",
-            file=fields.file,
-            row=line,
-            field="hash_ids",
-            remedy="give hash_ids for every request or for none",
-        )
-    blocks = fields.whole_list(values, "hash_ids", line)
-    if len(blocks) not in (prompt // size, -(-prompt // size)):
-        raise InputError(
-            f"{len(blocks)} blocks of {size} tokens for a prompt of {prompt}",
-            file=fields.file,
-            row=line,
-            field="hash_ids",
-            remedy="pass the trace's block size as block_tokens",
-        )
-    return blocks
 
 
 class _Chains:

@@ -10,6 +10,7 @@ import numpy as np
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.instances.readers.assemble import Columns, assemble
+from orsched.instances.readers.hash_ids import hash_ids
 from orsched.instances.readers.objects import Fields, read_objects
 from orsched.requests import Prefixes
 from orsched.units import NS_PER_MS
@@ -37,17 +38,13 @@ def read_mooncake(
     offsets, ids = array("q", [0]), array("q")
     hashed = False
     for line, values in read_objects(path):
-        prompt = fields.whole(values, "input_length", line)
-        prompts.append(prompt)
+        prompts.append(fields.whole(values, "input_length", line))
         outputs.append(fields.whole(values, "output_length", line))
         times.append(fields.time_ns(values, "timestamp", line, NS_PER_MS))
         if not lines:
             hashed = "hash_ids" in values
         if hashed or "hash_ids" in values:
-            blocks = fields.whole_list(values, "hash_ids", line) if hashed else None
-            if blocks is None or len(blocks) != -(-prompt // size):
-                raise _wrong_blocks(str(path), line, blocks, prompt, size)
-            ids.extend(blocks)
+            ids.extend(hash_ids(fields, values, line, size, hashed=hashed))
             offsets.append(len(ids))
         lines.append(line)
     prefixes = _prefixes(str(path), lines, offsets, ids, size) if hashed else None
@@ -77,15 +74,3 @@ def _prefixes(
         raise InputError(
             error.problem, file=file, row=line, field="hash_ids", remedy=error.remedy
         ) from None
-
-
-def _wrong_blocks(
-    file: str, line: int, blocks: list[int] | None, prompt: int, size: int
-) -> InputError:
-    if blocks is None:
-        problem = "the requests before have no blocks"
-        remedy = "give hash_ids for every request or for none"
-    else:
-        problem = f"{len(blocks)} blocks of {size} tokens for a prompt of {prompt}"
-        remedy = "pass the trace's block size as block_tokens"
-    return InputError(problem, file=file, row=line, field="hash_ids", remedy=remedy)
