@@ -57,7 +57,12 @@ def mix_of(
     ``InputError``, which names ``where``, if none has any.
     """
     if not laws:
-        raise InputError("no source has both lengths", file=str(where), field="field")
+        raise InputError(
+            "no source has both lengths",
+            file=str(where),
+            field="field",
+            remedy="laws of input_tokens and output_tokens for one source at least",
+        )
     traffic = {client: sum(window.rate for window in rows) for client, rows in windows.items()}
     weighted = [
         (law, traffic.get(client, 0.0) / len(rows)) for client, rows in laws.items() for law in rows

@@ -21,10 +21,9 @@ from orsched.errors import InputError
 from orsched.instances.readers.text import open_text
 from orsched.instances.servegen import LEAST_SHAPE, mix_of
 from orsched.instances.source_mix import SHARES, Lengths, LengthWindow, SourceMix, Window
-from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from orsched.instances.source_mix import Floats
 
@@ -39,6 +38,9 @@ FOLDERS = {
 
 PARTS = ("text_tokens", "image_tokens", "audio_tokens", "video_tokens")
 """A multimodal prompt is the sum of these, drawn independently; each counts a request's tokens."""
+
+MOST_TOKENS = 2**24
+"""Most tokens of a law: its shares are held for each number up to there."""
 
 _PAIR = re.compile(r"\s*(\d{1,9})\s*:\s*(\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)\s*", re.ASCII)
 _CHUNK = re.compile(r"chunk-(\d+)-trace\.csv", re.ASCII)
@@ -98,7 +100,7 @@ def read_folder(name: str, folder: Path) -> SourceMix:
 def _windows(path: Path) -> list[Window]:
     found = []
     with open_text(path) as stream:
-        for line, row in enumerate(csv.reader(stream), start=1):
+        for line, row in _rows(path, csv.reader(stream)):
             if not row:
                 continue
             if len(row) != len(_COLUMNS):
@@ -119,14 +121,23 @@ def _windows(path: Path) -> list[Window]:
     return sorted(found)
 
 
+def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    line = 0
+    try:
+        for line, row in enumerate(reader, start=1):
+            yield line, row
+    except csv.Error as error:
+        _refuse(path, line + 1, None, f"is not a CSV table: {error}")
+
+
 def _laws(path: Path) -> list[LengthWindow]:
     with open_text(path) as stream:
         try:
             document = json.load(stream)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"is not JSON: {error}", file=str(path)) from None
+            _refuse(path, None, None, f"is not JSON: {error}")
     if not isinstance(document, dict):
-        raise InputError("is not an object of windows", file=str(path))
+        _refuse(path, None, None, "is not an object of windows")
     found = []
     for start, fields in document.items():
         if not re.fullmatch(r"\d{1,9}", start) or not isinstance(fields, dict):
@@ -177,8 +188,8 @@ def _shares(path: Path, start: str, fields: Mapping[str, Any], name: str) -> Flo
         part = inside.split(",")[bad].strip()
         _refuse(path, None, where, f"{part!r:.40} is not tokens: share")
     tokens = [int(pair[1]) for pair in pairs if pair]
-    if any(token > MAX_TOKENS for token in tokens):
-        _refuse(path, None, where, f"more than {MAX_TOKENS} tokens")
+    if any(token > MOST_TOKENS for token in tokens):
+        _refuse(path, None, where, f"more than {MOST_TOKENS} tokens")
     found = np.zeros(max(tokens, default=-1) + 1)
     for pair in pairs:
         if pair:
@@ -210,6 +221,6 @@ def _number(path: Path, line: int, field: str, cell: str) -> float:
     return value
 
 
-def _refuse(path: Path, row: int | None, field: str, problem: str) -> NoReturn:
+def _refuse(path: Path, row: int | None, field: str | None, problem: str) -> NoReturn:
     remedy = "the files as ServeGen publishes them"
-    raise InputError(problem, file=str(path), row=row, field=field, remedy=remedy)
+    raise InputError(problem, file=str(path), row=row, field=field, remedy=remedy) from None

@@ -113,7 +113,21 @@ def test_wrong_files_are_named(write, trace, laws, row, field, said):
     assert caught.value.file.startswith(str(folder))
     assert (caught.value.row, caught.value.field) == (row, field)
     assert said in caught.value.problem
-    assert caught.value.remedy or said == "is not JSON"
+    assert caught.value.remedy
+
+
+def test_more_tokens_than_any_prompt_has_take_no_memory(write):
+    """Shares are held for each number of tokens: 30 bytes of text asked for 16 GB."""
+    laws = {"0": {"input_tokens": "{999999999: 1.0}", "output_tokens": "{5: 1.0}"}}
+    with pytest.raises(InputError, match="more than 16777216 tokens"):
+        read_folder("x", write(laws=laws))
+
+
+@pytest.mark.parametrize("cell", ["9" * 200_000, '"' + "x\n" * 100_000])
+def test_a_cell_without_end_is_named(write, cell):
+    with pytest.raises(InputError, match="not a CSV table") as caught:
+        read_folder("x", write(trace=f"0,2.5,1.1,Gamma,0.5,0.8\n0,1,1,{cell}\n"))
+    assert caught.value.row == 2
 
 
 def test_what_is_not_there_is_named(tmp_path):
