@@ -54,25 +54,19 @@ class StepWork(NamedTuple):
 
 
 class Family(Protocol):
-    """Cost models that differ in a few constants, in which the time of a step is linear, nearly.
-
-    Attributes:
-        names: of the constants, with their units.
-        units: of the names, in nanoseconds.
-        start: where a fit begins, in nanoseconds.
-    """
+    """Cost models that differ in a few constants, in which the time of a step is linear, nearly."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """See above."""
+        """The constants' names, with their units."""
 
     @property
     def units(self) -> tuple[float, ...]:
-        """See above."""
+        """The units of the names, in nanoseconds."""
 
     @property
     def start(self) -> tuple[float, ...]:
-        """See above."""
+        """The constants that a fit begins with, in nanoseconds."""
 
     def cost(self, values: Sequence[float]) -> CostModel:
         """Return the cost model of these constants, and take them to make ``row`` straight."""
