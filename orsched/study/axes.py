@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +15,11 @@ from orsched.limits import CELLS
 from orsched.method_choice import read_spec, require_choice
 from orsched.near_names import known_names
 from orsched.own_code import at_path, is_own, path_in, source_of
-from orsched.scenario import read_workers
-from orsched.splits import Split
 from orsched.study.data_files import data_hash
+from orsched.study.grids import entry, grid, listed, options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from orsched.instance import Instance
 
@@ -62,7 +59,7 @@ class PolicyChoice:
 def instance_axis(value: object, base: Path) -> tuple[InstanceChoice, ...]:
     """Read names, paths, tables and ``Instance`` objects; see the page *Studies*."""
     found: dict[str, InstanceChoice] = {}
-    for item in _listed(value, "instances"):
+    for item in listed(value, "instances"):
         found |= {repr(choice.content): choice for choice in _instances(item, base)}
         CELLS.require(len(found), "instances")
     return tuple(found.values())
@@ -77,7 +74,7 @@ def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
         return
     if isinstance(item, str):
         item = {"name": item}
-    table = _entry(item, "instances", '{generator = "uniform", ...}')
+    table = entry(item, "instances", '{generator = "uniform", ...}')
     if ("generator" in table) == ("name" in table):
         raise InputError(
             "say which: a name (or path), or a generator",
@@ -126,7 +123,7 @@ def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
             chosen["cost"] = str(base / cost)
         try:
             source = base / name if (base / name).exists() or Path(name).suffix else name
-            found = load(source, classes=_options(classes), **chosen)
+            found = load(source, classes=options(classes), **chosen)
         except InputError as error:
             field = f"instances.{error.field}" if error.field in REQUEST_KEYS else error.field
             remedy = error.remedy
@@ -140,7 +137,7 @@ def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
             _LOG.warning("%s: %s", name, words)
         varied = [f"{key}={values[key]}" for key in values if isinstance(said[key], list)]
         label = " ".join([str(table.get("label", found.name)), *varied])
-        for sample in _options(table.get("sample")):
+        for sample in options(table.get("sample")):
             yield InstanceChoice(label, {"sha256": found.sha256} | _sample(sample), made=found)
 
 
@@ -155,7 +152,7 @@ def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
     given: dict[str, Any] = {"name": name}
     if path is not None:
         given = {"sha256": _found(name, path).sha256}
-    for sample in _options(table.get("sample")):
+    for sample in options(table.get("sample")):
         content = given | _sample(sample)
         label = str(table.get("label", Path(name).stem if path else name))
         yield InstanceChoice(label, content, path)
@@ -199,7 +196,7 @@ def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
     for values in grid(arguments):
         read = data_hash(name, values)
         given = {"generator": name, "arguments": values} | ({} if read is None else {"data": read})
-        for sample in _options(table.get("sample")):
+        for sample in options(table.get("sample")):
             content = given | _sample(sample)
             yield InstanceChoice(str(table.get("label", name)), content)
 
@@ -216,9 +213,9 @@ def policy_axis(
     Paths of Python files start from the folder ``base``.
     """
     found: dict[str, PolicyChoice] = {}
-    for item in _listed(value, "policies"):
+    for item in listed(value, "policies"):
         named = {"name": item} if isinstance(item, str) else item
-        table = _entry(named, "policies", '{name = "vllm", parameters = {...}}')
+        table = entry(named, "policies", '{name = "vllm", parameters = {...}}')
         require_known(table, "policies", ("name", "information", "parameters", "label"))
         for choice in _policies(table, shared, base):
             found.setdefault(repr(choice.content), choice)
@@ -271,148 +268,3 @@ def _source_hash(target: str, given: str) -> str:
             remedy="give module:Class of a module that Python finds from here",
         )
     return hashlib.sha256(found.read_bytes()).hexdigest()
-
-
-def arrivals_axis(value: object) -> tuple[str | None, ...]:
-    """Read specifications of arrivals, as texts or tables (whose lists are grids)."""
-    from orsched.instances.arrivals import read_arrivals
-
-    if value is None:
-        return (None,)
-    found: list[str | None] = []
-    for item in _listed(value, "arrivals"):
-        if item == "as_given":
-            found.append(None)
-            continue
-        tables = grid(item) if isinstance(item, dict) else [item]
-        found += [read_arrivals(table).spec() for table in tables]
-    return tuple(dict.fromkeys(found))
-
-
-def predictions_axis(value: object) -> tuple[str | None, ...]:
-    """Read specifications of predictors, as texts or tables (whose lists are grids)."""
-    from dataclasses import asdict
-
-    from orsched.instances.predictions import read_predictor
-
-    if value is None:
-        return (None,)
-    found: list[str | None] = []
-    for item in _listed(value, "predictions"):
-        if item == "as_given":
-            found.append(None)
-            continue
-        for table in grid(item) if isinstance(item, dict) else [item]:
-            law = read_predictor(table)
-            values: dict[str, Any] = asdict(law)  # type: ignore[call-overload]
-            pairs = ",".join(f"{name}={number!r}" for name, number in values.items())
-            found.append(f"{law.law}:{pairs}" if pairs else law.law)
-    return tuple(dict.fromkeys(found))
-
-
-def failures_axis(value: object) -> tuple[str | None, ...]:
-    """Read specifications of failures, as texts or tables (whose lists are grids)."""
-    from dataclasses import asdict
-
-    from orsched.instances.failures import read_failures
-
-    if value is None:
-        return (None,)
-    found: list[str | None] = []
-    for item in _listed(value, "failures"):
-        if item == "as_given":
-            found.append(None)
-            continue
-        for table in grid(item) if isinstance(item, dict) else [item]:
-            law = read_failures(table)
-            pairs = ",".join(f"{name}={number!r}" for name, number in asdict(law).items())
-            found.append(f"{law.law}:{pairs}")
-    return tuple(dict.fromkeys(found))
-
-
-def autoscale_axis(value: object) -> tuple[Any, ...]:
-    """Read rules of autoscaling, as texts or tables (whose lists are grids)."""
-    from orsched.autoscaling import read_autoscaling
-
-    found: list[Any] = []
-    for item in [None] if value is None else _listed(value, "autoscale"):
-        if item in (None, "as_given"):
-            found.append(None)
-            continue
-        tables = grid(item) if isinstance(item, dict) else [item]
-        found += [read_autoscaling(table).to_dict() for table in tables]
-    return tuple({repr(item): item for item in found}.values())
-
-
-def workers_axis(value: object, base: Path) -> tuple[Any, ...]:
-    """Read numbers of copies, splits, and lists of worker files or tables."""
-    if value is None:
-        return (None,)
-    found: list[Any] = []
-    for item in _listed(value, "workers"):
-        workers = read_workers([item] if isinstance(item, dict) else item, base)
-        if isinstance(workers, Split):
-            found.append(str(workers))
-        elif isinstance(workers, int):
-            found.append(workers)
-        else:
-            found.append([worker.to_dict() for worker in workers])
-    return tuple({repr(item): item for item in found}.values())
-
-
-def grid(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the combinations of a table's values; a list is a grid, all else one value.
-
-    A value that is itself a list stands in a list of its own: ``[[1, 128]]``. Combinations are
-    counted before the first one is made.
-    """
-    for name, value in table.items():
-        if value == []:
-            raise InputError("an empty list has no value to run", field=name)
-        _require_plain(value, name)
-    axes = [value if isinstance(value, list) else [value] for value in table.values()]
-    CELLS.require(prod(map(len, axes)), max(table, key=lambda name: _size(table[name]), default=""))
-    for values in product(*axes):
-        yield dict(zip(table, values, strict=True))
-
-
-def _size(value: object) -> int:
-    return len(value) if isinstance(value, list) else 1
-
-
-def _require_plain(value: object, field: str) -> None:
-    """Raise ``InputError`` for what JSON cannot hold: dates of TOML, NaN and infinity."""
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            _require_plain(item, field)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _require_plain(item, field)
-    elif isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            raise InputError(f"{value} is not a finite number", field=field)
-    elif not (value is None or isinstance(value, (str, int))):
-        raise InputError(f"{value!r} is not a number, a text or a truth value", field=field)
-
-
-def _entry(item: object, field: str, example: str) -> dict[str, Any]:
-    """Return an entry of an axis that is no name; raises ``InputError`` unless it is a table."""
-    if not isinstance(item, dict):
-        raise InputError(
-            f"{item!r} is neither a name nor a table",
-            field=field,
-            remedy=f"give a name in quotes, or {example}",
-        )
-    return item
-
-
-def _options(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _listed(value: object, field: str) -> Iterable[Any]:
-    """Return the items of an axis; one alone may stand without its list."""
-    items = value if isinstance(value, (list, tuple)) else [value]
-    if not items:
-        raise InputError("holds nothing to run", field=field, remedy="leave it out, or fill it")
-    return items

@@ -18,14 +18,11 @@ from orsched.files.toml import read_toml, require_known, require_table
 from orsched.limits import CELLS
 from orsched.near_names import known_names
 from orsched.own_code import is_own, require_consent
-from orsched.study.axes import (
-    InstanceChoice,
-    PolicyChoice,
+from orsched.study.axes import InstanceChoice, PolicyChoice, instance_axis, policy_axis
+from orsched.study.scenario_axes import (
     arrivals_axis,
     autoscale_axis,
     failures_axis,
-    instance_axis,
-    policy_axis,
     predictions_axis,
     workers_axis,
 )

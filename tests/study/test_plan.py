@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from orsched.errors import InputError
 from orsched.files import save_instance
 from orsched.instances.catalog import generate, load_named
-from orsched.study.axes import grid
 from orsched.study.cell import build_instance, execute
+from orsched.study.grids import grid
 from orsched.study.plan import read_study
 
 SMALL = {"instances": ["two-by-two"], "policies": ["fcfs"]}
