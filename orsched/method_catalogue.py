@@ -36,6 +36,7 @@ PAPERS = {
     "echo": _ECHO,
     "hygen": "HyGen, arXiv 2501.14808",
     "conserve": "ConServe, arXiv 2410.01228",
+    "disaggregated": "Zhong et al., DistServe, OSDI 2024, arXiv 2401.09670",
     "gittins": _OWN,
     "slack": _OWN,
     "robust": _OWN,

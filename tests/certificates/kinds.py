@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orsched
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
 from orsched.instance import Instance
+from orsched.links import Link
 from orsched.memory import BlockMemory
 from orsched.models import stages_rounds_bound
 from orsched.models.packing import PackingResult
@@ -84,7 +85,12 @@ def kinds() -> dict[str, Kind]:
     fast, slow = Worker(2, COST, name="a"), Worker(1, COST.scaled(3), name="b")
     both = problem([9, 2, 7, 4, 3, 5], [3, 9, 2, 8, 5, 7], (fast, slow))
     equal = (Worker(clients, COST, name="a"), Worker(clients, COST, name="b"))
+    apart = (Worker(2, COST, name="a", role="prefill"), Worker(2, COST, name="b", role="decode"))
     found = {
+        "pools": Kind(
+            problem([9, 2, 7], [3, 9, 2], apart, first_token="prefill", link=Link(7, 50)),
+            ("bound",), "pools",
+        ),
         "empty": Kind(problem([], [], fast), ("bound",), "empty"),
         "last_arrival": Kind(
             problem([3], [2], Worker(1, FALLING), arrivals=[7]), ("bound",), "last_arrival"

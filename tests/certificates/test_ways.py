@@ -22,7 +22,7 @@ NAMES = [
     "charged levels", "pooling", "shared", "volume", "longest", "lifted", "dual", "cover", "tree",
     "rounds by memory", "large requests", "clients", "cap", "large prompts", "stages by memory",
     "chunks", "chunked prompt", "restarts", "arrivals", "alone", "ranked", "mean_busy", "queue",
-    "queue_busy",
+    "queue_busy", "pools",
 ]  # fmt: skip
 
 
@@ -59,6 +59,8 @@ def made(instance):
     """Schedules by solve and simulate, the latter where the policy takes the instance."""
     if instance.needs_chunks:
         return [orsched.solve(instance, "vllm")]
+    if instance.link is not None:
+        return [orsched.solve(instance, "disaggregated")]
     solved = orsched.solve(instance, "fcfs")
     if len(instance.workers) > 1:
         return [solved]

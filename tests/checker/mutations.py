@@ -112,6 +112,7 @@ def scalar_mutations(schedule):
         "bound": [{}, [], 3, "text", {1: 2}],
         "eviction": [{"rule": "lru"}, {"rule": "task_aware"}, {}, "lru", {"rule": "mru"}],
         "lost_steps": [((0, 0, 1),), ((9, 5, 6),), ((0, 3, 1),)],
+        "on_times": [((0, 0, 0, None, None),), ((9, 0, 5, None, None),), [3], "on"],
         "transfers": [Transfers([0], [1], [0], [1], [5], [9], [3]), [], "sent"],
     }
     for name, values in changes.items():

@@ -105,8 +105,8 @@ def test_the_loss_of_samples_by_hand():
 
     outputs = torch.tensor([[2.0], [2.0], [4.0]], requires_grad=True)
     labels, shares = torch.tensor([1.0, 3.0, 5.0]), torch.tensor([0.5, 0.5, 1.0])
-    assert sample_loss("regression_l1", outputs, labels, shares) == pytest.approx(1.0)
-    assert sample_loss("regression_mse", outputs, labels, shares) == pytest.approx(1.0)
+    assert sample_loss("regression_l1", outputs, labels, shares).item() == pytest.approx(1.0)
+    assert sample_loss("regression_mse", outputs, labels, shares).item() == pytest.approx(1.0)
     pairs = [(3, 1, 0.0, 0.25), (5, 1, 2.0, 0.5), (5, 3, 2.0, 0.5)]
     wanted = sum(w * np.log1p(np.exp(-gap)) for _, _, gap, w in pairs) / 1.25
     assert sample_loss("ranks", outputs, labels, shares).item() == pytest.approx(wanted)
