@@ -97,6 +97,11 @@ class BlockMemory:
         """Whether blocks are taken as the cache grows."""
         return self.allocation == "paged"
 
+    @property
+    def tokens(self) -> int:
+        """How many tokens all blocks hold together."""
+        return self.blocks * self.block_tokens
+
     def blocks_held(self, prompt_tokens: int, output_tokens: int) -> int:
         """Blocks that a request of these lengths holds while it is on a client."""
         return -(-(prompt_tokens + output_tokens) // self.block_tokens)

@@ -206,4 +206,4 @@ class Disaggregated(Policy):
 def _tokens(worker: Worker) -> float:
     """Return the most tokens that a worker's memory holds."""
     memory = worker.memory
-    return inf if memory is None else memory.blocks * memory.block_tokens
+    return inf if memory is None else memory.tokens

@@ -213,5 +213,5 @@ class MostHits(FewestRequests):
 def _room(worker: Worker) -> tuple[float, float]:
     """Return the most tokens of a request and of a prompt that a worker takes."""
     memory, limit = worker.memory, worker.prefill_limit
-    tokens = inf if memory is None else memory.blocks * memory.block_tokens
+    tokens = inf if memory is None else memory.tokens
     return tokens, inf if limit is None else limit

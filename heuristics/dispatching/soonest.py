@@ -201,7 +201,7 @@ class _Kind:
         memory, room = self.worker.memory, float(self.worker.clients)
         if memory is not None:
             each = prompt + (output / 2 if memory.is_paged else limit)
-            room = min(room, memory.blocks * memory.block_tokens / max(each, 1.0))
+            room = min(room, memory.tokens / max(each, 1.0))
         self.room = max(room, 1.0)
         self.prompt, self.output = prompt, output
         self.times.clear()

@@ -102,4 +102,4 @@ def _room(view: View, request: int) -> int:
 
 def _tokens(view: View) -> int:
     memory = view.worker.memory
-    return 0 if memory is None else memory.blocks * memory.block_tokens
+    return 0 if memory is None else memory.tokens

@@ -307,7 +307,7 @@ def _print(
         for note in candidate.notes:
             say(f"{candidate.model}: {note}", "note")
     if memory is not None:
-        size = memory.blocks * memory.block_tokens
+        size = memory.tokens
         say(f"{size:,} tokens in {memory.blocks:,} blocks")
 
 
