@@ -1,8 +1,4 @@
-"""What a mix of sources is: rates over time, burstiness and lengths of each.
-
-The model is that of ServeGen (Xiang et al., arXiv 2505.09999): a workload is the sum of many
-sources that differ from each other far more than each of them changes.
-"""
+"""What a mix of sources is: windows of rates and burstiness, and laws of lengths (ServeGen)."""
 
 from __future__ import annotations
 

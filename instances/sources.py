@@ -1,4 +1,9 @@
-"""Instances drawn from mixes of sources, each with its own rates, burstiness and lengths."""
+"""Mixes of sources: each with its own rates over time, burstiness and lengths.
+
+The model is that of ServeGen (Xiang et al., arXiv 2505.09999): a workload is the sum of many
+sources that differ from each other far more than each of them changes. Its published parameters
+are read by ``load_mix``; a small synthetic mix ships with orsched.
+"""
 
 from __future__ import annotations
 
