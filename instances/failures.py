@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,8 +15,6 @@ from orsched.scalars import require_number
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from orsched.availability import Interval
     from orsched.instance import Instance
 
@@ -66,6 +65,8 @@ def read_failures(spec: str | Mapping[str, Any] | Exponential) -> Exponential:
     """
     if isinstance(spec, str) and ":" not in spec and "=" in spec:
         spec = f"{Exponential.law}:{spec}"
+    elif isinstance(spec, Mapping) and spec and "law" not in spec:
+        spec = {"law": Exponential.law, **spec}
     law: Exponential = read_spec(
         spec,
         Exponential,
@@ -96,6 +97,12 @@ def with_failures(
     require_instance(instance)
     law = read_failures(failures)
     number = whole_number(seed, "seed", remedy="seeds start at 0")
+    if instance.autoscaling is not None:
+        raise InputError(
+            "autoscaling and failures are not simulated together",
+            field="failures",
+            remedy="leave one of both out",
+        )
     if instance.fleet_changes:
         raise InputError(
             "its workers have times already", field="available_ns", remedy="leave one of both out"

@@ -9,6 +9,7 @@ from typing import Any
 from orsched.errors import InputError
 from orsched.near_names import known_names
 from orsched.pairs import read_list_of_pairs
+from orsched.scalars import printed
 
 
 def read_spec(
@@ -31,10 +32,12 @@ def read_spec(
         parameters = {key: value for key, value in spec.items() if key != "law"}
         name = spec.get("law", "")
     else:
-        raise InputError(f"{spec!r} is not a specification", field=field, remedy=f"e.g. {example}")
+        raise InputError(
+            f"{printed(spec)} is not a specification", field=field, remedy=f"e.g. {example}"
+        )
     if not isinstance(name, str) or name not in kinds:
         raise InputError(
-            f"there is no {what} {name!r}",
+            f"there is no {what} {printed(name)}",
             field=field,
             remedy=f"{known_names(name, kinds)}; e.g. {example}",
         )
@@ -42,7 +45,9 @@ def read_spec(
     for parameter in parameters:
         if parameter not in known:
             remedy = known_names(parameter, known, none="it has none")
-            raise InputError(f"{name} has no parameter {parameter!r}", field=field, remedy=remedy)
+            raise InputError(
+                f"{name} has no parameter {printed(parameter)}", field=field, remedy=remedy
+            )
     for item in known.values():
         if item.name not in parameters and item.default is MISSING:
             raise InputError(

@@ -10,7 +10,7 @@ from orsched.columns import whole_number
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.pairs import read_list_of_pairs
-from orsched.scalars import require_number, require_one_of, set_whole
+from orsched.scalars import printed, require_number, require_one_of, set_whole
 from orsched.units import MAX_TIME_NS, seconds_to_ns
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def checked_on_times(rows: object) -> tuple[OnTime, ...]:
     found = []
     for row in rows:
         if not isinstance(row, (list, tuple)) or len(row) != len(OnTime._fields):
-            raise InputError(f"{row!r} is no time", field="on_times", remedy=remedy)
+            raise InputError(f"{printed(row)} is no time", field="on_times", remedy=remedy)
         numbers = [
             None
             if value is None and place > 2
@@ -147,12 +147,17 @@ def read_autoscaling(spec: object) -> Autoscaling:
         spec = read_list_of_pairs(spec, "autoscale")
     remedy = "e.g. min=1,max=8,target=0.7,startup=40,interval=10,cooldown=60"
     if not isinstance(spec, Mapping):
-        raise InputError(f"{spec!r} is no specification", field="autoscale", remedy=remedy)
+        raise InputError(f"{printed(spec)} is no specification", field="autoscale", remedy=remedy)
     values: dict[str, Any] = {}
     for name, value in spec.items():
         if name not in _NAMES:
-            raise InputError(f"there is no {name!r}", field="autoscale", remedy=remedy)
+            raise InputError(f"there is no {printed(name)}", field="autoscale", remedy=remedy)
         values[_NAMES[name]] = seconds_to_ns(value, name) if name in _SECONDS else value
     if "startup_ns" not in values:
         raise InputError("startup is missing", field="autoscale", remedy=remedy)
-    return Autoscaling(**values)
+    try:
+        return Autoscaling(**values)
+    except InputError as error:
+        own = {theirs: name for name, theirs in _NAMES.items()}
+        field = own.get(str(error.field), error.field)
+        raise InputError(error.problem, field=field, remedy=error.remedy) from None

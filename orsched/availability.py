@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.scalars import printed
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ def checked_intervals(value: object) -> tuple[Interval, ...]:
     begins after the end of the one before.
     """
     if not isinstance(value, (list, tuple)):
-        raise InputError(f"{value!r} is no list of intervals", field=FIELD, remedy=_REMEDY)
+        raise InputError(f"{printed(value)} is no list of intervals", field=FIELD, remedy=_REMEDY)
     found: list[Interval] = []
     last: int | None = -1
     for item in value:
         if not isinstance(item, (list, tuple)) or len(item) != 2:
-            raise InputError(f"{item!r} is no interval", field=FIELD, remedy=_REMEDY)
+            raise InputError(f"{printed(item)} is no interval", field=FIELD, remedy=_REMEDY)
         if last is None:
             raise InputError("one follows an interval without an end", field=FIELD, remedy=_REMEDY)
         start, end = _moment(item[0]), None if item[1] is None else _moment(item[1])

@@ -64,6 +64,9 @@ def _as_array(values: ArrayLike, field: str) -> NDArray[Any] | None:
     numpy makes one type of all items: a long text among numbers would take its length for each of
     them, a float would round large whole numbers, and True would read as 1.
     """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        row = int(np.argmax(np.ma.getmaskarray(values)))
+        raise InputError("the value is masked", row=row, field=field, remedy="fill it in")
     try:
         if not isinstance(values, (list, tuple)):
             return np.asarray(values)

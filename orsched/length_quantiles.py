@@ -96,7 +96,7 @@ def _columns(values: ArrayLike, width: int, requests: int) -> Sequence[Any]:
         raise InputError("must be a list", field=QUANTILES, remedy="one list of tokens a request")
     rows: list[Any] = list(values)  # type: ignore[arg-type]
     for place, row in enumerate(rows):
-        if not isinstance(row, (list, tuple, np.ndarray)):
+        if not isinstance(row, (list, tuple, np.ndarray)) or getattr(row, "ndim", 1) == 0:
             problem = f"{shown(row)} is no list"
             raise InputError(problem, row=place, field=QUANTILES, remedy="one value a level")
         if len(row) != width:

@@ -10,7 +10,7 @@ from orsched.columns import whole_number
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.pairs import read_list_of_pairs
-from orsched.scalars import is_number, set_whole
+from orsched.scalars import is_number, printed, set_whole
 from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_to_ns
 
 _OF_TEXT = ("ns_per_token", "latency_ns", "bandwidth", "kv_bytes", "latency")
@@ -49,7 +49,9 @@ class Link:
         """
         for value, name in ((bytes_per_s, "bandwidth"), (kv_bytes_per_token, "kv_bytes")):
             if not is_number(value) or not 0 < value < float("inf"):
-                raise InputError(f"{value!r} is not a number above 0", field=name, remedy="bytes")
+                raise InputError(
+                    f"{printed(value)} is not a number above 0", field=name, remedy="bytes"
+                )
         exact = Fraction(kv_bytes_per_token) * NS_PER_S / Fraction(bytes_per_s)
         return cls(-(-exact.numerator // exact.denominator), seconds_to_ns(latency_s, "latency"))
 
@@ -75,13 +77,13 @@ def read_link(spec: object) -> Link:
     """
     if isinstance(spec, Link):
         return spec
-    if spec == "free":
-        return Link()
     if isinstance(spec, str):
+        if spec == "free":
+            return Link()
         spec = read_list_of_pairs(spec, "link")
     if not isinstance(spec, dict):
         raise InputError(
-            f"{spec!r} is no link", field="link", remedy="ns_per_token=5243,latency_ns=10000"
+            f"{printed(spec)} is no link", field="link", remedy="ns_per_token=5243,latency_ns=10000"
         )
     values = read_parameters(spec, "link", [], list(_OF_TEXT))
     if "bandwidth" in values or "kv_bytes" in values or "latency" in values:

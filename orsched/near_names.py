@@ -19,7 +19,10 @@ def nearest(name: object, known: Iterable[str], most: int = 1) -> list[str]:
     plain: dict[str, str] = {}
     for each in names:
         plain.setdefault(_plain(each), each)
-    wanted = _plain(str(name)[:100])
+    try:
+        wanted = _plain(str(name)[:100])
+    except ValueError:  # Python prints no number beyond its limit of digits
+        return []
     close = get_close_matches(wanted, plain, n=most)
     begun = [each for each in plain if len(wanted) > 1 and each.startswith(wanted)]
     return [plain[each] for each in [*close, *(b for b in begun if b not in close)][:most]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import reprlib
 from typing import TYPE_CHECKING, TypeGuard
 
 from orsched.errors import InputError
@@ -13,6 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
+_LONGEST = 100
+"""Characters of a value in a message."""
+
+
+def printed(value: object) -> str:
+    """Return a value as messages show it: long ones shortened, numbers of any size."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no number beyond its limit of digits
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= _LONGEST else reprlib.repr(value)
+
+
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is an int or a float; booleans are no numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -20,10 +34,12 @@ def is_number(value: object) -> TypeGuard[float]:
 
 def require_one_of(value: object, field: str, choices: Collection[str | None]) -> None:
     """Raise ``InputError`` that lists the choices unless a value is one of them."""
-    if value not in tuple(choices):
+    if not (value is None or isinstance(value, str)) or value not in tuple(choices):
         listed = [choice for choice in choices if choice is not None]
         raise InputError(
-            f"{value!r} is unknown", field=field, remedy=known_names(value, listed, "one of: ")
+            f"{printed(value)} is unknown",
+            field=field,
+            remedy=known_names(value, listed, "one of: "),
         )
 
 
@@ -47,7 +63,7 @@ def require_number(
         first, up = ("above", " up") if above else ("from", "")
         to = "" if high == math.inf else f"{up} to {high:g}"
         raise InputError(
-            f"{value!r} is not a number {first} {low:g}{to}", field=field, remedy=remedy
+            f"{printed(value)} is not a number {first} {low:g}{to}", field=field, remedy=remedy
         )
     return value
 
@@ -57,7 +73,7 @@ def require_seconds(value: object, field: str, most: float = math.inf) -> float:
     if not is_number(value) or not 0 < value <= most:
         limit = "" if most == math.inf else f", {most:,.0f} at most"
         remedy = f"seconds above 0{limit}"
-        raise InputError(f"{value!r} is not a time limit", field=field, remedy=remedy)
+        raise InputError(f"{printed(value)} is not a time limit", field=field, remedy=remedy)
     return value
 
 

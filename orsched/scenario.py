@@ -114,12 +114,11 @@ def _worker(item: object, base: Path) -> Worker:
         )
     path = base / item
     if not os.path.exists(path):  # unlike Path's, says no to names that no file can have
-        raise InputError(
-            "no such file",
-            file=str(path),
-            field="workers",
-            remedy="give a whole number of workers, or the paths of worker files",
-        )
+        roles = item.partition(":")[0].upper()
+        remedy = "give a whole number of workers, or the paths of worker files"
+        if read_split(roles) is not None:
+            remedy = f"roles are capital letters: did you mean {roles}?"
+        raise InputError("no such file", file=str(path), field="workers", remedy=remedy)
     try:
         return Worker.from_dict(_document(path), cost_model)
     except InputError as error:

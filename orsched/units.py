@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
-from orsched.scalars import is_number
+from orsched.scalars import is_number, printed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,14 +32,16 @@ def seconds_to_ns(seconds: float, field: str = "time") -> int:
     Raises ``InputError`` for NaN, infinity, negative values and times above ``MAX_TIME_NS``.
     """
     if not is_number(seconds):
-        raise InputError(f"{seconds!r} is not a number of seconds", field=field)
-    if not math.isfinite(seconds):
+        raise InputError(f"{printed(seconds)} is not a number of seconds", field=field)
+    if isinstance(seconds, float) and not math.isfinite(seconds):
         raise InputError(f"{seconds} is not a finite time", field=field, remedy="give seconds")
     ns = round(Fraction(seconds) * NS_PER_S)
     if ns < 0:
-        raise InputError(f"{seconds} s is negative", field=field, remedy="times start at 0")
+        problem = f"{printed(seconds)} s is negative"
+        raise InputError(problem, field=field, remedy="times start at 0")
     if ns > MAX_TIME_NS:
-        raise InputError(f"{seconds} s is too large", field=field, remedy="the limit is 2**62 ns")
+        problem = f"{printed(seconds)} s is too large"
+        raise InputError(problem, field=field, remedy="the limit is 2**62 ns")
     return ns
 
 

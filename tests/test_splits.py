@@ -36,6 +36,12 @@ def test_wrong_splits_are_refused(text):
         read_split(text)
 
 
+def test_small_letters_are_told_from_files():
+    for spec in ("2p2d", "2p2d:free"):
+        with pytest.raises(InputError, match="did you mean 2P2D"):
+            read_workers(spec)
+
+
 def test_a_scenario_on_a_split():
     small = orsched.load("two-by-two")
     made = scenario(small, "1P2D:ns_per_token=5")

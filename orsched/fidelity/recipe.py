@@ -18,7 +18,7 @@ from orsched.costs.least_squares import solve
 from orsched.errors import InputError
 from orsched.fidelity.families import FactorOfTables, TimesOfShape
 from orsched.fidelity.spans import design_of, owners, spans
-from orsched.scalars import require_one_of
+from orsched.scalars import printed, require_one_of
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -157,7 +157,15 @@ def family_of(base: ProfiledCost | ModelShape | Family, server: Server) -> Famil
 
     if isinstance(base, Tables):
         return FactorOfTables(base)
-    return TimesOfShape(base, server.clients) if isinstance(base, Shape) else base
+    if isinstance(base, Shape):
+        return TimesOfShape(base, server.clients)
+    if not hasattr(base, "start"):
+        raise InputError(
+            f"{printed(base)} is nothing to fit",
+            field="base",
+            remedy="a profiled cost model, a model's shape, or a family of cost models",
+        )
+    return base
 
 
 class _Best(NamedTuple):

@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from orsched.autoscaling import Autoscaling, read_autoscaling
 from orsched.costs import AffineCost
 from orsched.errors import InputError
+from orsched.fidelity import Server
 from orsched.instance import Instance
+from orsched.instances.failures import Exponential, read_failures
+from orsched.links import Link, read_link
 from orsched.memory import BlockMemory
 from orsched.requests import Prefixes, Requests
 from orsched.schedule import Schedule, Steps, Work
@@ -22,6 +26,7 @@ NO_COUNTS = [0, -1, NAN, INF, 1.5, HUGE, -HUGE, 2**63, True, "1", b"1", None, [1
 NO_COLUMNS = [*([bad] for bad in NO_COUNTS), None, 5, "1", {1}, {"a": 1}, [[1], [1]], [1, [2]]]
 NO_COLUMNS += [np.array(["2020-01-01"], "M8[ns]"), np.array([5], "m8[s]"), np.array([True])]
 NO_COLUMNS += [np.array([2**63], np.uint64), np.array([NAN], np.float16), [], [1, 1], [True, 2.0]]
+NO_COLUMNS += [np.ma.masked_array([1], [True])]
 
 
 def require(field, call):
@@ -183,3 +188,39 @@ def test_no_requests_are_an_instance():
     instance = Instance(Requests([], []), Worker(1))
     assert len(instance) == 0
     assert instance.summary()["requests"] == 0
+
+
+@pytest.mark.parametrize("bad", [*(b for b in NO_COUNTS if b not in (0, None)), {}], ids=text)
+def test_links_failures_and_autoscaling(bad):
+    """What is a whole number of something."""
+    for name in ("ns_per_token", "latency_ns"):
+        require(name, lambda name=name: Link(**{name: bad}))
+    for name in ("startup_ns", "least", "most", "interval_ns", "cooldown_ns"):
+        require(name, lambda name=name: Autoscaling(**({"startup_ns": 1} | {name: bad})))
+    require("available_ns", lambda: Worker(1, AffineCost(0, 1, 1, 1), available_ns=[(0, bad)]))
+    for name in ("clients", "block_tokens", "token_budget", "memory_blocks"):
+        require(name, lambda name=name: Server(**({"clients": 1} | {name: bad})))
+
+
+@pytest.mark.parametrize(
+    "bad", [-1, NAN, INF, HUGE, -HUGE, True, "1", b"1", None, [1], 1j], ids=text
+)
+def test_seconds_and_rates(bad):
+    for name in ("mtbf", "mttr", "horizon"):
+        require(name, lambda name=name: Exponential(**({"mtbf": 1, "mttr": 1} | {name: bad})))
+    for name in ("startup", "interval", "cooldown", "target"):
+        require(name, lambda name=name: read_autoscaling({"startup": 1} | {name: bad}))
+    require("latency", lambda: Link.of_bandwidth(1, 1, bad))
+    for name, pair in (("bandwidth", (bad, 1)), ("kv_bytes", (1, bad))):
+        if bad != HUGE:  # a number, if a large one
+            require(name, lambda pair=pair: Link.of_bandwidth(*pair))
+
+
+@pytest.mark.parametrize("bad", [5, HUGE, b"x", [1], {1}, 1j, np.array([1, 2])], ids=text)
+def test_names_of_roles_rules_and_laws(bad):
+    require("role", lambda: Worker(1, AffineCost(0, 1, 1, 1), role=bad))
+    require("rule", lambda: Autoscaling(1, rule=bad))
+    require("failures", lambda: read_failures(bad))
+    require("failures", lambda: read_failures({"law": bad, "mtbf": 1, "mttr": 1}))
+    require("autoscale", lambda: read_autoscaling(bad))
+    require("link", lambda: read_link(bad))

@@ -67,6 +67,20 @@ def test_what_is_no_law_is_refused(spec, problem):
         with_failures(fleet(), spec)
 
 
+def test_a_mapping_needs_no_law_either():
+    """As the text: there is one law."""
+    assert read_failures({"mtbf": 7, "mttr": 2}) == read_failures("mtbf=7,mttr=2")
+    with pytest.raises(InputError, match="no law of failures 3"):
+        read_failures({"law": 3, "mtbf": 7, "mttr": 2})
+
+
+def test_autoscaling_is_named_beside_failures():
+    """And not times of workers that nobody gave."""
+    workers = scenario(fleet(), autoscale="startup=1")
+    with pytest.raises(InputError, match="not simulated together"):
+        with_failures(workers, SPEC)
+
+
 def test_times_are_not_given_twice():
     with pytest.raises(InputError, match="times already"):
         with_failures(with_failures(fleet(), SPEC), SPEC)

@@ -190,6 +190,17 @@ def test_what_is_no_rule_is_refused(spec):
         read_autoscaling(spec)
 
 
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [("min=0", "min"), ("min=3,max=2", "max"), ("interval=0", "interval"), ("target=0", "target")],
+)
+def test_errors_name_what_was_said(spec, field):
+    """Not what it is called in Python."""
+    with pytest.raises(InputError) as caught:
+        read_autoscaling(f"startup=1,{spec}")
+    assert caught.value.field == field
+
+
 def test_specification_and_files_say_the_same(tmp_path):
     rule = read_autoscaling("min=2,max=3,target=0.5,startup=1.5,interval=2,cooldown=0")
     assert rule == Autoscaling(1_500_000_000, 2, 3, 0.5, 2 * 10**9, 0)
