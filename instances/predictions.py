@@ -6,7 +6,7 @@ the stream of its name; row r's prediction depends on the seed, on r and on the 
 
 from __future__ import annotations
 
-import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,7 +19,7 @@ from orsched.instance import require_instance
 from orsched.instances.confusion import load_confusion
 from orsched.instances.specs import read_spec
 from orsched.instances.streams import stream
-from orsched.scalars import is_number
+from orsched.scalars import is_number, printed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,8 +68,10 @@ class Noise(Predictor):
     sigma: float
 
     def __post_init__(self) -> None:
-        if not is_number(self.sigma) or not math.isfinite(self.sigma):
-            raise InputError(f"{self.sigma!r} is not a finite number", field="sigma")
+        if not is_number(self.sigma) or not abs(self.sigma) <= sys.float_info.max:
+            raise InputError(
+                f"{printed(self.sigma)} is not a finite number", field="sigma", remedy="e.g. 0.3"
+            )
         if self.sigma < 0:
             raise InputError(
                 f"{self.sigma} is negative", field="sigma", remedy="0 means exact predictions"

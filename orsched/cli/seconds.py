@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -36,7 +37,7 @@ SECONDS = _Seconds()
 def note_milliseconds(ttft_s: float | None, tpot_s: float | None) -> None:
     """Say on stderr where a limit looks like milliseconds: all times here are in seconds."""
     for flag, value, least in (("--slo-ttft", ttft_s, 100), ("--slo-tpot", tpot_s, 2)):
-        if value is not None and value >= least:
+        if value is not None and least <= value < math.inf:
             say(
                 f"{flag} {value:g} is {value:g} seconds; if milliseconds were meant, "
                 f"write {value / 1000:g}",

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 from orsched.errors import InputError
+from orsched.scalars import printed
 
 FS_PER_NS = 1_000_000
 """Femtoseconds in a nanosecond: the unit of the coefficients is 1e-15 s."""
@@ -52,9 +53,9 @@ def to_whole_units(value: float | Fraction, units: int, field: str) -> int:
     Raises ``InputError`` for what is no finite number and for results above 2**62.
     """
     wrong_type = isinstance(value, bool) or not isinstance(value, (int, float, Fraction))
-    if wrong_type or not math.isfinite(value):
-        raise InputError(f"{value!r} is not a finite number", field=field)
+    if wrong_type or (isinstance(value, float) and not math.isfinite(value)):
+        raise InputError(f"{printed(value)} is not a finite number", field=field)
     whole = round(Fraction(value) * units)
     if abs(whole) > MAX_COEFFICIENT_FS:
-        raise InputError(f"{value} is too large", field=field)
+        raise InputError(f"{printed(value)} is too large", field=field)
     return whole

@@ -126,6 +126,9 @@ def test_limits_that_look_like_milliseconds_are_noted(call):
         assert "note: --slo-ttft 2000 is 2000 seconds; if milliseconds were meant, write 2\n" in err
         assert "note: --slo-tpot 50 is 50 seconds; if milliseconds were meant, write 0.05\n" in err
     assert "milliseconds" not in call("simulate i.json --slo-ttft 60 --slo-tpot 0.5")[2]
+    code, _, err = call("simulate i.json --slo-ttft inf")
+    assert code == 2
+    assert "milliseconds" not in err
 
 
 def test_without_words_the_help_is_shown(call):

@@ -50,6 +50,16 @@ def test_halves_go_up() -> None:
     assert round_half_up_sum(4, 2, 2, -3) == -1 + 0 + 1 + 2
 
 
+@pytest.mark.parametrize(
+    "value", [10**400, -(10**5000), float("nan"), float("inf"), True, "1"], ids=list("abcdef")
+)
+def test_what_is_no_whole_number_of_units(value) -> None:
+    with pytest.raises(InputError) as caught:
+        to_whole_units(value, 10**12, "p1")
+    assert caught.value.field == "p1"
+    assert len(caught.value.problem) < 200
+
+
 def test_to_whole_units() -> None:
     assert to_whole_units(0.13, 10**12, "p1") == 130_000_000_000
     assert to_whole_units(Fraction(1, 3), 3, "p1") == 1

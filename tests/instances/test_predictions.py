@@ -150,6 +150,8 @@ def test_a_specification_is_a_text_a_mapping_or_a_predictor():
         ("noise", "lacks sigma"),
         ("noise:sigma=-1", "negative"),
         ("noise:sigma=text", "finite number"),
+        ("noise:sigma=" + "9" * 400, "finite number"),
+        ("noise:sigma=1e400", "finite number"),
         ("classes:classes=4", "no counts for 4 classes"),
         ("classes:sigma=1", "no parameter 'sigma'"),
         ("oracle:x=1", "it has none"),
