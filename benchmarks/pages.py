@@ -91,6 +91,7 @@ PARTS = (
         f"{CASES} --set prediction_sigma=0.1 --methods fcfs,{FAITHFUL} {CASE_COLS}",
         ("The 100 cases under the paper's reading",),
     ),
+    Part("unit-rounds.md", "python -m benchmarks.reproductions.unit_rounds", ("Results",)),
     Part(
         "scls.md",
         SCLS,

@@ -16,6 +16,7 @@ _VLLM = "Kwon et al., PagedAttention, SOSP 2023, arXiv 2309.06180"
 _SCLS = "Cheng et al., Slice-Level Scheduling, arXiv 2406.13511"
 _SSJF = "Qiu et al., Efficient Interactive LLM Serving with SSJF, arXiv 2404.08509"
 _ECHO = "Wang et al., Echo, arXiv 2504.03651"
+_INTERVALS = "Chen et al., LLM Inference under Prediction Uncertainty, arXiv 2508.14544"
 _OWN = "orsched's own"
 
 PAPERS = {
@@ -39,6 +40,10 @@ PAPERS = {
     "disaggregated": "Zhong et al., DistServe, OSDI 2024, arXiv 2401.09670",
     "gittins": _OWN,
     "slack": _OWN,
+    "mc_sf": "Jaillet et al., Online Scheduling with KV Cache Constraints, arXiv 2502.07115",
+    "svf": "Kong et al., Geometry-Aware Online Scheduling for LLM Serving, arXiv 2606.22327",
+    "a_max": _INTERVALS,
+    "a_min": _INTERVALS,
     "robust": _OWN,
     "rolling": _OWN,
     "windows": _OWN,

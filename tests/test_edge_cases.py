@@ -95,7 +95,8 @@ def test_a_worker_has_clients(clients):
 
 COLOCATED = ("conserve", "echo", "hygen", "slack")
 CHUNKING = {"disaggregated", "fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf"}
-CHUNKING |= {"sls", "ssjf", "vllm", "vtc", *COLOCATED}
+LOOK_AHEAD = {"mc_sf", "svf", "a_max", "a_min"}
+CHUNKING |= {"sls", "ssjf", "vllm", "vtc", *COLOCATED, *LOOK_AHEAD}
 """Methods that split a prompt that is longer than a stage may be."""
 
 

@@ -114,6 +114,7 @@ LATE = {
     ("schedule", "request_times"): "Schedule.request_times, for users' convenience",
     ("methods", "method_catalogue"): "orsched.methods(), where users look for it",
     ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",
+    ("models.unit_rounds", "solver"): "starts from schedules of the methods mc_sf and svf",
 }
 
 

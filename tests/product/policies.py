@@ -54,6 +54,9 @@ NOTABLE = (
     "mico@clairvoyant+order=short_prompt+buckets=2",
     "gittins@none+index=serpt+aging=0",
     "gittins@predicted+max_num_batched_tokens=8+reserve=0",
+    "mc_sf@predicted+margin=0.5",
+    "a_min@predicted+width=0",
+    "a_max@clairvoyant+width=2",
     "rolling@predicted+interval=0.2+planning_time=0.1+background=thread",
 )
 

@@ -12,7 +12,9 @@ PANG = ("offline", "online", "hybrid")
 PLANNED = ("rolling", "robust")
 STEALING = ("stealing", "least_work_stealing")
 COLOCATED = ("echo", "hygen", "conserve", "slack")
+LOOK_AHEAD = ("mc_sf", "svf", "a_max", "a_min")
 ITERATION_LEVEL = ("vllm", "vtc", "ils", "scls_continuous", "gittins", "disaggregated", *COLOCATED)
+ITERATION_LEVEL += LOOK_AHEAD
 BATCHED = ("ssjf", "sjf", "fcfs_batched")
 
 

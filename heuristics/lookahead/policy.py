@@ -1,0 +1,179 @@
+"""The policy that looks ahead: admissions in an order, while memory holds at every expected end."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING
+
+from orsched.errors import InputError, PolicyError
+from orsched.heuristics.batch_builder import UNLIMITED
+from orsched.heuristics.lookahead.future_memory import FutureMemory
+from orsched.policy import Policy
+from orsched.step import FINISH, Step, decode_rounds, evict, prefill_stage
+
+if TYPE_CHECKING:
+    from orsched.policy import Information, View
+
+_UNTIL_EVENT = decode_rounds()
+_UNTIL_FINISH = decode_rounds(until=FINISH)
+_ONE_ROUND = decode_rounds(1)
+
+
+class LookAhead(Policy):
+    """Admits waiting requests in an order until the first that would not fit to the end.
+
+    A request fits if the blocks of all that run and of those chosen before it, each as long as it
+    is expected to be and nobody else coming, are within the memory at every expected end (Jaillet
+    et al., arXiv 2502.07115, the admission of MC-SF). Those admitted are prefilled at once, in
+    stages within the prefill cap, and all decode together; nothing that runs makes way. The rule
+    is asked again after every round, since a start that is one round later needs less beside
+    those that end soon, unless the next request would not even fit for one round.
+
+    Choices where the papers are silent: a request that runs beyond its expected length is
+    expected to end with its next token. Where the next round does not fit, ``victim`` names who
+    is evicted; who is evicted keeps its tokens and is prefilled anew with them. One that is
+    expected not to fit is admitted alone. Memory that is set aside whole is counted as such. On a
+    worker with clients the first that finds none ends the admission as well.
+    """
+
+    chunks = True
+
+    def __init__(self, name: str, information: Information) -> None:
+        self.name, self.information = name, information
+        self.heap: list[tuple[int, int, int]] = []  # key, arrival, request
+        self.future: FutureMemory | None = None
+
+    @abstractmethod
+    def length(self, view: View, request: int) -> int:
+        """Return the tokens that a request is taken to yield in all."""
+
+    @abstractmethod
+    def key(self, view: View, request: int) -> int:
+        """Return what is least of the request to be admitted next."""
+
+    def victim(self, view: View) -> int:
+        """Return who is evicted where the next round does not fit: who was admitted last."""
+        return next(reversed(view.running))
+
+    # -- events ---------------------------------------------------------------------------
+
+    def start(self, view: View) -> None:
+        """Know the memory; raises ``InputError`` for a worker that pads."""
+        worker = view.worker
+        if worker.padding:
+            raise InputError(
+                f"{self.name} does not pad", field="padding", remedy="use static batching"
+            )
+        self.limit = worker.prefill_limit or UNLIMITED
+        memory = worker.memory
+        if memory is not None and memory.is_paged:
+            self.future = FutureMemory(memory.blocks, memory.block_tokens)
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Queue the request."""
+        heappush(self.heap, (self.key(view, request), view.arrival_ns[request], request))
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Forget the request."""
+        if self.future is not None:
+            self.future.drop(request)
+
+    def on_preempt(self, view: View, request: int) -> None:
+        """Queue the request again."""
+        if self.future is not None:
+            self.future.drop(request)
+        self.on_arrival(view, request)
+
+    def waiting(self) -> int:
+        """Return how many requests wait."""
+        return len(self.heap)
+
+    def surrender(self) -> int:
+        """Give up the request that is last."""
+        last = max(self.heap)
+        self.heap.remove(last)
+        heapify(self.heap)
+        return last[2]
+
+    # -- decisions ------------------------------------------------------------------------
+
+    def decide(self, view: View) -> Step | None:
+        """Return a prefill stage if someone is admitted, else rounds."""
+        if view.prefilling:
+            return self._chunk(view, next(iter(view.prefilling)))
+        if self.future is not None and view.running:
+            if (view.blocks_left(1) or 0) < 0:
+                return self._evict(view)
+            if self.future.first_end <= view.rounds:
+                self.future.extend(view.rounds)
+        stage = self._admit(view) if self.heap and view.free_clients else []
+        if len(stage) == 1:
+            return self._chunk(view, stage[0])
+        if stage:
+            return prefill_stage(stage)
+        return self._rounds(view) if view.running else None
+
+    def _chunk(self, view: View, request: int) -> Step:
+        """Return a stage of one request: all that it has left, or what the cap allows."""
+        left = view.to_prefill(request)
+        tokens = None if left <= self.limit else [self.limit]
+        return Step([request], tokens, None, ())
+
+    def _admit(self, view: View) -> list[int]:
+        """Return the requests of the next stage, no more than the cap holds."""
+        stage: list[int] = []
+        tokens, clients, blocks = self.limit, view.free_clients, view.blocks_free or 0
+        while self.heap and len(stage) < clients:
+            request = self.heap[0][2]
+            tokens -= view.to_prefill(request)
+            if stage and tokens < 0:
+                break
+            if self.future is not None:
+                if not self._reserve(view, request, alone=not (stage or view.running)):
+                    break
+            elif view.worker.memory is not None:
+                blocks -= view.blocks_of(request)
+                if blocks < 0:
+                    break
+            stage.append(heappop(self.heap)[2])
+        return stage
+
+    def _reserve(self, view: View, request: int, alone: bool) -> bool:
+        """Count the future cache of a request in if it fits; say if it does."""
+        future = self.future
+        assert future is not None
+        base, end = self._cache(view, request)
+        if not future.fits(base, end) and not alone:
+            return False
+        future.add(request, base, end)
+        return True
+
+    def _cache(self, view: View, request: int) -> tuple[int, int]:
+        """Return base and expected end of the cache that a request would have, started now."""
+        yielded = view.generated(request)
+        left = max(self.length(view, request) - yielded, 1)
+        if view.first_token == "prefill":
+            left -= 1
+        return view.to_prefill(request) - view.rounds, view.rounds + left
+
+    def _evict(self, view: View) -> Step:
+        """Return the eviction of one request; the next decision looks whether it is enough."""
+        if len(view.running) == 1:
+            raise PolicyError(
+                f"request {next(iter(view.running))} does not fit into the worker's memory, even "
+                "alone: give it more blocks"
+            )
+        return evict([self.victim(view)])
+
+    def _rounds(self, view: View) -> Step:
+        """Return one round if the next request may fit after it, else as many as change nothing."""
+        if not self.heap:
+            return _UNTIL_EVENT
+        if not view.free_clients:
+            return _UNTIL_FINISH
+        if self.future is None:
+            return _UNTIL_EVENT
+        first = view.to_prefill(self.heap[0][2]) + (view.first_token != "prefill")
+        free = view.blocks_left(1) or 0
+        return _UNTIL_EVENT if first > free * self.future.size else _ONE_ROUND

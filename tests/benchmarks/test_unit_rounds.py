@@ -1,0 +1,41 @@
+"""The tables of unit rounds: what is in them, on few draws."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.reproductions.unit_rounds import POLICIES, main, published, small, with_predictions
+from orsched.instances.unit_rounds import unit_rounds
+
+
+def test_no_policy_without_evictions_is_below_the_best_of_them():
+    rows = published(2)
+    assert [row["policy"] for row in rows] == [f"`{name}`" for name in POLICIES]
+    without = [row for row in rows if row["evicts"] == "no"]
+    assert {row["policy"] for row in without} >= {"`mc_sf`", "`svf`", "`a_max@clairvoyant`"}
+    for label in ("all at 0", "arrivals"):
+        values = [float(row[f"over the best, {label}"]) for row in without]
+        assert 1 <= min(values) < 1.1
+        assert all(float(row[f"most, {label}"]) >= 1 for row in without)
+
+
+def test_none_without_evictions_is_below_a_proven_optimum():
+    pytest.importorskip("ortools")
+    rows, proven = small(3)
+    assert proven == 3
+    assert all(float(row["least"]) >= 1 for row in rows[:3])
+
+
+def test_predictions_are_within_the_interval():
+    instance = unit_rounds(5)
+    requests = with_predictions(instance, 5).requests
+    ratios = requests.predicted_tokens / requests.output_tokens
+    assert (requests.predicted_tokens >= 1).all()
+    assert ratios.min() < 0.9
+    assert ratios.max() > 1.1
+    assert (abs(requests.predicted_tokens - requests.output_tokens) <= requests.output_tokens).all()
+
+
+def test_a_table_may_be_left_out(capsys):
+    assert main(["--seeds", "1", "--small", "0"]) == 0
+    assert "mc_sf" in capsys.readouterr().out
