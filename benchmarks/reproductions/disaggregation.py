@@ -14,6 +14,7 @@ import argparse
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.arguments import count
 from orsched.checker import check
 from orsched.distributions import distribution
 from orsched.hardware import machine
@@ -141,8 +142,8 @@ def table(heads: list[str], lines: list[list[str]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--requests", type=int, default=1000)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--requests", type=count, default=1000)
+    parser.add_argument("--seeds", type=count, default=5)
     options = parser.parse_args(arguments)
     seeds, requests = range(options.seeds), options.requests
     lines, base = [], 0.0

@@ -18,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.arguments import count, share
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.six_workloads_choice import Choice
 from benchmarks.reproductions.six_workloads_report import Report
@@ -43,13 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and run; what does not hold is printed, and is no error."""
     parser = argparse.ArgumentParser(prog="six_workloads", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests, 4 seeds")
-    parser.add_argument("--load", type=float, default=0.9, help="arrivals over saturation")
+    parser.add_argument("--load", type=share, default=0.9, help="arrivals over saturation")
     parser.add_argument("--cost", choices=setting.COSTS, default="means")
     what = "settings are those chosen with another cost"
     parser.add_argument("--chosen-with", choices=setting.COSTS, help=what)
     parser.add_argument("--workload", nargs="*", choices=list(setting.ALL), metavar="NAME")
-    parser.add_argument("--tuning", type=int, default=TUNING, help="seeds that choose, of ten")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--tuning", type=count, default=TUNING, help="seeds that choose, of ten")
+    parser.add_argument("--jobs", type=count, default=1, help="processes")
     parser.add_argument("--keep", type=Path, help="file of the runs that are made")
     given = parser.parse_args(arguments)
     short, tuning, seeds = (10, 2, 4) if given.quick else (1, given.tuning, SEEDS)

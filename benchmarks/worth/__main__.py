@@ -14,6 +14,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.arguments import count
 from benchmarks.worth.report import sections
 from benchmarks.worth.rows import STUDIES, load, run_all, save
 
@@ -33,10 +34,10 @@ def marked(page: str) -> tuple[str, str, str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line, run or read, and print; a claim that does not hold is no error."""
     parser = argparse.ArgumentParser(prog="worth", description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--seeds", type=count, default=5, help="how many")
     parser.add_argument("--out", type=Path, default=Path("worth-study"), help="folder of the runs")
     parser.add_argument("--workload", nargs="*", choices=STUDIES, metavar="NAME")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--jobs", type=count, default=1, help="processes")
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures of all runs")
     parser.add_argument("--from", type=Path, metavar="FILE", dest="source", help="run nothing")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the sections into it")
