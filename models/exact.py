@@ -1,4 +1,4 @@
-"""The methods ``exact`` (the full MIP) and ``auto`` (picks by size and cost model)."""
+"""The methods ``exact`` (a search that proves) and ``auto`` (picks by size and cost model)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from orsched.parameters import read_params
 from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
+from orsched.scalars import require_one_of
 from orsched.stop import gap_met
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
+    from orsched.models.best_first import BestFirstResult
     from orsched.models.full_mip import FullMipProgress, FullMipResult
 
 DEFAULT_LIMIT_S = 60.0
@@ -27,6 +29,8 @@ DEFAULT_LIMIT_S = 60.0
 
 EXACT_REQUESTS = 9
 """Up to this many requests ``auto`` picks ``exact``: proofs then take seconds."""
+
+SEARCHES = ("auto", "best_first", "mip")
 
 _LOG = logging.getLogger("orsched")
 _TERMINATIONS = {
@@ -43,44 +47,59 @@ class ExactParams:
     """Parameters of ``exact``.
 
     Attributes:
-        backend: the solver, cpsat or scip.
-        stages: K, most prefill stages; None: as many as are proven to suffice.
+        search: best_first (without arrivals), mip, or auto: best_first where it applies, unless
+            one of the other parameters, which are the MIP's, is given.
+        backend: the MIP's solver, cpsat or scip; None: cpsat.
+        stages: the MIP's K, most prefill stages; None: as many as are proven to suffice.
     """
 
-    backend: str = "cpsat"
+    search: str = "auto"
+    backend: str | None = None
     stages: int | None = None
 
 
 @dataclass(frozen=True)
 class ExactMethod:
-    """Pang's full MIP in SCIP or CP-SAT, warm-started from ``hybrid``."""
+    """Best-first search, or Pang's full MIP in SCIP or CP-SAT, started from ``hybrid``."""
 
     name: str = "exact"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
-    summary: str = "the full MIP of Pang (1)-(25), repaired, in CP-SAT or SCIP; for small instances"
+    summary: str = (
+        "proofs for small instances: best-first search over finish events, or, with arrivals, the "
+        "full MIP of Pang (1)-(25), repaired, in CP-SAT or SCIP"
+    )
     params: ClassVar[type] = ExactParams
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Solve with the parameters ``backend`` (cpsat, scip) and ``stages`` (K).
+        """Solve with the parameters ``search``, ``backend`` (cpsat, scip) and ``stages`` (K).
 
-        A solver's proof is a search without a certificate: what it proves beyond the analytic
+        A proof is a search without a certificate: what it proves beyond the analytic
         bound stands in the notes, and the reported bound stays the analytic one. Where the two
         are equal, the analytic bound's certificate proves the optimum.
         """
-        from orsched.models.full_mip import solve_full_mip
+        params, certified_ns = read_params(ExactParams, run.parameters), run.bound_ns
+        seconds = run.stop.seconds_left
+        limit = DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds)
+        result: FullMipResult | BestFirstResult
+        if _is_best_first(instance, params):
+            from orsched.models.best_first import solve_best_first
 
-        params = read_params(ExactParams, run.parameters)
-        backend = params.backend
-        seconds, certified_ns = run.stop.seconds_left, run.bound_ns
-        result = solve_full_mip(
-            instance,
-            backend,
-            stages=params.stages,
-            time_limit=DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds),
-            initial_schedule=run.initial_schedule,
-            callback=self._listener(run),
-            seed=run.seed,
-        )
+            by, notes = "the best-first search", list[str]()
+            result = solve_best_first(instance, limit, run.initial_schedule, self._listener(run))
+        else:
+            from orsched.models.full_mip import solve_full_mip
+
+            by = params.backend or "cpsat"
+            result = solve_full_mip(
+                instance,
+                by,
+                stages=params.stages,
+                time_limit=limit,
+                initial_schedule=run.initial_schedule,
+                callback=self._listener(run),
+                seed=run.seed,
+            )
+            notes = self._notes_of_mip(result)
         if result.schedule is None:
             raise TimeLimitError("the time limit ended before there was a schedule")
         schedule = result.schedule.replace(method=self.name, information="clairvoyant")
@@ -90,7 +109,7 @@ class ExactMethod:
             array("q"),
             dict(run.parameters),
             str(result.status) == "optimal",
-            self._notes(result, backend, certified_ns),
+            (*notes, *result.notes, *self._proven(result, by, certified_ns)),
         )
 
     def _listener(self, run: Run) -> Any:
@@ -109,19 +128,43 @@ class ExactMethod:
         return listen
 
     @staticmethod
-    def _notes(result: FullMipResult, backend: str, certified_ns: int | None) -> tuple[str, ...]:
-        """Say what the solver proved, where that is more than the certified bound."""
-        notes = [f"K = {result.stages}: {result.stages_reason}", *result.notes]
-        proven_ns = result.bound_ns
+    def _notes_of_mip(result: FullMipResult) -> list[str]:
+        notes = [f"K = {result.stages}: {result.stages_reason}"]
         if str(result.status) == "optimal_for_K":
             notes.append(f"no schedule with at most {result.stages} stages is shorter; more might")
-        elif proven_ns is not None and proven_ns > (certified_ns or 0):
-            notes.append(
-                f"{backend} proved that no schedule is shorter than {proven_ns / NS_PER_S:.6f} s, "
-                f"a gap of {result.gap:.2%} (status {result.status}); this proof is a search "
-                "without a certificate, so bound and gap of the result stay the certified ones"
-            )
-        return tuple(notes)
+        return notes
+
+    @staticmethod
+    def _proven(
+        result: FullMipResult | BestFirstResult, by: str, certified_ns: int | None
+    ) -> tuple[str, ...]:
+        """Say what was proven, where that is more than the certified bound."""
+        proven_ns = result.bound_ns
+        if proven_ns is None or proven_ns <= (certified_ns or 0):
+            return ()
+        return (
+            f"{by} proved that no schedule is shorter than {proven_ns / NS_PER_S:.6f} s, "
+            f"a gap of {result.gap:.2%} (status {result.status}); this proof is a search "
+            "without a certificate, so bound and gap of the result stay the certified ones",
+        )
+
+
+def _is_best_first(instance: Instance, params: ExactParams) -> bool:
+    """Return whether to search best first; ``InputError`` where that is asked for in vain."""
+    from orsched.models.best_first.solve import refusal
+
+    require_one_of(params.search, "search", SEARCHES)
+    of_mip = params.backend is not None or params.stages is not None
+    if params.search == "mip" or (params.search == "auto" and of_mip):
+        return False
+    why_not = "backend and stages are parameters of the MIP" if of_mip else refusal(instance)
+    if why_not and params.search == "best_first":
+        raise InputError(
+            f"exact cannot search best first: {why_not}",
+            field="search",
+            remedy="search=mip, or search=auto, which takes the MIP there",
+        )
+    return not why_not
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def run(options: Options) -> Section:
     """Solve small instances to the proof, Pang's size for a while, and ask for a large one."""
     section = Section(NAME, "Pang's full MIP (1)-(25) and the window MIP, one thread, warm start")
     for requests, instances, limit in ((6, 1, 2), (8, 1, 5)) if options.tiny else SIZES:
-        cases = list(islice(_open_cases(requests), instances))
+        cases = list(islice(open_cases(requests), instances))
         for formulation, backend in MODELS[: 3 if requests <= WINDOWS_REQUESTS else 2]:
             found = [
                 solve_full_mip(case, backend, time_limit=limit, formulation=formulation)
@@ -56,13 +56,13 @@ def run(options: Options) -> Section:
     return section
 
 
-def _open_cases(requests: int) -> Iterator[Instance]:
+def open_cases(requests: int, clients: int = CLIENTS) -> Iterator[Instance]:
     """Yield the instances of a size, by seed, whose first schedule leaves something to solve.
 
     For sizes without any (up to 6 requests) the first seeds are taken as they are.
     """
     for seed in count():
-        instance = gsm8k(seed, requests=requests, clients=CLIENTS)
+        instance = gsm8k(seed, requests=requests, clients=clients)
         if requests < 8 or orsched.solve(instance, "hybrid").status != "optimal":
             yield instance
 

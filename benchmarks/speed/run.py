@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.speed import (
     batcher,
+    best_first,
     bounds,
     check,
     cluster,
@@ -57,6 +58,7 @@ SECTIONS: dict[str, Callable[[Options], Section]] = {
         packing,
         bounds,
         limits,
+        best_first,
         full_mip,
         windows,
         runner,

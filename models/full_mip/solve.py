@@ -84,7 +84,7 @@ def solve_full_mip(
     problem = read_problem(instance)
     end = None if time_limit is None or time_limit > _FOREVER_S else begin + time_limit
     search = Search(instance, problem, callback, begin)
-    _prepare(search, initial_schedule, alone, end)
+    prepare(search, initial_schedule, alone, end)
     stages, proven, reason = _stages(stages, search, alone)
     search.proven = proven
     if not proven and search.plan is not None and len(search.plan.rounds) > stages:
@@ -129,7 +129,7 @@ def _check_arguments(backend: str, formulation: str, time_limit: float | None) -
         MaxRuntime(time_limit)  # validates
 
 
-def _prepare(search: Search, initial: Schedule | None, alone: bool, end: float | None) -> None:
+def prepare(search: Search, initial: Schedule | None, alone: bool, end: float | None) -> None:
     """Bound the instance and find the incumbent to start from."""
     instance = search.instance
     if not alone or len(instance) == 0:

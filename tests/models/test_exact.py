@@ -41,6 +41,43 @@ def test_a_proof_beyond_the_certified_bound_is_said_to_have_no_certificate(backe
     assert f"{backend} proved that no schedule is shorter than {result.makespan:.6f} s" in note
 
 
+def test_exact_searches_best_first_where_nothing_arrives_late_and_says_what_it_proved():
+    instance = orsched.load("gate")
+    result = orsched.solve(instance, "exact", time_limit=30.0)
+    assert (result.status, result.schedule.method) == ("optimal", "exact")
+    assert result.checked
+    assert not any(note.startswith("K =") for note in result.notes)
+    (note,) = [note for note in result.notes if "without a certificate" in note]
+    assert note.startswith("the best-first search proved")
+    assert not result.certified
+    by_mip = orsched.solve(instance, "exact", parameters={"search": "mip"}, time_limit=30.0)
+    assert by_mip.makespan_ns == result.makespan_ns
+    assert any(note.startswith("K =") for note in by_mip.notes)
+
+
+def test_exact_takes_the_mip_where_requests_arrive_over_time():
+    late = orsched.load("with-arrivals")
+    result = orsched.solve(late, "exact", time_limit=30.0)
+    assert any(note.startswith("K =") for note in result.notes)
+    with pytest.raises(InputError, match="arrive over time") as caught:
+        orsched.solve(late, "exact", parameters={"search": "best_first"})
+    assert caught.value.field == "search"
+
+
+@pytest.mark.parametrize("parameters", [{"search": "best_first", "stages": 3}, {"search": "depth"}])
+def test_searches_that_make_no_sense_are_refused(parameters):
+    with pytest.raises(InputError):
+        orsched.solve(SMALL, "exact", parameters=parameters)
+
+
+def test_a_callback_and_a_target_gap_reach_the_best_first_search():
+    seen = []
+    instance = orsched.load("gate")
+    result = orsched.solve(instance, "exact", callback=seen.append, stop=orsched.TargetGap(0.9))
+    assert result.termination == "target_gap"
+    assert seen
+
+
 @pytest.mark.parametrize("name", ["two-by-two", "packing"])
 def test_exact_meets_known_optima(name):
     result = orsched.solve(orsched.load(name), "exact", time_limit=30.0)

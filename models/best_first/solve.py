@@ -1,0 +1,202 @@
+"""The best-first search on an instance: incumbent and bound, whatever ends it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from orsched.columns import whole_number
+from orsched.errors import InputError, OrschedError
+from orsched.models.best_first.search import BestFirst
+from orsched.models.best_first.states import States
+from orsched.models.full_mip.plan import schedule_of
+from orsched.models.full_mip.problem import read_problem
+from orsched.models.full_mip.search import Answer, Search
+from orsched.models.full_mip.solve import prepare
+from orsched.stop import MaxRuntime
+from orsched.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from orsched.instance import Instance
+    from orsched.models.full_mip.problem import Problem
+    from orsched.models.full_mip.result import FullMipProgress, Status, Termination
+    from orsched.schedule import Schedule
+
+MAX_STATES = 2_000_000
+"""States that are kept at most: a bit over a kilobyte each, with the way to them."""
+
+MAX_FIRST_STAGES = 100_000
+"""With more first stages to choose from the search would not get beyond them."""
+
+_NO_TIME = 2**62
+
+
+@dataclass(frozen=True)
+class BestFirstResult:
+    """The answer of the best-first search.
+
+    Attributes:
+        schedule: the best schedule, accepted by the independent checker, or None.
+        bound_ns: a proven lower bound on the makespan, or None.
+        status: ``optimal``, ``feasible``, or ``unknown``: no schedule yet.
+        termination: ``finished``; ``time_limit``; ``too_large``: as many states as are kept, or too
+            many first stages; ``stopped`` by the callback; ``interrupted`` by Ctrl-C.
+        expanded, left_out: states whose successors were looked at; those of which another is known
+            to lead to no worse an end.
+        runtimes: seconds, ``start`` (bound and heuristic), ``solve`` and ``total``.
+        notes: remarks.
+    """
+
+    schedule: Schedule | None
+    bound_ns: int | None
+    status: Status
+    termination: Termination
+    expanded: int
+    left_out: int
+    runtimes: dict[str, float] = field(default_factory=dict, compare=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def makespan_ns(self) -> int | None:
+        """End of the schedule's last stage, or None."""
+        return None if self.schedule is None else self.schedule.makespan_ns
+
+    @property
+    def bound(self) -> float | None:
+        """The bound in seconds."""
+        return None if self.bound_ns is None else self.bound_ns / NS_PER_S
+
+    @property
+    def gap(self) -> float | None:
+        """(makespan - bound) / bound, or None."""
+        if self.makespan_ns is None or not self.bound_ns:
+            return None
+        return (self.makespan_ns - self.bound_ns) / self.bound_ns
+
+
+def refusal(instance: Instance) -> str:
+    """Return why the best-first search does not take an instance, or ""."""
+    problem = read_problem(instance)
+    if problem.timed:
+        return "requests arrive over time: a stage cannot be moved back before an arrival"
+    count = States(problem).first_stages
+    if count > MAX_FIRST_STAGES:
+        return f"there are {count:,} first stages, more than {MAX_FIRST_STAGES:,}"
+    return ""
+
+
+def solve_best_first(
+    instance: Instance,
+    time_limit: float | None = None,
+    initial_schedule: Schedule | None = None,
+    callback: Callable[[FullMipProgress], object] | None = None,
+    *,
+    max_states: int = MAX_STATES,
+    alone: bool = False,
+) -> BestFirstResult:
+    """Search over finish events, the state of the least bound first (``states``).
+
+    It is reproducible but for the clock. Prefill caps, levels and memory are as they are; with
+    them every stage that fits is tried, which takes much longer than where a stage takes a fixed
+    time, however full it is.
+
+    Args:
+        instance: one worker, all requests there at once; levels, affine or another cost model that
+            splits by counts.
+        time_limit: seconds from this call to its return.
+        initial_schedule: any valid schedule; default: that of ``hybrid``.
+        callback: called with ``FullMipProgress`` after each better incumbent or bound; returning
+            True ends the search.
+        max_states: with more states the search ends and says what it has proven.
+        alone: search without heuristic and analytic bound: the reference for tests.
+
+    Raises:
+        InputError: an argument is wrong, or requests arrive over time.
+        InfeasibleError: no schedule exists; names the request and the limit.
+        InvalidScheduleError: the initial schedule is not valid.
+    """
+    begin = perf_counter()
+    if time_limit is not None:
+        MaxRuntime(time_limit)  # validates
+    max_states = whole_number(max_states, "max_states", minimum=1)
+    problem = read_problem(instance)
+    if problem.timed:
+        raise InputError(
+            "the best-first search takes no arrivals",
+            field="requests.arrival_ns",
+            remedy="let all requests arrive at once, or use the full MIP",
+        )
+    end = None if time_limit is None else begin + time_limit
+    search = Search(instance, problem, callback, begin)
+    prepare(search, initial_schedule, alone, end)
+    started = perf_counter()
+    answer = _run(search, end, max_states)
+    runtimes = {"start": started - begin, "solve": perf_counter() - started}
+    runtimes["total"] = perf_counter() - begin
+    counted = answer.solver
+    return BestFirstResult(
+        search.schedule,
+        search.proven_bound(answer),
+        search.status(answer),
+        answer.termination,
+        counted.get("expanded", 0),
+        counted.get("left_out", 0),
+        runtimes,
+        answer.notes,
+    )
+
+
+def _run(search: Search, end: float | None, max_states: int) -> Answer:
+    """Search, unless there is nothing left to search for."""
+    if search.schedule is not None and search.schedule.makespan_ns == search.lower_ns:
+        return Answer("finished", "", {}, ("the first schedule meets the bound",))
+    if search.interrupted or search.done:
+        return Answer("interrupted" if search.interrupted else "stopped", "", {})
+    problem = search.problem
+    states = States(problem)
+    if states.first_stages > MAX_FIRST_STAGES:
+        return Answer("too_large", "", {}, (f"there are {states.first_stages:,} first stages",))
+    known = search.schedule
+    best = _NO_TIME if known is None else _units(problem, known.makespan_ns)
+    lower = 0 if search.lower_ns is None else max(0, _units(problem, search.lower_ns))
+    found = BestFirst(states, best, lower, max_states)
+
+    def out_of_time() -> bool:
+        return end is not None and perf_counter() >= end
+
+    def improved() -> bool:
+        _take(search, found)
+        return search.report()
+
+    termination: Any = "interrupted"
+    with suppress(KeyboardInterrupt):
+        termination = found.run(out_of_time, improved)
+    if termination == "finished" and found.best == _NO_TIME:
+        raise OrschedError("the search found no schedule where there must be one: a bug")
+    _take(search, found)
+    notes = (f"more than {max_states:,} states",) if termination == "too_large" else ()
+    counted = {"expanded": found.expanded, "left_out": found.left_out}
+    return Answer(termination, "", counted, notes)
+
+
+def _take(search: Search, found: BestFirst) -> None:
+    """Take over bound and incumbent; the incumbent becomes a schedule, through the checker."""
+    problem, plan = search.problem, found.plan()
+    if found.bound < _NO_TIME:
+        search.solver_ns = max(problem.to_ns(found.bound), search.solver_ns or 0)
+    said = problem.to_ns(found.best)
+    if plan is None or (search.schedule is not None and search.schedule.makespan_ns <= said):
+        return
+    schedule = schedule_of(search.instance, plan, "best-first")
+    if schedule.makespan_ns != said:
+        raise OrschedError(f"a schedule of {schedule.makespan_ns} ns from {said} ns: a bug")
+    search.offer(schedule, plan)
+
+
+def _units(problem: Problem, time_ns: int) -> int:
+    """Return the least objective, in units, that is no earlier than a moment."""
+    return -(-(time_ns - problem.first_ns - problem.constant_ns) // problem.unit_ns)

@@ -1,0 +1,209 @@
+"""The best-first search against exhaustive search and the full MIP, and what it says early."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+
+import orsched
+from orsched.costs import AffineCost, LevelsCost
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.instances.gsm8k import gsm8k
+from orsched.memory import BlockMemory
+from orsched.models.best_first import solve_best_first
+from orsched.models.best_first.search import BestFirst
+from orsched.models.best_first.states import States
+from orsched.models.full_mip import solve_full_mip
+from orsched.models.full_mip.problem import read_problem
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+from tests.models.full_mip.small import instances
+
+STAGE_COSTS = (AffineCost(25, 1, 29, 2), AffineCost(60, 0, 10, 1), AffineCost(7, 2, 0, 3))
+
+
+def at_once(instance):
+    """The instance with all its requests there from the start, at a moment that is not 0."""
+    requests = instance.requests
+    arrivals = [17] * len(requests)
+    return instance.replace(
+        requests=Requests(requests.prompt_tokens, requests.output_tokens, arrivals)
+    )
+
+
+def plain(seed, most=6, clients=3):
+    """An instance of a fixed time of a stage, with many equal lengths."""
+    rng = random.Random(seed)
+    n = rng.randint(1, most)
+    lengths = [rng.choice((1, 2, 3, 5, 5, 8)) for _ in range(n)]
+    worker = Worker(rng.randint(1, clients), rng.choice(STAGE_COSTS))
+    return Instance(Requests([rng.randint(1, 9) for _ in range(n)], lengths), worker)
+
+
+@given(instances())
+def test_it_finds_the_optimum_of_exhaustive_search(drawn):
+    instance = at_once(drawn)
+    result = solve_best_first(instance, alone=True)
+    assert result.status == "optimal"
+    assert result.makespan_ns == result.bound_ns == optimum_ns(instance)
+    assert orsched.check(instance, result.schedule) == []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_finds_the_optimum_where_a_stage_takes_a_fixed_time(seed):
+    instance = plain(seed)
+    assert States(read_problem(instance)).is_plain
+    assert solve_best_first(instance, alone=True).makespan_ns == optimum_ns(instance)
+
+
+@pytest.mark.parametrize("memory", [None, BlockMemory(30, 1)])
+@pytest.mark.parametrize("cost", [AffineCost(40, 1, 10, 1), LevelsCost(((9, 30), (14, 40)), 10)])
+def test_caps_levels_and_memory_are_kept(cost, memory):
+    worker = Worker(3, cost, 12, memory)
+    instance = Instance(Requests([6, 5, 4, 7, 2], [3, 5, 5, 1, 2]), worker)
+    result = solve_best_first(instance, alone=True)
+    assert result.makespan_ns == optimum_ns(instance)
+    assert orsched.check(instance, result.schedule) == []
+
+
+@cache
+def _to_go(states, waiting, active):
+    """The least time from a state to the end, over all stages and any number of rounds."""
+    if not any(waiting):
+        return states.round * states.rounds_left(active)
+    ways = []
+    for stage in states.stages(waiting, active):
+        left = tuple(a - b for a, b in zip(waiting, stage, strict=True))
+        then = _to_go(states, left, states.with_stage(active, stage))
+        ways.append(states.stage_time(stage) + then)
+    if active:
+        then = tuple(each - states.base for each in active if each >= 2 * states.base)
+        ways.append(states.round + _to_go(states, waiting, then))
+    return min(ways)
+
+
+def _every_stage(instance):
+    """States in which a stage need not be full, as in the definition."""
+    states = States(read_problem(instance))
+    assert states.is_plain
+
+    class Any(States):
+        def stages(self, waiting, active):
+            self.is_plain = False
+            yield from list(super().stages(waiting, active))
+            self.is_plain = True
+
+    return Any(read_problem(instance))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_of_every_state_is_below_what_it_takes(seed):
+    states, rng = _every_stage(plain(seed)), random.Random(seed)
+    for _ in range(20):
+        waiting = tuple(rng.randint(0, count) for count in states.start)
+        active = tuple(sorted(rng.randint(1, 9) for _ in range(rng.randint(0, states.clients))))
+        assert states.least(waiting, active) <= _to_go(states, waiting, active)
+
+
+@given(instances())
+def test_the_bound_of_the_start_is_below_the_optimum_with_caps_and_memory(drawn):
+    instance = at_once(drawn)
+    problem = read_problem(instance)
+    states = States(problem)
+    assert problem.to_ns(states.least(states.start, ())) <= optimum_ns(instance)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_full_mip_has_the_same_optimum(seed):
+    instance = gsm8k(seed, requests=7, clients=3)
+    other = solve_full_mip(instance, "cpsat", time_limit=20)
+    result = solve_best_first(instance, alone=True)
+    assert result.status == "optimal"
+    assert other.status != "optimal" or result.makespan_ns == other.makespan_ns
+    assert other.bound_ns <= result.makespan_ns <= other.makespan_ns
+
+
+def test_fifteen_requests_on_three_clients_are_proven_in_seconds():
+    instance = gsm8k(2, requests=15, clients=3)
+    result = solve_best_first(instance, time_limit=60)
+    assert result.status == "optimal"
+    assert result.makespan_ns == 46_814_230_000  # also without leaving any state out
+    assert result.makespan_ns >= orsched.bound(instance).value_ns
+
+
+def test_nothing_left_out_changes_the_optimum(monkeypatch):
+    instance = gsm8k(2, requests=15, clients=3)
+    first = solve_best_first(instance, alone=True)
+    monkeypatch.setattr(BestFirst, "_is_dominated", lambda *_: False)
+    second = solve_best_first(instance, alone=True)
+    assert first.makespan_ns == second.makespan_ns
+    assert first.expanded <= second.expanded
+    assert first.left_out > 0
+
+
+def test_the_same_instance_gives_the_same_search():
+    one, other = (solve_best_first(gsm8k(1, requests=12, clients=3)) for _ in range(2))
+    assert one == other
+
+
+def test_the_order_of_the_requests_plays_no_part():
+    instance = gsm8k(1, requests=12, clients=3)
+    req = instance.requests
+    turned = instance.replace(requests=Requests(req.prompt_tokens[::-1], req.output_tokens[::-1]))
+    assert (
+        solve_best_first(instance, alone=True).makespan_ns
+        == solve_best_first(turned, alone=True).makespan_ns
+    )
+
+
+@pytest.mark.parametrize("states", [1, 30, 300])
+def test_out_of_memory_it_says_what_it_has_proven(states):
+    instance = gsm8k(2, requests=15, clients=3)
+    result = solve_best_first(instance, max_states=states)
+    assert (result.status, result.termination) == ("feasible", "too_large")
+    assert f"more than {states} states" in result.notes
+    assert orsched.bound(instance).value_ns <= result.bound_ns <= 46_814_230_000
+    assert result.makespan_ns >= 46_814_230_000
+
+
+def test_a_time_limit_ends_it():
+    result = solve_best_first(gsm8k(1, requests=30, clients=5), time_limit=1.0)
+    assert result.termination == "time_limit"
+    assert result.runtimes["total"] < 3
+    assert result.bound_ns <= result.makespan_ns
+
+
+def test_callbacks_see_growing_bounds_and_end_it():
+    seen = []
+    solve_best_first(gsm8k(2, requests=15, clients=3), callback=seen.append)
+    assert len(seen) > 2
+    assert all(a.bound_ns <= b.bound_ns for a, b in pairwise(seen))
+    assert all(a.makespan_ns >= b.makespan_ns for a, b in pairwise(seen))
+    result = solve_best_first(gsm8k(2, requests=15, clients=3), callback=lambda _: True)
+    assert result.termination == "stopped"
+
+
+def test_arrivals_are_refused():
+    with pytest.raises(InputError) as caught:
+        solve_best_first(Instance(Requests([1, 1], [2, 2], [0, 5]), Worker(1)))
+    assert caught.value.field == "requests.arrival_ns"
+
+
+def test_too_many_first_stages_are_refused():
+    result = solve_best_first(orsched.load("pang-100x20"), time_limit=20)
+    assert (result.status, result.termination) == ("feasible", "too_large")
+    assert result.expanded == 0
+
+
+def test_nothing_to_do():
+    empty = gsm8k(0, requests=1, clients=3)
+    assert solve_best_first(empty).status == "optimal"
+    none = replace(empty, requests=Requests([], []))
+    assert solve_best_first(none).makespan_ns == 0
