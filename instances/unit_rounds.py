@@ -30,7 +30,7 @@ def unit_instance(
     name: str = "unit-rounds",
     description: str = "The unit-round model.",
 ) -> Instance:
-    """Return an instance of the unit-round model (Jaillet et al., arXiv 2502.07115, section 2).
+    """Return an instance of the unit-round model (Jaillet et al., arXiv 2502.07115).
 
     A request that is started at round k is prefilled in no time, takes part in rounds k + 1 to
     k + o, holds s + (t - k) tokens in round t, and is done at k + o. There are as many clients as
@@ -76,12 +76,12 @@ def unit_rounds(
     memory_tokens: int | None = None,
     rate: float | None = None,
 ) -> Instance:
-    """Return an instance of the unit-round model as Jaillet et al. draw them, section 5.1.
+    """Return an instance of the unit-round model as Jaillet et al. draw them.
 
     All draws are uniform over whole numbers, ends included: M from 30 to 50, s from 1 to 5, o from
     1 to M - s. Either 40 to 60 requests are there at 0 (their model 1); or arrivals are Poisson
-    over 40 to 60 rounds with a rate of 0.5 to 1.5 a round (their model 2), where the text leaves
-    open how many arrive at once: here the number of each round from 1 on is drawn by itself.
+    over 40 to 60 rounds with a rate of 0.5 to 1.5 a round (their model 2). How arrivals share a
+    round is our choice: the number of each round from 1 on is drawn by itself.
 
     Args:
         seed: of all that is drawn.

@@ -45,7 +45,7 @@ def total_latency(instance: Instance, schedule: Schedule) -> int:
 def hindsight_optimum(
     instance: Instance, time_limit: float | None = None, seed: int = 0
 ) -> HindsightOptimum:
-    """Solve the program of Jaillet et al. (arXiv 2502.07115, section 3), on one thread.
+    """Solve the program of Jaillet et al. (arXiv 2502.07115), on one thread.
 
     A variable for each request and each round in which it may start; one start each; in every
     round the tokens held by those that run are within the memory. Rounds are those up to the last

@@ -42,7 +42,8 @@ class FutureMemory:
         before = self._ends[: bisect_left(self._ends, end)]
         if any(filled[each] - (base + each) // -size > blocks for each in before):
             return False
-        return self._at(end) - (base + end) // -size <= blocks
+        own = filled.get(end)
+        return (self._at(end) if own is None else own) - (base + end) // -size <= blocks
 
     def add(self, request: int, base: int, end: int) -> None:
         """Count a cache in, whether or not it fits."""

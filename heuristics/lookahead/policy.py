@@ -30,7 +30,8 @@ class LookAhead(Policy):
     is asked again after every round, since a start that is one round later needs less beside
     those that end soon, unless the next request would not even fit for one round.
 
-    Choices where the papers are silent: a request that runs beyond its expected length is
+    Our reading, and choices where the papers are silent: the first that does not fit is not passed
+    over; a request that runs beyond its expected length is
     expected to end with its next token. Where the next round does not fit, ``victim`` names who
     is evicted; who is evicted keeps its tokens and is prefilled anew with them. One that is
     expected not to fit is admitted alone. Memory that is set aside whole is counted as such. On a
