@@ -64,10 +64,7 @@ class ExactMethod:
 
     name: str = "exact"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
-    summary: str = (
-        "proofs for small instances: best-first search over finish events, or, with arrivals, the "
-        "full MIP of Pang (1)-(25), repaired, in CP-SAT or SCIP"
-    )
+    summary: str = "proofs for small instances: best-first search, or Pang's full MIP, repaired"
     params: ClassVar[type] = ExactParams
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:

@@ -178,6 +178,8 @@ def _run(search: Search, end: float | None, max_states: int) -> Answer:
     if termination == "finished" and found.best == _NO_TIME:
         raise OrschedError("the search found no schedule where there must be one: a bug")
     _take(search, found)
+    if termination == "finished":
+        search.report()  # the last bound, when it is too late to end anything
     notes = (f"more than {max_states:,} states",) if termination == "too_large" else ()
     counted = {"expanded": found.expanded, "left_out": found.left_out}
     return Answer(termination, "", counted, notes)

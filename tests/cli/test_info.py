@@ -30,7 +30,7 @@ def test_a_method_shows_its_parameters_information_and_paper(capsys, monkeypatch
 def test_a_method_that_searches_says_what_ends_it(capsys):
     assert "yes: --gap, --time-limit and --iterations end it" in _out(capsys, "windows")
     assert "threads = 2" in _out(capsys, "windows")
-    assert "backend = cpsat" in _out(capsys, "exact")
+    assert "search = auto" in _out(capsys, "exact")
     assert "It has no parameters." in _out(capsys, "auto")
 
 

@@ -88,11 +88,12 @@ def test_exact_ends_at_the_gap_of_the_solvers_own_bound(pang):
     analytic = orsched.solve(few, "hybrid").gap
     assert analytic > 0
     seen = []
-    result = orsched.solve(few, "exact", gap=analytic / 2, callback=seen.append)
+    mip = {"search": "mip"}
+    result = orsched.solve(few, "exact", gap=analytic / 2, callback=seen.append, parameters=mip)
     assert result.termination is Termination.TARGET_GAP
     assert seen[-1].gap <= analytic / 2 < seen[0].gap
     assert any("proved that no schedule is shorter" in note for note in result.notes)
-    at_once = orsched.solve(few, "exact", gap=2 * analytic)
+    at_once = orsched.solve(few, "exact", gap=2 * analytic, parameters=mip)
     assert at_once.termination is Termination.TARGET_GAP
     assert at_once.runtimes["solve"] < 5
 

@@ -184,6 +184,7 @@ def test_callbacks_see_growing_bounds_and_end_it():
     seen = []
     solve_best_first(gsm8k(2, requests=15, clients=3), callback=seen.append)
     assert len(seen) > 2
+    assert seen[-1].bound_ns == seen[-1].makespan_ns
     assert all(a.bound_ns <= b.bound_ns for a, b in pairwise(seen))
     assert all(a.makespan_ns >= b.makespan_ns for a, b in pairwise(seen))
     result = solve_best_first(gsm8k(2, requests=15, clients=3), callback=lambda _: True)
