@@ -81,9 +81,8 @@ class Naive:
                 victim = self.running[-1]
                 if params.policy == "priority":
                     victim = max(self.running, key=lambda r: r.key)
-                if victim.row in tokens:
-                    budget += tokens.pop(victim.row)
-                    place -= 1
+                budget += tokens.pop(victim.row, 0)
+                place -= self.running.index(victim) < place
                 self.running.remove(victim)
                 del self.allocated[victim.row]
                 victim.computed = 0
