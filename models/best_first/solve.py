@@ -13,10 +13,10 @@ from orsched.models.best_first.search import BestFirst
 from orsched.models.best_first.states import States
 from orsched.models.full_mip.plan import schedule_of
 from orsched.models.full_mip.problem import read_problem
+from orsched.models.full_mip.result import Bounded
 from orsched.models.full_mip.search import Answer, Search
 from orsched.models.full_mip.solve import prepare
 from orsched.stop import MaxRuntime
-from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ _NO_TIME = 2**62
 
 
 @dataclass(frozen=True)
-class BestFirstResult:
+class BestFirstResult(Bounded):
     """The answer of the best-first search.
 
     Attributes:
@@ -59,23 +59,6 @@ class BestFirstResult:
     left_out: int
     runtimes: dict[str, float] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
-
-    @property
-    def makespan_ns(self) -> int | None:
-        """End of the schedule's last stage, or None."""
-        return None if self.schedule is None else self.schedule.makespan_ns
-
-    @property
-    def bound(self) -> float | None:
-        """The bound in seconds."""
-        return None if self.bound_ns is None else self.bound_ns / NS_PER_S
-
-    @property
-    def gap(self) -> float | None:
-        """(makespan - bound) / bound, or None."""
-        if self.makespan_ns is None or not self.bound_ns:
-            return None
-        return (self.makespan_ns - self.bound_ns) / self.bound_ns
 
 
 def refusal(instance: Instance) -> str:

@@ -31,8 +31,37 @@ class FullMipProgress(NamedTuple):
     elapsed_s: float
 
 
+class Bounded:
+    """A schedule or none, with a proven bound or none, in seconds and as a gap."""
+
+    schedule: Schedule | None
+    bound_ns: int | None
+
+    @property
+    def makespan_ns(self) -> int | None:
+        """End of the schedule's last stage, or None."""
+        return None if self.schedule is None else self.schedule.makespan_ns
+
+    @property
+    def makespan(self) -> float | None:
+        """The same in seconds."""
+        return None if self.makespan_ns is None else self.makespan_ns / NS_PER_S
+
+    @property
+    def bound(self) -> float | None:
+        """The bound in seconds."""
+        return None if self.bound_ns is None else self.bound_ns / NS_PER_S
+
+    @property
+    def gap(self) -> float | None:
+        """(makespan - bound) / bound, or None."""
+        if self.makespan_ns is None or not self.bound_ns:
+            return None
+        return (self.makespan_ns - self.bound_ns) / self.bound_ns
+
+
 @dataclass(frozen=True)
-class FullMipResult:
+class FullMipResult(Bounded):
     """The answer of the full MIP.
 
     Attributes:
@@ -64,25 +93,3 @@ class FullMipResult:
     runtimes: dict[str, float] = field(default_factory=dict, compare=False)
     solver: dict[str, Any] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
-
-    @property
-    def makespan_ns(self) -> int | None:
-        """End of the schedule's last stage, or None."""
-        return None if self.schedule is None else self.schedule.makespan_ns
-
-    @property
-    def makespan(self) -> float | None:
-        """The same in seconds."""
-        return None if self.makespan_ns is None else self.makespan_ns / NS_PER_S
-
-    @property
-    def bound(self) -> float | None:
-        """The bound in seconds."""
-        return None if self.bound_ns is None else self.bound_ns / NS_PER_S
-
-    @property
-    def gap(self) -> float | None:
-        """(makespan - bound) / bound, or None."""
-        if self.makespan_ns is None or not self.bound_ns:
-            return None
-        return (self.makespan_ns - self.bound_ns) / self.bound_ns
