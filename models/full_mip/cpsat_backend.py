@@ -29,7 +29,9 @@ def load(model: LinearModel) -> tuple[Any, list[Any]]:
         low = cp_model.INT_MIN if row.least is None else row.least
         high = cp_model.INT_MAX if row.most is None else row.most
         cp.add_linear_constraint(total, low, high)
-    cp.minimize(variables[model.objective])
+    aim = [variables[column] for column, _ in model.objective]
+    weights = [value for _, value in model.objective]
+    cp.minimize(cp_model.LinearExpr.weighted_sum(aim, weights))
     return cp, variables
 
 

@@ -37,7 +37,8 @@ class Stages:
         self.start_d = [model.add(f"tsd_{k}", CONTINUOUS, horizon) for k in every]
         self.length_p = [model.add(f"np_{k}", CONTINUOUS, horizon) for k in every]
         self.length_d = [model.add(f"nd_{k}", CONTINUOUS, horizon) for k in every]
-        self.end = model.objective = model.add("tmax", CONTINUOUS, horizon)
+        self.end = model.add("tmax", CONTINUOUS, horizon)
+        model.minimise([(self.end, 1)])
 
     def timeline(self) -> None:
         """Add eq. (2)-(4): stages follow one another."""

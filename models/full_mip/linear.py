@@ -1,11 +1,11 @@
-"""A linear model in whole numbers, the one form that both back ends load."""
+"""A linear model in whole numbers, the one form that every back end and writer loads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 BINARY, INTEGER, CONTINUOUS = "B", "I", "C"
 
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 
 class LinearModel:
-    """Variables with bounds, rows, and one variable to minimise.
+    """Variables with bounds, rows, and a sum to minimise.
 
     A variable of kind C may be fractional in a MIP, where some best solution has it whole; a back
     end that knows whole numbers only takes it as integer.
@@ -33,7 +33,7 @@ class LinearModel:
         self.lower: list[int] = []
         self.upper: list[int] = []
         self.rows: list[Row] = []
-        self.objective = -1
+        self.objective: tuple[tuple[int, int], ...] = ()  # pairs (column, coefficient)
 
     def add(self, name: str, kind: str, upper: int, lower: int = 0) -> int:
         """Add a variable and return its column."""
@@ -54,6 +54,22 @@ class LinearModel:
         kept = [(column, value) for column, value in terms if value]
         columns = tuple(column for column, _ in kept)
         self.rows.append(Row(name, columns, tuple(value for _, value in kept), least, most))
+
+    def minimise(self, terms: Iterable[tuple[int, int]]) -> None:
+        """Set the objective from pairs (column, coefficient); coefficients of 0 are dropped."""
+        self.objective = tuple((column, value) for column, value in terms if value)
+
+    def value(self, values: Sequence[int]) -> int:
+        """Return the objective of whole values."""
+        return sum(values[column] * coefficient for column, coefficient in self.objective)
+
+    @property
+    def objective_upper(self) -> int:
+        """The largest value that the objective's coefficients and bounds of variables allow."""
+        return sum(
+            coefficient * (self.upper[column] if coefficient > 0 else self.lower[column])
+            for column, coefficient in self.objective
+        )
 
     @property
     def nonzeros(self) -> int:

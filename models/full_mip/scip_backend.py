@@ -33,7 +33,8 @@ def load(model: LinearModel, name: str) -> tuple[Any, list[Any]]:
         low = -scip.infinity() if row.least is None else row.least
         high = scip.infinity() if row.most is None else row.most
         scip.addCons((total <= high) >= low, name=row.name)
-    scip.setObjective(variables[model.objective], "minimize")
+    aim = quicksum(value * variables[column] for column, value in model.objective)
+    scip.setObjective(aim, "minimize")
     return scip, variables
 
 
@@ -48,7 +49,7 @@ def tolerance(horizon: int) -> float:
 
 def is_exact(model: LinearModel) -> bool:
     """Whether the tolerance is below a unit, so that whole objectives are told apart."""
-    return tolerance(model.upper[model.objective]) < 1
+    return tolerance(model.objective_upper) < 1
 
 
 def solve(
@@ -65,7 +66,7 @@ def solve(
     taken off.
     """
     scip, variables = load(model, "full-mip")
-    off = tolerance(model.upper[model.objective])
+    off = tolerance(model.objective_upper)
     if hint is not None:
         start = scip.createSol()
         for variable, value in zip(variables, hint, strict=True):

@@ -14,6 +14,7 @@ from orsched.errors import InputError
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.full_mip import cpsat_backend, scip_backend, write_full_mip
 from orsched.models.full_mip.formulation import FullMip
+from orsched.models.full_mip.linear import INTEGER, LinearModel
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
@@ -47,7 +48,7 @@ def optimum(instance, model, solver):
     assert bounds[-1] == objective
     values = model.values_of(plan_of(instance, schedule))
     assert model.model.violation(values) is None
-    assert values[model.model.objective] == objective
+    assert model.model.value(values) == objective
     return schedule.makespan_ns
 
 
@@ -146,7 +147,7 @@ def test_plans_and_schedules_are_two_forms_of_one_thing(instance):
             assert model.model.violation(values) is None
             read = model.plan_of(values)
             assert schedule_of(instance, read).makespan_ns == again.makespan_ns
-            assert problem.to_ns(values[model.model.objective]) == again.makespan_ns
+            assert problem.to_ns(model.model.value(values)) == again.makespan_ns
 
 
 def test_fewer_bins_where_the_incumbent_proves_it():
@@ -197,3 +198,18 @@ def test_exports_are_refused_with_a_reason(tmp_path):
     with pytest.raises(InputError, match="'windows' is unknown"):
         write_full_mip(instance, tmp_path / "model.mps", formulation="windows")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_an_objective_is_a_sum_of_several_variables(solver):
+    """2 x + 3 y - z with x + y >= 4, x <= 3 and z <= 5: x = 3, y = 1, z = 5."""
+    model = LinearModel()
+    x, y, z = (model.add(name, INTEGER, most) for name, most in (("x", 3), ("y", 9), ("z", 5)))
+    model.row("due", [(x, 1), (y, 1)], least=4)
+    model.minimise([(x, 2), (y, 3), (z, -1)])
+    assert model.objective_upper == 2 * 3 + 3 * 9
+    found = []
+    SOLVERS[solver].solve(model, None, None, 0, lambda *seen: found.append(seen), lambda _: None)
+    values, objective = found[-1]
+    assert [round(value) for value in values] == [3, 1, 5]
+    assert objective == model.value([3, 1, 5]) == 4
