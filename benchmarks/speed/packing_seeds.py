@@ -1,0 +1,91 @@
+"""Makespan packing on many fresh seeds of one family: how many are proven, and the slowest.
+
+    python -m benchmarks.speed.packing_seeds G --first 20000 --count 1000
+    python -m benchmarks.speed.packing_seeds H --first 20000 --count 20 --limit 60
+
+Every answer is verified by the checker. Seeds that are not proven are named, and the five slowest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from statistics import mean, median
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.arguments import count, share
+from benchmarks.speed.packing_families import FAMILIES, gsm8k_like
+from orsched.checker.packing import packing_violations
+from orsched.models.packing import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SLOWEST = 5
+
+
+class Answer(NamedTuple):
+    """One instance: its seed, wall and CPU seconds, what is proven and what the checker says."""
+
+    seed: int
+    wall_s: float
+    cpu_s: float
+    makespan: int
+    bound: int
+    violations: int
+
+    @property
+    def proven(self) -> bool:
+        """Whether the makespan is the bound, and the checker agrees."""
+        return self.makespan == self.bound and not self.violations
+
+
+def measure(family: str, seed: int, limit_s: float | None) -> Answer:
+    """Pack one instance; the check is not in the time."""
+    jobs, clients, _ = FAMILIES[family](seed)
+    begin, cpu = perf_counter(), process_time()
+    result = pack(jobs, clients, time_limit=limit_s)
+    wall, used = perf_counter() - begin, process_time() - cpu
+    wrong = len(packing_violations(jobs, clients, result))
+    return Answer(seed, wall, used, result.makespan, result.bound, wrong)
+
+
+def summary(family: str, answers: Sequence[Answer]) -> str:
+    """Return the figures in a few lines."""
+    walls, cpus = [a.wall_s for a in answers], [a.cpu_s for a in answers]
+    proven = sum(a.proven for a in answers)
+    first, last = answers[0].seed, answers[-1].seed
+    lines = [
+        f"{family}, seeds {first} to {last}: {proven} of {len(answers)} proven, "
+        f"{sum(a.violations > 0 for a in answers)} refused by the checker",
+        f"wall s: median {median(walls):.4f}, mean {mean(walls):.4f}, worst {max(walls):.3f}; "
+        f"CPU s: mean {mean(cpus):.4f}, worst {max(cpus):.3f}; "
+        f"over 1 s: {sum(wall > 1 for wall in walls)}",
+    ]
+    slow = sorted(answers, key=lambda a: -a.wall_s)[:SLOWEST]
+    lines.append("slowest: " + ", ".join(f"{a.seed} ({a.wall_s:.2f} s)" for a in slow))
+    lines += [
+        f"not proven: seed {a.seed}, makespan {a.makespan}, bound {a.bound}"
+        for a in answers
+        if not a.proven
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="packing_seeds", description=__doc__.splitlines()[0])
+    parser.add_argument("family", choices=list(FAMILIES), help="a family of packing_families")
+    parser.add_argument("--first", type=count, default=20_000, help="first seed")
+    parser.add_argument("--count", type=count, default=1_000, help="how many seeds")
+    parser.add_argument("--limit", type=share, help="seconds an instance (default: none)")
+    given = parser.parse_args(arguments)
+    pack(gsm8k_like(0).jobs, 200)  # warm up
+    seeds = range(given.first, given.first + given.count)
+    print(summary(given.family, [measure(given.family, seed, given.limit) for seed in seeds]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
