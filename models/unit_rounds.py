@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orsched.costs.unit_rounds import ROUND_NS, UNIT_COST
-from orsched.errors import InputError, unavailable
+from orsched.costs.unit_rounds import ROUND_NS
+from orsched.models.unit_rounds_mip import UnitRoundsMip, require_unit_rounds
 from orsched.request_times import request_times
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def hindsight_optimum(
         InputError: the instance is not one of this model.
         MissingDependencyError: OR-Tools is not installed.
     """
-    _require_unit_rounds(instance)
+    require_unit_rounds(instance)
     requests = instance.requests
     if not len(requests):
         return HindsightOptimum(0, 0, ())
@@ -83,25 +83,6 @@ def hindsight_optimum(
     return HindsightOptimum(sum(best) + run, min(bound, sum(best)) + run, tuple(best))
 
 
-def _require_unit_rounds(instance: Instance) -> None:
-    memory = instance.worker.memory if len(instance.workers) == 1 else None
-    if (
-        memory is None
-        or (memory.block_tokens, memory.is_paged) != (1, True)
-        or memory.prefix_cache is not None
-        or instance.worker.cost != UNIT_COST
-        or instance.worker.clients < len(instance)
-        or instance.worker.prefill_limit is not None
-        or instance.first_token != "decode"
-        or (instance.requests.arrival_ns % ROUND_NS).any()
-    ):
-        raise InputError(
-            "the instance is not one of unit rounds",
-            field="instance",
-            remedy="make one with orsched generate unit-rounds, or unit_instance",
-        )
-
-
 def _starts(instance: Instance, method: str) -> list[int]:
     from orsched.solver import simulate
 
@@ -111,60 +92,32 @@ def _starts(instance: Instance, method: str) -> list[int]:
 
 
 class _Program:
-    """The integer program, and its variables by request and start."""
+    """The integer program in CP-SAT."""
 
     def __init__(self, instance: Instance, rounds: int) -> None:
-        try:
-            from ortools.sat.python import cp_model
-        except ImportError as error:
-            raise unavailable(error, "CP-SAT is missing: pip install ortools") from None
-        memory = instance.worker.memory
-        assert memory is not None
-        requests = instance.requests
-        self.module, self.model, self.rounds = cp_model, cp_model.CpModel(), rounds
-        self.starts: list[dict[int, Any]] = []
-        held: list[list[tuple[Any, int]]] = [[] for _ in range(rounds + memory.blocks + 1)]
-        rows = zip(requests.prompt_tokens, requests.output_tokens, requests.arrival_ns, strict=True)
-        for prompt, output, arrival_ns in (tuple(map(int, row)) for row in rows):
-            first = arrival_ns // ROUND_NS
-            own = {k: self.model.new_bool_var("") for k in range(first, rounds)}
-            for start, variable in own.items():
-                for age in range(1, output + 1):
-                    held[start + age].append((variable, prompt + age))
-            own[rounds] = self.model.new_bool_var("")  # later than all these, in no memory
-            self.model.add_exactly_one(own.values())
-            self.starts.append(own)
-        for terms in held:
-            if terms:
-                self._add_row(terms, memory.blocks)
-        costs = [(variable, k) for own in self.starts for k, variable in own.items()]
-        self.model.minimize(self._sum(costs))
+        from orsched.models.full_mip.cpsat_backend import load
 
-    def _sum(self, terms: list[tuple[Any, int]]) -> Any:
-        variables, values = zip(*terms, strict=True)
-        return self.module.LinearExpr.weighted_sum(list(variables), list(values))
-
-    def _add_row(self, terms: list[tuple[Any, int]], most: int) -> None:
-        self.model.add(self._sum(terms) <= most)
+        self.mip = UnitRoundsMip(instance, rounds)
+        self.model, self.variables = load(self.mip.model)
 
     def solve(
         self, known: list[int], time_limit: float | None, seed: int
     ) -> tuple[bool, list[int] | None, int]:
         """Return whether it is solved, starts (None where some are later), a bound on their sum."""
-        solver, module = self.module.CpSolver(), self.module
+        from ortools.sat.python import cp_model
+
+        solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.catch_sigint_signal = False
         solver.parameters.random_seed = seed % 2**31
         if time_limit is not None:
             solver.parameters.max_time_in_seconds = time_limit
-        for own, start in zip(self.starts, known, strict=True):
-            for k, variable in own.items():
-                self.model.add_hint(variable, k == start)
+        for variable, value in zip(self.variables, self.mip.values_of(known), strict=True):
+            self.model.add_hint(variable, value)
         status = solver.solve(self.model)
         bound = solver.best_objective_bound
         least = math.ceil(bound - 1e-6) if math.isfinite(bound) else 0
-        if status not in (module.OPTIMAL, module.FEASIBLE):
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return False, None, least
-        found = [next(k for k, v in own.items() if solver.value(v)) for own in self.starts]
-        late = max(found) == self.rounds
-        return status == module.OPTIMAL, None if late else found, least
+        found = self.mip.starts_of([solver.value(variable) for variable in self.variables])
+        return status == cp_model.OPTIMAL, found, least
