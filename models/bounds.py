@@ -32,6 +32,7 @@ from orsched.models.stages_rounds_bound import (
     shared,
     stages_and_rounds,
 )
+from orsched.objectives import other_name
 from orsched.stop import Clock
 from orsched.units import NS_PER_S
 
@@ -256,9 +257,10 @@ def bound(
 
     Args:
         instance: one or several workers, equal or not.
-        objective: ``makespan``, ``mean_jct`` or ``mean_ttft``. A bound on a mean is that on the
-            sum over the requests (``sum_ns`` in the certificate) divided by their number, rounded
-            down to whole nanoseconds.
+        objective: ``makespan``, ``mean_jct`` or ``mean_ttft``, or the names of these as figures,
+            ``jct_mean`` and ``ttft_mean``. A bound on a mean is that on the sum over the requests
+            (``sum_ns`` in the certificate) divided by their number, rounded down to whole
+            nanoseconds.
         time_limit: seconds from the call. The cheap bounds come first, and the first is always
             computed; the best one found in time is returned. None or infinity: all of them; the
             search for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
@@ -270,6 +272,7 @@ def bound(
         InfeasibleError: no schedule exists.
     """
     require_instance(instance)
+    objective = other_name(objective)
     clock = Clock(time_limit)
     scope = Scope.allowing(allows, instance)
     limits = _Limits(clock.out, clock.left, True, scope)

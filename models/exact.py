@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from orsched.costs import splits
 from orsched.errors import InputError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
+from orsched.objectives import MAKESPAN, MINIMISED, Objective
 from orsched.parameters import read_params
 from orsched.policy import Information
 from orsched.registry import resolve
@@ -172,19 +173,23 @@ class AutoMethod:
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "picks exact, windows or hybrid by the instance's size, arrivals and cost model"
     several_workers: ClassVar[bool] = True
+    objectives: ClassVar[tuple[str, ...]] = MINIMISED
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Run the chosen method; the schedule says which it was."""
         if run.parameters:
             raise InputError("auto takes no parameters", field="parameters")
-        name, why = choose(instance)
+        name, why = choose(instance, run.objective)
         _LOG.info("auto picks %s: %s", name, why)
-        outcome: Outcome = resolve("methods", name)(instance, run)
+        method = resolve("methods", name)
+        outcome: Outcome = method(instance, run)
         return outcome._replace(notes=(f"auto picked {name}: {why}", *outcome.notes))
 
 
-def choose(instance: Instance) -> tuple[str, str]:
-    """Return the method that suits an instance, and why."""
+def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, str]:
+    """Return the method that suits an instance and an objective, and why."""
+    if not objective.is_makespan:
+        return "gittins", f"it serves the shortest first, which is good for {objective.name}"
     n, arrivals = len(instance), instance.requests.arrival_ns
     if len(instance.workers) > 1 or instance.worker.padding:
         return "fcfs", "several workers, or one that pads, have no model of stages and windows"

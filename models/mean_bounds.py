@@ -8,6 +8,7 @@ from orsched.errors import InputError
 from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound
 from orsched.models.latency_bounds import OBJECTIVES
+from orsched.objectives import other_name
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -23,6 +24,7 @@ def require_objectives(names: object) -> tuple[str, ...]:
     """
     known = ("makespan", *OBJECTIVES)
     found = (names,) if isinstance(names, str) else tuple(names)  # type: ignore[arg-type]
+    found = tuple(other_name(name) for name in found)
     for name in found:
         if name not in known:
             raise InputError(

@@ -17,6 +17,7 @@ FIGURES = (
     *(f"{name}_{figure}_s" for name in ("ttft", "tpot") for figure in _OF_LATENCIES),
     "itl_max_s",
     *(f"jct_{figure}_s" for figure in _OF_LATENCIES),
+    "weighted_jct_mean_s",
     "slo_attainment",
     "goodput_per_s",
     "tokens_per_s",
@@ -46,6 +47,8 @@ def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
         spread = results.get(f"{name}_ns") or {}
         for figure in _OF_LATENCIES:
             figures[f"{name}_{figure}_s"] = _seconds(spread.get(figure))
+    weighted = results.get("weighted_jct_ns") or results.get("jct_ns") or {}
+    figures["weighted_jct_mean_s"] = _seconds(weighted.get("mean"))
     for name in ("tokens_per_s", "slot_utilization", "gap"):
         figures[name] = results.get(name)
     attained, figures["slo_attainment"] = _attained(results)

@@ -274,6 +274,9 @@ class Instance:
             if getattr(req, name) is not None:
                 columns.append(getattr(req, name))
                 digest.update(name.encode())
+        if req.weights is not None:
+            columns.append(req.weights)
+            digest.update(b"weights")
         if req.predicted_quantiles is not None:
             columns.append(req.predicted_quantiles.ravel())
             digest.update(f"quantiles at {list(req.quantile_levels or ())}".encode())

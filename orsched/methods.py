@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from orsched.lazy_names import callable_module
+from orsched.objectives import MAKESPAN, Objective
 from orsched.policy import Information
 from orsched.result import Termination
 from orsched.stop import gap_met, gap_of, tell_bound
@@ -37,6 +38,8 @@ class Progress(NamedTuple):
             predicted lengths, since the bound is that of the true ones.
         seconds_spent: since the search began.
         seconds_left: until its time limit; infinity without one.
+        value: the incumbent's value of the objective, times in nanoseconds; for the makespan it is
+            filled in. ``bound_ns`` and the gap are those of the objective.
     """
 
     method: str
@@ -46,11 +49,12 @@ class Progress(NamedTuple):
     bound_ns: int | None = None
     seconds_spent: float = 0.0
     seconds_left: float = math.inf
+    value: float | None = None
 
     @property
     def gap(self) -> float | None:
-        """(makespan - bound) / bound, or None while one of them is unknown."""
-        return gap_of(self.makespan_ns, self.bound_ns)
+        """(value - bound) / bound, or None while one of them is unknown."""
+        return gap_of(self.makespan_ns if self.value is None else self.value, self.bound_ns)
 
 
 @dataclass
@@ -63,10 +67,13 @@ class Run:
         seed: seed of random choices.
         parameters: the method's parameters by name.
         callback: called with ``Progress`` after each iteration, or None.
-        bound_ns: a proven lower bound, or None: a method may end when it meets it.
+        bound_ns: a proven lower bound on the objective, in whole nanoseconds, or None: a method may
+            end when it meets it.
         initial_schedule: a schedule to start from, or None.
         observer: called with the view and the step before each step of a simulation, or None.
         begin: when ``solve`` was called, on the clock ``perf_counter``.
+        objective: what to minimise (the attainment: to make largest); one that the method says in
+            its attribute ``objectives`` that it can.
     """
 
     information: Information
@@ -78,6 +85,7 @@ class Run:
     initial_schedule: Schedule | None = None
     observer: Callable[[View, Step], None] | None = None
     begin: float = field(default_factory=perf_counter)
+    objective: Objective = MAKESPAN
 
     def __post_init__(self) -> None:
         if self._true_bound_ns is not None:
@@ -94,7 +102,10 @@ class Run:
         tell_bound(self.stop, self.bound_ns)
 
     def why_ended(self, iteration: int, best_ns: int | None) -> Termination | None:
-        """Return why the search ends after an iteration, or None where it goes on."""
+        """Return why the search ends after an iteration, or None where it goes on.
+
+        ``best_ns`` is the incumbent's value of the objective, times in nanoseconds, rounded up.
+        """
         if not self.stop(iteration, best_ns):
             return None
         if gap_met(self.stop, best_ns):
@@ -110,6 +121,8 @@ class Run:
         if self.callback is None:
             return
         bound = self._true_bound_ns if progress.bound_ns is None else progress.bound_ns
+        if self.objective.is_makespan:
+            progress = progress._replace(value=progress.makespan_ns)
         self.callback(
             progress._replace(
                 bound_ns=bound,
@@ -138,7 +151,11 @@ class Outcome(NamedTuple):
 
 
 class Method(Protocol):
-    """A way to make a schedule."""
+    """A way to make a schedule.
+
+    One that minimises something else than the makespan says so in an attribute ``objectives``, a
+    tuple of names from ``orsched.objectives.MINIMISED`` (``objectives_of``).
+    """
 
     @property
     def name(self) -> str:
@@ -154,6 +171,12 @@ class Method(Protocol):
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Make a schedule; raises ``TimeLimitError`` when time ends before there is one."""
+
+
+def objectives_of(method: Method) -> tuple[str, ...]:
+    """Return what a method can minimise, by default the makespan; a policy optimises nothing."""
+    found: tuple[str, ...] = getattr(method, "objectives", ("makespan",))
+    return found
 
 
 class MethodInfo(NamedTuple):

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 _OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
 """Numbers that a run has only if it was not stopped."""
 
-OF_CLASSES = ("classes", "tenants", "fairness")
-"""Numbers that only instances with classes or tenants have."""
+OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns")
+"""Numbers that only instances with classes, tenants or weights have."""
 
 
 def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) -> dict[str, Any]:
@@ -58,6 +58,7 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     were prefilled although an earlier stay of the request had them.
     ``itl_ns`` is the distribution of the largest time between two successive tokens of a request
     (``largest_gaps_ns``), over the requests of two tokens or more.
+    With weights there is ``weighted_jct_ns``: the mean JCT by weight, and the sum of weights.
     Where workers come and go there is ``fleet`` beside (``fleet_figures``).
     An instance with a link has ``transfers``: how many, their tokens, the time that links were
     busy, its share of the makespan for each worker that prefills, and the distribution of the times
@@ -122,6 +123,7 @@ def figures(
         "tpot_ns": distribution(pace[several]),
         "itl_ns": distribution(largest_gaps_ns(line, first_round_ns)[several]),
         "jct_ns": distribution(finish - requests.arrival_ns),
+        **_weighted(requests.weights, finish - requests.arrival_ns),
         "slo": None
         if slo_ns is None
         else _attainment(slo_ns, ttft, pace, several, judged, makespan),
@@ -201,6 +203,15 @@ def _cache_figures(line: Timeline) -> dict[str, Any]:
         "hit_rate": ratio(hit, hit + computed),
         "recomputed_tokens": exact_sum(line.recomputed),
     }
+
+
+def _weighted(weights: IntColumn | None, jct_ns: IntColumn) -> dict[str, Any]:
+    """Return the weighted mean JCT and the sum of weights; nothing where all count alike."""
+    if weights is None:
+        return {}
+    total = exact_sum(weights)
+    mean = ratio(exact_product(weights, jct_ns), total)
+    return {"weighted_jct_ns": {"mean": mean, "weight": total}}
 
 
 def _attainment(

@@ -1,14 +1,16 @@
-"""Objectives: by which figure methods are compared, and the words for the best one."""
+"""Objectives: what methods minimise or are compared by, and the words for the best one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError
 from orsched.flat_figures import FIGURES, flat_figures
-from orsched.near_names import did_you_mean
+from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,21 +18,45 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
 
 
+class Share(NamedTuple):
+    """A term of a weighted sum: a weight from 0, and the objective that it multiplies."""
+
+    weight: Fraction
+    objective: Objective
+
+
 @dataclass(frozen=True)
 class Objective:
-    """A figure by which results are compared.
+    """A figure by which results are compared, or a weighted sum of some of them.
 
     Attributes:
         name: as it is given, e.g. ``jct_mean``.
         column: name of the figure in rows, e.g. ``jct_mean_s``.
         words: what the best one is called, e.g. ``least mean JCT``.
         largest: whether more is better.
+        shares: the terms of a weighted sum; () for a figure.
     """
 
     name: str
     column: str
     words: str
     largest: bool = False
+    shares: tuple[Share, ...] = ()
+
+    @property
+    def is_makespan(self) -> bool:
+        """Whether it is the makespan alone, which every method knows."""
+        return self.name == "makespan"
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Names of the figures that it is made of: its own, unless it is a weighted sum."""
+        return tuple(share.objective.name for share in self.shares) or (self.name,)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether it is a sum of the makespan and times of requests, each times a weight."""
+        return all(name in LINEAR for name in self.parts)
 
     @property
     def of_limits(self) -> bool:
@@ -38,13 +64,32 @@ class Objective:
         return self.name in ("slo_attainment", "goodput_per_s")
 
     def value(self, result: Any) -> float | None:
-        """Return the figure of a ``Result``, of a row, or of a schedule's ``results``."""
+        """Return the figure of a ``Result``, of a row, or of a schedule's ``results``.
+
+        Times are seconds; None where the figure is not defined.
+        """
+        if self.shares:
+            terms = [(float(share.weight), share.objective.value(result)) for share in self.shares]
+            if any(value is None for _, value in terms):
+                return None
+            return sum(weight * value for weight, value in terms if value is not None)
         if not isinstance(result, Mapping):
             result = result.schedule.results
         if self.column not in result and "makespan_ns" in result:
             return flat_figures(result)[self.column]
         value: float | None = result.get(self.column)
         return value
+
+    def bound(self, bounds: Mapping[str, float]) -> float | None:
+        """Return the bound that follows from those on figures, by name; None where one lacks."""
+        known = {ALIASES.get(name, name): value for name, value in bounds.items()}
+        if not self.shares:
+            return known.get(self.name)
+        parts = [(float(share.weight), known.get(share.objective.name)) for share in self.shares]
+        parts = [(weight, value) for weight, value in parts if weight]
+        if any(value is None for _, value in parts):
+            return None
+        return sum(weight * value for weight, value in parts if value is not None)
 
     def better(self, a: float | None, b: float | None) -> bool:
         """Return whether the figure a is better than b; a missing one is never better."""
@@ -62,9 +107,21 @@ class Objective:
         return [place for place, value in enumerate(values) if value == top]
 
 
+LINEAR = ("makespan", "jct_mean", "ttft_mean", "weighted_jct_mean")
+"""Objectives that are sums of times, of which weighted sums can be taken."""
+
+MINIMISED = (*LINEAR, "slo_attainment")
+"""Objectives that methods can be made for; of all others only figures are reported."""
+
+ALIASES = {"mean_jct": "jct_mean", "mean_ttft": "ttft_mean"}
+"""Other names of objectives: those of bounds and certificates."""
+
+MOST_DECIMALS, MOST_DIGITS = 9, 9
+
 _NAMES = {"ttft": "TTFT", "tpot": "TPOT", "jct": "JCT"}
 _WORDS = {
     "makespan": "shortest",
+    "weighted_jct_mean": "least weighted mean JCT",
     "itl_max": "smallest gap between tokens",
     "gap": "smallest gap",
     "bound": "largest bound",
@@ -92,18 +149,98 @@ OBJECTIVES = {
 def objective_named(name: str | Objective) -> Objective:
     """Return the objective of a name, as ``jct_mean`` or as rows have it, ``jct_mean_s``.
 
-    Raises ``InputError`` for an unknown name, with the nearest one.
+    ``mean_jct`` and ``mean_ttft``, the names of bounds, are understood, and weighted sums of times:
+    ``0.3*makespan+0.7*jct_mean``. Raises ``InputError`` for an unknown name, with the nearest one,
+    and for weights that are none.
     """
     if isinstance(name, Objective):
         return name
+    if isinstance(name, str) and ("*" in name or "+" in name):
+        return _weighted_sum(name)
+    wanted = ALIASES.get(name, name) if isinstance(name, str) else name
     for each in OBJECTIVES.values():
-        if name in (each.name, each.column):
+        if wanted in (each.name, each.column):
             return each
     raise InputError(
-        f"{name!r} is no objective",
+        f"{name!r:.60} is no objective",
         field="objective",
-        remedy=did_you_mean(name, OBJECTIVES) or f"known: {', '.join(OBJECTIVES)}",
+        remedy=known_names(name, (*OBJECTIVES, "0.5*makespan+0.5*jct_mean")),
     )
+
+
+def minimised(name: str | Objective) -> Objective:
+    """Return the objective of a name if a method can be asked for it; else raise ``InputError``."""
+    found = objective_named(name)
+    if not found.shares and found.name not in MINIMISED:
+        raise InputError(
+            f"{found.name} is reported and compared, but no method is made for it",
+            field="objective",
+            remedy=f"one of {', '.join(MINIMISED)}, or a weighted sum of the times among them",
+        )
+    return found
+
+
+def other_name(name: str) -> str:
+    """Return how bounds name an objective: ``mean_jct`` for ``jct_mean``; other names stay."""
+    return next((other for other, own in ALIASES.items() if own == name), name)
+
+
+def named_as_bounds(objective: Objective) -> tuple[str, ...]:
+    """Return the means that an objective is made of as bounds name them: mean_jct, mean_ttft."""
+    return tuple(other for other, own in ALIASES.items() if own in objective.parts)
+
+
+_TERM = re.compile(r"\s*([0-9]{1,10}(?:\.[0-9]{0,10})?|\.[0-9]{1,10})\s*\*\s*([a-z0-9_]+)\s*")
+
+
+def _weighted_sum(text: str) -> Objective:
+    """Return the objective of a text such as ``0.3*makespan+0.7*jct_mean``."""
+    example = "write weights from 0 before names, such as 0.3*makespan+0.7*jct_mean"
+    shares: list[Share] = []
+    for term in text.split("+"):
+        match = _TERM.fullmatch(term) if len(term) < 200 else None
+        if match is None:
+            raise InputError(
+                f"{term.strip()!r:.60} is no term of a weighted sum",
+                field="objective",
+                remedy=example,
+            )
+        figure = objective_named(match[2])
+        if figure.name not in LINEAR:
+            raise InputError(
+                f"{figure.name} has no place in a weighted sum of times",
+                field="objective",
+                remedy=f"terms are times: {', '.join(LINEAR)}",
+            )
+        if figure in (share.objective for share in shares):
+            raise InputError(
+                f"{figure.name} stands twice", field="objective", remedy="add its weights up"
+            )
+        shares.append(Share(_weight(match[1]), figure))
+    if not any(share.weight for share in shares):
+        raise InputError("all weights are 0", field="objective", remedy=example)
+    name = "+".join(f"{_decimal(share.weight)}*{share.objective.name}" for share in shares)
+    return Objective(name, name, f"least {name}", shares=tuple(shares))
+
+
+def _weight(text: str) -> Fraction:
+    whole, _, decimals = text.partition(".")
+    if len(whole.lstrip("0")) > MOST_DIGITS or len(decimals.rstrip("0")) > MOST_DECIMALS:
+        raise InputError(
+            f"the weight {text} has too many digits",
+            field="objective",
+            remedy=f"at most {MOST_DIGITS} before the point and {MOST_DECIMALS} behind it",
+        )
+    return Fraction(f"{whole or 0}.{decimals or 0}")
+
+
+def _decimal(weight: Fraction) -> str:
+    """Return a weight as it is written, without zeros that say nothing."""
+    whole, rest = divmod(weight * 10**MOST_DECIMALS, 10**MOST_DECIMALS)
+    return f"{whole}.{int(rest):0{MOST_DECIMALS}d}".rstrip("0").rstrip(".")
+
+
+MAKESPAN = OBJECTIVES["makespan"]
 
 
 def fitting_objective(instance: Instance, results: Sequence[Any]) -> Objective:

@@ -120,6 +120,8 @@ class View:
         tenant: number of the tenant by request row, or None without tenants.
         deadline_ns: the requests' own limits from arrival to finish, 0 for that of the class; None
             where no request has one.
+        weights: how much each request counts in the weighted mean JCT, or None where all count
+            alike.
     """
 
     information: ClassVar[Information] = Information.NONE
@@ -146,6 +148,7 @@ class View:
         self.service_class: memoryview | None = None
         self.tenant: memoryview | None = None
         self.deadline_ns: memoryview | None = None
+        self.weights: memoryview | None = None
         self.first_token = state.first_token
         self.output_limit_tokens = state.output_limit_tokens
         if blocks is not None:  # the same as the method, without a call of a Python function

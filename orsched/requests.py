@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 INTERACTIVE = 0
 BATCH = 1
 SERVICE_CLASSES = ("interactive", "batch")
-_OPTIONAL = ("predicted_tokens", QUANTILES, "ids", "prefixes", "tenant", "deadline_ns")
+_OPTIONAL = ("predicted_tokens", QUANTILES, "ids", "prefixes", "tenant", "deadline_ns", "weights")
+
+MAX_WEIGHT = 1_000_000
+"""Largest weight of a request: sums of weighted times stay within what solvers can count."""
+
+WEIGHT_REMEDY = f"whole numbers from 0 to {MAX_WEIGHT}: multiply fractions by a power of ten"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +52,8 @@ class Requests:
         tenants: the names that the numbers of ``tenant`` stand for, or None.
         deadline_ns: limits on the time from arrival to finish, in place of that of the request's
             class where they are above 0; None where no request has one of its own.
+        weights: how much each request counts in ``weighted_jct_mean``, whole numbers from 0, not
+            all 0; None where all count alike. Files have them as the column ``weight``.
         arrival_s: arrival times in seconds, in place of ``arrival_ns``: rounded exactly to
             nanoseconds.
 
@@ -66,6 +73,7 @@ class Requests:
     deadline_ns: IntColumn | None = field(default=None, repr=False)
     predicted_quantiles: IntColumn | None = field(default=None, repr=False)
     quantile_levels: tuple[float, ...] | None = field(default=None, repr=False)
+    weights: IntColumn | None = field(default=None, repr=False)
     if TYPE_CHECKING:
         # What type checkers are to know: columns are given as anything like an array and read as
         # arrays, and arrival_s, to a dataclass no attribute, is one.
@@ -83,6 +91,7 @@ class Requests:
             deadline_ns: ArrayLike | None = None,
             predicted_quantiles: ArrayLike | None = None,
             quantile_levels: ArrayLike | None = None,
+            weights: ArrayLike | None = None,
             arrival_s: ArrayLike | None = None,
         ) -> None: ...
 
@@ -123,6 +132,8 @@ class Requests:
         if self.deadline_ns is not None:
             deadlines = int_column(self.deadline_ns, "deadline_ns", maximum=MAX_TIME_NS, length=n)
             put(self, "deadline_ns", deadlines)
+        if self.weights is not None:
+            put(self, "weights", _weight_column(self.weights, n))
         if self.ids is not None:
             put(self, "ids", _unique_ids(self.ids, n))
         if self.prefixes is not None:
@@ -202,6 +213,7 @@ class Requests:
             None if self.deadline_ns is None else self.deadline_ns[kept],
             None if self.predicted_quantiles is None else self.predicted_quantiles[kept],
             self.quantile_levels,
+            None if self.weights is None else self.weights[kept],
         )
 
     def refined(self, block_tokens: int) -> Requests:
@@ -277,6 +289,16 @@ def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn
         maximum=MAX_TOKENS,
         length=length,
         remedy="every request has at least one token; leave failed requests out",
+    )
+
+
+def _weight_column(values: ArrayLike, length: int) -> IntColumn:
+    return int_column(
+        values,
+        "weights",
+        maximum=MAX_WEIGHT,
+        length=length,
+        remedy=WEIGHT_REMEDY,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError, unavailable
 from orsched.flat_figures import flat_figures
+from orsched.objectives import MAKESPAN, Objective
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ ROW = (
     "tokens_per_s", "bound_s", "gap", "decision_p99_s", "checked", "ttft_mean_s", "ttft_p50_s",
     "ttft_p99_s", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s", "itl_max_s", "jct_mean_s",
     "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s", "jct_mean_bound_s",
-    "ttft_mean_bound_s",
+    "ttft_mean_bound_s", "weighted_jct_mean_s",
 )  # fmt: skip
 """Names of the figures in a row (``Result.to_row``), in their order."""
 
@@ -61,7 +62,10 @@ class Result:
         reference: values that are no bounds (Pang's (31)-(32)), in nanoseconds.
         label: the method as it was given, with its parameters; else its name.
         mean_bounds: proven bounds on means by objective (``mean_jct``, ``mean_ttft``), each with
-            ``name``, ``value_ns`` and ``certificate``: those that ``solve`` was asked for.
+            ``name``, ``value_ns`` and ``certificate``: those that ``solve`` was asked for, and
+            those of the objective.
+        objective: what the method was to minimise; of it are ``objective_value``,
+            ``objective_bound`` and ``gap``.
         instance: the problem, with the workers and arrivals of ``simulate`` and ``compare``.
     """
 
@@ -75,6 +79,7 @@ class Result:
     label: str = ""
     mean_bounds: dict[str, dict[str, Any]] = field(default_factory=dict)
     instance: Instance | None = field(default=None, compare=False)
+    objective: Objective = MAKESPAN
 
     @property
     def makespan_ns(self) -> int:
@@ -98,10 +103,29 @@ class Result:
         return None if self.bound_ns is None else self.bound_ns / NS_PER_S
 
     @property
+    def objective_value(self) -> float | None:
+        """The value of the objective: seconds for times, a share for the attainment."""
+        return self.objective.value(self)
+
+    @property
+    def objective_bound(self) -> float | None:
+        """The proven bound on the objective, in its unit; None where none is known."""
+        return self.objective.bound(self._bounds_s)
+
+    @property
+    def _bounds_s(self) -> dict[str, float]:
+        """Proven bounds by the names of objectives, in seconds."""
+        found = {name: each["value_ns"] / NS_PER_S for name, each in self.mean_bounds.items()}
+        return found if self.bound is None else {"makespan": self.bound, **found}
+
+    @property
     def gap(self) -> float | None:
-        """(makespan - bound) / bound."""
-        value: float | None = self.schedule.results["gap"]
-        return value
+        """How far the objective is from its bound, by the bound: (makespan - bound) / bound."""
+        if self.objective.is_makespan:
+            stated: float | None = self.schedule.results["gap"]
+            return stated
+        value, bound = self.objective_value, self.objective_bound
+        return None if value is None or not bound else abs(value - bound) / bound
 
     @property
     def figures(self) -> dict[str, float | None]:
@@ -167,6 +191,11 @@ class Result:
     def jct_p99_s(self) -> float | None:
         """99th percentile of the job completion time."""
         return self.figures["jct_p99_s"]
+
+    @property
+    def weighted_jct_mean_s(self) -> float | None:
+        """Mean JCT with each request counted by its weight; without weights the mean JCT."""
+        return self.figures["weighted_jct_mean_s"]
 
     @property
     def slo_attainment(self) -> float | None:

@@ -18,6 +18,16 @@ from orsched.instance import require_instance, say_unused
 from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
 from orsched.methods import Method, Outcome, Progress, Run
 from orsched.metrics import SLO, distribution, summarise
+from orsched.objective_run import (
+    bound_of,
+    bounds_after,
+    bounds_before,
+    ignored,
+    is_better,
+    require_defined,
+    require_minimised,
+)
+from orsched.objectives import Objective, minimised
 from orsched.policy import Information
 from orsched.progress import Watch, watch
 from orsched.result import Result, Status, Termination
@@ -47,8 +57,8 @@ GAP_LIMIT_S = 60.0
 
 def solve(
     instance: Instance,
-    method: str | Method | Policy | type[Policy] | Chosen = "hybrid",
-    objective: str = "makespan",
+    method: str | Method | Policy | type[Policy] | Chosen | None = None,
+    objective: str | Objective = "makespan",
     stop: Stop | None = None,
     seed: int = 0,
     initial_schedule: Schedule | None = None,
@@ -71,8 +81,12 @@ def solve(
         method: a registered name (``fcfs, offline, online, hybrid``) optionally with its
             information class and parameters, as in ``hybrid@predicted+gate=waited_time``;
             ``module:Class`` of a policy; or a class or an object of a policy, or a method, or what
-            ``orsched.method_choice.choose`` has made of one of these.
-        objective: ``makespan``.
+            ``orsched.method_choice.choose`` has made of one of these. None: ``hybrid`` for the
+            makespan, ``auto`` for other objectives.
+        objective: what to minimise: ``makespan``, ``jct_mean``, ``ttft_mean``,
+            ``weighted_jct_mean``, or a weighted sum such as ``0.3*makespan+0.7*jct_mean``;
+            ``slo_attainment`` is made large. Of it are the bound and the gap of the result, too.
+            Policies take any, and go on by their own rule, as a note says.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
             return), ``iterations`` and ``gap`` can be given, and the first to be reached ends the
             search.
@@ -81,8 +95,8 @@ def solve(
         callback: called with ``Progress`` after each iteration.
         information: what the method may know; default: its own first class.
         parameters: the method's parameters by name.
-        gap: a search ends once (makespan - bound) / bound is at most this: 0.01 is 1 %. Without
-            another criterion it has a minute for it.
+        gap: a search ends once (value - bound) / bound of the objective is at most this: 0.01 is
+            1 %. Without another criterion it has a minute for it.
         slo: a service-level objective to report the attainment of.
         observer: of a method that is a policy: called with the view and the step before each step.
         bounds: ``mean_jct`` and ``mean_ttft``: bounds to prove beside that on the makespan
@@ -99,15 +113,16 @@ def solve(
         InvalidScheduleError: the checker found a fault: a bug in the method.
         MissingDependencyError: the method needs a package that is missing.
     """
-    from orsched.models.mean_bounds import mean_bounds, require_objectives
+    from orsched.models.mean_bounds import require_objectives
 
     begin = perf_counter()
     require_instance(instance)
     say_unused(instance)
-    if objective != "makespan":
-        raise InputError(f"no method for {objective!r}", field="objective", remedy="makespan")
+    aim = minimised(objective)
+    require_defined(instance, aim, slo)
     wanted = require_objectives(bounds) if bounds else ()
-    chosen = choose(method, information, parameters)
+    chosen = choose(_default(aim) if method is None else method, information, parameters)
+    require_minimised(chosen.method, aim)
     if observer is not None and not getattr(chosen.method, "live", False):
         raise InputError(
             f"{chosen.method.name} plans beforehand: there are no steps to observe",
@@ -121,6 +136,7 @@ def solve(
     criterion.start()
     with watch(chosen.method.name) if progress else Watch("", None) as shown:
         lower = _bound(instance, criterion.seconds_left)
+        first = bounds_before(instance, aim, criterion.seconds_left)
         bounded = perf_counter()
         run = Run(
             chosen.information,
@@ -128,21 +144,22 @@ def solve(
             whole_number(seed, "seed"),
             chosen.parameters,
             _both(callback, shown.callback) if progress else callback,
-            lower.value_ns,
+            bound_of(aim, lower, first),
             initial_schedule,
             observer,
             begin,
+            aim,
         )
         outcome = chosen.method(instance, run)
     if initial_schedule is not None:
-        outcome = _not_worse(instance, outcome, initial_schedule, chosen.information)
+        outcome = _not_worse(instance, outcome, initial_schedule, chosen.information, aim, slo)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
-    result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes)
-    missed = _missed(result, target_gap(criterion), no_search)
+    result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes, aim)
     seconds = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
-    proven = mean_bounds(instance, result.schedule, wanted, seconds) if wanted else {}
-    notes = (*result.notes, *missed)
-    return replace(result, label=chosen.label, notes=notes, mean_bounds=proven, instance=instance)
+    proven = bounds_after(instance, result.schedule, aim, first, wanted, seconds)
+    result = replace(result, label=chosen.label, mean_bounds=proven, instance=instance)
+    missed = _missed(result, target_gap(criterion), no_search)
+    return replace(result, notes=(*result.notes, *ignored(chosen.method, aim), *missed))
 
 
 def simulate(
@@ -268,6 +285,11 @@ def compare(
     return Comparison(tuple(results), tuple(failed), problem)
 
 
+def _default(aim: Objective) -> str:
+    """Return the method for an objective where none is named."""
+    return "hybrid" if aim.is_makespan else "auto"
+
+
 def _both(
     first: Callable[[Progress], None] | None, second: Callable[[Progress], None]
 ) -> Callable[[Progress], None]:
@@ -346,9 +368,10 @@ def _bound(instance: Instance, seconds_left: float = math.inf) -> Bound:
 
 
 def _not_worse(
-    instance: Instance, outcome: Outcome, initial: Schedule, told: Information
-) -> Outcome:
-    """Return the initial schedule in the outcome's place if it is valid and shorter."""
+    instance: Instance, outcome: Outcome, initial: Schedule, told: Information, aim: Objective,
+    slo: SLO | None,
+) -> Outcome:  # fmt: skip
+    """Return the initial schedule in the outcome's place if it is valid and better."""
     if told is not Information.CLAIRVOYANT:
         raise InputError(
             "an initial schedule holds true lengths",
@@ -361,7 +384,7 @@ def _not_worse(
         raise InvalidScheduleError(
             f"the initial schedule is not valid: {violations[0].message}", violations
         )
-    if initial.makespan_ns >= outcome.schedule.makespan_ns:
+    if not is_better(instance, bare, outcome.schedule, aim, slo):
         return outcome
     return outcome._replace(
         schedule=bare.replace(method=outcome.schedule.method, information=told.value)
@@ -376,6 +399,7 @@ def _finish(
     slo: SLO | None,
     begin: float,
     runtimes: dict[str, float],
+    aim: Objective,
 ) -> Result:
     """Report, check and wrap a schedule: nothing leaves the library unchecked."""
     from orsched.models.bound_scope import allowances_of
@@ -398,7 +422,7 @@ def _finish(
         )
     done = perf_counter()
     runtimes |= {"check": done - checking, "total": done - begin}
-    meets = schedule.makespan_ns == lower.value_ns
+    meets = aim.is_makespan and schedule.makespan_ns == lower.value_ns
     note = ordering_cannot_help(instance, lower) if meets else None
     unproven = None
     if lower.name == "last_arrival":
@@ -415,6 +439,7 @@ def _finish(
         runtimes,
         tuple(notes),
         lower.reference,
+        objective=aim,
     )
 
 

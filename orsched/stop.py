@@ -145,7 +145,7 @@ def require_gap(value: object, field: str = "gap") -> float:
     )
 
 
-def gap_of(best_ns: int | None, bound_ns: int | None) -> float | None:
+def gap_of(best_ns: float | None, bound_ns: int | None) -> float | None:
     """Return (best - bound) / bound; None while one is unknown, or the bound is 0 and not met."""
     if best_ns is None or bound_ns is None:
         return None

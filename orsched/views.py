@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orsched.memory import BlockMemory
 
 
-LABELS = ("service_class", "tenant", "deadline_ns")
+LABELS = ("service_class", "tenant", "deadline_ns", "weights")
 """Columns of requests that every view holds, whatever its information class, if they are there."""
 
 
@@ -26,9 +26,9 @@ def build_views(
 ) -> tuple[list[View], list[tuple[memoryview, memoryview]]]:
     """Return the workers' views that an information class grants, and what is hidden from them.
 
-    Prompts, arrivals, predictions, classes, tenants, deadlines and memory needs of requests that
-    have not arrived read as 0 unless the policy is clairvoyant. The second value pairs each shown
-    column with its truth: at a request's arrival the executor copies that row.
+    Prompts, arrivals, predictions, classes, tenants, deadlines, weights and memory needs of
+    requests that have not arrived read as 0 unless the policy is clairvoyant. The second value
+    pairs each shown column with its truth: at a request's arrival the executor copies that row.
     """
     req = instance.requests
     sighted = information is Information.CLAIRVOYANT

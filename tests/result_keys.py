@@ -26,4 +26,5 @@ RESULT_KEYS = [
     "goodput_per_s",
     "jct_mean_bound_s",
     "ttft_mean_bound_s",
+    "weighted_jct_mean_s",
 ]

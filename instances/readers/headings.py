@@ -46,6 +46,7 @@ ALIASES: dict[str, frozenset[str]] = {
     "tenant": frozenset({"tenant"}),
     "deadline_ns": frozenset({"deadline_ns"}),
     "deadline_s": frozenset({"deadline_s"}),
+    "weight": frozenset({"weight"}),
 }
 """Columns of requests, and the names that stand for them beside the times of arrival."""
 

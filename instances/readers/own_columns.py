@@ -19,7 +19,7 @@ from orsched.instances.readers.spreadsheet import is_spreadsheet, read_sheet
 from orsched.instances.readers.table import CHUNK_ROWS, Table, joined, parsed, read_chosen
 from orsched.instances.readers.text import head_of
 from orsched.instances.readers.times import Times, settle
-from orsched.requests import SERVICE_CLASSES, Requests
+from orsched.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Requests
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class _Reading:
         return kept(found, self._requests(values, names, table), reasons)
 
     def _requests(self, values: dict[str, Any], names: Mapping[str, str], table: Table) -> Requests:
-        same = {"id": "ids", "deadline_s": "deadline_ns"}
+        same = {"id": "ids", "deadline_s": "deadline_ns", "weight": "weights"}
         shown = {same.get(target, target): name for target, name in names.items()}
         if "tenant" in values:
             values["tenant"] = _tenants(values["tenant"])
@@ -165,12 +165,17 @@ def _nanoseconds(column: Sequence[str]) -> Any:
     return cells.whole_numbers(column, MAX_TIME_NS, "give whole nanoseconds, 0 or more")
 
 
+def _weights(column: Sequence[str]) -> Any:
+    return cells.whole_numbers(column, MAX_WEIGHT, WEIGHT_REMEDY)
+
+
 _PARSERS: dict[str, Callable[[Sequence[str]], Any]] = {
     **dict.fromkeys(_NUMBERS, cells.whole_numbers),
     "id": list,
     "tenant": list,
     "deadline_ns": _nanoseconds,
     "deadline_s": cells.seconds,
+    "weight": _weights,
 }
 
 

@@ -42,12 +42,14 @@ COLUMNS = (
     "tenant",
     "deadline_ns",
     "deadline_s",
+    "weight",
 )
 SAME = {
     "id": "ids",
     "arrival_s": "arrival_ns",
     "class": "service_class",
     "deadline_s": "deadline_ns",
+    "weight": "weights",
 }
 """Columns here that stand for a column of ``Requests`` under another name or unit."""
 
@@ -65,8 +67,8 @@ def read_requests_csv(path: Path, classes: Sequence[str] = SERVICE_CLASSES) -> R
     texts), ``arrival_ns`` or ``arrival_s`` (decimal seconds, converted exactly),
     ``predicted_tokens``, quantiles of predicted lengths (``predicted_p10``, ``predicted_p50``, any
     percentile), ``service_class`` or ``class`` (one of ``classes``), ``tenant`` (names, or whole
-    numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own). Empty lines
-    are skipped.
+    numbers), ``deadline_ns`` or ``deadline_s`` (from the arrival; 0: none of its own), ``weight``
+    (whole numbers from 0). Empty lines are skipped.
 
     Raises:
         InputError: the file cannot be read or is wrong; the row is the line number from 1.
@@ -116,6 +118,8 @@ def write_requests_csv(
             columns["tenant"] = column if texts is None else [texts[each] for each in column]
         if requests.deadline_ns is not None:
             columns["deadline_ns"] = requests.deadline_ns.tolist()
+        if requests.weights is not None:
+            columns["weight"] = requests.weights.tolist()
         warn_of_formulas((*(requests.ids or ()), *(requests.tenants or ())), os.fspath(path))
         # Before Python 3.13 the writer leaves a carriage return bare, which then ends the line.
         bare = any("\r" in name for name in (*(requests.ids or ()), *(requests.tenants or ())))

@@ -61,6 +61,8 @@ def requests_to_frame(requests: Requests) -> pd.DataFrame:
         column: IntColumn | None = getattr(requests, name, None)
         if column is not None:
             columns[name] = column.copy()
+    if requests.weights is not None:
+        columns["weight"] = requests.weights.copy()
     columns |= quantile_columns(requests)
     if requests.tenants is not None:
         columns["tenant"] = [requests.tenants[each] for each in columns["tenant"].tolist()]

@@ -21,7 +21,7 @@ from orsched.files.document import (
 from orsched.instance import Instance
 from orsched.length_quantiles import LEVELS, QUANTILES
 from orsched.links import Link
-from orsched.requests import Prefixes, Requests
+from orsched.requests import MAX_WEIGHT, WEIGHT_REMEDY, Prefixes, Requests
 from orsched.service_classes import ServiceClass
 from orsched.workers import Worker
 
@@ -34,6 +34,7 @@ COLUMNS = (
     "prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens", "service_class", "tenant",
     "deadline_ns",
 )  # fmt: skip
+FURTHER = ("ids", "tenants", "weight")
 PREFIX_FIELDS = ("prefix_offsets", "prefix_ids", "prefix_block_tokens")
 
 
@@ -63,6 +64,8 @@ def instance_document(instance: Instance) -> dict[str, Any]:
     columns = column_lists(requests, present)
     if requests.ids is not None:
         columns["ids"] = list(requests.ids)
+    if requests.weights is not None:
+        columns["weight"] = requests.weights.tolist()
     if requests.tenants is not None:
         columns["tenants"] = list(requests.tenants)
     if requests.predicted_quantiles is not None:
@@ -136,11 +139,11 @@ def requests_from_columns(values: object) -> Requests:
         require_object(values, "requests"),
         "requests",
         COLUMNS[:2],
-        [*COLUMNS[2:], "ids", "tenants", LEVELS, QUANTILES, *PREFIX_FIELDS],
+        [*COLUMNS[2:], *FURTHER, LEVELS, QUANTILES, *PREFIX_FIELDS],
     )
     given = {
         name: column_field(columns, name)
-        for name in (*COLUMNS, "ids", "tenants", LEVELS, QUANTILES, "prefix_offsets", "prefix_ids")
+        for name in (*COLUMNS, *FURTHER, LEVELS, QUANTILES, "prefix_offsets", "prefix_ids")
         if name in columns
     }
     return Requests(
@@ -156,6 +159,7 @@ def requests_from_columns(values: object) -> Requests:
         deadline_ns=given.get("deadline_ns"),
         predicted_quantiles=given.get(QUANTILES),
         quantile_levels=given.get(LEVELS),
+        weights=_weights(given),
     )
 
 
@@ -164,6 +168,13 @@ def _tenant(given: dict[str, Any]) -> IntColumn | None:
     if "tenant" not in given:
         return None
     return int_column(given["tenant"], "tenant", remedy="whole numbers; names stand in tenants")
+
+
+def _weights(given: dict[str, Any]) -> IntColumn | None:
+    """Return the weights, which errors then name as files do."""
+    if "weight" not in given:
+        return None
+    return int_column(given["weight"], "weight", maximum=MAX_WEIGHT, remedy=WEIGHT_REMEDY)
 
 
 def _prefixes(columns: dict[str, Any]) -> Prefixes | None:

@@ -50,6 +50,8 @@ def instance_to_parquet(instance: Instance) -> bytes:
     }
     if requests.ids is not None:
         columns["id"] = pa.array(requests.ids, pa.string())
+    if requests.weights is not None:
+        columns["weight"] = pa.array(requests.weights)
     if requests.tenants is not None:
         header["tenants"] = list(requests.tenants)
     if requests.predicted_quantiles is not None:
@@ -72,9 +74,10 @@ def instance_from_parquet(raw: bytes) -> Instance:
     require_format(header, "orsched/instance")
     if "requests" in header:
         raise InputError("requests are rows of a Parquet file", field="requests", remedy="drop it")
-    known = [*COLUMNS, "id", QUANTILES, "prefix_ids"]
+    numbers = (*COLUMNS, "weight")
+    known = [*numbers, "id", QUANTILES, "prefix_ids"]
     _require_columns(table.column_names, known, COLUMNS[:2])
-    columns: dict[str, Any] = {n: _numbers(table, n) for n in COLUMNS if n in table.column_names}
+    columns: dict[str, Any] = {n: _numbers(table, n) for n in numbers if n in table.column_names}
     if "id" in table.column_names:
         texts, index = _texts(table, "id")
         columns["ids"] = [texts[i] for i in index.tolist()]

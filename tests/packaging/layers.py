@@ -59,7 +59,8 @@ LAYERS = (
         "time",
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (
-            "step", "views", "policy", "methods", "progress", "stop", "result", "class_rows",
+            "step", "views", "policy", "methods", "objectives", "progress", "stop", "result",
+            "class_rows",
             "simulator",
             "intervals", "timeline", "handovers", "caches", "prefill_batches", "client_time",
             "references",
@@ -73,7 +74,7 @@ LAYERS = (
         "figures, rules kept, bounds proven: what is said of a schedule",
         (
             "metrics", "class_metrics", "tenant_metrics", "fleet_metrics", "checker",
-            "measured", "objectives",
+            "measured", "objective_values",
         ),
     ),
     Layer("models", "formulations, searches and bounds with their certificates", ("models",)),
@@ -89,7 +90,7 @@ LAYERS = (
         "solve, simulate, compare, load, predict lengths, fit measured runs",
         (
             "method_choice", "splits", "scenario", "failures", "method_catalogue", "comparison",
-            "solver",
+            "solver", "objective_run",
             "request_files", "locate", "predict", "fidelity",
         ),
     ),

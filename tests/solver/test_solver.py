@@ -189,7 +189,7 @@ def test_a_method_that_cheats_is_caught():
         ({"method": "best"}, "method"),
         ({"method": "fcfs@clairvoyant"}, "information"),
         ({"method": "hybrid", "information": "none"}, "information"),
-        ({"objective": "mean_jct"}, "objective"),
+        ({"objective": "latency"}, "objective"),
         ({"seed": -1}, "seed"),
         ({"seed": 1.5}, "seed"),
         ({"time_limit": 0}, "time_limit"),

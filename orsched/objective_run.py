@@ -1,0 +1,138 @@
+"""What an objective asks of a run: a method that can, limits to attain, bounds before and after."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from orsched.errors import InputError
+from orsched.methods import objectives_of
+from orsched.metrics import summarise
+from orsched.objective_values import objective_value, weighted_times
+from orsched.objectives import ALIASES, Objective, named_as_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from orsched.instance import Instance
+    from orsched.methods import Method
+    from orsched.models.bounds import Bound
+    from orsched.schedule import Schedule
+    from orsched.slo import SLO
+
+
+def require_defined(instance: Instance, objective: Objective, slo: SLO | None) -> None:
+    """Refuse an objective that is not defined: no limits to attain, or weights that are all 0."""
+    if objective.is_linear:
+        if len(instance) and not objective.is_makespan:
+            weighted_times(instance, objective)  # refuses weights that are all 0
+        return
+    limited = any(kind.ttft_ns is not None or kind.tpot_ns is not None for kind in instance.classes)
+    if slo is None and not limited:
+        raise InputError(
+            f"{objective.name} without limits",
+            field="objective",
+            remedy="give an SLO (slo=SLO(ttft_s=2), --slo-ttft 2), or classes with limits",
+        )
+
+
+def require_minimised(method: Method, objective: Objective) -> None:
+    """Refuse an objective that a method which plans cannot minimise; policies take any."""
+    able = objectives_of(method)
+    if getattr(method, "live", False) or all(name in able for name in objective.parts):
+        return
+    raise InputError(
+        f"{method.name} minimises {', '.join(able)}, not {objective.name}",
+        field="objective",
+        remedy=f"methods that do: {', '.join(_able(objective))}; policies take any",
+    )
+
+
+def ignored(method: Method, objective: Objective) -> list[str]:
+    """Return the remark that a policy goes by its own rule, whatever the objective."""
+    able = objectives_of(method)
+    if objective.is_makespan or not getattr(method, "live", False):
+        return []
+    if all(name in able for name in objective.parts):
+        return []
+    return [f"{method.name} decides by its own rule: it does not search for {objective.name}"]
+
+
+def _able(objective: Objective) -> list[str]:
+    """Return the names of the methods that say they minimise an objective."""
+    from orsched.registry import names, resolve
+
+    methods = ((name, resolve("methods", name)) for name in names("methods"))
+    return [
+        name
+        for name, method in methods
+        if not getattr(method, "live", False)
+        and all(part in objectives_of(method) for part in objective.parts)
+    ]
+
+
+def bounds_before(
+    instance: Instance, objective: Objective, seconds_left: float = math.inf
+) -> dict[str, Bound]:
+    """Return the bounds on the means that an objective is made of, by the names that bounds have.
+
+    Each is sought for at most a tenth of the time left.
+    """
+    from orsched.models.bounds import bound
+
+    wanted = named_as_bounds(objective)
+    if not wanted or len(instance) == 0:
+        return {}
+    share = None if seconds_left == math.inf else max(1e-3, seconds_left / 10 / len(wanted))
+    allows = ["chunks"] if instance.needs_chunks else []
+    return {name: bound(instance, name, share, allows) for name in wanted}
+
+
+def bound_of(objective: Objective, makespan: Bound, means: dict[str, Bound]) -> int | None:
+    """Return the bound on an objective in whole nanoseconds; None where one of its parts lacks."""
+    values = {"makespan": makespan.value_ns, **{name: b.value_ns for name, b in means.items()}}
+    known = {ALIASES.get(name, name): value for name, value in values.items()}
+    terms = [(share.weight, share.objective.name) for share in objective.shares]
+    total = Fraction(0)
+    for weight, name in terms or [(Fraction(1), objective.name)]:
+        if weight == 0:
+            continue
+        if name not in known:
+            return None
+        total += weight * known[name]
+    return math.floor(total)
+
+
+def bounds_after(
+    instance: Instance,
+    schedule: Schedule,
+    objective: Objective,
+    before: dict[str, Bound],
+    further: Iterable[str],
+    seconds: float | None,
+) -> dict[str, dict[str, Any]]:
+    """Return proven bounds on means that hold for what a schedule does, as ``mean_bounds`` does.
+
+    Those of the objective from before it was made, where they hold for it, and ``further`` ones.
+    """
+    from orsched.models.bound_scope import allowances_of
+    from orsched.models.mean_bounds import mean_bounds
+
+    holding = before if not allowances_of(instance, schedule) else {}
+    asked = dict.fromkeys([*before, *further])
+    missing = [name for name in asked if name not in holding]
+    found = mean_bounds(instance, schedule, missing, seconds) if missing else {}
+    every = {name: each.to_dict() for name, each in holding.items()} | found
+    return {name: every[name] for name in asked if name in every}
+
+
+def is_better(
+    instance: Instance, one: Schedule, other: Schedule, objective: Objective, slo: SLO | None = None
+) -> bool:
+    """Return whether a complete schedule has a better value of an objective than another."""
+    if objective.is_linear:
+        a, b = (objective_value(instance, each, objective) for each in (one, other))
+        return a is not None and b is not None and a < b
+    values = (objective.value(summarise(instance, each, slo)) for each in (one, other))
+    return objective.better(*values)
