@@ -18,6 +18,7 @@ from orsched.heuristics.policy_method import PolicyMethod
 from orsched.heuristics.rolling.background import Planner
 from orsched.heuristics.rolling.policy import RollingPolicy
 from orsched.instances.gsm8k import gsm8k
+from orsched.memory import BlockMemory
 from orsched.metrics import distribution
 from orsched.policy import Information, Policy, View
 from orsched.simulator import simulate_policy
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 NAME = "decide"
 USES_QUANTILES = ("gittins", "robust", "rolling")
+FORESEES = ("a_max", "a_min", "mc_sf", "svf")
+PAGED = BlockMemory(2_000, 16, "paged")
 LEVELS, FACTORS = (0.1, 0.25, 0.5, 0.75, 0.9), (0.4, 0.6, 1.0, 1.5, 2.5)
 PANG_US, LIMIT_US, POOL_US = 50.0, 100.0, 10.0
 
@@ -177,6 +180,8 @@ def run(options: Options) -> Section:
     pang = gsm8k(requests=requests, clients=200)
     workers = {"pang": pang, "open": pang.replace(workers=(Worker(200, pang.worker.cost),))}
     cases = [(kind, *each) for kind in workers for each in methods()]
+    workers["paged"] = pang.replace(workers=(Worker(200, pang.worker.cost, memory=PAGED),))
+    cases += [("paged", *each) for each in methods() if each[0] in FORESEES]
     told = with_quantiles(pang)
     workers |= {
         "pang, quantiles": told,
@@ -210,6 +215,8 @@ def run(options: Options) -> Section:
     section.notes = [
         f"{requests:,} requests at time 0, on Pang's worker (cap 2,048 tokens, 1,024 KV blocks), "
         "or an open one without cap and memory, where 200 requests start at once. "
+        "paged: 2,000 blocks of 16 tokens and no cap, for the policies that look how far memory "
+        "will go; it binds before the clients do. "
         "A decision is one call of decide: to decode on, or which requests to prefill on which "
         "clients. Pang states less than 5 ms.",
         "pooled: requests that decisions took from a pool to batch them or deal them to workers; "

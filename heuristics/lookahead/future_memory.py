@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ROOM = 16
+"""Caches for which there is room at first; it doubles."""
 
 
 class FutureMemory:
@@ -10,8 +19,10 @@ class FutureMemory:
 
     Rounds are counted from the start of the run. A cache has ``base + t`` tokens in round t, up to
     and including the round of its end, and is freed then. What all of them fill grows from one end
-    to the next, so it is within the memory in every round if it is at every end. An operation
-    takes time in proportion to the requests that are there.
+    to the next, so it is within the memory in every round if it is at every end.
+
+    The caches are columns in the order of their ends, with what all fill at each of these, so that
+    a question, an addition or a removal is a handful of operations on whole columns.
 
     Args:
         blocks: blocks of the worker.
@@ -20,12 +31,13 @@ class FutureMemory:
 
     def __init__(self, blocks: int, block_tokens: int) -> None:
         self.blocks, self.size = blocks, block_tokens
-        self._caches: dict[int, tuple[int, int]] = {}  # request -> base, end
-        self._ends: list[int] = []  # in order, one for each request
-        self._filled: dict[int, int] = {}  # end -> blocks
+        self._end_of: dict[int, int] = {}  # request -> end
+        self._requests: list[int] = []  # these three in the order of the ends
+        self._ends: list[int] = []
+        self._columns = np.zeros((3, _ROOM), np.int64)  # end, base, blocks filled at the end
 
     def __contains__(self, request: int) -> bool:
-        return request in self._caches
+        return request in self._end_of
 
     @property
     def first_end(self) -> int:
@@ -34,49 +46,77 @@ class FutureMemory:
 
     def end_of(self, request: int) -> int:
         """Return the expected end of a request."""
-        return self._caches[request][1]
+        return self._end_of[request]
+
+    def ended(self, moment: int) -> list[int]:
+        """Return the requests that were expected to end by a round, and are there."""
+        return self._requests[: bisect_right(self._ends, moment)]
 
     def fits(self, base: int, end: int) -> bool:
         """Whether one more cache fits at every end until its own, and at its own."""
-        filled, size, blocks = self._filled, self.size, self.blocks
-        before = self._ends[: bisect_left(self._ends, end)]
-        if any(filled[each] - (base + each) // -size > blocks for each in before):
-            return False
-        own = filled.get(end)
-        return (self._at(end) if own is None else own) - (base + end) // -size <= blocks
+        place = bisect_left(self._ends, end)
+        own = self._filled_at(place, end) - (base + end) // -self.size
+        return self._within(own, self._with(place, base))
 
-    def add(self, request: int, base: int, end: int) -> None:
-        """Count a cache in, whether or not it fits."""
-        if end not in self._filled:
-            self._filled[end] = self._at(end)
-        self._caches[request] = (base, end)
-        insort(self._ends, end)
-        self._change(base, end, 1)
+    def add(self, request: int, base: int, end: int, always: bool = True) -> bool:
+        """Count a cache in, unless it does not fit and need not be; say whether it is in."""
+        place = bisect_left(self._ends, end)
+        own = self._filled_at(place, end) - (base + end) // -self.size
+        filled = self._with(place, base)
+        if not always and not self._within(own, filled):
+            return False
+        count = len(self._ends)
+        if count == self._columns.shape[1]:
+            self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
+        columns = self._columns
+        if place < count:
+            columns[:, place + 1 : count + 1] = columns[:, place:count]
+            if self._ends[place] == end:  # of those that end with it
+                columns[2, place + 1 : bisect_right(self._ends, end, place) + 1] = own
+        columns[:, place] = end, base, own
+        columns[2, :place] = filled
+        self._ends.insert(place, end)
+        self._requests.insert(place, request)
+        self._end_of[request] = end
+        return True
 
     def drop(self, request: int) -> None:
         """Count a cache out."""
-        base, end = self._caches.pop(request)
-        self._change(base, end, -1)
-        place = bisect_left(self._ends, end)
-        del self._ends[place]
-        if place == len(self._ends) or self._ends[place] != end:
-            del self._filled[end]
+        end = self._end_of.pop(request)
+        place = self._requests.index(request, bisect_left(self._ends, end))
+        columns, count = self._columns, len(self._ends)
+        ends, _, filled = columns[:, : bisect_right(self._ends, end, place)]
+        filled -= self._blocks(ends + columns[1, place])
+        columns[:, place : count - 1] = columns[:, place + 1 : count]
+        del self._ends[place], self._requests[place]
 
     def extend(self, moment: int) -> None:
         """Let those that were expected to end by a round, and have not, end in the next one."""
-        late = [request for request, (_, end) in self._caches.items() if end <= moment]
-        for request in late:
-            base = self._caches[request][0]
-            self.drop(request)
-            self.add(request, base, moment + 1)
+        late = bisect_right(self._ends, moment)
+        ends, base, filled = self._columns[:, : len(self._ends)]
+        self._end_of.update(dict.fromkeys(self._requests[:late], moment + 1))
+        self._ends[:late] = [moment + 1] * late
+        ends[:late] = moment + 1  # they stay before the others, whose ends are no earlier
+        filled[: bisect_right(self._ends, moment + 1)] = self._blocks(base + (moment + 1)).sum()
 
-    def _at(self, moment: int) -> int:
-        """Return the blocks that are filled in a round, counted one by one."""
-        caches, size = self._caches.values(), self.size
-        return sum(-((base + moment) // -size) for base, end in caches if end >= moment)
+    def _blocks(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the blocks of caches with so many tokens, rounded up."""
+        return tokens if self.size == 1 else -(tokens // -self.size)
 
-    def _change(self, base: int, end: int, sign: int) -> None:
-        filled, size = self._filled, self.size
-        for each in filled:
-            if each <= end:
-                filled[each] -= sign * ((base + each) // -size)
+    def _filled_at(self, place: int, end: int) -> int:
+        """Return the blocks that are filled in a round, before which that many caches end."""
+        count = len(self._ends)
+        if place == count:
+            return 0
+        if self._ends[place] == end:
+            return int(self._columns[2, place])
+        return int(self._blocks(self._columns[1, place:count] + end).sum())
+
+    def _with(self, place: int, base: int) -> NDArray[np.int64]:
+        """Return what is filled at the first so many ends with one more cache."""
+        ends, _, filled = self._columns[:, :place]
+        total: NDArray[np.int64] = filled + self._blocks(ends + base)
+        return total
+
+    def _within(self, own: int, filled: NDArray[np.int64]) -> bool:
+        return own <= self.blocks and (not filled.size or int(filled.max()) <= self.blocks)

@@ -145,10 +145,7 @@ class LookAhead(Policy):
         future = self.future
         assert future is not None
         base, end = self._cache(view, request)
-        if not future.fits(base, end) and not alone:
-            return False
-        future.add(request, base, end)
-        return True
+        return future.add(request, base, end, alone)
 
     def _cache(self, view: View, request: int) -> tuple[int, int]:
         """Return base and expected end of the cache that a request would have, started now."""
