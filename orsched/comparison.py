@@ -30,11 +30,13 @@ class Comparison(Sequence[Result]):
         results: one for each method that made a schedule, in the order of the methods.
         failed: the methods that made none, each with the reason.
         instance: the problem.
+        asked: the objective that ``compare`` was given, or None.
     """
 
     results: tuple[Result, ...]
     failed: tuple[Failure, ...] = ()
     instance: Instance | None = field(default=None, compare=False)
+    asked: Objective | None = None
 
     @property
     def timed_out(self) -> tuple[str, ...]:
@@ -90,10 +92,13 @@ class Comparison(Sequence[Result]):
 
     @property
     def objective(self) -> Objective:
-        """The objective that fits: attainment with limits, mean JCT with arrivals, or makespan.
+        """The objective that was asked for, or that fits.
 
+        With limits it is the attainment, with arrivals the mean JCT, else the makespan.
         Where all attain the limits alike it is the mean JCT, as in tables and reports.
         """
+        if self.asked is not None:
+            return self.asked
         if self.instance is None:
             return objective_named("makespan")
         return fitting_objective(self.instance, self.results)

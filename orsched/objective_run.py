@@ -37,13 +37,18 @@ def require_defined(instance: Instance, objective: Objective, slo: SLO | None) -
         )
 
 
+def minimises(method: Method, objective: Objective) -> bool:
+    """Return whether a method takes an objective: policies take any, those that plan theirs."""
+    able = objectives_of(method)
+    return getattr(method, "live", False) or all(name in able for name in objective.parts)
+
+
 def require_minimised(method: Method, objective: Objective) -> None:
     """Refuse an objective that a method which plans cannot minimise; policies take any."""
-    able = objectives_of(method)
-    if getattr(method, "live", False) or all(name in able for name in objective.parts):
+    if minimises(method, objective):
         return
     raise InputError(
-        f"{method.name} minimises {', '.join(able)}, not {objective.name}",
+        f"{method.name} minimises {', '.join(objectives_of(method))}, not {objective.name}",
         field="objective",
         remedy=f"methods that do: {', '.join(_able(objective))}; policies take any",
     )

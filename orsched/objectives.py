@@ -59,6 +59,11 @@ class Objective:
         return all(name in LINEAR for name in self.parts)
 
     @property
+    def is_time(self) -> bool:
+        """Whether it is given in seconds."""
+        return self.is_linear or (self.column.endswith("_s") and "per_s" not in self.column)
+
+    @property
     def of_limits(self) -> bool:
         """Whether the figure exists only where requests have limits."""
         return self.name in ("slo_attainment", "goodput_per_s")

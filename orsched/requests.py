@@ -295,7 +295,7 @@ def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn
 def _weight_column(values: ArrayLike, length: int) -> IntColumn:
     return int_column(
         values,
-        "weights",
+        "weight",
         maximum=MAX_WEIGHT,
         length=length,
         remedy=WEIGHT_REMEDY,

@@ -24,10 +24,11 @@ from orsched.objective_run import (
     bounds_before,
     ignored,
     is_better,
+    minimises,
     require_defined,
     require_minimised,
 )
-from orsched.objectives import Objective, minimised
+from orsched.objectives import MAKESPAN, Objective, minimised, named_as_bounds
 from orsched.policy import Information
 from orsched.progress import Watch, watch
 from orsched.result import Result, Status, Termination
@@ -121,7 +122,7 @@ def solve(
     aim = minimised(objective)
     require_defined(instance, aim, slo)
     wanted = require_objectives(bounds) if bounds else ()
-    chosen = choose(_default(aim) if method is None else method, information, parameters)
+    chosen = choose(default_method(aim) if method is None else method, information, parameters)
     require_minimised(chosen.method, aim)
     if observer is not None and not getattr(chosen.method, "live", False):
         raise InputError(
@@ -234,6 +235,7 @@ def compare(
     parameters: dict[str, Any] | None = None,
     failures: str | Mapping[str, Any] | Exponential | None = None,
     autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
+    objective: str | Objective | None = None,
     **options: Any,
 ) -> Comparison:
     """Solve an instance with several methods.
@@ -248,6 +250,9 @@ def compare(
         time_limit: seconds for all methods together: each gets an equal share of what is left.
         information, parameters: of every method, as in ``solve``.
         failures, autoscale: of the workers, as in ``simulate``.
+        objective: by which the best one is found, and what methods search for that can; those that
+            plan for the makespan alone do so, as a note says. None: each makes its makespan short,
+            and the best is found by what fits the instance.
         options: further arguments of ``solve``.
 
     A method that does not suit, lacks a package, fails or runs out of time is named in ``failed``
@@ -266,6 +271,9 @@ def compare(
     several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
     chosen = choose_all(methods if several else [methods], information, parameters)  # type: ignore[arg-type,list-item]
     problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
+    aim = None if objective is None else minimised(objective)
+    if aim is not None:
+        require_defined(problem, aim, slo)
     results: list[Result] = []
     failed: list[Failure] = []
     for position, method in enumerate(chosen):
@@ -273,7 +281,7 @@ def compare(
             left = max(1e-3, time_limit - (perf_counter() - begin))
             options["time_limit"] = left / (len(chosen) - position)
         done = attempted(
-            method, position, lambda method: solve(problem, method, seed=seed, slo=slo, **options)
+            method, position, lambda method: solved_for(problem, method, aim, seed, slo, options)
         )
         if isinstance(done, Failure):
             failed.append(done)
@@ -282,10 +290,29 @@ def compare(
         if done.termination is Termination.INTERRUPTED:
             break
     require_any(failed, results)
-    return Comparison(tuple(results), tuple(failed), problem)
+    return Comparison(tuple(results), tuple(failed), problem, aim)
 
 
-def _default(aim: Objective) -> str:
+def solved_for(
+    problem: Instance,
+    method: Chosen,
+    aim: Objective | None,
+    seed: int,
+    slo: SLO | None,
+    options: dict[str, Any],
+) -> Result:
+    """Return a result to be judged by an objective, of a method that may not be able to seek it."""
+    if aim is None or minimises(method.method, aim):
+        return solve(problem, method, aim or MAKESPAN, seed=seed, slo=slo, **options)
+    bounds = options.get("bounds") or ()
+    given = (bounds,) if isinstance(bounds, str) else tuple(bounds)
+    wanted = {**options, "bounds": (*given, *named_as_bounds(aim))}
+    found = solve(problem, method, seed=seed, slo=slo, **wanted)
+    note = f"{method.method.name} plans for the makespan alone, and is judged by {aim.name}"
+    return replace(found, objective=aim, notes=(*found.notes, note))
+
+
+def default_method(aim: Objective) -> str:
     """Return the method for an objective where none is named."""
     return "hybrid" if aim.is_makespan else "auto"
 

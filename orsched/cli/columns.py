@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.objectives import Objective
+    from orsched.result import Result
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,7 +51,10 @@ _OVER_TIME = (
 )  # fmt: skip
 """Columns of tables, the last of which are left out first where a line is too long."""
 
-_OF_RESULTS = (*ROW, "seed", "seeds", "error")
+_OBJECTIVE = ("objective", "objective_value", "objective_bound", "objective_gap")
+"""Columns of rows that were made for an objective that was named."""
+
+_OF_RESULTS = (*ROW, *_OBJECTIVE, "seed", "seeds", "error")
 _GIVEN = "orsched.columns"
 
 
@@ -151,6 +155,7 @@ def print_results(
     *,
     over_time: bool = False,
     single: bool = False,
+    objective: Objective | None = None,
 ) -> None:
     """Print rows of results: in a table the columns that fit, the best row marked, and why.
 
@@ -160,6 +165,7 @@ def print_results(
         instance: the problem, where there is one for all rows.
         over_time: whether requests arrive over time, where there is not.
         single: the one row is a JSON object, not a list.
+        objective: what was asked for; None: what fits.
     """
     from orsched.objectives import arrives_over_time, fitting
 
@@ -172,8 +178,11 @@ def print_results(
         return
     if instance is not None:
         over_time = arrives_over_time(instance)
-    objective = fitting(rows, over_time=over_time)
-    names = _AT_ONCE if objective.name == "makespan" else _OVER_TIME
+    asked = objective is not None and not objective.is_makespan
+    objective = objective or fitting(rows, over_time=over_time)
+    names: Sequence[str] = _AT_ONCE if objective.is_makespan else _OVER_TIME
+    if asked:
+        names = _asked(objective, names)
     best = _marked(rows, objective)
     chosen = given_view().columns is not None
     marked = [
@@ -186,6 +195,21 @@ def print_results(
     click.echo(table(shown))
     for line in _remarks(rows, objective, best, instance):
         click.echo(printable(line))
+
+
+def with_objective(result: Result, objective: Objective | None) -> Row:
+    """Return the columns of an objective that was named; nothing where none was."""
+    if objective is None:
+        return {}
+    values = (objective.name, objective.value(result), result.objective_bound, result.gap)
+    return dict(zip(_OBJECTIVE, values, strict=True))
+
+
+def _asked(objective: Objective, names: Sequence[str]) -> list[str]:
+    """Return columns with value, bound and gap of an objective behind the method's name."""
+    first = ["seed", "method", "seeds", "objective_value", "objective_bound", "objective_gap"]
+    own = [] if objective.shares else [objective.column]
+    return [*first, *(name for name in names if name not in (*first, *own))]
 
 
 def _marked(rows: Sequence[Row], objective: Objective) -> list[int]:
@@ -245,7 +269,7 @@ def _remarks(
     if best:
         names = ", ".join(str(rows[place]["method"]) for place in best)
         figure = cell_text(objective.column, objective.value(rows[best[0]]))
-        unit = " s" if objective.column.endswith("_s") and "per_s" not in objective.column else ""
+        unit = " s" if objective.is_time else ""
         lines.append(f"* {objective.words}: {names} ({figure}{unit})")
     if instance is not None:
         lines += _last_arrival(rows, instance)

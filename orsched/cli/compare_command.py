@@ -12,7 +12,7 @@ import click
 from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_TIME_LIMIT
 from orsched.cli.artefacts import check_paths, require_packages, write_comparison
 from orsched.cli.class_output import print_classes, with_classes
-from orsched.cli.columns import print_results, view_options
+from orsched.cli.columns import print_results, view_options, with_objective
 from orsched.cli.deadline import ended_by
 from orsched.cli.instance_commands import read_settings
 from orsched.cli.machine_output import say_machine
@@ -22,6 +22,7 @@ from orsched.cli.options import (
     GAP,
     INSTANCE,
     ITERATIONS,
+    OBJECTIVE,
     SLO_OPTIONS,
     TIME_LIMIT,
     load_instance,
@@ -48,10 +49,12 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.method_choice import Chosen
+    from orsched.objectives import Objective
     from orsched.solver import Comparison
     from orsched.study.config import Settings
 
 _MOST_SEEDS = 1_000_000
+_MEANS = ("objective_value", "objective_bound", "objective_gap")
 _NO_FIGURES = ("method", "information", "checked")
 
 
@@ -64,7 +67,7 @@ _NO_FIGURES = ("method", "information", "checked")
     help="Names, module:Class or path/to/own.py:Class, separated by commas; name@information picks "
     "what a method may know, name+parameter=value sets a parameter.",
 )
-@with_options(*PROBLEM_OPTIONS, *SLO_OPTIONS)
+@with_options(OBJECTIVE, *PROBLEM_OPTIONS, *SLO_OPTIONS)
 @click.option(
     "--seeds",
     metavar="A:B",
@@ -90,6 +93,7 @@ _NO_FIGURES = ("method", "information", "checked")
 def compare_command(
     instance: str,
     methods: str,
+    objective: Objective | None,
     workers: str | None,
     arrivals: str | None,
     predictions: str | None,
@@ -140,7 +144,9 @@ def compare_command(
     )
     run = _settings(run, config)
     check_paths({"report": report}, run.files or ())
-    options: dict[str, Any] = {"iterations": iterations, "gap": gap, "slo": slo, "bounds": bounds}
+    options: dict[str, Any] = {
+        "iterations": iterations, "gap": gap, "slo": slo, "bounds": bounds, "objective": objective,
+    }  # fmt: skip
     _require_seeds(seeds, bool(settings or each), report or gantt)
     chosen = _chosen(names)
     if seeds is not None:
@@ -160,8 +166,11 @@ def compare_command(
         progress.say("writing")
         titles = [r.label or r.schedule.method for r in results]
         write_comparison(problem, [r.schedule for r in results], report, gantt, titles)
-    rows = results.with_failed([with_classes(r, style) for r in results], short=style == "table")
-    print_results(rows, style, problem)
+    rows = results.with_failed(
+        [with_classes(r, style) | with_objective(r, objective) for r in results],
+        short=style == "table",
+    )
+    print_results(rows, style, problem, objective=objective)
     print_classes(results, style)
     print_notes(results)
     return _exit_code(results)
@@ -268,7 +277,10 @@ def _compare_seeds(
             raise KeyboardInterrupt
         return code
     tables = [
-        found.with_failed([result.to_row() for result in found], short=style == "table")
+        found.with_failed(
+            [result.to_row() | with_objective(result, options["objective"]) for result in found],
+            short=style == "table",
+        )
         for _, found in done
     ]
     if each:
@@ -276,7 +288,7 @@ def _compare_seeds(
         rows = [{"seed": value, **row} for (value, _), made in seeded for row in made]
     else:
         rows = _means(tables)
-    print_results(rows, style, over_time=over_time)
+    print_results(rows, style, over_time=over_time, objective=options["objective"])
     return code
 
 
@@ -352,7 +364,7 @@ def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "information": made[0]["information"] if made else None,
         "seeds": len(made),
     }
-    for name in (name for name in ROW if name not in _NO_FIGURES):
+    for name in (n for n in (*ROW, *_MEANS) if n in rows[0] and n not in _NO_FIGURES):
         values = [row[name] for row in made if row[name] is not None]
         means[name] = sum(values) / len(values) if values else None
     means["checked"] = all(row["checked"] for row in made) if made else None

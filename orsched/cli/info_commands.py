@@ -19,7 +19,7 @@ from orsched.cli.wrapping import line_width, wrapped
 @INSTANCE
 @click.option(
     "--objective",
-    type=click.Choice(["makespan", "mean_jct", "mean_ttft", "bulk"]),
+    type=click.Choice(["makespan", "mean_jct", "mean_ttft", "bulk", "jct_mean", "ttft_mean"]),
     default="makespan",
     show_default=True,
 )
@@ -48,6 +48,7 @@ def bound_command(
     from orsched.checker.latency_certificates import bound_violations
     from orsched.errors import InvalidScheduleError
     from orsched.models.bounds import bound, no_floor, ordering_cannot_help
+    from orsched.objectives import other_name
     from orsched.units import NS_PER_S
 
     problem = load_instance(instance)
@@ -55,6 +56,7 @@ def bound_command(
         print_bulk_bound(problem, bulk, time_limit, certificate, style)
         return
     refuse_bulk_options(bulk, objective)
+    objective = other_name(objective)
     found = bound(problem, objective, time_limit)
     faults = bound_violations(problem, found.to_dict(), objective)
     if faults:

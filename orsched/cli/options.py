@@ -14,6 +14,7 @@ from orsched.near_names import known_names
 
 if TYPE_CHECKING:
     from orsched.metrics import SLO
+    from orsched.objectives import Objective
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -56,6 +57,14 @@ BOUNDS = click.option(
     metavar="A,B",
     callback=lambda _context, _parameter, value: _bounds(value) if value else (),
     help="Bounds on means beside those on the makespan: mean_jct, mean_ttft.",
+)
+OBJECTIVE = click.option(
+    "--objective",
+    default=None,
+    metavar="NAME",
+    callback=lambda _context, _parameter, value: None if value is None else _objective(value),
+    help="What to minimise: makespan, jct_mean, ttft_mean, weighted_jct_mean, a weighted sum such "
+    "as 0.3*makespan+0.7*jct_mean; or slo_attainment, to be made large.  [default: makespan]",
 )
 PARAMETERS = click.option(
     "--param",
@@ -110,7 +119,9 @@ def with_options(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 def _bounds(text: str) -> tuple[str, ...]:
     """Return the names of bounds; refuses, before anything is loaded, one that there is not."""
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    from orsched.objectives import other_name
+
+    names = tuple(other_name(name.strip()) for name in text.split(",") if name.strip())
     for name in names:
         if name not in _BOUNDS:
             raise InputError(
@@ -119,6 +130,15 @@ def _bounds(text: str) -> tuple[str, ...]:
                 remedy=known_names(name, _BOUNDS),
             )
     return names
+
+
+def _objective(text: str) -> Objective:
+    from orsched.objectives import minimised
+
+    try:
+        return minimised(text)
+    except InputError as error:
+        raise InputError(error.problem, field="--objective", remedy=error.remedy) from None
 
 
 def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:

@@ -113,6 +113,10 @@ HEADINGS = {
     "token_attainment": "tokens in time",
     "deadline_attainment": "deadlines",
     "hit_rate": "hits",
+    "weighted_jct_mean_s": "weighted JCT",
+    "objective_value": "objective",
+    "objective_bound": "its bound",
+    "objective_gap": "its gap",
     "service_difference": "service difference",
 }
 
@@ -195,7 +199,7 @@ def _is_number(value: Any) -> bool:
 
 _SHARES = (
     "slot_utilization", "gap", "attainment", "plan_error", "busy_share", "gap_share", "hit_rate",
-    "slo_attainment", "token_attainment", "deadline_attainment",
+    "slo_attainment", "token_attainment", "deadline_attainment", "objective_gap",
 )  # fmt: skip
 """Figures that are printed as per cent."""
 

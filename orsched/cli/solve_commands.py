@@ -15,7 +15,7 @@ from orsched.cli.artefacts import (
     write_artefacts,
 )
 from orsched.cli.class_output import print_classes, with_classes
-from orsched.cli.columns import print_results, view_options
+from orsched.cli.columns import print_results, view_options, with_objective
 from orsched.cli.deadline import ended_by
 from orsched.cli.options import (
     BOUNDS,
@@ -23,6 +23,7 @@ from orsched.cli.options import (
     GAP,
     INSTANCE,
     ITERATIONS,
+    OBJECTIVE,
     PARAMETERS,
     SEED,
     SLO_OPTIONS,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orsched.instance import Instance
+    from orsched.objectives import Objective
     from orsched.result import Result
 
 
@@ -48,22 +50,22 @@ if TYPE_CHECKING:
 @INSTANCE
 @click.option(
     "--method",
-    default="hybrid",
-    show_default=True,
-    help="A method (see orsched info), module:Class or path/to/own.py:Class.",
+    help="A method (see orsched info), module:Class or path/to/own.py:Class.  [default: hybrid; "
+    "with another objective than the makespan: auto]",
 )
 @click.option(
     "--information",
     type=click.Choice(["none", "predicted", "clairvoyant"]),
     help="What the method may know of output lengths (default: its own).",
 )
-@with_options(PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS)
+@with_options(OBJECTIVE, PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS)
 @with_options(BOUNDS, FORMAT, *view_options(), *SINGLE)
 @with_options(*REQUEST_OPTIONS, COPIES)
 def solve_command(
     instance: str,
-    method: str,
+    method: str | None,
     information: str | None,
+    objective: Objective | None,
     parameters: tuple[str, ...],
     seed: int,
     time_limit: float | None,
@@ -76,8 +78,9 @@ def solve_command(
     **paths: Path | None,
 ) -> int:
     """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
+    from orsched.objectives import MAKESPAN
     from orsched.result import Termination
-    from orsched.solver import solve
+    from orsched.solver import default_method, solve
     from orsched.stop import MaxRuntime, require_gap
 
     begin = perf_counter()
@@ -89,6 +92,8 @@ def solve_command(
     slo = read_slo(slo_ttft, slo_tpot)
     check_paths(paths, [instance])
     require_packages(paths)
+    aim = objective or MAKESPAN
+    method = method or default_method(aim)
     require_named(method, information, given)
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([method]):
@@ -98,6 +103,7 @@ def solve_command(
             result = solve(
                 problem,
                 method,
+                aim,
                 seed=seed,
                 callback=progress.callback,
                 information=information,
@@ -109,7 +115,7 @@ def solve_command(
                 bounds=bounds,
             )
         progress.say("writing")
-        report_single(problem, result, style, paths)
+        report_single(problem, result, style, paths, objective)
     return 130 if result.termination is Termination.INTERRUPTED else 0
 
 
@@ -119,10 +125,15 @@ def left_of(time_limit: float | None, begin: float) -> float | None:
 
 
 def report_single(
-    instance: Instance, result: Result, style: str, paths: dict[str, Path | None]
+    instance: Instance,
+    result: Result,
+    style: str,
+    paths: dict[str, Path | None],
+    objective: Objective | None = None,
 ) -> None:
     """Write the files that were asked for, then print the one row."""
     write_artefacts(instance, result.schedule, paths)
-    print_results([with_classes(result, style)], style, instance, single=True)
+    row = with_classes(result, style) | with_objective(result, objective)
+    print_results([row], style, instance, single=True, objective=objective)
     print_classes([result], style)
     print_notes([result])

@@ -21,7 +21,7 @@ from orsched.files.document import (
 from orsched.instance import Instance
 from orsched.length_quantiles import LEVELS, QUANTILES
 from orsched.links import Link
-from orsched.requests import MAX_WEIGHT, WEIGHT_REMEDY, Prefixes, Requests
+from orsched.requests import Prefixes, Requests
 from orsched.service_classes import ServiceClass
 from orsched.workers import Worker
 
@@ -159,7 +159,7 @@ def requests_from_columns(values: object) -> Requests:
         deadline_ns=given.get("deadline_ns"),
         predicted_quantiles=given.get(QUANTILES),
         quantile_levels=given.get(LEVELS),
-        weights=_weights(given),
+        weights=given.get("weight"),
     )
 
 
@@ -168,13 +168,6 @@ def _tenant(given: dict[str, Any]) -> IntColumn | None:
     if "tenant" not in given:
         return None
     return int_column(given["tenant"], "tenant", remedy="whole numbers; names stand in tenants")
-
-
-def _weights(given: dict[str, Any]) -> IntColumn | None:
-    """Return the weights, which errors then name as files do."""
-    if "weight" not in given:
-        return None
-    return int_column(given["weight"], "weight", maximum=MAX_WEIGHT, remedy=WEIGHT_REMEDY)
 
 
 def _prefixes(columns: dict[str, Any]) -> Prefixes | None:

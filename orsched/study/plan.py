@@ -17,6 +17,7 @@ from orsched.errors import InputError
 from orsched.files.toml import read_toml, require_known, require_table
 from orsched.limits import CELLS
 from orsched.near_names import known_names
+from orsched.objectives import other_name
 from orsched.own_code import is_own, require_consent
 from orsched.study.axes import InstanceChoice, PolicyChoice, instance_axis, policy_axis
 from orsched.study.scenario_axes import (
@@ -238,6 +239,7 @@ def _range(value: str) -> tuple[int, int]:
 def _bounds(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise InputError("must be a list", field="bounds", remedy=", ".join(OBJECTIVES))
+    value = [other_name(item) if isinstance(item, str) else item for item in value]
     for item in value:
         if item not in OBJECTIVES:
             raise InputError(

@@ -65,6 +65,7 @@ def requests(draw, prefixes=True):
         "ids": st.lists(NAMES, min_size=n, max_size=n, unique=True),
         "tenant": columns(n, 0, 2**31 - 1) | st.lists(TENANTS, min_size=n, max_size=n),
         "deadline_ns": columns(n, 0, 2**62),
+        "weights": columns(n, 0, 10**6),
     }
     given_columns = {k: draw(s) for k, s in optional.items() if draw(st.booleans())}
     if draw(st.booleans()):

@@ -185,5 +185,5 @@ def test_weights_that_are_all_zero_are_refused_where_they_matter():
 def test_wrong_weights_are_refused_at_the_door(weights, problem):
     with pytest.raises(InputError, match=problem) as caught:
         instance(3, weights=weights)
-    assert caught.value.field == "weights"
+    assert caught.value.field == "weight"
     assert caught.value.remedy
