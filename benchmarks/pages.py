@@ -91,6 +91,7 @@ PARTS = (
         f"{CASES} --set prediction_sigma=0.1 --methods fcfs,{FAITHFUL} {CASE_COLS}",
         ("The 100 cases under the paper's reading",),
     ),
+    Part("pang.md", "python -m benchmarks.reproductions.pang_cases", ("Case by case",)),
     Part("unit-rounds.md", "python -m benchmarks.reproductions.unit_rounds", ("Results",)),
     Part(
         "scls.md",
@@ -98,8 +99,10 @@ PARTS = (
         (
             "Figs. 12 and 17: all schedulers",
             "Fig. 13 and 14: why",
+            "Fig. 14a: how many slices a request takes",
             "Figs. 15 and 16: ablation at 20/s",
             "Fig. 18 to 21: the slice, at 20/s",
+            "Fig. 20a: slices by their length",
             "Fig. 22: workers, at 20/s",
         ),
         data=True,

@@ -407,8 +407,8 @@ def pang_reference(instance: Instance) -> dict[str, int]:
     """Return Pang's (31)-(32), reported as "Pang's reference value": a bound only in Pang's MIP.
 
     ``T^p_L ceil(sum N^p / N^cap_L)`` plus the packing's rounds at the time of a full round
-    (under the affine cost it exceeds real schedules). Empty without a cap, and under cost models
-    by contexts, which the paper does not have.
+    (under the affine cost it exceeds real schedules): the sum, then both parts. Empty
+    without a cap, and under cost models by contexts, which the paper does not have.
     """
     worker, req = instance.worker, instance.requests
     limit, cost = worker.prefill_limit, instance.worker.cost
@@ -416,7 +416,12 @@ def pang_reference(instance: Instance) -> dict[str, int]:
         return {}
     prefill = cost.prefill_ns([limit]) * -(-int(req.prompt_tokens.sum()) // limit)
     rounds = packing_bound(instance.rounds_needed.tolist(), worker.clients)["value"]
-    return {"pang_31_32_ns": prefill + rounds * cost.round_ns(worker.clients, 0, 0)}
+    decode = rounds * cost.round_ns(worker.clients, 0, 0)
+    return {
+        "pang_31_32_ns": prefill + decode,
+        "pang_31_32_prefill_ns": prefill,
+        "pang_31_32_decode_ns": decode,
+    }
 
 
 def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str | None:

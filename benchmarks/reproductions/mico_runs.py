@@ -67,6 +67,23 @@ def run(
 
     ``caches``: with the KV-Cache lengths.
     """
+    problem, schedule = scheduled(
+        variant, count, clouds, batch_size, seed, backoff, changes, parameters
+    )
+    return figures(problem, schedule, caches)
+
+
+def scheduled(
+    variant: str,
+    count: int,
+    clouds: int,
+    batch_size: int,
+    seed: int,
+    backoff: bool = False,
+    changes: tuple[tuple[str, Any], ...] = (),
+    parameters: tuple[tuple[str, Any], ...] = (),
+) -> tuple[Instance, Schedule]:
+    """Return the instance of a run and its schedule, which the checker has passed."""
     problem = setting.instance(count, clouds, batch_size, seed, **dict(changes))
     blind = ABLATION[variant]["distribution"] == "quantity"
     values = {**ABLATION[variant], "backoff": backoff, "order": "random", **dict(parameters)}
@@ -76,7 +93,7 @@ def run(
     wrong = check(problem, schedule, limit=1)
     if wrong:
         raise AssertionError(f"the checker rejects the schedule: {wrong[0]}")
-    return figures(problem, schedule, caches)
+    return problem, schedule
 
 
 def figures(problem: Instance, schedule: Schedule, caches: bool) -> Figures:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.reproductions import scls_setting as setting
 from benchmarks.reproductions.findings import Findings
-from benchmarks.reproductions.scls_runs import Figures, continuous, static
+from benchmarks.reproductions.scls_runs import SLICE_COUNTS, Figures, continuous, static
 from benchmarks.speed.section import table
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ STRATEGIES = ("SLS", "SO", "PM", "AB", "LB", "SCLS")
 LIMITS = (4, 6, 8, 12, 16, 24, 32)
 OVERALL = ("requests_per_s", "mean_s", "p95_s")
 DIVE = ("invalid", "batch", "pads", "reschedules", "below_3_%", "early_%")
+COUNTED = (*(f"{k} %" for k in SLICE_COUNTS), "more %")
 SHARES = (0.9, 0.7, 0.5, 0.4, 0.3)
 ANSWERS = (1.0, 0.5, 1 / 3)
 
@@ -135,6 +136,8 @@ def figure_13(report: Report) -> None:
         few = min(row["below_3_%"] for row in ours)
         text = f"{engine}: less than 3 reschedules: {few:.1f} % of the requests at least"
         report.claim(f"{text} (paper: the vast majority)", few > 80)
+    report.head("Fig. 14a: per cent of the requests by their number of slices, SCLS")
+    slices(report, [row for row in rows if row["strategy"] == "SCLS"])
 
 
 def figure_15(report: Report) -> None:
@@ -171,6 +174,7 @@ def figure_17(report: Report) -> None:
 def figure_18(report: Report) -> None:
     """The length of a slice; Figs. 19 to 21 beside it."""
     report.head(f"Fig. 18 to 21: the slice, at {setting.RATE:g} requests a second")
+    counted = []
     for engine in setting.ENGINES:
         rows = [
             static(engine, slice_tokens=tokens, seeds=report.seeds) | {"slice": tokens}
@@ -190,6 +194,20 @@ def figure_18(report: Report) -> None:
         report.claim(f"{engine}: reschedules fall with the slice", fewer)
         early = all(a["early_%"] <= b["early_%"] for a, b in pairwise(rows))
         report.claim(f"{engine}: early returns grow with the slice", early)
+        counted += rows
+    report.head("Fig. 20a: per cent of the requests by their number of slices")
+    slices(report, counted)
+
+
+def slices(report: Report, rows: Sequence[Figures]) -> None:
+    """Print the distribution of slices of the first engine: the others' are the same."""
+    first = next(iter(setting.ENGINES))
+    shares: dict[str, list[list[float]]] = {}
+    for row in rows:
+        shares.setdefault(row["engine"], []).append([row[name] for name in COUNTED])
+    report.rows([row for row in rows if row["engine"] == first], COUNTED)
+    alike = all(found == shares[first] for found in shares.values())
+    report.claim("answers alone decide on slices: they are the same on both engines", alike)
 
 
 def figure_22(report: Report) -> None:

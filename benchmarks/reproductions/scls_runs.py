@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Figures = dict[str, Any]
 
+SLICE_COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
+"""Numbers of slices whose shares of the requests are counted; what is beyond is ``more``."""
+
 
 def static(
     engine: str,
@@ -100,6 +103,7 @@ def _run(method: Any, values: dict[str, Any], instance: Instance) -> Figures:
         "pads": found["pad_tokens"] / n,
         "reschedules": found["restarts"] / n,
         "below_3_%": 100 * float((reschedules(schedule) < 3).mean()),
+        **slice_shares(reschedules(schedule) + 1),
         "early_%": 100 * policy.early_returns / batches if batches else None,
         "end_std_s": found["worker_end_ns"]["std"] / NS_PER_S,
     }
@@ -110,6 +114,12 @@ def reschedules(schedule: Schedule) -> NDArray[np.int64]:
     found = np.zeros(int(schedule.work.request.max()) + 1, np.int64)
     np.maximum.at(found, schedule.work.request, schedule.work.stay)
     return found
+
+
+def slice_shares(slices: NDArray[np.int64]) -> dict[str, float]:
+    """Return the per cent of the requests that are served in each number of slices."""
+    shares = {f"{k} %": 100 * float((slices == k).mean()) for k in SLICE_COUNTS}
+    return {**shares, "more %": 100 * float((slices > SLICE_COUNTS[-1]).mean())}
 
 
 def _averaged(runs: Sequence[Figures], engine: str, strategy: str) -> Figures:

@@ -165,6 +165,10 @@ def test_single_request_is_bounded_exactly_while_pangs_value_is_no_bound():
     assert bound.value_ns == alone == optimum_ns(instance)
     assert bound.reference["pang_31_32_ns"] > alone
     assert "pang_31_32_ns" not in bound.certificate
+    prefill, decode = (bound.reference[f"pang_31_32_{part}_ns"] for part in ("prefill", "decode"))
+    assert prefill == instance.worker.cost.prefill_ns([2048])
+    assert decode == 345 * instance.worker.cost.round_ns(200, 0, 0)
+    assert prefill + decode == bound.reference["pang_31_32_ns"]
 
 
 def test_time_splits_into_constants_and_two_counts():
