@@ -1,4 +1,4 @@
-"""Export of the full MIP to MPS and LP files, through SCIP."""
+"""The full MIP as an MPS or LP file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
-from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
-from orsched.models.full_mip.problem import read_problem
-from orsched.models.full_mip.scip_backend import load
-from orsched.models.full_mip.size import full_mip_size
-from orsched.scalars import require_one_of, require_suffix
+from orsched.scalars import require_suffix
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from orsched.instance import Instance
 
 SUFFIXES = (".mps", ".lp")
@@ -39,28 +37,24 @@ def write_full_mip(
         InputError: the suffix or the formulation is unknown, the instance does not map, the model
             is larger than ``max_nonzeros``, or the file cannot be written.
     """
+    from orsched.models.mip.files import file_lines
+    from orsched.models.mip.programs import read_program
+
     target = Path(path)
     suffix = require_suffix(target, SUFFIXES)
-    require_one_of(formulation, "formulation", FORMULATIONS)
-    problem = read_problem(instance)
-    count = max(1, len(problem)) if stages is None else stages
-    size = full_mip_size(problem, count, formulation, symmetry_breaking)
-    if size.nonzeros > max_nonzeros:
-        raise InputError(
-            f"the model has {size.variables} variables, {size.rows} rows, {size.nonzeros} nonzeros",
-            field="instance",
-            remedy="take fewer requests or stages, or raise max_nonzeros",
-        )
-    model = FullMip(problem, count, formulation, symmetry_breaking)
-    scip, _ = load(model.model, instance.name)
-    offset = problem.to_ns(0) / problem.unit_ns
-    if offset:
-        scip.addObjoffset(offset)
-    _write(scip, target, suffix)
-    return problem.unit_ns
+    program = read_program(
+        instance,
+        "full-mip",
+        stages=stages,
+        formulation=formulation,
+        symmetry_breaking=symmetry_breaking,
+        max_nonzeros=max_nonzeros,
+    )
+    _write(target, suffix, file_lines(program, suffix.removeprefix(".")))
+    return program.unit_ns
 
 
-def _write(scip: object, target: Path, suffix: str) -> None:
+def _write(target: Path, suffix: str, lines: Iterable[str]) -> None:
     """Write beside the target, then put the file in its place."""
     try:
         folder = Path(mkdtemp(prefix=".orsched-", dir=target.parent or "."))
@@ -68,7 +62,8 @@ def _write(scip: object, target: Path, suffix: str) -> None:
         raise InputError(f"cannot write: {error.strerror}", file=str(target)) from None
     made = folder / f"model{suffix}"
     try:
-        scip.writeProblem(str(made), verbose=False)  # type: ignore[attr-defined]
+        with made.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(lines)
         os.replace(made, target)
     except OSError as error:
         raise InputError(f"cannot write: {error.strerror}", file=str(target)) from None

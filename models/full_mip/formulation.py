@@ -224,7 +224,8 @@ class FullMip:
     def values_of(self, plan: Plan) -> list[int]:
         """Return the values of all variables that stand for a plan."""
         problem = self.problem
-        plan = with_lowest_clients(plan, problem.needed, problem.clients)
+        if self.symmetry_breaking or plan.client is None:
+            plan = with_lowest_clients(plan, problem.needed, problem.clients)
         plan = padded(plan, self.stages)
         assert plan.client is not None
         values = [0] * len(self.model.names)

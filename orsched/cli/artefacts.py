@@ -66,6 +66,7 @@ SUFFIXES = {
     "errors": (".csv", ".json"),
     "instance-output": (".json", ".parquet"),
     "TARGET": (".json", ".parquet", ".csv"),
+    "OUT": (".mps", ".lp"),
 }
 """What a file may end in, by the option or argument that names it."""
 

@@ -21,6 +21,7 @@ from orsched.cli.compare_command import compare_command
 from orsched.cli.completion import offer_names
 from orsched.cli.cost_command import cost_command
 from orsched.cli.data_commands import data_group
+from orsched.cli.export_command import export_command
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
 from orsched.cli.output import (
@@ -170,6 +171,7 @@ for command in (
     report_command,
     generate_command,
     convert_command,
+    export_command,
     data_group,
     predict_group,
     study_command,

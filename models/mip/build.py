@@ -1,0 +1,183 @@
+"""A program as a MathOpt model: named variables, rows to add, any solver, a schedule back."""
+
+from __future__ import annotations
+
+import math
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.models.full_mip.linear import CONTINUOUS
+from orsched.models.killable_call import run_in_child
+from orsched.models.mip.programs import read_program
+from orsched.models.mip.search import Incumbent, answer_of
+from orsched.models.mip.solvers import Job, mathopt, require_solver, run_job
+from orsched.near_names import did_you_mean
+from orsched.stop import MaxRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from orsched.instance import Instance
+    from orsched.models.mip.programs import Program
+    from orsched.models.mip.result import MipResult, MipStep
+    from orsched.schedule import Schedule
+
+_GRACE_S = 2.0
+"""What a solver may take beyond its time limit until its process is ended."""
+
+
+def build(instance: Instance, program: str = "full-mip", **options: Any) -> Mip:
+    """Return a program as a model that can be changed and solved; options of ``read_program``.
+
+    Raises as ``read_program`` does, and ``MissingDependencyError`` without OR-Tools.
+    """
+    return Mip(read_program(instance, program, **options))
+
+
+class Mip:
+    """A program in MathOpt.
+
+    Attributes:
+        model: ``ortools.math_opt.python.mathopt.Model``: add rows and variables, change bounds,
+            replace the objective, with MathOpt's own methods.
+        program: the linear model behind it; ``program.legend`` has the names, ``program.to_ns``
+            makes nanoseconds of an objective.
+    """
+
+    def __init__(self, program: Program) -> None:
+        mo = mathopt()
+        self.program = program
+        self.model = model = mo.Model(name=program.name)
+        linear = program.model
+        columns = zip(linear.names, linear.kinds, linear.lower, linear.upper, strict=True)
+        self._columns = [
+            model.add_variable(lb=low, ub=high, is_integer=kind != CONTINUOUS, name=name)
+            for name, kind, low, high in columns
+        ]
+        for row in linear.rows:
+            pairs = zip(row.columns, row.coefficients, strict=True)
+            model.add_linear_constraint(
+                lb=-math.inf if row.least is None else row.least,
+                ub=math.inf if row.most is None else row.most,
+                expr=mo.LinearSum(value * self._columns[column] for column, value in pairs),
+                name=row.name,
+            )
+        self.own_objective = mo.LinearSum(v * self._columns[c] for c, v in linear.objective)
+        model.minimize(self.own_objective)
+        self._variables = {variable.name: variable for variable in self._columns}
+        self._rows = {row.name: row for row in model.linear_constraints()}
+
+    def variable(self, family: str, *indices: int) -> Any:
+        """Return a variable by its name or its parts: ``p_3_0_1`` or ``"p", 3, 0, 1``."""
+        return _of(self._variables, "variable", family, indices)
+
+    def row(self, family: str, *indices: int) -> Any:
+        """Return a row of the program by its name or its parts."""
+        return _of(self._rows, "row", family, indices)
+
+    def variables(self, family: str) -> dict[tuple[int, ...], Any]:
+        """Return the variables of a family by their indices: ``variables("p")[3, 0, 1]``."""
+        found = {}
+        for name, variable in self._variables.items():
+            head, *rest = name.split("_")
+            if head == family and all(part.isdigit() for part in rest):
+                found[tuple(map(int, rest))] = variable
+        if not found:
+            _of(self._variables, "family", family, ())
+        return found
+
+    def values_of(self, schedule: Schedule) -> dict[Any, float]:
+        """Return the values of the program's variables that stand for a valid schedule."""
+        values = map(float, self.program.values_of(schedule))
+        return dict(zip(self._columns, values, strict=True))
+
+    def solve(
+        self,
+        solver: str = "scip",
+        *,
+        time_limit: float | None = None,
+        start: Schedule | Mapping[Any, float] | None = None,
+        seed: int = 0,
+        parameters: Any = None,
+        callback: Callable[[MipStep], object] | None = None,
+    ) -> MipResult:
+        """Solve the model as it is now, in a child process.
+
+        Args:
+            solver: ``scip``, ``highs``, ``cpsat``, or ``gurobi`` where it is licensed.
+            time_limit: seconds for the solver.
+            start: a schedule, or values by variable, for a warm start.
+            seed: the solver's, unless the parameters have one.
+            parameters: MathOpt's ``SolveParameters``; by default one thread.
+            callback: called with each better objective or bound; returning True ends the search.
+
+        The schedule of the result holds what the values decide, carried out as early as possible.
+
+        Raises:
+            InputError: an argument is wrong, or the solver refuses model or parameters.
+            MissingDependencyError: the solver is not here.
+        """
+        begin = perf_counter()
+        require_solver(solver)
+        if time_limit is not None:
+            MaxRuntime(time_limit)  # validates
+        whole = tuple(
+            variable.id
+            for variable, kind in zip(self._columns, self.program.model.kinds, strict=True)
+            if kind == CONTINUOUS and self.model.has_variable(variable.id)
+        )
+        job = Job(
+            solver,
+            self.model.export_model().SerializeToString(),
+            _parameters(solver, parameters, whole_number(seed, "seed")).SerializeToString(),
+            self._hint(start),
+            whole,
+            time_limit,
+        )
+        incumbent = Incumbent(self.model, callback, begin)
+        left = None if time_limit is None else time_limit + _GRACE_S
+        outcome = run_in_child(run_job, job, left, incumbent.on_message)
+        return answer_of(self, solver, outcome, incumbent)
+
+    def _hint(self, start: Schedule | Mapping[Any, float] | None) -> dict[int, float]:
+        if start is None:
+            return {}
+        from orsched.schedule import Schedule
+
+        values = self.values_of(start) if isinstance(start, Schedule) else start
+        return {variable.id: value for variable, value in values.items()}
+
+    def schedule_of(self, values: Mapping[str, float]) -> Schedule | None:
+        """Return the checked schedule that values of the program's variables decide."""
+        return self.program.schedule_of([values.get(v.name, 0.0) for v in self._columns])
+
+    def __repr__(self) -> str:
+        model = self.model
+        return (
+            f"Mip {self.program.name} of {self.program.instance.name!r}: "
+            f"{model.get_num_variables():,} variables, {model.get_num_linear_constraints():,} rows"
+        )
+
+
+def _parameters(solver: str, given: Any, seed: int) -> Any:
+    """Return the proto of the parameters, with one thread and the seed where none are given."""
+    mo = mathopt()
+    proto = (mo.SolveParameters() if given is None else given).to_proto()
+    if not proto.HasField("threads") and solver != "highs":  # HiGHS is told by global settings
+        proto.threads = 1
+    if not proto.HasField("random_seed"):
+        proto.random_seed = seed % 2**31
+    return proto
+
+
+def _of(known: dict[str, Any], what: str, family: str, indices: tuple[int, ...]) -> Any:
+    name = "_".join([family, *map(str, indices)])
+    if name not in known:
+        raise InputError(
+            f"there is no {what} {name!r}",
+            field=what,
+            remedy=did_you_mean(name, known) or "program.legend has the names",
+        )
+    return known[name]

@@ -1,0 +1,100 @@
+"""MPS and LP files: other programs read them and find the same optimum."""
+
+from __future__ import annotations
+
+import pytest
+
+from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
+from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
+from orsched.models.mip import FORMATS, Program, file_lines, read_program
+from orsched.models.unit_rounds import hindsight_optimum
+
+
+def written(program, style, folder):
+    path = folder / f"model.{style}"
+    path.write_text("".join(file_lines(program, style)), encoding="utf-8")
+    return path
+
+
+def by_scip(path):
+    """The optimum that SCIP finds in a file."""
+    scip = pytest.importorskip("pyscipopt").Model()
+    scip.hideOutput()
+    scip.setParam("misc/catchctrlc", False)
+    scip.readProblem(str(path))
+    scip.optimize()
+    assert scip.getStatus() == "optimal"
+    return scip.getObjVal()
+
+
+def by_ortools(path):
+    """The optimum that CP-SAT finds in a file that OR-Tools reads."""
+    builder = pytest.importorskip("ortools.linear_solver.python.model_builder")
+    model = builder.Model()
+    read = model.import_from_lp_file if path.suffix == ".lp" else model.import_from_mps_file
+    assert read(str(path))
+    solver = builder.Solver("scip")
+    assert solver.solve(model) == builder.SolveStatus.OPTIMAL
+    return solver.objective_value
+
+
+@pytest.mark.parametrize("style", FORMATS)
+@pytest.mark.parametrize("name", ["gate", "with-arrivals"])
+@pytest.mark.parametrize("mip", ["full-mip", "window-mip"])
+def test_the_optimum_of_the_file_is_that_of_the_instance(mip, name, style, tmp_path):
+    program = read_program(load_named(name), mip)
+    path = written(program, style, tmp_path)
+    least = KNOWN_OPTIMA[name].makespan_ns
+    assert round(by_scip(path) * program.unit_ns) == least
+    if style == "mps":
+        assert round(by_ortools(path) * program.unit_ns) == least
+
+
+@pytest.mark.parametrize("style", FORMATS)
+def test_unit_rounds(style, tmp_path):
+    instance = generate("unit-rounds", seed=3, requests=4, memory_tokens=12)
+    path = written(read_program(instance, "unit-rounds"), style, tmp_path)
+    assert round(by_scip(path)) == hindsight_optimum(instance).total
+
+
+def odd():
+    """Rows of every kind, kinds of every sort, a column in no row, a constant that is no unit."""
+    model = LinearModel()
+    x, y, z = model.add("x", INTEGER, 10), model.add("y", BINARY, 1), model.add("z", CONTINUOUS, 7)
+    model.add("unused", INTEGER, 5, lower=2)
+    model.add("fixed", BINARY, 0)
+    model.row("between", [(x, 2), (y, -3)], least=-1, most=9)
+    model.row("same", [(x, 1), (z, 1)], least=6, most=6)
+    model.row("at_least", [(z, 1), (y, 5)], least=3)
+    model.row("empty", [(x, 0)], most=4)
+    model.row("free", [(x, -1)])
+    model.minimise([(x, -3), (y, 4), (z, 1)])
+    instance = load_named("gate")
+    return Program("full-mip", instance, model, 4, 10, "makespan", lambda _: None, lambda _: [])
+
+
+@pytest.mark.parametrize("style", FORMATS)
+def test_rows_of_every_kind(style, tmp_path):
+    """INV: by trying all whole x and y; z follows from the row ``same``."""
+    least = min(
+        -3 * x + 4 * y + (6 - x)
+        for x in range(7)
+        for y in (0, 1)
+        if -1 <= 2 * x - 3 * y <= 9 and (6 - x) + 5 * y >= 3
+    )
+    path = written(odd(), style, tmp_path)
+    assert by_scip(path) == pytest.approx(least + 10 / 4)
+    if style == "mps":
+        assert by_ortools(path) == pytest.approx(least + 10 / 4)
+
+
+@pytest.mark.parametrize(("style", "mark"), [("mps", "* "), ("lp", "\\ ")])
+def test_a_file_says_what_it_holds(style, mark, tmp_path):
+    program = read_program(load_named("gate"), "full-mip")
+    lines = written(program, style, tmp_path).read_text().splitlines()
+    head = [line for line in lines if line.startswith(mark)]
+    text = "\n".join(head)
+    assert f"x {program.unit_ns} ns = makespan" in text
+    assert "p_i_j_k: 0-1: and is prefilled in stage k" in text
+    assert load_named("gate").sha256 in text
+    assert max(len(line) for line in lines) <= 255
