@@ -33,7 +33,18 @@ if TYPE_CHECKING:
 
 NAME = "decide"
 USES_QUANTILES = ("gittins", "robust", "rolling")
-FORESEES = ("a_max", "a_min", "mc_sf", "svf")
+FORESEES = (
+    "a_max",
+    "a_min",
+    "mc_sf",
+    "svf",
+    "svf_1bit",
+    "sorted_f",
+    "gba",
+    "gsa",
+    "wait",
+    "nested_wait",
+)
 PAGED = BlockMemory(2_000, 16, "paged")
 LEVELS, FACTORS = (0.1, 0.25, 0.5, 0.75, 0.9), (0.4, 0.6, 1.0, 1.5, 2.5)
 PANG_US, LIMIT_US, POOL_US = 50.0, 100.0, 10.0

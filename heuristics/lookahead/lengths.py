@@ -29,3 +29,8 @@ def interval(view: View, request: int, width: float) -> tuple[int, int]:
         middle = expected_tokens(view, request, 0.0)
         low, high = ceil(middle / (1 + width)), floor(middle * (1 + width))
     return max(1, min(low, limit)), max(1, min(high, limit))
+
+
+def volume(prompt: int, output: int) -> int:
+    """Return the token-rounds of a request: it holds s + 1 to s + o tokens for a round each."""
+    return prompt * output + output * (output + 1) // 2

@@ -7,8 +7,19 @@ from orsched.heuristics.lookahead.orders import (
     ShortestPossible,
     ShortestThatFits,
     SmallestVolume,
+    SmallestVolumeOfOneBit,
 )
-from orsched.heuristics.lookahead.params import IntervalParams, MarginParams
+from orsched.heuristics.lookahead.params import (
+    BatchParams,
+    IntervalParams,
+    MarginParams,
+    OneBitParams,
+    PhaseParams,
+    ThresholdParams,
+)
+from orsched.heuristics.lookahead.phases import GeometricBatching, GeometricSlicing
+from orsched.heuristics.lookahead.sorted_batches import SortedBatches
+from orsched.heuristics.lookahead.thresholds import NestedWait, Wait
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.policy import Information
 
@@ -45,4 +56,52 @@ A_MIN = PolicyMethod(
     "intervals of lengths: the least lower end first, evictions where it was too low (Chen et al.)",
     lambda instance, params, information, seed: ShortestPossible(params, information),
     IntervalParams,
+)
+
+SVF_1BIT = PolicyMethod(
+    "svf_1bit",
+    _LENGTHS,
+    "least volume first by one bit, short or long (Kong et al.)",
+    lambda instance, params, information, seed: SmallestVolumeOfOneBit(params, information),
+    OneBitParams,
+)
+
+SORTED_F = PolicyMethod(
+    "sorted_f",
+    _LENGTHS,
+    "batches by the least output over size squared (Wang et al.)",
+    lambda instance, params, information, seed: SortedBatches(params, information),
+    BatchParams,
+)
+
+GBA = PolicyMethod(
+    "gba",
+    _LENGTHS,
+    "phases of doubling lengths with evenly spaced starts (Feng et al.)",
+    lambda instance, params, information, seed: GeometricBatching(params, information),
+    PhaseParams,
+)
+
+GSA = PolicyMethod(
+    "gsa",
+    (Information.NONE,),
+    "slices of doubling lengths with evenly spaced starts, lengths unknown (Feng et al.)",
+    lambda instance, params, information, seed: GeometricSlicing(params, information),
+    PhaseParams,
+)
+
+WAIT = PolicyMethod(
+    "wait",
+    _LENGTHS,
+    "a class starts when its threshold of requests wait (Ao et al.)",
+    lambda instance, params, information, seed: Wait(params, information),
+    ThresholdParams,
+)
+
+NESTED_WAIT = PolicyMethod(
+    "nested_wait",
+    (Information.NONE,),
+    "segments by age that start at thresholds, lengths unknown (Ao et al.)",
+    lambda instance, params, information, seed: NestedWait(params, information),
+    ThresholdParams,
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import TYPE_CHECKING
 
-from orsched.heuristics.lookahead.lengths import expected_tokens, interval
+from orsched.heuristics.lookahead.lengths import expected_tokens, interval, volume
 from orsched.heuristics.lookahead.policy import LookAhead
 
 if TYPE_CHECKING:
-    from orsched.heuristics.lookahead.params import IntervalParams, MarginParams
+    from orsched.heuristics.lookahead.params import IntervalParams, MarginParams, OneBitParams
     from orsched.policy import Information, View
 
 
@@ -47,8 +48,42 @@ class SmallestVolume(ShortestThatFits):
 
     def key(self, view: View, request: int) -> int:
         """Return the volume of the whole request in token-rounds, whatever it has yielded."""
-        tokens = self.length(view, request)
-        return view.prompt_tokens[request] * tokens + tokens * (tokens + 1) // 2
+        return volume(view.prompt_tokens[request], self.length(view, request))
+
+
+class SmallestVolumeOfOneBit(LookAhead):
+    """SVF with one bit: a request is known to be short or long (Kong et al., arXiv 2606.22327).
+
+    The abstract names the variant and no rule. Here the bit says whether the length, true or
+    predicted, is above ``split``, by default the median of the lengths that have arrived, itself
+    included. Short ones are taken for ``split`` tokens, long ones for twice as many, within the
+    output limit; the least volume by that goes first, and admission and evictions are those of
+    MC-SF with predictions.
+    """
+
+    def __init__(self, params: OneBitParams, information: Information) -> None:
+        super().__init__("svf_1bit", information)
+        self.split = params.split
+        self.seen: list[int] = []
+        self.taken_for: dict[int, int] = {}
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Learn the bit, once, and queue the request."""
+        if request not in self.taken_for:
+            tokens = expected_tokens(view, request, 0.0)
+            insort(self.seen, tokens)
+            split = self.split or self.seen[(len(self.seen) - 1) // 2]
+            most = split if tokens <= split else 2 * split
+            self.taken_for[request] = min(most, view.output_limit_tokens)
+        super().on_arrival(view, request)
+
+    def length(self, view: View, request: int) -> int:
+        """Return what the bit stands for."""
+        return self.taken_for[request]
+
+    def key(self, view: View, request: int) -> int:
+        """Return the volume by that length."""
+        return volume(view.prompt_tokens[request], self.taken_for[request])
 
 
 class LongestPossible(LookAhead):

@@ -39,6 +39,7 @@ class LookAhead(Policy):
     """
 
     chunks = True
+    paced = False  # whether the next request may become due as rounds pass
 
     def __init__(self, name: str, information: Information) -> None:
         self.name, self.information = name, information
@@ -52,6 +53,14 @@ class LookAhead(Policy):
     @abstractmethod
     def key(self, view: View, request: int) -> int:
         """Return what is least of the request to be admitted next."""
+
+    def peek(self, view: View) -> int | None:
+        """Return the request that is to be admitted next; None if nobody is to be now."""
+        return self.heap[0][2] if self.heap else None
+
+    def take(self) -> None:
+        """Admit the request that ``peek`` has named: it no longer waits."""
+        heappop(self.heap)
 
     def victim(self, view: View) -> int:
         """Return who is evicted where the next round does not fit: who was admitted last."""
@@ -108,7 +117,7 @@ class LookAhead(Policy):
                 return self._evict(view)
             if self.future.first_end <= view.rounds:
                 self.future.extend(view.rounds)
-        stage = self._admit(view) if self.heap and view.free_clients else []
+        stage = self._admit(view) if view.free_clients and self.waiting() else []
         if len(stage) == 1:
             return self._chunk(view, stage[0])
         if stage:
@@ -125,8 +134,10 @@ class LookAhead(Policy):
         """Return the requests of the next stage, no more than the cap holds."""
         stage: list[int] = []
         tokens, clients, blocks = self.limit, view.free_clients, view.blocks_free or 0
-        while self.heap and len(stage) < clients:
-            request = self.heap[0][2]
+        while len(stage) < clients:
+            request = self.peek(view)
+            if request is None:
+                break
             tokens -= view.to_prefill(request)
             if stage and tokens < 0:
                 break
@@ -137,7 +148,8 @@ class LookAhead(Policy):
                 blocks -= view.blocks_of(request)
                 if blocks < 0:
                     break
-            stage.append(heappop(self.heap)[2])
+            stage.append(request)
+            self.take()
         return stage
 
     def _reserve(self, view: View, request: int, alone: bool) -> bool:
@@ -146,6 +158,18 @@ class LookAhead(Policy):
         assert future is not None
         base, end = self._cache(view, request)
         return future.add(request, base, end, alone)
+
+    def _prolong(self, view: View, request: int, alone: bool) -> bool:
+        """Foresee memory for a running request that is longer than it was; say if it fits."""
+        future = self.future
+        if future is None:
+            return True
+        base, left = view.cached(request) - view.rounds, self.length(view, request)
+        future.drop(request)
+        if future.add(request, base, view.rounds + left - view.generated(request), alone):
+            return True
+        future.add(request, base, view.rounds)  # until its eviction counts it out
+        return False
 
     def _cache(self, view: View, request: int) -> tuple[int, int]:
         """Return base and expected end of the cache that a request would have, started now."""
@@ -166,12 +190,15 @@ class LookAhead(Policy):
 
     def _rounds(self, view: View) -> Step:
         """Return one round if the next request may fit after it, else as many as change nothing."""
-        if not self.heap:
+        if not self.waiting():
             return _UNTIL_EVENT
         if not view.free_clients:
             return _UNTIL_FINISH
         if self.future is None:
             return _UNTIL_EVENT
-        first = view.to_prefill(self.heap[0][2]) + (view.first_token != "prefill")
+        request = self.peek(view)
+        if request is None:
+            return _ONE_ROUND if self.paced else _UNTIL_EVENT
+        first = view.to_prefill(request) + (view.first_token != "prefill")
         free = view.blocks_left(1) or 0
         return _UNTIL_EVENT if first > free * self.future.size else _ONE_ROUND

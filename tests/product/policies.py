@@ -57,6 +57,10 @@ NOTABLE = (
     "mc_sf@predicted+margin=0.5",
     "a_min@predicted+width=0",
     "a_max@clairvoyant+width=2",
+    "sorted_f@predicted+pool=3+exact=0",
+    "gsa@none+first=3",
+    "nested_wait@none+threshold=2",
+    "wait@predicted+threshold=2+first=4",
     "rolling@predicted+interval=0.2+planning_time=0.1+background=thread",
 )
 

@@ -14,6 +14,7 @@ from orsched.request_times import request_times
 from tests.heuristics.lookahead.literal import admissions, held
 
 ROUNDS = 40
+LENGTHS_MAY_BE_WRONG = ("mc_sf", "svf", "svf_1bit", "a_max", "a_min", "sorted_f", "gba", "wait")
 
 
 def starts_of(instance, method, **parameters):
@@ -125,7 +126,7 @@ def test_a_min_evicts_the_least_bound_where_it_was_too_low():
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.parametrize("method", ["mc_sf", "svf", "a_max", "a_min"])
+@pytest.mark.parametrize("method", LENGTHS_MAY_BE_WRONG)
 def test_any_prediction_ends_in_a_schedule_that_is_accepted(seed, method):
     """Lengths far too short and too long, any block size, both rules: no round overflows."""
     prompts, outputs, arrivals, memory = drawn(seed)
