@@ -1,9 +1,10 @@
 """Lower bounds on the sums of completion times: mean JCT and mean TTFT, with certificates.
 
-Two relaxations, each exact in integers (docs/bounds.md has the proofs). A request cannot end
-before it would if served alone where it is fastest. And all workers are one machine
+Three relaxations, each exact in integers (docs/bounds.md has the proofs). A request cannot end
+before it would if served alone where it is fastest. All workers are one machine
 (``aggregate_machine``): what all requests are charged is a preemptive schedule of one
-machine, where shortest remaining time first is optimal.
+machine, where shortest remaining time first is optimal. And on one worker each step is paid by
+the requests that have not ended, by their rank (``rank_bounds``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.single_machine import least_sum
 from orsched.models.aggregate_machine import choices_of
 from orsched.models.aggregation_bound import balanced_weights
+from orsched.models.rank_bounds import rank_certificates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,12 +40,12 @@ def latency_certificates(
     ``sum_ns`` is the bound on the sum over the requests, ``value_ns`` that sum divided by their
     number, rounded down. Candidates: ``alone`` (each request as if served alone), ``ranked`` (the
     k-th end is at least the k-th of requests served alone, and the k-th of shortest remaining time
-    first), ``mean_busy`` (mean busy times on the machine, and what must lie after them) and, for
-    TTFT, ``queue`` (the k-th start waits for k - J ends) and ``queue_busy`` (these ends by mean
-    busy times). Cost models without a known floor get ``arrivals``, and so do
-    instances for which there is not time enough. With restarts a request may start before the ends
-    that it would have to wait for, and there are no queues. The instance is not empty, and each
-    request fits onto a worker.
+    first), ``mean_busy`` (mean busy times on the machine, and what must lie after them), ``ranks``
+    (what the one that ends j-th from last pays) and, for TTFT, ``queue`` (the k-th start waits for
+    k - J ends), ``queue_busy`` and ``queue_ranks`` (these ends by mean busy times, by ranks). Cost
+    models without a known floor get ``arrivals``, and so do instances for which there is not time
+    enough. With restarts a request may start before the ends that it would have to wait for, and
+    there are no queues. The instance is not empty, and each request fits onto a worker.
     """
     best = -1
     for found in _candidates(instance, objective, out_of_time, enough, scope):
@@ -87,6 +89,8 @@ def _candidates(
             for kind in ("queue", "queue_busy"):
                 total = least_sum(kind, machine, whole, workers.clients)
                 yield _certificate(instance, objective, kind, total, choices)
+    for kind, total, choices in rank_certificates(instance, objective, scope, out_of_time):
+        yield _certificate(instance, objective, kind, total, choices)
 
 
 def _certificate(

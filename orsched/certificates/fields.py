@@ -219,6 +219,10 @@ _SUMS: dict[str, Field] = {
     "sum_ns": _ANY,
     **_VALUE,
 }
+_RANKS = {
+    "level": whole(0, WEIGHT),
+    "smooth": whole(0, WEIGHT),
+}
 LATENCY: dict[str, Field] = {
     "empty": MAKESPAN["empty"],
     "arrivals": _kind("arrivals", _SUMS),
@@ -226,6 +230,10 @@ LATENCY: dict[str, Field] = {
     **{
         name: _kind(name, {**_SUMS, "workers": _WORKERS}, {"allows": _ALLOWS})
         for name in ("ranked", "mean_busy", "queue", "queue_busy")
+    },
+    **{
+        name: _kind(name, {**_SUMS, "workers": _WORKERS, **_RANKS}, {"allows": _ALLOWS})
+        for name in ("ranks", "queue_ranks")
     },
 }
 """Certificates of bounds on mean JCT and mean TTFT, by kind."""

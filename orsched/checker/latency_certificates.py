@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.aggregate_machine import machine_of
 from orsched.certificates.aggregation import Workers
-from orsched.certificates.budget import DEFAULT_BUDGET
+from orsched.certificates.budget import DEFAULT_BUDGET, Budget
 from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import jobs_on
 from orsched.certificates.pools import alone_ns
 from orsched.certificates.prefix_sharing import without_cache
+from orsched.certificates.rank_costs import KINDS, Choices, least_sum_by_ranks, work_of
 from orsched.certificates.scope import Scope
 from orsched.certificates.single_machine import least_sum
 from orsched.checker.certificates import certificate_violations
@@ -42,7 +43,7 @@ def bound_violations(
     require_bound(bound, objective)
     problem, claim = without_cache(instance, bound["certificate"])
     claims = {"name": bound["name"], **claim}
-    expected = _derive(problem, claim, objective)
+    expected = _derive(problem, claim, objective, Budget(budget))
     expected["name"] = expected["bound"]
     found = [
         f"{name} is {claims.get(name)!r}, re-derived {value!r}"
@@ -55,7 +56,9 @@ def bound_violations(
     return found
 
 
-def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[str, Any]:
+def _derive(
+    instance: Instance, claim: dict[str, Any], objective: str, budget: Budget
+) -> dict[str, Any]:
     kind, until_first = claim["bound"], objective == "mean_ttft"
     scope, choices = Scope.read(claim, instance), {}
     if instance.link is not None and kind not in ("arrivals", "alone"):
@@ -64,6 +67,9 @@ def _derive(instance: Instance, claim: dict[str, Any], objective: str) -> dict[s
         total = 0
     elif kind == "alone":
         total = sum(_alone(instance, until_first, scope))
+    elif kind in KINDS:
+        choices = {"workers": claim["workers"], **Choices.read(claim).stated()}
+        total = _by_ranks(instance, claim, objective, scope, budget)
     else:
         choices = {"workers": claim["workers"]}
         total = _total(instance, claim["workers"], kind, until_first, scope)
@@ -99,3 +105,18 @@ def _total(
         raise ValueError("queues bound first tokens only, and with restarts nobody waits for ends")
     whole = machine_of(instance, ends.parts, weights)
     return least_sum(kind, machine, whole, ends.clients)
+
+
+def _by_ranks(
+    instance: Instance, claim: dict[str, Any], objective: str, scope: Scope, budget: Budget
+) -> int:
+    """Sum over the requests of one worker that a bound by ranks proves."""
+    kind, listed = claim["bound"], claim["workers"]
+    if KINDS[kind] != objective:
+        raise ValueError(f"{kind} bounds {KINDS[kind]}")
+    if scope.restarts and objective == "mean_ttft":
+        raise ValueError("with restarts nobody waits for ends")
+    if [(each["worker"], each["weight"]) for each in listed] != [(0, 1)]:
+        raise ValueError("ranks are of one worker, of weight 1")
+    work = work_of(instance, scope, listed[0])
+    return least_sum_by_ranks(kind, instance, work, Choices.read(claim), budget)

@@ -157,6 +157,13 @@ def kinds() -> dict[str, Kind]:
         "queue": Kind(
             problem([9, 2, 7], [3, 9, 2], Worker(1, COST)), ("bound",), "queue", "mean_ttft"
         ),
+        "ranks": Kind(
+            problem([1] * 9, [30, 90, 20] * 3, Worker(3, COST)), ("bound",), "ranks", "mean_jct"
+        ),
+        "queue_ranks": Kind(
+            problem([1] * 9, [30, 90, 20] * 3, Worker(3, COST)),
+            ("bound",), "queue_ranks", "mean_ttft",
+        ),
         "queue_busy": Kind(many, ("bound",), "queue_busy", "mean_ttft"),
         "pooling": Kind(
             problem([9, 2], [3, 4], (Worker(2, POOLED), Worker(1, POOLED.scaled(2), name="b"))),

@@ -22,7 +22,7 @@ NAMES = [
     "charged levels", "pooling", "shared", "volume", "longest", "lifted", "dual", "cover", "tree",
     "rounds by memory", "large requests", "clients", "cap", "large prompts", "stages by memory",
     "chunks", "chunked prompt", "restarts", "arrivals", "alone", "ranked", "mean_busy", "queue",
-    "queue_busy", "pools",
+    "queue_busy", "pools", "ranks", "queue_ranks",
 ]  # fmt: skip
 
 

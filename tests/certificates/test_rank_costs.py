@@ -1,0 +1,142 @@
+"""Bounds by ranks: no step pays more than it costs, and nothing is above the optimum."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched.certificates.budget import Budget, BudgetError
+from orsched.certificates.rank_costs import (
+    KINDS,
+    Choices,
+    Term,
+    least_ranking,
+    least_sum_by_ranks,
+    rank_costs,
+    work_of,
+)
+from orsched.certificates.scope import PLAIN, Scope
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.models.aggregate_machine import choices_of
+from orsched.models.latency_bounds import _candidates
+from orsched.models.rank_bounds import rank_certificates
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.models.least_sums import least_sum_ns
+from tests.models.test_latency_bounds import small
+
+numbers = st.integers(0, 30)
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 12), st.integers(1, 5), numbers, numbers, st.booleans())
+def test_no_round_pays_more_than_it_costs(count, clients, fixed, own, late):
+    """INV: any N of u ranks pay at most a round of N beside u, and none less than a lower rank."""
+    weights = np.arange(1, count + 1)
+    weights = np.maximum(weights - clients, 0) if late else weights
+    paid = rank_costs(weights, clients, fixed, own, Budget())
+    assert (np.diff(paid) >= 0).all()
+    for left in range(1, count + 1):
+        for active in range(1, min(left, clients) + 1):
+            most = int(paid[left - active : left].sum())
+            assert most <= (fixed + own * active) * weights[left - 1]
+
+
+def test_equal_requests_pay_their_best_batches():
+    """Five equal requests, two clients: batches of 2, 2 and 1; each round counts who is left."""
+    paid = rank_costs(np.arange(1, 6), 2, 10, 1, Budget())
+    assert int(paid.sum()) == 12 * 5 + 12 * 3 + 11 * 1
+    alone = rank_costs(np.arange(1, 6), 2, 0, 1, Budget())  # nothing is shared: one by one
+    assert alone.tolist() == [1, 2, 3, 4, 5]
+
+
+@settings(max_examples=100)
+@given(st.data(), st.integers(1, 5))
+def test_prices_bound_every_ranking(data, count):
+    """INV: weak duality, against all assignments."""
+    column = st.lists(numbers, min_size=count, max_size=count)
+    works = [np.array(data.draw(column)) for _ in range(2)]
+    pays = [np.sort(data.draw(column)) for _ in range(2)]
+    terms = [Term(work, pay) for work, pay in zip(works, pays, strict=True)]
+    found = least_ranking(terms, Choices(0, data.draw(st.integers(0, 3))), Budget())
+    best = min(
+        sum(int((work[list(order)] * pay).sum()) for work, pay in zip(works, pays, strict=True))
+        for order in permutations(range(count))
+    )
+    assert found <= best
+    if count < 3:
+        one = least_ranking(terms[:1], Choices(0, 0), Budget())
+        assert one == int((np.sort(works[0])[::-1] * pays[0]).sum())
+
+
+@settings(max_examples=120)
+@given(small(), st.integers(0, 60), st.integers(0, 3), st.sampled_from(("clients", "cap")))
+def test_whatever_is_chosen_is_at_most_the_least_sum(instance, level, smooth, share):
+    """INV: every level, order and share proves a bound, whatever the instance and its costs."""
+    if not PLAIN.has_floor(instance.worker):
+        return
+    (choices,) = choices_of(instance, PLAIN)
+    if share == "cap" and instance.worker.prefill_limit is None:
+        return
+    choices = {**choices, "stage_share": share, "round_share": "clients"}
+    work = work_of(instance, PLAIN, choices)
+    chosen = Choices(min(level * work.unit, int(work.stages.max())), smooth)
+    for kind, objective in KINDS.items():
+        found = least_sum_by_ranks(kind, instance, work, chosen, Budget())
+        assert found <= least_sum_ns(instance, objective)
+
+
+@pytest.mark.parametrize(("objective", "gain"), [("mean_jct", 1.02), ("mean_ttft", 1.03)])
+def test_ranks_are_above_all_others_where_clients_are_full(objective, gain):
+    instance = orsched.load("pang-100x20")
+    by_name = {each["bound"]: each["sum_ns"] for each in _candidates(
+        instance, objective, lambda: False
+    )}  # fmt: skip
+    kind = next(name for name in KINDS if KINDS[name] == objective)
+    assert by_name[kind] > gain * max(v for name, v in by_name.items() if name != kind)
+
+
+def test_equal_requests_without_prefills_are_solved():
+    """Five equal requests on two clients: the bound is the optimum, to the nanosecond."""
+    instance = Instance(Requests([1] * 5, [3] * 5), Worker(2, AffineCost(0, 0, 10, 1)))
+    bound = orsched.bound(instance, "mean_jct")
+    assert bound.name == "ranks"
+    assert bound.certificate["sum_ns"] == 3 * (12 * 5 + 12 * 3 + 11)
+    assert bound.certificate["sum_ns"] == least_sum_ns(instance, "mean_jct")
+
+
+def test_numbers_of_any_size_do_not_wrap_around():
+    """Where sums need more than 64 bits, times are rounded down; the sum scales with the times."""
+    large = 10**12
+    instance = Instance(
+        Requests([9, 2, 7] * 20, [30, 900, 20] * 20),
+        Worker(4, AffineCost(25 * large, large, 29 * large, 2 * large)),
+    )
+    little = instance.replace(workers=Worker(4, AffineCost(25, 1, 29, 2)))
+    (_, total, _), *_ = rank_certificates(instance, "mean_jct", PLAIN, lambda: False)
+    (_, exact, _), *_ = rank_certificates(little, "mean_jct", PLAIN, lambda: False)
+    assert 0.999 < total / (exact * large) < 1.001
+
+
+def test_what_it_does_not_know_is_refused():
+    one = Instance(Requests([3, 4], [2, 5]), Worker(2, AffineCost(5, 1, 10, 1)))
+    two = one.replace(workers=(one.worker, Worker(2, one.worker.cost, name="b")))
+    shares = {"stage_share": "clients", "round_share": "clients", "line": [5, 1, 1]}
+    work = work_of(one, PLAIN, shares)
+    with pytest.raises(ValueError, match="above all prefills"):
+        least_sum_by_ranks("ranks", one, work, Choices(10**6, 0), Budget())
+    with pytest.raises(BudgetError):
+        least_sum_by_ranks("ranks", one, work, Choices(0, 0), Budget(5))
+    with pytest.raises(ValueError, match="one worker"):
+        work_of(two, PLAIN, shares)
+    again = one.replace(first_token="prefill")
+    with pytest.raises(ValueError, match="one worker"):
+        work_of(again, Scope.allowing(("restarts",), again), shares)
+    with pytest.raises(ValueError, match="memory"):
+        work_of(one, PLAIN, {**shares, "round_share": "memory"})
