@@ -67,6 +67,7 @@ SUFFIXES = {
     "instance-output": (".json", ".parquet"),
     "TARGET": (".json", ".parquet", ".csv"),
     "OUT": (".mps", ".lp"),
+    "PACKING": (".json",),
 }
 """What a file may end in, by the option or argument that names it."""
 

@@ -13,6 +13,7 @@ from orsched.cli.bulk_bounds import bulk_claim, check_bulk_claim
 from orsched.cli.columns import View, given_view, view_options, viewed
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_json, print_rows, printable, say
+from orsched.cli.pack_command import check_packing, packing_claim, say_packed
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.run_command import is_schedule
@@ -52,7 +53,8 @@ VIOLATION = (
 def check_command(instance: str, schedule: Path, times: str | None, budget: int, style: str) -> int:
     """Check every rule and every reported number of SCHEDULE against INSTANCE.
 
-    SCHEDULE may be a bound on bulk work that `orsched bound --certificate` has printed.
+    SCHEDULE may be a bound on bulk work that `orsched bound --certificate` has printed, or a
+    packing that `orsched pack` has written; then INSTANCE is what was packed.
 
     Prints the violations; exits with 0 if there is none, with 1 otherwise. Measured times are taken
     as they are, and a run that was stopped need not serve all requests: then the verdict says so.
@@ -61,6 +63,9 @@ def check_command(instance: str, schedule: Path, times: str | None, budget: int,
     from orsched.files import load_schedule
 
     require_order(instance, (schedule,))
+    packed = packing_claim(schedule)
+    if packed is not None:
+        return _check_packing(instance, schedule, packed, budget, style)
     claim = bulk_claim(schedule)
     if claim is not None:
         faults = check_bulk_claim(load_instance(instance), claim, budget)
@@ -85,6 +90,18 @@ def check_command(instance: str, schedule: Path, times: str | None, budget: int,
     if about:
         say(f"{schedule}{about}")
     return 1 if violations else 0
+
+
+def _check_packing(source: str, path: Path, claim: dict[str, Any], budget: int, style: str) -> int:
+    """Print what is wrong with a packing, or what it proves; return the exit code."""
+    try:
+        faults = check_packing(source, claim, budget)
+    except InputError as error:
+        raise error.located(file=str(path)) from None
+    print_rows([{"kind": "packing", "message": fault} for fault in faults], style)
+    if not faults:
+        say_packed(path, source, claim)
+    return 1 if faults else 0
 
 
 def require_order(instance: str, schedules: Iterable[Path]) -> None:

@@ -31,6 +31,7 @@ from orsched.cli.output import (
     say,
     show_lines,
 )
+from orsched.cli.pack_command import pack_command
 from orsched.cli.predict_commands import predict_group
 from orsched.cli.report_command import report_command
 from orsched.cli.run_command import run_command
@@ -164,6 +165,7 @@ for command in (
     simulate_command,
     bound_command,
     compare_command,
+    pack_command,
     run_command,
     calibrate_command,
     cost_command,

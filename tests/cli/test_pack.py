@@ -1,0 +1,172 @@
+"""``orsched pack``: sizes from files and instances, formats, the check, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+JOBS = [68, 66, 61, 57, 52, 49, 43, 38, 31, 30, 22, 17]
+
+
+@pytest.fixture
+def sizes(tmp_path):
+    path = tmp_path / "sizes.txt"
+    path.write_text("# jobs\n" + "\n".join(map(str, JOBS)) + "\n")
+    return path
+
+
+def least(jobs, clients):
+    """The least makespan, by trying every assignment up to the names of clients."""
+    best = sum(jobs)
+
+    def go(place, loads):
+        nonlocal best
+        if max(loads) >= best:
+            return
+        if place == len(jobs):
+            best = max(loads)
+            return
+        for client in {load: c for c, load in enumerate(loads)}.values():
+            loads[client] += jobs[place]
+            go(place + 1, loads)
+            loads[client] -= jobs[place]
+
+    go(0, [0] * clients)
+    return best
+
+
+def test_a_file_of_sizes(call, sizes):
+    """INV: the optimum, by trying all assignments."""
+    code, out, err = call("pack", sizes, "--clients", 4, "--format", "json")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert found["makespan"] == found["bound"] == least(JOBS, 4)
+    assert found["optimal"] is True
+    assert found["gap"] == 0
+    loads = [0] * 4
+    for size, client in zip(found["sizes"], found["assignment"], strict=True):
+        loads[client] += size
+    assert max(loads) == found["makespan"]
+    assert found["sizes"] == JOBS
+
+
+def test_the_table_and_csv(call, sizes):
+    code, out, _ = call("pack", sizes, "--clients", 4)
+    assert code == 0
+    assert "proven    optimal" in out
+    assert out.count("\nclient ") == 4
+    _, out, _ = call("pack", sizes, "--clients", 4, "--format", "csv")
+    rows = out.splitlines()
+    assert rows[0] == "job,size,client"
+    assert [row.split(",")[1] for row in rows[1:]] == list(map(str, JOBS))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options"),
+    [
+        ("a.csv", "id,size\nx,3\ny,4\n", []),
+        ("a.csv", "size\n3\n4\n", []),
+        ("a.txt", "n,cost\n1,3\n2,4\n", ["--column", "cost"]),
+        ("a.json", "[3, 4]", []),
+        ("a.json", '{"sizes": [3, 4]}', []),
+        ("a.txt", "3 4\n", []),
+        ("a.txt", "\ufeff3\r\n\r\n4 # last\r\n", []),
+    ],
+)
+def test_forms_of_sizes(call, tmp_path, name, text, options):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    code, out, _ = call("pack", path, "--clients", 2, "--format", "json", *options)
+    assert code == 0
+    assert json.loads(out)["sizes"] == [3, 4]
+
+
+def test_an_instance_has_its_own_clients(call, tmp_path):
+    path = tmp_path / "own.json"
+    call("generate", "gsm8k", "--set", "requests=20", "--set", "clients=4", "-o", path)
+    for source in (path, "gate"):
+        code, out, _ = call("pack", source, "--format", "json")
+        assert code == 0
+        assert json.loads(out)["optimal"]
+    assert json.loads(call("pack", path, "--format", "json")[1])["clients"] == 4
+    assert json.loads(call("pack", path, "--clients", 2, "--format", "json")[1])["clients"] == 2
+
+
+def test_check_verifies_what_was_written(call, sizes, tmp_path):
+    packed = tmp_path / "packed.json"
+    code, _, err = call("pack", sizes, "--clients", 4, "-o", packed)
+    assert code == 0
+    assert "12 sizes on 4 clients written" in err
+    code, _, err = call("check", sizes, packed)
+    assert code == 0
+    assert f"makespan {least(JOBS, 4)}, proven optimal" in err
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        (lambda f: f.update(makespan=f["makespan"] - 1), "makespan is not the largest load"),
+        (lambda f: f.update(bound=f["bound"] + 1), "the certificate proves"),
+        (lambda f: f["assignment"].pop(), "not one client for each job"),
+        (lambda f: f["assignment"].__setitem__(0, 4), "a job is on no client"),
+        (lambda f: f["sizes"].__setitem__(0, 1), "the sizes are not those of"),
+        (lambda f: f.update(certificate={"bound": "volume", "value": 10**9}), "another value"),
+        (lambda f: f.update(certificate=None), "certificate"),
+    ],
+)
+def test_forged_packings_are_refused(call, sizes, tmp_path, forge, said):
+    packed = tmp_path / "packed.json"
+    call("pack", sizes, "--clients", 4, "-o", packed)
+    found = json.loads(packed.read_text())
+    forge(found)
+    packed.write_text(json.dumps(found))
+    code, out, _ = call("check", sizes, packed)
+    assert code == 1
+    assert said in out
+
+
+def test_a_packing_of_a_column_is_checked_by_that_column(call, tmp_path):
+    path, packed = tmp_path / "a.csv", tmp_path / "packed.json"
+    path.write_text("a,b\n9,3\n9,4\n")
+    call("pack", path, "--clients", 2, "--column", "b", "-o", packed)
+    assert call("check", path, packed)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "said"),
+    [
+        ("a.txt", "3\n4.5\n", [], "a.txt, row 2, field 'size': '4.5' is no size (give whole"),
+        ("a.txt", "3\n-4\n", [], "row 2, field 'size': -4 is no size"),
+        ("a.csv", "id,size\nx,3\ny\n", [], "row 3, field 'size': is missing"),
+        ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is no size"),
+        ("a.csv", "a,b\n1,2\n", [], "field '--column': which column holds the sizes is open"),
+        ("a.csv", "a,b\n1,2\n", ["--column", "c"], "there is no column 'c' (there are: a, b)"),
+        ("a.csv", "", [], "is empty"),
+        ("a.json", "[1, true]", [], "row 1, field 'sizes': True is no size"),
+        ("a.json", '{"lengths": [1]}', [], "field 'sizes': is missing"),
+        ("a.json", "[1", [], "is not JSON"),
+        ("a.txt", "3\n", ["--column", "b"], "this file has no columns"),
+        ("a.txt", "9" * 30 + "\n", [], "is no size"),
+    ],
+)
+def test_what_is_no_size_is_located(call, tmp_path, name, text, options, said):
+    path = tmp_path / name
+    path.write_text(text)
+    code, out, err = call("pack", path, "--clients", 2, *options)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_other_refusals(call, sizes, tmp_path):
+    assert "give --clients N" in call("pack", sizes)[2]
+    assert "--column" in call("pack", "gate", "--column", "b")[2]
+    assert call("pack", tmp_path / "none.txt", "--clients", 2)[0] == 2
+    assert call("pack", sizes, "--clients", 0)[0] == 2
+    assert call("pack", sizes, "--clients", 2, "--gap", 1)[0] == 2
+    assert call("pack", sizes, "--clients", 2, "--time-limit", 0)[0] == 2
+    assert call("pack", sizes, "--clients", 2, "-o", tmp_path / "x.txt")[0] == 2
+    latin = tmp_path / "latin.txt"
+    latin.write_bytes(b"\xff\xfe\xe4")
+    assert "is no text in UTF-8" in call("pack", latin, "--clients", 2)[2]
