@@ -37,8 +37,10 @@ class GatedParams:
             known (Pang, Algorithm 1 sorts longest first).
         steal: whether idle clients take from other clients' queues (Algorithm 1).
         gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d), ``idle_cost`` (derived for
-            the middle of a run) or ``shadow_price`` (derived, knows the end and arrivals).
+            the middle of a run), ``shadow_price`` (derived, knows the end and arrivals) or
+            ``learned`` (a table of thresholds that a search has found).
         gate_factor: multiplies the threshold of ``idle_cost``.
+        gate_file: of ``learned``: a file of ``orsched train-gate``; empty: the shipped table.
         priority: what comes before the order within a queue: ``none``, or ``service_class``
             (interactive requests before batch ones).
     """
@@ -48,6 +50,7 @@ class GatedParams:
     steal: bool = True
     gate: str = "idle_cost"
     gate_factor: float = 1.0
+    gate_file: str = ""
     priority: str = "none"
 
     def __post_init__(self) -> None:
@@ -57,7 +60,9 @@ class GatedParams:
         require_bool(self.steal, "steal")
         if not is_number(self.gate_factor):
             raise InputError(f"{self.gate_factor!r} is not a number", field="gate_factor")
-        make_gate(self.gate, self.gate_factor)
+        if not isinstance(self.gate_file, str):
+            raise InputError("is no path", field="gate_file", remedy="a file of orsched train-gate")
+        make_gate(self.gate, self.gate_factor, self.gate_file)
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values."""
@@ -108,12 +113,16 @@ class GatedPolicy(Policy):
         self.assignment: Sequence[int] = ()
         if self.params.assignment == "packing":
             self.assignment = self._pack(view) if self.packing is None else self.packing
-        self.gate: Gate = make_gate(self.params.gate, self.params.gate_factor)
+        self.gate: Gate = self.make_gate()
         self.gate.start(view)
         self.listener = self.gate if isinstance(self.gate, ListeningGate) else None
         self.idle = list(range(clients))  # in order
         self.arrived = 0
         self.queued_tokens = 0
+
+    def make_gate(self) -> Gate:
+        """Return a fresh gate for a run."""
+        return make_gate(self.params.gate, self.params.gate_factor, self.params.gate_file)
 
     def _pack(self, view: View) -> Sequence[int]:
         if self.lengths is None or not isinstance(view, ClairvoyantView | PredictedView):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import expm1, inf, log
 
 from orsched.columns import whole_number
 from orsched.scalars import require_number, require_one_of
-from orsched.units import MAX_TOKENS, seconds_to_ns
+from orsched.units import MAX_TOKENS, NS_PER_S, seconds_to_ns
 
 INDICES = ("gittins", "serpt")
 
@@ -18,10 +19,18 @@ _RANGES = {
     "reserve": (0.0, 1e3),
     "batch_weight": (1e-6, 1.0),
     "ttft_s": (0.0, 1e9),
+    "boost_s": (1e-3, 1e9),
+    "crowd": (1e-3, 1e9),
 }
+OPTIONAL = ("ttft_s", "boost_s", "crowd")
+"""Parameters that may be None, for what they do not happen."""
 
 OVERTAKEN = 2.0
 """By whom a request may be overtaken: those that come within so many times ``ttft_s`` after it."""
+
+
+LEAST_SHARE = 0.25
+"""Of its prompt tokens a step keeps this share, however many decode."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,10 @@ class GittinsParams:
         ttft_s: a limit on TTFT to respect: after so long a wait neither gate nor placing holds a
             request back, and the index lets none pass that comes more than twice as long after it.
             None: no limit, the least mean JCT.
+        boost_s: for the tail of the JCT: a request is put forward by its boost, and how far large
+            ones fall behind does not grow with their size; over so many seconds. None: no boost.
+        crowd: for the tail too: with more than so many decoding requests a step has the fewer
+            prompt tokens, down to a quarter, the more there are. None: always as many.
 
     Raises:
         InputError: a value is out of range.
@@ -58,6 +71,8 @@ class GittinsParams:
     reserve: float = 0.5
     batch_weight: float = 1.0
     ttft_s: float | None = None
+    boost_s: float | None = None
+    crowd: float | None = None
 
     def __post_init__(self) -> None:
         require_one_of(self.index, "index", INDICES)
@@ -65,8 +80,34 @@ class GittinsParams:
             self.max_num_batched_tokens, "max_num_batched_tokens", minimum=1, maximum=MAX_TOKENS
         )
         for name, (least, most) in _RANGES.items():
-            if getattr(self, name) is not None or name != "ttft_s":
+            if getattr(self, name) is not None or name not in OPTIONAL:
                 require_number(getattr(self, name), name, least, most)
+
+    def prompt_tokens(self, decoding: int) -> int:
+        """Return the most prompt tokens of a step beside so many decoding requests."""
+        most = self.max_num_batched_tokens
+        if self.crowd is None or decoding <= self.crowd:
+            return most
+        return max(1, int(most * max(LEAST_SHARE, self.crowd / decoding)))
+
+    def later_ns(self, rank_ns: float) -> float:
+        """Return how much later than its arrival a request's key is, by its index.
+
+        Of a limit on TTFT at most what that allows. With a boost (Yu and Scully 2024, with the
+        index in the place of the size) it is negative: large requests have none, and among them
+        the first to come is first.
+        """
+        rank_ns *= self.aging
+        if self.boost_s is not None:
+            span_ns = self.boost_s * NS_PER_S
+            shrunk = -expm1(-max(rank_ns, 1.0) / span_ns)
+            rank_ns = span_ns * log(shrunk) if shrunk > 0 else -inf
+        patience_ns = self.patience_ns
+        if patience_ns is None:
+            return rank_ns
+        # A boost is taken from the arrival, a wait added to it: neither beyond the limit.
+        limit_ns = float(OVERTAKEN * patience_ns)
+        return max(-limit_ns, min(rank_ns, limit_ns))
 
     @property
     def patience_ns(self) -> int | None:

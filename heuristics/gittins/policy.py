@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from heapq import heappop
-from math import inf
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.gittins.batch import GittinsBatch
 from orsched.heuristics.gittins.lengths import LengthModel
 from orsched.heuristics.gittins.own_lengths import Calibrations, OwnLengths
-from orsched.heuristics.gittins.params import OVERTAKEN
 from orsched.heuristics.gittins.rivals import MANY, Rivals
 from orsched.heuristics.gittins.routing import RoutingDecision
 from orsched.heuristics.gittins.waiting import WaitingRequests
@@ -56,7 +54,6 @@ class Gittins(Policy):
         self.information = information
         self.service_class = service_class
         self.patience_ns = params.patience_ns
-        self.latest_ns = inf if self.patience_ns is None else OVERTAKEN * self.patience_ns
         self.queue = WaitingRequests()
         self.groups: dict[int, tuple[int, int]] = {}  # of requests that are not done
         self.own: dict[int, OwnLengths] = {}  # of those with a predicted distribution
@@ -142,8 +139,9 @@ class Gittins(Policy):
         self._predict(view, request)
         lengths = self._lengths(request)
         weight = self.params.batch_weight if view.classes[group[0]].bulk else 1.0
-        later = min(self.params.aging * self._rank_ns(view, request, lengths), self.latest_ns)
-        self.keys[request] = view.arrival_ns[request] + int(later / weight)
+        later = self.params.later_ns(self._rank_ns(view, request, lengths))
+        later = later * weight if later < 0 else later / weight
+        self.keys[request] = view.arrival_ns[request] + int(later)
         self._wait(view, request, view.prompt_tokens[request], lengths)
 
     def on_preempt(self, view: View, request: int) -> None:
@@ -299,7 +297,7 @@ class Gittins(Policy):
         self, view: View, worker: WorkerModel, decoding: int, blocks: int
     ) -> dict[int, int]:
         """Return request -> prompt tokens of the next step, in order of the keys."""
-        batch = GittinsBatch(worker, self.params.max_num_batched_tokens, blocks, self.growth)
+        batch = GittinsBatch(worker, self.params.prompt_tokens(decoding), blocks, self.growth)
         # An evicted request would otherwise take the blocks again before those that stay get on.
         again = worker.evicted == worker.pace.rounds and len(worker.view.running) > 0
         may_join = self.queue.count and batch.clients and not (again or view.draining)
