@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
 from orsched.heuristics.batch_builder import BatchBuilder
+from orsched.heuristics.client_choice import RULES, ClientChoice
 from orsched.heuristics.gates import Gate, ListeningGate, Waiting, make_gate
 from orsched.heuristics.queues import ClientQueues, Queues, SharedQueue
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
@@ -41,6 +42,8 @@ class GatedParams:
             ``learned`` (a table of thresholds that a search has found).
         gate_factor: multiplies the threshold of ``idle_cost``.
         gate_file: of ``learned``: a file of ``orsched train-gate``; empty: the shipped table.
+        use_clients: how many clients to use: ``all``, or, once no more arrivals are expected, as
+            many as give those that wait and run the least mean JCT (``latency``).
         priority: what comes before the order within a queue: ``none``, or ``service_class``
             (interactive requests before batch ones).
     """
@@ -52,12 +55,20 @@ class GatedParams:
     gate_factor: float = 1.0
     gate_file: str = ""
     priority: str = "none"
+    use_clients: str = "all"
 
     def __post_init__(self) -> None:
         require_one_of(self.assignment, "assignment", ASSIGNMENTS)
         require_one_of(self.order, "order", ORDERS)
         require_one_of(self.priority, "priority", PRIORITIES)
         require_bool(self.steal, "steal")
+        require_one_of(self.use_clients, "use_clients", RULES)
+        if self.use_clients != "all" and not (self.steal or self.assignment == "shared"):
+            raise InputError(
+                "requests of clients that are not used would wait for them",
+                field="use_clients",
+                remedy="assignment=shared or steal=true",
+            )
         if not is_number(self.gate_factor):
             raise InputError(f"{self.gate_factor!r} is not a number", field="gate_factor")
         if not isinstance(self.gate_file, str):
@@ -119,6 +130,7 @@ class GatedPolicy(Policy):
         self.idle = list(range(clients))  # in order
         self.arrived = 0
         self.queued_tokens = 0
+        self.choice = None if self.params.use_clients == "all" else ClientChoice(view)
 
     def make_gate(self) -> Gate:
         """Return a fresh gate for a run."""
@@ -137,6 +149,8 @@ class GatedPolicy(Policy):
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request."""
+        if self.choice is not None:
+            self.choice.arrived(view, request)
         prompt = view.prompt_tokens[request]
         lengths = self.lengths
         tokens = prompt + (view.output_limit_tokens if lengths is None else lengths[request])
@@ -153,13 +167,15 @@ class GatedPolicy(Policy):
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Mark the client idle."""
+        if self.choice is not None:
+            self.choice.finished(view.generated(request))
         insort(self.idle, client)
         if self.listener is not None:
             self.listener.finished(view, request)
 
     def decide(self, view: View) -> Step | None:
         """Prefill when the gate opens, else decode until it may."""
-        queues, idle = self.queues, self.idle
+        queues, idle = self.queues, self._usable(view)
         clients = queues.servable(idle) if queues.queued and idle else 0
         if not clients:
             return _DECODE if view.running else None
@@ -167,7 +183,7 @@ class GatedPolicy(Policy):
         if view.running:
             rounds = self.gate.rounds_to_wait(view, self._waiting(clients))
         if rounds == 0:
-            stage, places = self._take(view)
+            stage, places = self._take(view, idle)
             if stage:
                 self.gate.stage_taken(view)
                 if self.listener is not None:
@@ -184,9 +200,16 @@ class GatedPolicy(Policy):
             return Waiting(clients, cap, True, queued)
         return Waiting(clients, tokens, False, queued)
 
-    def _take(self, view: View) -> tuple[list[int], list[int]]:
-        """Fill a stage over the idle clients in order, until the next request does not fit."""
-        stage, places = self.queues.fill(self.idle, self.batch)
+    def _usable(self, view: View) -> list[int]:
+        """Return the idle clients that are to be used now."""
+        choice, running = self.choice, len(view.running)
+        if choice is None or not self.idle:
+            return self.idle
+        return self.idle[: max(0, choice.most(view, self.queues.queued + running) - running)]
+
+    def _take(self, view: View, idle: list[int]) -> tuple[list[int], list[int]]:
+        """Fill a stage over idle clients in order, until the next request does not fit."""
+        stage, places = self.queues.fill(idle, self.batch)
         self.queued_tokens -= sum(map(view.prompt_tokens.__getitem__, stage))
         self._occupy(places)
         return stage, places

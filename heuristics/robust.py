@@ -220,9 +220,9 @@ class RobustPolicy(GatedPolicy):
         assert self.points is not None
         return min(self.points[request], self.limit)
 
-    def _take(self, view: View) -> tuple[list[int], list[int]]:
+    def _take(self, view: View, idle: list[int]) -> tuple[list[int], list[int]]:
         """Remember when requests start."""
-        stage, places = super()._take(view)
+        stage, places = super()._take(view, idle)
         self.begin.update(dict.fromkeys(stage, view.rounds))
         return stage, places
 
