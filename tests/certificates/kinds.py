@@ -151,7 +151,7 @@ def kinds() -> dict[str, Kind]:
             problem([9, 2, 7], [3, 9, 2], Worker(1, COST)), ("bound",), "ranked", "mean_jct"
         ),
         "mean_busy": Kind(
-            problem([9, 2, 7, 4] * 3, [3, 9, 2, 8] * 3, Worker(4, COST)),
+            problem([9, 2, 7, 4] * 3, [3, 9, 2, 8] * 3, (Worker(4, COST), slow)),
             ("bound",), "mean_busy", "mean_jct",
         ),
         "queue": Kind(

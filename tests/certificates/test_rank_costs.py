@@ -95,9 +95,9 @@ def test_whatever_is_chosen_is_at_most_the_least_sum(instance, level, smooth, sh
 @pytest.mark.parametrize(("objective", "gain"), [("mean_jct", 1.02), ("mean_ttft", 1.03)])
 def test_ranks_are_above_all_others_where_clients_are_full(objective, gain):
     instance = orsched.load("pang-100x20")
-    by_name = {each["bound"]: each["sum_ns"] for each in _candidates(
-        instance, objective, lambda: False
-    )}  # fmt: skip
+    by_name = {}
+    for each in _candidates(instance, objective, lambda: False):
+        by_name[each["bound"]] = max(by_name.get(each["bound"], 0), each["sum_ns"])
     kind = next(name for name in KINDS if KINDS[name] == objective)
     assert by_name[kind] > gain * max(v for name, v in by_name.items() if name != kind)
 
