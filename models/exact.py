@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.costs import splits
-from orsched.errors import InputError, TimeLimitError
-from orsched.methods import Outcome, Progress, Run
+from orsched.errors import InputError, OrschedError, TimeLimitError
+from orsched.methods import Outcome, Progress, Run, objectives_of
+from orsched.models.full_mip.result import FullMipResult
 from orsched.objectives import MAKESPAN, MINIMISED, Objective
 from orsched.parameters import read_params
 from orsched.policy import Information
-from orsched.registry import resolve
+from orsched.registry import names, resolve
 from orsched.result import Termination
 from orsched.scalars import require_one_of
 from orsched.stop import gap_met
@@ -23,13 +24,19 @@ from orsched.units import NS_PER_S
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.best_first import BestFirstResult
-    from orsched.models.full_mip import FullMipProgress, FullMipResult
+    from orsched.models.full_mip import FullMipProgress
 
 DEFAULT_LIMIT_S = 60.0
 """Time limit of ``exact`` when none is given: its proofs have no other natural end."""
 
 EXACT_REQUESTS = 9
 """Up to this many requests ``auto`` picks ``exact``: proofs then take seconds."""
+
+EXACT_FOR_TIMES = 5
+"""Up to this many requests ``auto`` picks ``exact`` for means, weighted sums and attainment."""
+
+SEARCHES_FOR_TIMES = ("latency_search",)
+"""Methods that search for means, the best first; one that is not there is passed over."""
 
 SEARCHES = ("auto", "best_first", "mip")
 
@@ -67,6 +74,7 @@ class ExactMethod:
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "proofs for small instances: best-first search, or Pang's full MIP, repaired"
     params: ClassVar[type] = ExactParams
+    objectives: ClassVar[tuple[str, ...]] = MINIMISED
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Solve with the parameters ``search``, ``backend`` (cpsat, scip) and ``stages`` (K).
@@ -79,7 +87,7 @@ class ExactMethod:
         seconds = run.stop.seconds_left
         limit = DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds)
         result: FullMipResult | BestFirstResult
-        if _is_best_first(instance, params):
+        if _is_best_first(instance, params, run.objective):
             from orsched.models.best_first import solve_best_first
 
             by, notes = "the best-first search", list[str]()
@@ -96,6 +104,8 @@ class ExactMethod:
                 initial_schedule=run.initial_schedule,
                 callback=self._listener(run),
                 seed=run.seed,
+                objective=run.objective,
+                slo=run.slo,
             )
             notes = self._notes_of_mip(result)
         if result.schedule is None:
@@ -116,12 +126,15 @@ class ExactMethod:
         def listen(seen: FullMipProgress) -> bool:
             nonlocal count, best
             count += 1
-            improved = seen.makespan_ns is not None and seen.makespan_ns < best
-            best = min(best, math.inf if seen.makespan_ns is None else seen.makespan_ns)
-            if seen.bound_ns is not None:
+            value = seen.makespan_ns if seen.value is None else seen.value
+            improved = value is not None and value < best
+            best = min(best, math.inf if value is None else value)
+            if run.objective.of_limits:
+                value = None  # requests that miss their limits: not the share that is reported
+            elif seen.bound_ns is not None:
                 run.bounded(seen.bound_ns)
-            run.report(Progress(self.name, count, seen.makespan_ns, improved))
-            return gap_met(run.stop, seen.makespan_ns)
+            run.report(Progress(self.name, count, seen.makespan_ns, improved, value=value))
+            return gap_met(run.stop, value)
 
         return listen
 
@@ -129,7 +142,9 @@ class ExactMethod:
     def _notes_of_mip(result: FullMipResult) -> list[str]:
         notes = [f"K = {result.stages}: {result.stages_reason}"]
         if str(result.status) == "optimal_for_K":
-            notes.append(f"no schedule with at most {result.stages} stages is shorter; more might")
+            notes.append(
+                f"no schedule with at most {result.stages} stages is better; more might be"
+            )
         return notes
 
     @staticmethod
@@ -138,6 +153,8 @@ class ExactMethod:
     ) -> tuple[str, ...]:
         """Say what was proven, where that is more than the certified bound."""
         proven_ns = result.bound_ns
+        if isinstance(result, FullMipResult) and result.objective != "makespan":
+            return _proven_objective(result, by)
         if proven_ns is None or proven_ns <= (certified_ns or 0):
             return ()
         return (
@@ -147,7 +164,22 @@ class ExactMethod:
         )
 
 
-def _is_best_first(instance: Instance, params: ExactParams) -> bool:
+def _proven_objective(result: FullMipResult, by: str) -> tuple[str, ...]:
+    """Say what was proven of an objective that is not the makespan."""
+    bound = result.value_bound
+    if bound is None or result.value is None:
+        return ()
+    shown = f"{float(bound):.2%}" if result.bound_ns is None else f"{float(bound) / NS_PER_S:.6f} s"
+    side = "more" if result.bound_ns is None else "less"
+    gap = "" if result.gap is None else f", a gap of {result.gap:.2%}"
+    return (
+        f"{by} proved that no schedule has {side} {result.objective} than {shown}{gap} "
+        f"(status {result.status}); this proof is a search without a certificate, so bound and gap "
+        "of the result stay the certified ones",
+    )
+
+
+def _is_best_first(instance: Instance, params: ExactParams, objective: Objective) -> bool:
     """Return whether to search best first; ``InputError`` where that is asked for in vain."""
     from orsched.models.best_first.solve import refusal
 
@@ -156,6 +188,8 @@ def _is_best_first(instance: Instance, params: ExactParams) -> bool:
     if params.search == "mip" or (params.search == "auto" and of_mip):
         return False
     why_not = "backend and stages are parameters of the MIP" if of_mip else refusal(instance)
+    if not objective.is_makespan:
+        why_not = f"it makes the makespan short, not {objective.name}"
     if why_not and params.search == "best_first":
         raise InputError(
             f"exact cannot search best first: {why_not}",
@@ -181,15 +215,21 @@ class AutoMethod:
             raise InputError("auto takes no parameters", field="parameters")
         name, why = choose(instance, run.objective)
         _LOG.info("auto picks %s: %s", name, why)
-        method = resolve("methods", name)
-        outcome: Outcome = method(instance, run)
+        try:
+            outcome: Outcome = resolve("methods", name)(instance, run)
+        except InputError as error:
+            if name not in SEARCHES_FOR_TIMES:
+                raise
+            name, why = _policy(instance, run.objective)
+            why = f"{why}; {error.problem}"
+            outcome = resolve("methods", name)(instance, run)
         return outcome._replace(notes=(f"auto picked {name}: {why}", *outcome.notes))
 
 
 def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, str]:
     """Return the method that suits an instance and an objective, and why."""
     if not objective.is_makespan:
-        return "gittins", f"it serves the shortest first, which is good for {objective.name}"
+        return _for_times(instance, objective)
     n, arrivals = len(instance), instance.requests.arrival_ns
     if len(instance.workers) > 1 or instance.worker.padding:
         return "fcfs", "several workers, or one that pads, have no model of stages and windows"
@@ -203,6 +243,38 @@ def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, st
     if n and int(arrivals.max()) > int(arrivals.min()):
         return "hybrid", "requests arrive over time"
     return "windows", f"{n} requests that are all there at once"
+
+
+def _for_times(instance: Instance, objective: Objective) -> tuple[str, str]:
+    """Return the method for an objective that is not the makespan, and why."""
+    n = len(instance)
+    if 0 < n <= EXACT_FOR_TIMES and refusal_of_mip(instance) is None:
+        return "exact", f"{n} requests are few enough for a proof of {objective.name}"
+    for name in SEARCHES_FOR_TIMES:
+        if name not in names("methods"):
+            continue
+        able = objectives_of(resolve("methods", name))
+        if all(part in able for part in objective.parts):
+            return name, f"it searches for {objective.name}, from the best policy"
+    return _policy(instance, objective)
+
+
+def _policy(instance: Instance, objective: Objective) -> tuple[str, str]:
+    """Return the policy that is good for an objective, where nothing searches for it."""
+    if objective.of_limits and instance.names_classes:
+        return "slack", "it serves first what is about to miss its limits"
+    return "gittins", f"it serves the shortest first, which is good for {objective.name}"
+
+
+def refusal_of_mip(instance: Instance) -> str | None:
+    """Return why an instance does not map into the MIP of times, or None where it does."""
+    from orsched.models.full_mip.problem import read_problem
+
+    try:
+        read_problem(instance, exact=True)
+    except OrschedError as error:
+        return str(error)
+    return None
 
 
 EXACT = ExactMethod()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orsched.parameters import Parameter
     from orsched.policy import View
     from orsched.schedule import Schedule
+    from orsched.slo import SLO
     from orsched.step import Step
     from orsched.stop import Stop
 
@@ -74,6 +75,7 @@ class Run:
         begin: when ``solve`` was called, on the clock ``perf_counter``.
         objective: what to minimise (the attainment: to make largest); one that the method says in
             its attribute ``objectives`` that it can.
+        slo: the limits to attain, None for those of the classes.
     """
 
     information: Information
@@ -86,6 +88,7 @@ class Run:
     observer: Callable[[View, Step], None] | None = None
     begin: float = field(default_factory=perf_counter)
     objective: Objective = MAKESPAN
+    slo: SLO | None = None
 
     def __post_init__(self) -> None:
         if self._true_bound_ns is not None:

@@ -150,6 +150,7 @@ def solve(
             observer,
             begin,
             aim,
+            slo,
         )
         outcome = chosen.method(instance, run)
     if initial_schedule is not None:

@@ -14,7 +14,7 @@ from orsched.errors import InputError, InvalidScheduleError, OrschedError
 from orsched.policy import Information, Policy
 from orsched.schedule import DECODE, PREFILL
 from orsched.simulator import simulate_policy
-from orsched.step import Step, decode_rounds, prefill_stage
+from orsched.step import Step, Wait, decode_rounds, prefill_stage
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -28,11 +28,13 @@ class Plan:
     """A solution: stage and client of each request, rounds of each decode stage.
 
     ``client`` may be None: clients are interchangeable, and the lowest free ones are taken.
+    ``begins`` are times, in units, before which bins do not begin; None: as early as they can.
     """
 
     stage: tuple[int, ...]
     client: tuple[int, ...] | None
     rounds: tuple[int, ...]
+    begins: tuple[int, ...] | None = None
 
     def tokens(self, needed: tuple[int, ...]) -> list[dict[int, int]]:
         """Return for each request its rounds in each decode stage of its window, in order.
@@ -59,14 +61,14 @@ class _PlannedPolicy(Policy):
     name = "full-mip"
     information = Information.CLAIRVOYANT
 
-    def __init__(self, plan: Plan, arrivals: list[int]) -> None:
-        self.plan, self.arrivals = plan, arrivals
+    def __init__(self, plan: Plan, arrivals: list[int], begins_ns: list[int] | None = None) -> None:
+        self.plan, self.arrivals, self.begins_ns = plan, arrivals, begins_ns
         self.bins: list[list[int]] = [[] for _ in plan.rounds]
         for request, stage in enumerate(plan.stage):
             self.bins[stage].append(request)
         self.bin, self.until = -1, 0
 
-    def decide(self, view: View) -> Step | None:
+    def decide(self, view: View) -> Step | Wait | None:
         """Decode until the stage's rounds are over or no request is left, then prefill the next."""
         while not (view.running and view.rounds < self.until):
             upcoming = self.bin + 1
@@ -75,6 +77,8 @@ class _PlannedPolicy(Policy):
             stage = self.bins[upcoming]
             if stage and max(self.arrivals[request] for request in stage) > view.now_ns:
                 return None
+            if stage and self.begins_ns and view.now_ns < self.begins_ns[upcoming]:
+                return Wait(self.begins_ns[upcoming])
             self.bin, self.until = upcoming, view.rounds + self.plan.rounds[upcoming]
             if stage:
                 clients = self.plan.client
@@ -83,12 +87,20 @@ class _PlannedPolicy(Policy):
         return decode_rounds(self.until - view.rounds, until=0)
 
 
-def schedule_of(instance: Instance, plan: Plan, method: str = "full-mip") -> Schedule:
+def schedule_of(
+    instance: Instance, plan: Plan, method: str = "full-mip", problem: Problem | None = None
+) -> Schedule:
     """Return the schedule of a plan, accepted by the independent checker.
+
+    ``problem`` says what the unit of a plan with times is.
 
     Raises ``InvalidScheduleError`` when it is not: a bug in the model.
     """
-    policy = _PlannedPolicy(plan, instance.requests.arrival_ns.tolist())
+    begins_ns = None
+    if plan.begins is not None:
+        assert problem is not None
+        begins_ns = [problem.first_ns + problem.unit_ns * begin for begin in plan.begins]
+    policy = _PlannedPolicy(plan, instance.requests.arrival_ns.tolist(), begins_ns)
     schedule = simulate_policy(instance, policy).schedule.replace(method=method)
     violations = check(instance, schedule)
     if violations:

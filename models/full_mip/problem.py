@@ -78,8 +78,11 @@ class Problem:
         return self.first_ns + self.constant_ns + self.unit_ns * units
 
 
-def read_problem(instance: Instance) -> Problem:
+def read_problem(instance: Instance, *, exact: bool = False) -> Problem:
     """Return the data of the MIP for an instance with one worker.
+
+    ``exact``: what tokens cost stays in the times of stages and rounds, where the end of each
+    request is asked for, not only that of all.
 
     Raises:
         InputError: several workers, padding, paged memory, a cost model that does not map, or
@@ -92,7 +95,7 @@ def read_problem(instance: Instance) -> Problem:
     levels, round_fixed, prompt_token, round_client = _times(worker, int(req.prompt_tokens.sum()))
     arrivals = req.arrival_ns.tolist()
     first = min(arrivals, default=0)
-    timed = max(arrivals, default=0) > first
+    timed = exact or max(arrivals, default=0) > first
     inside = [prompt_token, round_client, *(a - first for a in arrivals)] if timed else []
     unit = gcd(round_fixed, *(time for _, time in levels), *inside) or 1
     outside = prompt_token * int(req.prompt_tokens.sum())

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from orsched.models.full_mip.size import Size
     from orsched.schedule import Schedule
 
@@ -24,11 +26,13 @@ class FullMipProgress(NamedTuple):
         makespan_ns: the incumbent's makespan, or None.
         bound_ns: the proven bound, or None (also while K is not proven to suffice).
         elapsed_s: seconds since the call.
+        value: what is minimised, times in whole nanoseconds; for the makespan that.
     """
 
     makespan_ns: int | None
     bound_ns: int | None
     elapsed_s: float
+    value: int | None = None
 
 
 class Bounded:
@@ -80,6 +84,9 @@ class FullMipResult(Bounded):
         runtimes: seconds, ``start`` (bound and heuristic), ``solve`` and ``total``.
         solver: figures of the solver, such as nodes.
         notes: remarks.
+        objective: what was minimised, or the attainment, which is made large.
+        value, value_bound: exactly, of an objective that is not the makespan, times in nanoseconds:
+            then ``bound_ns`` is the bound rounded up, None for the attainment.
     """
 
     schedule: Schedule | None
@@ -93,3 +100,15 @@ class FullMipResult(Bounded):
     runtimes: dict[str, float] = field(default_factory=dict, compare=False)
     solver: dict[str, Any] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
+    objective: str = "makespan"
+    value: Fraction | None = None
+    value_bound: Fraction | None = None
+
+    @property
+    def gap(self) -> float | None:
+        """How far the objective is from its bound, by the bound, or None."""
+        if self.objective == "makespan":
+            return super().gap
+        if self.value is None or not self.value_bound:
+            return None
+        return float(abs(self.value - self.value_bound) / self.value_bound)

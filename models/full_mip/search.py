@@ -6,6 +6,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import OrschedError
+from orsched.models.full_mip.aim import Aim, MakespanAim
 from orsched.models.full_mip.plan import schedule_of
 from orsched.models.full_mip.result import FullMipProgress
 
@@ -37,16 +38,19 @@ class Search:
         problem: Problem,
         callback: Callable[[FullMipProgress], object] | None,
         begin: float,
+        aim: Aim | None = None,
     ) -> None:
         self.instance, self.problem = instance, problem
         self.callback, self.begin = callback, begin
+        self.aim: Aim = MakespanAim(problem) if aim is None else aim
+        self.value: int | None = None  # of the incumbent
         self.schedule: Schedule | None = None
         self.plan: Plan | None = None
         self.lower_ns: int | None = None  # whatever K is
         self.solver_ns: int | None = None  # of the model with K bins
         self.objective_ns: int | None = None  # of the solver's best solution
-        self.own_ns: int | None = None  # makespan of the schedule in it
-        self.start_ns: int | None = None  # makespan of the warm start
+        self.own_ns: int | None = None  # value of the schedule in it
+        self.start_ns: int | None = None  # value of the warm start
         self.start_accepted: bool | None = None
         self.proven = True
         self.done = False
@@ -54,7 +58,7 @@ class Search:
 
     def forget(self) -> None:
         """Drop the incumbent: it has more stages than the model."""
-        self.schedule = self.plan = None
+        self.schedule = self.plan = self.value = None
 
     @property
     def bound_ns(self) -> int | None:
@@ -64,22 +68,23 @@ class Search:
 
     def offer(self, schedule: Schedule, plan: Plan) -> bool:
         """Take a schedule if it is better than the incumbent."""
-        if self.schedule is not None and schedule.makespan_ns >= self.schedule.makespan_ns:
+        value = self.aim.of(schedule)
+        if self.value is not None and value >= self.value:
             return False
-        self.schedule, self.plan = schedule, plan
+        self.schedule, self.plan, self.value = schedule, plan, value
         return True
 
     def on_message(self, message: tuple[str, Any]) -> bool:
         """Take in what the solver found; True ends the search."""
         kind, value = message
         if kind == "bound":
-            better = self._on_bound(self.problem.to_ns(value))
+            better = self._on_bound(self.aim.of_units(value))
         else:
             better = self._on_solution(*value)
         if not better:
             return False
         wanted = self.report()
-        self.done = self.schedule is not None and self.schedule.makespan_ns == self.lower_ns
+        self.done = self.value is not None and self.value == self.lower_ns
         return wanted or self.done
 
     def _on_bound(self, bound: int) -> bool:
@@ -90,10 +95,10 @@ class Search:
 
     def _on_solution(self, objective: int, plan: Plan, exact: bool) -> bool:
         """Read a solution back, through the checker; its makespan must be what the model says."""
-        schedule = schedule_of(self.instance, plan)
-        said, found = self.problem.to_ns(objective), schedule.makespan_ns
+        schedule = schedule_of(self.instance, plan, problem=self.problem)
+        said, found = self.aim.of_units(objective), self.aim.of(schedule)
         if exact and found > said:
-            raise OrschedError(f"a schedule of {found} ns from a solution of {said} ns: a bug")
+            raise OrschedError(f"a schedule of {found} from a solution of {said}: a bug")
         if self.start_accepted is None and self.start_ns is not None:
             self.start_accepted = said <= self.start_ns  # the first solution is the start
         self.objective_ns, self.own_ns = said, found
@@ -105,25 +110,27 @@ class Search:
             return False
         makespan = None if self.schedule is None else self.schedule.makespan_ns
         elapsed = perf_counter() - self.begin
-        shown = self.bound_ns if self.proven else None
-        return self.callback(FullMipProgress(makespan, shown, elapsed)) is True
+        known = self.bound_ns if self.proven else None
+        shown = None if known is None else self.aim.shown_ns(known)
+        value = None if self.value is None else self.aim.shown_ns(self.value)
+        return self.callback(FullMipProgress(makespan, shown, elapsed, value)) is True
 
     def proven_bound(self, answer: Answer) -> int | None:
         """Return the bound to report: none for a K that is not proven to suffice."""
         if self.status(answer) == "optimal":
-            assert self.schedule is not None
-            return self.schedule.makespan_ns
+            return self.value
         return self.bound_ns if self.proven else None
 
     def status(self, answer: Answer) -> Status:
         """Return what is proven."""
         if self.schedule is None:
             return "infeasible" if answer.solved == "infeasible" else "unknown"
-        makespan, bound = self.schedule.makespan_ns, self.bound_ns
-        if bound is not None and makespan < bound:
-            raise OrschedError(f"a schedule of {makespan} ns is below the bound {bound} ns: a bug")
-        if makespan == bound:
+        value, bound = self.value, self.bound_ns
+        assert value is not None
+        if bound is not None and value < bound:
+            raise OrschedError(f"a schedule of {value} is below the bound {bound}: a bug")
+        if value == bound:
             return "optimal"
-        if not self.proven and self.solver_ns is not None and makespan <= self.solver_ns:
+        if not self.proven and self.solver_ns is not None and value <= self.solver_ns:
             return "optimal_for_K"
         return "feasible"

@@ -9,6 +9,7 @@ from orsched.columns import whole_number
 from orsched.errors import OrschedError, TimeLimitError
 from orsched.models.bounds import bound
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
+from orsched.models.full_mip.latency_mip import LatencyMip
 from orsched.models.full_mip.plan import plan_of
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.result import FullMipResult
@@ -17,6 +18,7 @@ from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.stages import stages_that_suffice
 from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.models.killable_call import ChildOutcome, run_in_child
+from orsched.objectives import minimised
 from orsched.scalars import require_one_of
 from orsched.stop import MaxRuntime
 
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from orsched.instance import Instance
+    from orsched.models.full_mip.aim import Terms
     from orsched.models.full_mip.plan import Plan
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import FullMipProgress, Termination
+    from orsched.objectives import Objective
     from orsched.schedule import Schedule
+    from orsched.slo import SLO
 
 BACKENDS = ("scip", "cpsat")
 MODELS = (*FORMULATIONS, "windows")
@@ -54,6 +59,8 @@ def solve_full_mip(
     symmetry_breaking: bool = True,
     alone: bool = False,
     max_nonzeros: int = MAX_NONZEROS,
+    objective: str | Objective = "makespan",
+    slo: SLO | None = None,
 ) -> FullMipResult:
     """Solve Pang's full MIP, eq. (1)-(25), as read and repaired; see the page *The full MIP*.
 
@@ -71,6 +78,10 @@ def solve_full_mip(
         alone: leave the solver without heuristic, analytic bound and smaller K: the reference.
         max_nonzeros: a larger model is not built; the answer is then the heuristic's schedule
             and the analytic bound.
+        objective: means of completion times or first tokens, weighted ones, weighted sums of these
+            and the makespan, or the attainment, which is made large: by ``LatencyMip``, whose bins
+            ``stages`` counts then.
+        slo: the limits to attain; default: those of the classes.
 
     Raises:
         InputError: an argument is wrong or the instance does not map into the model.
@@ -81,8 +92,16 @@ def solve_full_mip(
     _check_arguments(backend, formulation, time_limit)
     seed = whole_number(seed, "seed", maximum=2**63 - 1)
     max_nonzeros = whole_number(max_nonzeros, "max_nonzeros")
+    if len(instance) and not minimised(objective).is_makespan:
+        require_one_of(formulation, "formulation", FORMULATIONS[:1])
+        from orsched.models.full_mip.objectives import solve_for_objective
+
+        return solve_for_objective(
+            instance, objective, backend, stages, time_limit, initial_schedule, callback, seed, slo,
+            symmetry_breaking=symmetry_breaking, alone=alone, max_nonzeros=max_nonzeros,
+        )  # fmt: skip
     problem = read_problem(instance)
-    end = None if time_limit is None or time_limit > _FOREVER_S else begin + time_limit
+    end = end_of(begin, time_limit)
     search = Search(instance, problem, callback, begin)
     prepare(search, initial_schedule, alone, end)
     stages, proven, reason = _stages(stages, search, alone)
@@ -91,9 +110,9 @@ def solve_full_mip(
         search.forget()
     size = _size(problem, stages, formulation, symmetry_breaking)
     started = perf_counter()
-    model = _ModelSpec(backend, stages, formulation, symmetry_breaking, seed)
-    refusal = _refusal(size, max_nonzeros)
-    answer = _run(search, model, refusal, end)
+    model = ModelSpec(backend, stages, formulation, symmetry_breaking, seed)
+    refusal = refusal_of(size, max_nonzeros)
+    answer = run(search, model, refusal, end)
     runtimes = {"start": started - begin, "solve": perf_counter() - started}
     result = FullMipResult(
         search.schedule,
@@ -112,14 +131,22 @@ def solve_full_mip(
     return result
 
 
-class _ModelSpec(NamedTuple):
-    """Which model to build and how to solve it."""
+class ModelSpec(NamedTuple):
+    """Which model to build and how to solve it; ``terms`` are those of ``LatencyMip``."""
 
     backend: str
     stages: int
     formulation: str
     symmetry_breaking: bool
     seed: int
+    terms: Terms | None = None
+    first_in_round: bool = False
+    least: int | None = None
+
+
+def end_of(begin: float, time_limit: float | None) -> float | None:
+    """Return when a search ends that began at a time, or None where it has no limit."""
+    return None if time_limit is None or time_limit > _FOREVER_S else begin + time_limit
 
 
 def _check_arguments(backend: str, formulation: str, time_limit: float | None) -> None:
@@ -179,7 +206,7 @@ def _size(problem: Problem, stages: int, formulation: str, symmetry_breaking: bo
     return full_mip_size(problem, stages, formulation, symmetry_breaking)
 
 
-def _refusal(size: Size, max_nonzeros: int) -> str:
+def refusal_of(size: Size, max_nonzeros: int) -> str:
     """Return why a model is not built, with its estimated size, or "" where it is."""
     if size.nonzeros <= max_nonzeros:
         return ""
@@ -190,10 +217,10 @@ def _refusal(size: Size, max_nonzeros: int) -> str:
     )
 
 
-def _run(search: Search, model: _ModelSpec, refusal: str, end: float | None) -> Answer:
+def run(search: Search, model: ModelSpec, refusal: str, end: float | None) -> Answer:
     """Solve in a child process, unless there is nothing left to solve."""
-    makespan = None if search.schedule is None else search.schedule.makespan_ns
-    if makespan is not None and makespan == search.lower_ns:
+    value = search.value
+    if value is not None and value == search.lower_ns:
         return Answer("finished", "", {}, ("the first schedule meets the bound",))
     if search.interrupted:
         return Answer("interrupted", "", {})
@@ -206,7 +233,7 @@ def _run(search: Search, model: _ModelSpec, refusal: str, end: float | None) -> 
     if left is not None:
         left = max(0.0, left - min(0.05, 0.1 * left))  # for the answer's way back
         soft = monotonic() + max(0.0, left - min(0.2, 0.1 * left))
-    search.start_ns = makespan
+    search.start_ns = value
     payload = (search.problem, model, search.plan, soft)
     outcome = run_in_child(solve_here, payload, left, search.on_message)
     return _answer(search, outcome)
@@ -228,7 +255,7 @@ def _answer(search: Search, outcome: ChildOutcome) -> Answer:
         return Answer("time_limit", solved, figures)
     if solved == "optimal" and exact and search.own_ns != search.objective_ns:
         raise OrschedError(
-            f"the solver proved {search.objective_ns} ns, its schedule takes {search.own_ns}: a bug"
+            f"the solver proved {search.objective_ns}, its schedule takes {search.own_ns}: a bug"
         )
     if solved == "infeasible" and search.proven:
         raise OrschedError("the solver found no schedule where there must be one: a bug")
@@ -239,7 +266,7 @@ def _answer(search: Search, outcome: ChildOutcome) -> Answer:
 
 
 def solve_here(
-    payload: tuple[Problem, _ModelSpec, Plan | None, float | None],
+    payload: tuple[Problem, ModelSpec, Plan | None, float | None],
     send: Callable[[tuple[str, Any]], None],
 ) -> dict[str, Any]:
     """Build and solve the model in this process; ``send`` gets solutions and bounds.
@@ -247,8 +274,14 @@ def solve_here(
     Messages are ``("solution", (objective, plan, exact))`` and ``("bound", objective)``, in units.
     """
     problem, spec, start, end = payload
-    model: FullMip | WindowsMip
-    if spec.formulation == "windows":
+    model: FullMip | WindowsMip | LatencyMip
+    if spec.terms is not None:
+        model = LatencyMip(
+            problem, spec.stages, spec.terms, spec.first_in_round, spec.symmetry_breaking
+        )
+        if spec.least is not None:
+            model.at_least(spec.least)
+    elif spec.formulation == "windows":
         model = WindowsMip(problem, spec.stages, spec.symmetry_breaking)
     else:
         model = FullMip(problem, spec.stages, spec.formulation, spec.symmetry_breaking)

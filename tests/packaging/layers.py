@@ -64,8 +64,8 @@ LAYERS = (
             "simulator",
             "intervals", "timeline", "handovers", "caches", "prefill_batches", "client_time",
             "references",
-            "request_times", "token_times", "token_gaps", "tenant_service", "flat_figures",
-            "distributions", "request_records",
+            "request_times", "request_limits", "token_times", "token_gaps", "tenant_service",
+            "flat_figures", "distributions", "request_records",
             "prefix_replay", "prefix_blocks", "prefix_waits", "cache_use",
         ),
     ),
@@ -118,6 +118,7 @@ LATE = {
     ("heuristics.gate_table", "files.text"): "reads the file that a parameter names",
     ("heuristics.gate_table", "files.atomic"): "writes what a gate has learned",
     ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",
+    ("models.full_mip.objectives", "solver"): "warm start from the methods fcfs and hybrid",
     ("models.unit_rounds", "solver"): "starts from schedules of the methods mc_sf and svf",
 }
 
