@@ -133,9 +133,11 @@ class Comparison(Sequence[Result]):
         """Return a matplotlib figure with a line for each result.
 
         Args:
-            kind: ``latency`` (distributions, and the attainment over multiples of the limits) or
-                ``timeline`` (running and waiting requests, KV blocks).
-            options: of ``orsched.latency`` or ``orsched.timeline_chart``.
+            kind: ``latency`` (distributions, and the attainment over multiples of the limits),
+                ``timeline`` (running and waiting requests, KV blocks) or ``history`` (value and
+                bound over the time of each search).
+            options: of ``orsched.latency``, ``orsched.timeline_chart`` or
+                ``orsched.plotting.history.history_chart``.
         """
         from orsched.plotting.figures import figure_of
 

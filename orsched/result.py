@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.errors import InputError, unavailable
 from orsched.flat_figures import flat_figures
 from orsched.objectives import MAKESPAN, Objective
+from orsched.search_history import history_of
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.search_history import HistoryPoint
 
 
 class Status(StrEnum):
@@ -126,6 +128,11 @@ class Result:
             return stated
         value, bound = self.objective_value, self.objective_bound
         return None if value is None or not bound else abs(value - bound) / bound
+
+    @property
+    def history(self) -> tuple[HistoryPoint, ...]:
+        """Each better value and bound of the objective in time; times in nanoseconds."""
+        return history_of(self.schedule)
 
     @property
     def figures(self) -> dict[str, float | None]:
@@ -293,7 +300,7 @@ class Result:
         """Return a matplotlib figure of the schedule.
 
         Args:
-            kind: ``gantt``, ``usage``, ``latency`` or ``timeline``.
+            kind: ``gantt``, ``usage``, ``latency``, ``timeline``, or ``history`` of the search.
             options: of the function in ``orsched`` that draws it, ``title`` for instance.
         """
         from orsched.plotting.figures import figure_of

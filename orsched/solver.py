@@ -33,7 +33,9 @@ from orsched.policy import Information
 from orsched.progress import Watch, watch
 from orsched.result import Result, Status, Termination
 from orsched.scenario import scenario
+from orsched.search_history import KEY, HistoryRecorder
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, target_gap
+from orsched.units import NS_PER_S
 from orsched.versions import environment
 
 if TYPE_CHECKING:
@@ -135,17 +137,25 @@ def solve(
         stop, time_limit, iterations, gap, len(instance), endless=no_search is None
     )
     criterion.start()
+    history = HistoryRecorder(aim.largest)
     with watch(chosen.method.name) if progress else Watch("", None) as shown:
         lower = _bound(instance, criterion.seconds_left)
         first = bounds_before(instance, aim, criterion.seconds_left)
         bounded = perf_counter()
+        known = bound_of(aim, lower, first)
+        history.add(bounded - begin, None, known)
         run = Run(
             chosen.information,
             criterion,
             whole_number(seed, "seed"),
             chosen.parameters,
-            _both(callback, shown.callback) if progress else callback,
-            bound_of(aim, lower, first),
+            _all_of(
+                # A plan on predicted lengths reports makespans of these, not true ones.
+                history if chosen.information is Information.CLAIRVOYANT else None,
+                callback,
+                shown.callback if progress else None,
+            ),
+            known,
             initial_schedule,
             observer,
             begin,
@@ -160,6 +170,7 @@ def solve(
     seconds = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
     proven = bounds_after(instance, result.schedule, aim, first, wanted, seconds)
     result = replace(result, label=chosen.label, mean_bounds=proven, instance=instance)
+    result = _with_history(result, history)
     missed = _missed(result, target_gap(criterion), no_search)
     return replace(result, notes=(*result.notes, *ignored(chosen.method, aim), *missed))
 
@@ -318,18 +329,31 @@ def default_method(aim: Objective) -> str:
     return "hybrid" if aim.is_makespan else "auto"
 
 
-def _both(
-    first: Callable[[Progress], None] | None, second: Callable[[Progress], None]
-) -> Callable[[Progress], None]:
-    """Return one callback for two."""
-    if first is None:
-        return second
+def _all_of(*callbacks: Callable[[Progress], None] | None) -> Callable[[Progress], None] | None:
+    """Return one callback for those that there are, or None."""
+    wanted = [callback for callback in callbacks if callback is not None]
+    if not wanted:
+        return None
 
-    def both(progress: Progress) -> None:
-        first(progress)
-        second(progress)
+    def called(progress: Progress) -> None:
+        for callback in wanted:
+            callback(progress)
 
-    return both
+    return called
+
+
+def _with_history(result: Result, history: HistoryRecorder) -> Result:
+    """Return the result with its search, whose last moment is the result itself."""
+    per_unit = NS_PER_S if result.objective.is_time else 1
+    value, bound = result.objective_value, result.objective_bound
+    value = result.makespan_ns if result.objective.is_makespan else _times(value, per_unit)
+    history.add(result.runtimes["total"], value, _times(bound, per_unit))
+    run = {**result.schedule.run, KEY: history.block()}
+    return replace(result, schedule=result.schedule.replace(run=run))
+
+
+def _times(value: float | None, unit: int) -> float | None:
+    return None if value is None else value * unit
 
 
 def _criterion(

@@ -49,6 +49,7 @@ class BestFirstResult(Bounded):
             to lead to no worse an end.
         runtimes: seconds, ``start`` (bound and heuristic), ``solve`` and ``total``.
         notes: remarks.
+        history: each better makespan and bound in time, as a callback sees it.
     """
 
     schedule: Schedule | None
@@ -59,6 +60,7 @@ class BestFirstResult(Bounded):
     left_out: int
     runtimes: dict[str, float] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
+    history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
 
 
 def refusal(instance: Instance) -> str:
@@ -130,6 +132,7 @@ def solve_best_first(
         counted.get("left_out", 0),
         runtimes,
         answer.notes,
+        tuple(search.history),
     )
 
 

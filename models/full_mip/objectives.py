@@ -98,6 +98,7 @@ def solve_for_objective(
         aim_name.name,
         None if search.value is None else aim.fraction(search.value),
         None if bound is None else aim.fraction(bound),
+        tuple(search.history),
     )
     runtimes["total"] = perf_counter() - begin
     return result

@@ -87,6 +87,7 @@ class FullMipResult(Bounded):
         objective: what was minimised, or the attainment, which is made large.
         value, value_bound: exactly, of an objective that is not the makespan, times in nanoseconds:
             then ``bound_ns`` is the bound rounded up, None for the attainment.
+        history: each better makespan and bound in time, as a callback sees it.
     """
 
     schedule: Schedule | None
@@ -103,6 +104,7 @@ class FullMipResult(Bounded):
     objective: str = "makespan"
     value: Fraction | None = None
     value_bound: Fraction | None = None
+    history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def gap(self) -> float | None:

@@ -44,6 +44,7 @@ class Search:
         self.callback, self.begin = callback, begin
         self.aim: Aim = MakespanAim(problem) if aim is None else aim
         self.value: int | None = None  # of the incumbent
+        self.history: list[FullMipProgress] = []
         self.schedule: Schedule | None = None
         self.plan: Plan | None = None
         self.lower_ns: int | None = None  # whatever K is
@@ -105,15 +106,15 @@ class Search:
         return self.offer(schedule, plan)
 
     def report(self) -> bool:
-        """Call the callback; True if it wants the end."""
-        if self.callback is None:
-            return False
+        """Keep what is known and call the callback; True if it wants the end."""
         makespan = None if self.schedule is None else self.schedule.makespan_ns
         elapsed = perf_counter() - self.begin
         known = self.bound_ns if self.proven else None
         shown = None if known is None else self.aim.shown_ns(known)
         value = None if self.value is None else self.aim.shown_ns(self.value)
-        return self.callback(FullMipProgress(makespan, shown, elapsed, value)) is True
+        seen = FullMipProgress(makespan, shown, elapsed, value)
+        self.history.append(seen)
+        return self.callback is not None and self.callback(seen) is True
 
     def proven_bound(self, answer: Answer) -> int | None:
         """Return the bound to report: none for a K that is not proven to suffice."""

@@ -126,6 +126,7 @@ def solve_full_mip(
         runtimes,
         answer.solver,
         answer.notes,
+        history=tuple(search.history),
     )
     runtimes["total"] = perf_counter() - begin
     return result

@@ -50,6 +50,12 @@ SINGLE = (
 )
 """Options of commands that make or read one schedule."""
 
+HISTORY = click.option(
+    "--history",
+    type=_PATH,
+    help="Write value and bound over the time of the search (.png, .svg or .pdf).",
+)
+
 
 SUFFIXES = {
     "output": (".json", ".parquet"),
@@ -58,6 +64,7 @@ SUFFIXES = {
     "usage": (".png", ".svg", ".pdf"),
     "latency": (".png", ".svg", ".pdf"),
     "timeline": (".png", ".svg", ".pdf"),
+    "history": (".png", ".svg", ".pdf"),
     "classes": (".png", ".svg", ".pdf"),
     "trace": (".json",),
     "worker-file": (".json",),
@@ -73,9 +80,12 @@ SUFFIXES = {
 
 
 OF_SEVERAL = ("latency", "timeline")
-"""Options whose pictures show any number of schedules."""
+"""Options whose pictures show any number of schedules; compare writes them all."""
 
-PICTURES = ("gantt", "usage", "latency", "timeline", "classes")
+CURVES = (*OF_SEVERAL, "history")
+"""The same, and what only schedules have that a search made."""
+
+PICTURES = ("gantt", "usage", "latency", "timeline", "history", "classes")
 """Options whose files need matplotlib."""
 
 
@@ -240,6 +250,7 @@ _WRITERS = {
     "usage": "orsched.plotting.usage:save_usage",
     "latency": "orsched.plotting.latency:save_latency",
     "timeline": "orsched.plotting.timeline:save_timeline",
+    "history": "orsched.plotting.history:save_history",
     "classes": "orsched.plotting.classes:save_classes",
     "trace": "orsched.report.perfetto:write_chrome_trace",
     "records": "orsched.report.records:write_records",

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.artefacts import (
-    OF_SEVERAL,
+    CURVES,
+    HISTORY,
     check_paths,
     require_packages,
     write_artefacts,
@@ -46,6 +47,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     type=_FILE,
     help="Write running and waiting requests and KV blocks over time (.png, .svg or .pdf).",
 )
+@HISTORY
 @click.option("--trace", type=_FILE, help="Write a Chrome/Perfetto trace (.json).")
 @click.option("--records", type=_FILE, help="Write records (.csv, .jsonl or .parquet).")
 @with_options(*SLO_OPTIONS, *REQUEST_OPTIONS, COPIES)
@@ -59,10 +61,10 @@ def report_command(
 ) -> None:
     """Draw and list SCHEDULE files of INSTANCE; each is checked first.
 
-    The HTML report, --latency and --timeline take any number of schedules, --gantt one or a plan
-    with its run (orsched run), all others one. A report with a run compares both. The limits are
-    for the HTML report and --latency; without them, they have those that the schedules were made
-    with.
+    The HTML report, --latency, --timeline and --history take any number of schedules, --gantt one
+    or a plan with its run (orsched run), all others one. A report with a run compares both. The
+    limits are for the HTML report and --latency; without them, they have those that the schedules
+    were made with.
     """
     from orsched.checker import check
     from orsched.files import load_schedule
@@ -72,7 +74,8 @@ def report_command(
     if output is None and not any(paths.values()):
         raise InputError(
             "nothing to write",
-            remedy="give -o, --gantt, --usage, --latency, --timeline, --trace or --records",
+            remedy="give -o, --gantt, --usage, --latency, --timeline, --history, --trace or "
+            "--records",
         )
     if slo is not None and output is None and paths["latency"] is None:
         raise InputError(
@@ -100,7 +103,7 @@ def report_command(
         progress.say("writing")
         write_comparison(problem, loaded, output, None, slo=slo)
         names = [path.stem for path in schedules] if several else ()
-        write_curves(problem, loaded, {kind: paths.pop(kind) for kind in OF_SEVERAL}, names, slo)
+        write_curves(problem, loaded, {kind: paths.pop(kind) for kind in CURVES}, names, slo)
         if several and paths["gantt"] is not None:
             write_plan_and_run(problem, *_plan_and_run(loaded), paths["gantt"])
         else:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.artefacts import (
+    HISTORY,
     SINGLE,
     check_paths,
     require_contents,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     help="What the method may know of output lengths (default: its own).",
 )
 @with_options(OBJECTIVE, PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS)
-@with_options(BOUNDS, FORMAT, *view_options(), *SINGLE)
+@with_options(BOUNDS, FORMAT, *view_options(), *SINGLE, HISTORY)
 @with_options(*REQUEST_OPTIONS, COPIES)
 def solve_command(
     instance: str,

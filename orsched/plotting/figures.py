@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.schedule import Schedule
 
-KINDS = ("gantt", "usage", "latency", "timeline")
-OF_SEVERAL = ("latency", "timeline")
+KINDS = ("gantt", "usage", "latency", "timeline", "history")
+OF_SEVERAL = ("latency", "timeline", "history")
 """Kinds that show several schedules in one figure."""
 
 
@@ -42,6 +42,7 @@ def figure_of(
         MissingDependencyError: matplotlib is missing.
     """
     from orsched.plotting.gantt import gantt
+    from orsched.plotting.history import history_chart
     from orsched.plotting.latency import latency
     from orsched.plotting.timeline import timeline_chart
     from orsched.plotting.usage import usage
@@ -58,6 +59,8 @@ def figure_of(
         raise InputError(
             "the result does not know its instance", field="instance", remedy="solve it again"
         )
+    if kind == "history":
+        return _of(history_chart(instance, schedules, **options))
     if kind in OF_SEVERAL:
         draw = latency if kind == "latency" else timeline_chart
         return _of(draw(instance, schedules, **options)[0])
