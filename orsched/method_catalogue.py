@@ -56,6 +56,7 @@ PAPERS = {
     "robust": _OWN,
     "rolling": _OWN,
     "windows": _OWN,
+    "latency_search": _OWN,
     "auto": _OWN,
     "exact": _PANG,
 }

@@ -61,6 +61,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "robust": "orsched.heuristics.robust:ROBUST",
         "rolling": "orsched.heuristics.rolling.methods:ROLLING",
         "windows": "orsched.models.windows.method:WINDOWS",
+        "latency_search": "orsched.models.latency_search.method:LATENCY_SEARCH",
         "exact": "orsched.models.exact:EXACT",
         "auto": "orsched.models.exact:AUTO",
     },

@@ -25,7 +25,9 @@ def test_methods_lists_them_all_in_rows():
     assert [method.name for method in found] == method_names()
     frame = pd.DataFrame(found)
     assert list(frame.columns)[:4] == ["name", "information", "workers", "searches"]
-    assert {m.name for m in found if m.searches} == {"hybrid", "windows", "exact", "auto"}
+    assert {m.name for m in found if m.searches} == {
+        "hybrid", "windows", "latency_search", "exact", "auto",
+    }  # fmt: skip
     assert METHODS["fcfs"].information == ("none",)
     assert METHODS["fcfs"].summary
 

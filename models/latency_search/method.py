@@ -1,0 +1,279 @@
+"""The method ``latency_search``: anytime search for mean JCT, mean TTFT and mixtures of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from orsched.errors import OrschedError, TimeLimitError
+from orsched.methods import Outcome, Progress, Run
+from orsched.models.bound_scope import allowances_of
+from orsched.models.latency_search.compiled import engine, suggest_numba
+from orsched.models.latency_search.problem import Problem, problem_of, require_searchable
+from orsched.models.latency_search.search import PART, Search
+from orsched.models.latency_search.starting import plans_of
+from orsched.objectives import LINEAR
+from orsched.parameters import read_params
+from orsched.policy import Information
+from orsched.registry import resolve
+from orsched.result import Termination
+from orsched.scalars import require_bool
+from orsched.stop import FirstOf, MaxIterations, OnlyTime
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.schedule import Schedule
+    from orsched.stop import Stop
+
+MOVES = 2_000
+"""Moves of an iteration."""
+STARTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gittins", {}),
+    ("sjf", {}),
+    ("gittins", {"gate": 1e9}),
+    ("gittins", {"max_num_batched_tokens": 512}),
+    ("gittins", {"max_num_batched_tokens": 1024}),
+    ("gittins", {"gate": 1.0, "max_num_batched_tokens": 1024}),
+)
+"""Policies whose schedules are started from, all clairvoyant; the first always."""
+START_SHARE = 0.1
+"""No further policy is run once this share of the time is spent."""
+HOT, COLD = 4e-3, 2e-5
+"""First and last temperature, as shares of the objective by the number of requests."""
+CYCLE = 60
+"""Iterations from hot to cold where neither time nor iterations are limited."""
+KEPT = 3.0
+"""Time kept back to carry out the last plan, by that of the first."""
+BOUNDS = 2.0
+"""Time kept back for bounds after the search, by that of those before it."""
+
+
+@dataclass(frozen=True)
+class LatencySearchParams:
+    """Parameters of ``latency_search``.
+
+    Attributes:
+        mixed: whether prompts may be prefilled beside a round.
+        chunks: whether prompts may be divided among steps.
+    """
+
+    mixed: bool = True
+    chunks: bool = True
+
+    def __post_init__(self) -> None:
+        require_bool(self.mixed, "mixed")
+        require_bool(self.chunks, "chunks")
+
+
+class _Best(NamedTuple):
+    """The incumbent: its numerator (``WeightedTimes``) and its schedule."""
+
+    total: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class LatencySearchMethod:
+    """Schedules of policies, then annealing of the order, the workers and the sizes of prefills."""
+
+    name: str = "latency_search"
+    information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
+    summary: str = "search for mean JCT, mean TTFT and mixtures, any workers and arrivals, anytime"
+    params: ClassVar[type] = LatencySearchParams
+    several_workers: ClassVar[bool] = True
+    objectives: ClassVar[tuple[str, ...]] = LINEAR
+
+    def __call__(self, instance: Instance, run: Run) -> Outcome:
+        """Search until ``run.stop``; an iteration is some 2,000 moves.
+
+        Raises ``InputError`` for workers that it does not plan for, and ``TimeLimitError`` when not
+        even the first policy was ready in time.
+        """
+        params: LatencySearchParams = read_params(LatencySearchParams, run.parameters)
+        require_searchable(instance)
+        return _Running(self.name, instance, run, params).result()
+
+
+class _Running:
+    """One search of one instance."""
+
+    def __init__(
+        self, name: str, instance: Instance, run: Run, params: LatencySearchParams
+    ) -> None:
+        self.name, self.instance, self.run, self.params = name, instance, run, params
+        chunks = params.chunks or instance.needs_chunks
+        self.allowed = {"restarts"}
+        self.allowed |= {"mixed"} if params.mixed else set()
+        self.allowed |= {"chunks"} if chunks else set()
+        self.problem: Problem = problem_of(
+            instance, run.objective, mixed=params.mixed, chunks=chunks
+        )
+        rng = np.random.default_rng(run.seed)
+        suggest_numba()
+        self.search = Search(self.problem, engine(), rng, mixed=params.mixed)
+        self.best: _Best | None = None
+        self.seconds = run.stop.seconds_left
+        # the bounds are sought once more after the search, for what the schedule does
+        self.bounds_s = min(BOUNDS * (perf_counter() - run.begin), 0.1 * self.seconds)
+        self.reserve = self.bounds_s
+        self.iteration = 0
+
+    def result(self) -> Outcome:
+        """Return the best schedule and why the search ended."""
+        try:
+            self._begin()
+            why = self._continue()
+        except KeyboardInterrupt:
+            why = Termination.INTERRUPTED
+        if self.best is None:
+            raise TimeLimitError("time ended before there was a schedule")
+        schedule = self.best.outcome.schedule.replace(
+            method=self.name, information=Information.CLAIRVOYANT.value
+        )
+        return self.best.outcome._replace(
+            schedule=schedule, termination=why, parameters=asdict(self.params), counted={}
+        )
+
+    def _begin(self) -> None:
+        """Start from the schedule that is given and from policies' ones."""
+        if self.run.initial_schedule is not None:
+            self._take(self.run.initial_schedule)
+        spent = perf_counter()
+        for number, (name, parameters) in enumerate(STARTS):
+            if number and perf_counter() - spent > START_SHARE * self.seconds:
+                break
+            outcome = self._policy(name, parameters)
+            if outcome is not None:
+                self._take(outcome.schedule, outcome)
+
+    def _policy(self, name: str, parameters: dict[str, Any]) -> Outcome | None:
+        """Return what a clairvoyant policy makes of the instance; None where it does not suit."""
+        method = resolve("methods", name)
+        run = replace(
+            self.run,
+            parameters=parameters,
+            callback=None,
+            observer=None,
+            initial_schedule=None,
+            stop=FirstOf((OnlyTime(self.run.stop), MaxIterations(1))),
+        )
+        try:
+            outcome: Outcome = method(self.instance, run)
+        except OrschedError:  # it does not suit, or time is up: others may
+            return None
+        return outcome
+
+    def _take(self, schedule: Schedule, outcome: Outcome | None = None) -> None:
+        """Keep a schedule if it is allowed and the best, and start from it if its plan is."""
+        if outcome is None:
+            outcome = Outcome(schedule, Termination.ITERATIONS, _none(), {})
+        if allowances_of(self.instance, schedule) <= self.allowed:
+            self._keep(outcome)
+        plans = plans_of(self.instance, schedule, self.problem, mixed=self.params.mixed)
+        self.search.start(plans)
+
+    def _keep(self, outcome: Outcome) -> None:
+        times = outcome.schedule.request_times(self.instance)
+        total = self.problem.coefficients.total(
+            times["finish_ns"], times["first_token_ns"], outcome.schedule.makespan_ns
+        )
+        if self.best is None or total < self.best.total:
+            self.best = _Best(total, outcome)
+
+    def _continue(self) -> Termination:
+        """Anneal until the end; return why it came."""
+        if self.seconds == math.inf:
+            engine().wait()
+        self._carry_out()
+        self._report(True)
+        why = self.run.why_ended(0, self._value_ns)
+        while why is None:
+            before = self.search.best
+            self._iterate()
+            self.iteration += 1
+            improved = self.search.best < before
+            if improved and not self.problem.exact:
+                self._carry_out()
+            self._report(improved)
+            why = self.run.why_ended(self.iteration, self._value_ns)
+            if why is None and self._out_of_time():
+                why = Termination.TIME_LIMIT
+        self._carry_out()
+        return why
+
+    def _iterate(self) -> None:
+        search = self.search
+        for _ in range(0, MOVES, PART):
+            if self._out_of_time():
+                return
+            search.anneal(PART, self._temperature(), self._out_of_time)
+        if not self.problem.exact or self._heat() > 0.9:
+            search.back_to_best()
+
+    def _out_of_time(self) -> bool:
+        return self.run.stop.seconds_left <= self.reserve
+
+    def _heat(self) -> float:
+        """Return how far the search is from hot (0) to cold (1)."""
+        limit = _limit(self.run.stop)
+        part = (self.iteration % CYCLE) / CYCLE
+        if limit is not None:
+            part = self.iteration / limit
+        if self.seconds < math.inf:
+            left = self.run.stop.seconds_left - self.reserve
+            timed = 1.0 - left / max(self.seconds, 1e-9)
+            part = timed if limit is None else max(part, timed)
+        return min(max(part, 0.0), 1.0)
+
+    def _temperature(self) -> float:
+        unit = self.search.best / len(self.instance)
+        return float(unit * HOT * (COLD / HOT) ** self._heat())
+
+    def _carry_out(self) -> None:
+        """Make the schedule of the best plan, and keep it if it is the best."""
+        if self.search.tables is None:
+            return
+        begin = perf_counter()
+        done = self.search.carry_out(self.instance, self.name)
+        self._keep(Outcome(done.schedule, Termination.ITERATIONS, done.decision_ns, {}))
+        self.reserve = max(self.reserve, self.bounds_s + KEPT * (perf_counter() - begin))
+
+    @property
+    def _total(self) -> int:
+        best = None if self.best is None else self.best.total
+        if not self.problem.exact and best is not None:
+            return best
+        decoded = math.ceil(self.search.best) - self.problem.coefficients.constant
+        return decoded if best is None else min(best, decoded)
+
+    @property
+    def _value_ns(self) -> int:
+        return math.ceil(self.problem.coefficients.value_ns(self._total))
+
+    def _report(self, improved: bool) -> None:
+        makespan = self.search.makespan_ns if self.search.tables is not None else None
+        value = float(Fraction(self.problem.coefficients.value_ns(self._total)))
+        self.run.report(Progress(self.name, self.iteration, makespan, improved, value=value))
+
+
+def _limit(stop: Stop) -> int | None:
+    """Return after how many iterations a criterion ends a search, or None."""
+    if isinstance(stop, MaxIterations):
+        return stop.iterations
+    parts: tuple[Any, ...] = stop.criteria if isinstance(stop, FirstOf) else ()
+    known = [limit for part in parts if (limit := _limit(part)) is not None]
+    return min(known, default=None)
+
+
+def _none() -> Any:
+    from array import array
+
+    return array("q")
+
+
+LATENCY_SEARCH = LatencySearchMethod()

@@ -1,0 +1,237 @@
+"""The search for latencies: decoded times, moves, optima of small instances, and its manners."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import orsched
+from orsched.costs import AffineCost, LinearCost, splits
+from orsched.errors import InputError
+from orsched.instance import Instance
+from orsched.memory import BlockMemory
+from orsched.models.latency_search import decoding, moves
+from orsched.models.latency_search.compiled import engine
+from orsched.models.latency_search.following import FollowSteps
+from orsched.models.latency_search.problem import problem_of
+from orsched.models.latency_search.search import Search
+from orsched.models.latency_search.starting import orders_of, plans_of
+from orsched.objective_values import objective_value
+from orsched.objectives import objective_named
+from orsched.requests import Requests
+from orsched.simulator import simulate_policy
+from orsched.workers import Worker
+from tests.models.least_in_any_mode import Search as Exhaustive
+from tests.models.least_sums import least_sum_ns
+from tests.random_instances import random_batching_instance
+
+OBJECTIVES = ("jct_mean", "ttft_mean", "weighted_jct_mean", "0.25*makespan+0.75*jct_mean")
+
+
+class Plain:
+    """An engine that is never compiled."""
+
+    module, is_compiled = moves, False
+
+
+def instance(rng, workers=1, cost=None, memory=None, n=14, spread=300):
+    requests = Requests(
+        [rng.randint(1, 40) for _ in range(n)],
+        [rng.randint(1, 12) for _ in range(n)],
+        [rng.randint(0, spread) for _ in range(n)],
+        weights=[rng.randint(1, 4) for _ in range(n)],
+    )
+    cost = AffineCost(25, 1, 29, 2) if cost is None else cost
+    return Instance(
+        requests,
+        tuple(Worker(4, cost, 64, memory, f"w{j}") for j in range(workers)),
+        first_token=rng.choice(("decode", "prefill")),
+    )
+
+
+def search_of(problem_instance, objective, seed, engine_=Plain, *, mixed=True, chunks=True):
+    problem = problem_of(problem_instance, objective_named(objective), mixed=mixed, chunks=chunks)
+    search = Search(problem, engine_, np.random.default_rng(seed), mixed=mixed)
+    begin = orsched.solve(problem_instance, "fcfs").schedule
+    assert search.start(plans_of(problem_instance, begin, problem, mixed=mixed))
+    return search
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_decoded_is_what_the_simulator_makes_of_it(seed):
+    rng = random.Random(seed)
+    memory = rng.choice((None, BlockMemory(14, 8), BlockMemory(28, 4, "paged")))
+    case = instance(rng, rng.choice((1, 1, 2, 3)), memory=memory)
+    objective = OBJECTIVES[seed % len(OBJECTIVES)]
+    mixed, chunks = rng.random() < 0.8, rng.random() < 0.7
+    search = search_of(case, objective, seed, mixed=mixed, chunks=chunks)
+    search.anneal(150, search.best / len(case) * 0.3)
+    schedule = search.carry_out(case, "it").schedule
+    value = objective_value(case, schedule, objective)
+    constant, scale = search.problem.coefficients.constant, search.problem.coefficients.denominator
+    assert (search.best - constant) / scale == pytest.approx(float(value), rel=1e-12)
+    assert orsched.check(case, schedule) == []
+    assert mixed or not (schedule.steps.phase == 2).any()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_linear_times_are_those_of_the_model_up_to_rounding(workers):
+    cost = LinearCost(*(10**6 * x for x in (25000, 1000, 11, 29000, 2000, 7, 3000, 5)))
+    case = instance(random.Random(5), workers, cost, spread=300_000)
+    search = search_of(case, "jct_mean", 0)
+    search.anneal(100, search.best / len(case) * 0.1)
+    schedule = search.carry_out(case, "it").schedule
+    decoded = (search.best - search.problem.coefficients.constant) / len(case)
+    assert decoded == pytest.approx(float(objective_value(case, schedule, "jct_mean")), rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_values_kept_along_the_way_are_those_of_a_fresh_decoding(seed):
+    case = instance(random.Random(seed), 2, memory=BlockMemory(28, 4, "paged"), n=40)
+    search = search_of(case, "0.5*makespan+0.5*ttft_mean", seed)
+    for _ in range(4):
+        search.anneal(60, search.best / len(case) * 0.2)
+        kept = search.value
+        assert search.engine.module.evaluate_all(search.tables) == pytest.approx(kept, rel=1e-12)
+        ordered = [
+            search.tables.sequences[j, : search.tables.lengths[j]].tolist() for j in range(2)
+        ]
+        assert sorted(i for order in ordered for i in order) == list(range(40))
+
+
+def test_compiled_moves_do_what_the_plain_ones_do():
+    pytest.importorskip("numba")
+    engine().wait()
+    assert engine().is_compiled
+    found = []
+    for each in (Plain, engine()):
+        case = instance(random.Random(3), 2, memory=BlockMemory(28, 4, "paged"), n=30)
+        search = search_of(case, "jct_mean", 7, each)
+        search.anneal(400, search.best / len(case) * 0.1)
+        tables = search.tables
+        found.append((search.value, search.best, tables.counts.tolist(), tables.whole.tolist()))
+        assert tables.counts.sum() > 20
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_mixed_steps_small_optima_are_found(seed):
+    rng = random.Random(seed)
+    case = Instance(
+        Requests([rng.randint(1, 9) for _ in range(5)], [rng.randint(1, 6) for _ in range(5)]),
+        Worker(2, AffineCost(5, 1, 7, 2), 12),
+        first_token=rng.choice(("decode", "prefill")),
+    )
+    for objective, named in (("jct_mean", "mean_jct"), ("ttft_mean", "mean_ttft")):
+        least = least_sum_ns(case, named)
+        method = "latency_search+mixed=false+chunks=false"
+        found = orsched.solve(case, method, objective, iterations=3)
+        assert objective_value(case, found.schedule, objective) * 5 == least
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_mixed_steps_small_optima_are_found(seed):
+    rng = random.Random(seed)
+    case = Instance(
+        Requests([rng.randint(1, 4) for _ in range(4)], [rng.randint(1, 4) for _ in range(4)]),
+        Worker(2, AffineCost(5, 1, 7, 2), 6),
+        first_token=rng.choice(("decode", "prefill")),
+    )
+    least = Exhaustive(case, {"mixed"}, "mean_jct").least()
+    found = orsched.solve(case, "latency_search+chunks=false", "jct_mean", iterations=3)
+    assert objective_value(case, found.schedule, "jct_mean") * 4 == least
+
+
+def test_any_instance_gets_a_schedule_that_is_no_worse_than_the_one_given():
+    rng, made = random.Random(11), 0
+    while made < 25:
+        case = random_batching_instance(rng)
+        if any(worker.padding for worker in case.workers):
+            continue
+        if len({worker.memory for worker in case.workers}) > 1:
+            continue
+        made += 1
+        given = orsched.solve(case, "fcfs_batched").schedule
+        objective = rng.choice(OBJECTIVES)
+        found = orsched.solve(
+            case, "latency_search", objective, iterations=1, initial_schedule=given
+        )
+        assert found.checked
+        assert objective_value(case, found.schedule, objective) <= objective_value(
+            case, given, objective
+        )
+
+
+def test_a_seed_repeats_its_schedule_and_iterations_do_not_make_it_worse():
+    case = instance(random.Random(2), 2, n=30)
+    values = []
+    for _ in range(2):
+        seen = []
+        found = orsched.solve(
+            case, "latency_search", "jct_mean", iterations=3, seed=4, callback=seen.append
+        )
+        values.append(found)
+        assert [each.iteration for each in seen] == [0, 1, 2, 3]
+        assert all(a.value >= b.value for a, b in itertools.pairwise(seen))
+        assert seen[-1].value == pytest.approx(float(found.objective_value) * 1e9)
+    assert values[0].schedule.work == values[1].schedule.work
+    gittins = orsched.solve(case, "gittins@clairvoyant").jct_mean_s
+    assert values[0].jct_mean_s < gittins
+
+
+def test_a_time_limit_and_a_gap_end_it():
+    case = instance(random.Random(2), n=30)
+    found = orsched.solve(case, "latency_search", "jct_mean", time_limit=2)
+    assert found.termination == "time_limit"
+    assert found.runtimes["total"] < 3
+    assert found.objective_bound > 0
+    easy = orsched.solve(case, "latency_search", "jct_mean", gap=0.99)
+    assert easy.termination == "target_gap"
+
+
+def test_it_takes_up_where_another_search_has_ended():
+    case = instance(random.Random(8), 2, n=30)
+    first = orsched.solve(case, "latency_search", "jct_mean", iterations=3)
+    again = orsched.solve(
+        case, "latency_search", "jct_mean", iterations=1, seed=1, initial_schedule=first.schedule
+    )
+    assert again.jct_mean_s <= first.jct_mean_s
+    orders = orders_of(case, first.schedule)
+    assert sorted(i for order in orders for i in order) == list(range(30))
+
+
+@pytest.mark.parametrize(
+    ("workers", "field"),
+    [
+        ((Worker(2, padding=True),), "padding"),
+        ((Worker(2, available_ns=((5, None),)),), "available_ns"),
+        ((Worker(2), Worker(2, memory=BlockMemory(9, 9), name="b")), "memory"),
+    ],
+)
+def test_workers_that_it_does_not_plan_for_are_refused(workers, field):
+    with pytest.raises(InputError) as caught:
+        orsched.solve(Instance(Requests([1], [1]), workers), "latency_search", iterations=1)
+    assert caught.value.field == field
+    assert caught.value.remedy
+
+
+def test_a_cost_without_lines_is_searched_beside_and_carried_out_itself():
+    from orsched.costs import LevelsCost
+
+    cost = LevelsCost(((16, 40), (32, 60), (64, 90)), 30)
+    assert splits(cost)
+    case = instance(random.Random(1), cost=cost, n=12)
+    found = orsched.solve(case, "latency_search", "jct_mean", iterations=2)
+    assert found.checked
+    assert found.jct_mean_s <= orsched.solve(case, "gittins@clairvoyant").jct_mean_s
+
+
+def test_steps_of_requests_to_come_wait_for_them():
+    case = Instance(Requests([3, 3], [2, 2], [0, 1000]), Worker(1, AffineCost(5, 1, 7, 2)))
+    problem = problem_of(case, objective_named("jct_mean"), mixed=True, chunks=True)
+    search = Search(problem, Plain, np.random.default_rng(0), mixed=True)
+    search.start(plans_of(case, orsched.solve(case, "fcfs").schedule, problem, mixed=True))
+    policy = FollowSteps(search.steps(), "it")
+    assert simulate_policy(case, policy).schedule.makespan_ns == 1000 + 8 + 18
+    assert search.tables.state[decoding.NOW] == 1026
