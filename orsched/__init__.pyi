@@ -74,6 +74,15 @@ from orsched.files import (
 from orsched.files import (
     save_schedule as save_schedule,
 )
+from orsched.frontiers import (
+    Frontier as Frontier,
+)
+from orsched.frontiers import (
+    FrontierPoint as FrontierPoint,
+)
+from orsched.frontiers import (
+    frontier as frontier,
+)
 from orsched.hardware import (
     Machine as Machine,
 )
@@ -118,6 +127,12 @@ from orsched.models.bulk_bound import (
 )
 from orsched.models.bulk_bound import (
     bulk_bound as bulk_bound,
+)
+from orsched.plotting.frontier import (
+    frontier_chart as frontier_chart,
+)
+from orsched.plotting.frontier import (
+    save_frontier as save_frontier,
 )
 from orsched.plotting.gantt import (
     gantt as gantt,

@@ -126,6 +126,8 @@ class Run:
         bound = self._true_bound_ns if progress.bound_ns is None else progress.bound_ns
         if self.objective.is_makespan:
             progress = progress._replace(value=progress.makespan_ns)
+        elif progress.value is None:
+            bound = None  # of another figure than the makespan that is told
         self.callback(
             progress._replace(
                 bound_ns=bound,

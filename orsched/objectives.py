@@ -224,8 +224,14 @@ def _weighted_sum(text: str) -> Objective:
         shares.append(Share(_weight(match[1]), figure))
     if not any(share.weight for share in shares):
         raise InputError("all weights are 0", field="objective", remedy=example)
-    name = "+".join(f"{_decimal(share.weight)}*{share.objective.name}" for share in shares)
-    return Objective(name, name, f"least {name}", shares=tuple(shares))
+    return weighted_sum(shares)
+
+
+def weighted_sum(shares: Iterable[tuple[Fraction, Objective]]) -> Objective:
+    """Return the weighted sum of objectives that are sums of times, with decimal weights."""
+    terms = tuple(Share(weight, objective) for weight, objective in shares)
+    name = "+".join(f"{_decimal(term.weight)}*{term.objective.name}" for term in terms)
+    return Objective(name, name, f"least {name}", shares=terms)
 
 
 def _weight(text: str) -> Fraction:

@@ -63,7 +63,8 @@ class State:
         seen = self.record
         if seen is None:
             return []
-        best = "no schedule yet" if seen.makespan_ns is None else f"best {_s(seen.makespan_ns)}"
+        value = seen.makespan_ns if seen.value is None else seen.value
+        best = "no schedule yet" if value is None else f"best {_s(value)}"
         found = [Part(5, f"iteration {seen.iteration}"), Part(1, best)]
         if seen.bound_ns is not None:
             found.append(Part(4, f"bound {_s(seen.bound_ns)}"))
@@ -313,7 +314,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def _s(ns: int) -> str:
+def _s(ns: float) -> str:
     seconds = ns / NS_PER_S
     return f"{seconds:.3f} s" if seconds < 100 else f"{seconds:.2f} s"
 

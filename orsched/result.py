@@ -112,10 +112,10 @@ class Result:
     @property
     def objective_bound(self) -> float | None:
         """The proven bound on the objective, in its unit; None where none is known."""
-        return self.objective.bound(self._bounds_s)
+        return self.objective.bound(self.bounds_s)
 
     @property
-    def _bounds_s(self) -> dict[str, float]:
+    def bounds_s(self) -> dict[str, float]:
         """Proven bounds by the names of objectives, in seconds."""
         found = {name: each["value_ns"] / NS_PER_S for name, each in self.mean_bounds.items()}
         return found if self.bound is None else {"makespan": self.bound, **found}

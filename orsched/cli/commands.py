@@ -22,6 +22,7 @@ from orsched.cli.completion import offer_names
 from orsched.cli.cost_command import cost_command
 from orsched.cli.data_commands import data_group
 from orsched.cli.export_command import export_command
+from orsched.cli.frontier_command import frontier_command
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
 from orsched.cli.output import (
@@ -166,6 +167,7 @@ for command in (
     simulate_command,
     bound_command,
     compare_command,
+    frontier_command,
     pack_command,
     run_command,
     calibrate_command,

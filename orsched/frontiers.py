@@ -1,0 +1,342 @@
+"""The frontier of two objectives: what latency costs in throughput, and bounds on both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, overload
+
+from orsched.columns import whole_number
+from orsched.errors import InputError
+from orsched.failures import Failure, attempted, require_any
+from orsched.instance import require_instance
+from orsched.method_choice import Chosen, choose, choose_all, method_named
+from orsched.objective_run import minimises, require_defined
+from orsched.objectives import (
+    LINEAR,
+    MAKESPAN,
+    Objective,
+    named_as_bounds,
+    objective_named,
+    weighted_sum,
+)
+from orsched.result import Termination
+from orsched.solver import solve
+from orsched.stop import MaxRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from orsched.instance import Instance
+    from orsched.methods import Progress
+    from orsched.result import Result
+    from orsched.slo import SLO
+
+METHODS = ("fcfs", "hybrid", "gittins@clairvoyant")
+"""Methods whose schedules are on the plane, whatever the weights."""
+
+POINTS = 9
+MOST_POINTS = 1_000
+_STEPS = 10**6
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """A schedule, seen by two objectives.
+
+    Attributes:
+        label: the method, with the weighted sum that it searched for, if any.
+        first, second: the values, seconds for times.
+        share: of the first objective in the weighted sum, from 0 to 1; None for a method alone.
+        efficient: whether no other point is better in one and as good in the other.
+        result: what ``solve`` returned.
+    """
+
+    label: str
+    first: float
+    second: float
+    share: float | None
+    efficient: bool
+    result: Result
+
+
+@dataclass(frozen=True)
+class Frontier(Sequence[FrontierPoint]):
+    """Points of two objectives, in the order of the first one, and what is proven of each.
+
+    Attributes:
+        first, second: the objectives.
+        points: one a schedule.
+        first_bound, second_bound: proven bounds that hold for every schedule here, or None.
+        failed: methods without a schedule, each with the reason.
+        notes: remarks.
+        instance: the problem.
+    """
+
+    first: Objective
+    second: Objective
+    points: tuple[FrontierPoint, ...]
+    first_bound: float | None
+    second_bound: float | None
+    failed: tuple[Failure, ...]
+    notes: tuple[str, ...]
+    instance: Instance
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @overload
+    def __getitem__(self, index: int) -> FrontierPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[FrontierPoint, ...]: ...
+    def __getitem__(self, index: int | slice) -> FrontierPoint | tuple[FrontierPoint, ...]:
+        return self.points[index]
+
+    def __iter__(self) -> Iterator[FrontierPoint]:
+        return iter(self.points)
+
+    @property
+    def efficient(self) -> tuple[FrontierPoint, ...]:
+        """The points that no other one dominates: the frontier."""
+        return tuple(point for point in self.points if point.efficient)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return a row for each point, as ``orsched frontier --format json`` prints."""
+        return [
+            {
+                "method": point.label,
+                "share": point.share,
+                self.first.name: point.first,
+                self.second.name: point.second,
+                "efficient": point.efficient,
+                f"{self.first.name}_bound": self.first_bound,
+                f"{self.second.name}_bound": self.second_bound,
+            }
+            for point in self.points
+        ]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows as a data frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_rows())
+
+    def plot(self, figure: Figure | None = None, **options: Any) -> Figure:
+        """Return a matplotlib figure of the plane; options of ``orsched.frontier_chart``."""
+        from orsched.plotting.frontier import frontier_chart
+
+        (ax,) = frontier_chart(self, figure, **options)
+        found = ax.get_figure(root=True)
+        assert found is not None
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"Frontier of {self.first.name} and {self.second.name} on {self.instance.name!r}: "
+            f"{len(self.efficient)} of {len(self)} points efficient"
+        )
+
+
+def frontier(
+    instance: Instance,
+    first: str | Objective = "makespan",
+    second: str | Objective = "jct_mean",
+    points: int = POINTS,
+    *,
+    methods: str | Iterable[Any] = METHODS,
+    search: Any = "auto",
+    seed: int = 0,
+    time_limit: float | None = None,
+    iterations: int | None = None,
+    slo: SLO | None = None,
+    callback: Callable[[Progress], None] | None = None,
+) -> Frontier:
+    """Return schedules between two objectives: those of methods, and of searches for weighted sums.
+
+    Args:
+        instance: the problem.
+        first, second: figures, such as ``makespan``, ``jct_mean``, ``ttft_mean``, ``ttft_p99``,
+            ``tokens_per_s``. Weighted sums are searched for where both are sums of times.
+        points: how many weighted sums, from the second objective alone to the first alone. Weights
+            are such that either counts by how much it differs between the methods.
+        methods: whose schedules are shown beside; each is run once.
+        search: the method for weighted sums.
+        seed, slo, callback: as in ``solve``.
+        time_limit: seconds for all together.
+        iterations: of each search.
+
+    Raises:
+        InputError: an argument is wrong. OrschedError: no method made a schedule.
+    """
+    require_instance(instance)
+    aims = (objective_named(first), objective_named(second))
+    _require_two(instance, *aims, slo)
+    points = whole_number(points, "points", minimum=0, maximum=MOST_POINTS)
+    if time_limit is not None:
+        MaxRuntime(time_limit)  # validates
+    chosen = choose_all([methods] if isinstance(methods, (str, Chosen)) else methods)
+    sweep = _Sweep(instance, aims, seed, iterations, slo, callback, time_limit)
+    sweep.run_methods(chosen, points)
+    sweep.run_weighted(choose(search, field="search"), points)
+    require_any(sweep.failed, [result for _, _, result in sweep.found])
+    return sweep.frontier()
+
+
+def _require_two(instance: Instance, first: Objective, second: Objective, slo: SLO | None) -> None:
+    for field, aim in (("first", first), ("second", second)):
+        if aim.shares or aim.name in ("gap", "bound"):
+            raise InputError(
+                f"{aim.name} is no figure of a schedule alone",
+                field=field,
+                remedy="name one figure, e.g. makespan, jct_mean, ttft_p99, tokens_per_s",
+            )
+        if aim.of_limits or aim.is_linear:
+            require_defined(instance, aim, slo)
+    if first == second:
+        raise InputError(f"{first.name} stands twice", field="second", remedy="name another one")
+
+
+class _Sweep:
+    """Schedules as they are made."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        aims: tuple[Objective, Objective],
+        seed: int,
+        iterations: int | None,
+        slo: SLO | None,
+        callback: Callable[[Progress], None] | None,
+        time_limit: float | None,
+    ) -> None:
+        self.instance, self.aims, self.slo = instance, aims, slo
+        self.options: dict[str, Any] = {"seed": seed, "slo": slo, "callback": callback}
+        self.iterations = iterations
+        bounds = dict.fromkeys(name for aim in aims for name in named_as_bounds(aim))
+        self.options["bounds"] = tuple(bounds)
+        self.end = math.inf if time_limit is None else perf_counter() + time_limit
+        self.found: list[tuple[str, float | None, Result]] = []
+        self.failed: list[Failure] = []
+        self.notes: list[str] = []
+        self.interrupted = False
+
+    def run_methods(self, methods: Sequence[Chosen], searches: int) -> None:
+        """Run each method once: of the time, as much as a search gets."""
+        for place, method in enumerate(methods):
+            self._run(method, MAKESPAN, None, len(methods) - place + searches)
+
+    def run_weighted(self, method: Chosen, points: int) -> None:
+        """Search for weighted sums, from the second objective alone to the first alone."""
+        why = self._why_no_search(method)
+        if why:
+            self.notes.append(why)
+        elif points:
+            scales = [self._scale(aim) for aim in self.aims]
+            for place in range(points):
+                share = Fraction(place, points - 1) if points > 1 else Fraction(1, 2)
+                self._run(method, self._sum(share, scales), float(share), points - place)
+
+    def _why_no_search(self, method: Chosen) -> str | None:
+        """Return why there are no weighted sums to search for, or None where there are."""
+        from orsched.models.exact import choose as pick
+
+        other = [aim.name for aim in self.aims if aim.name not in LINEAR]
+        if other:
+            return f"{', '.join(other)} has no weighted sums: the points are those of the methods"
+        mixed = self._sum(Fraction(1, 2), [Fraction(1), Fraction(1)])
+        found = method.method
+        if found.name == "auto" and len(self.instance):
+            found = method_named(pick(self.instance, mixed)[0])
+        if getattr(found, "live", False) or not minimises(found, mixed):
+            return f"{found.name} searches for no weighted sums: the points are those of methods"
+        return None
+
+    def _scale(self, aim: Objective) -> Fraction:
+        """Return by how much an objective differs between the methods, or its value."""
+        values = [value for _, _, result in self.found if (value := aim.value(result)) is not None]
+        spread = max(values) - min(values) if values else 0.0
+        return Fraction(spread or max(values, default=0.0) or 1.0)
+
+    def _sum(self, share: Fraction, scales: Sequence[Fraction]) -> Objective:
+        """Return a weighted sum with the larger weight 1, or a figure where the other has none."""
+        if share in (0, 1):
+            return self.aims[share == 0]
+        weights = [share / scales[0], (1 - share) / scales[1]]
+        largest = max(weights)
+        rounded = [
+            max(Fraction(1, _STEPS), Fraction(round(w / largest * _STEPS), _STEPS)) for w in weights
+        ]
+        return weighted_sum(zip(rounded, self.aims, strict=True))
+
+    def _run(self, method: Chosen, aim: Objective, share: float | None, parts: int) -> None:
+        """Make a schedule in a part of the time left."""
+        if self.interrupted:
+            return
+        options = dict(self.options, iterations=self.iterations)
+        left = self.end - perf_counter()
+        if left < math.inf:
+            options["time_limit"] = max(1e-3, left / parts)
+        position = len(self.found) + len(self.failed)
+        done = attempted(
+            method, position, lambda chosen: solve(self.instance, chosen, aim, **options)
+        )
+        if isinstance(done, Failure):
+            self.failed.append(done)
+            return
+        self.interrupted = done.termination is Termination.INTERRUPTED
+        name = done.label or done.schedule.method
+        label = name if share is None else f"{done.schedule.method} for {aim.name}"
+        self.found.append((label, share, done))
+
+    def frontier(self) -> Frontier:
+        """Return the points in the order of the first objective."""
+        first, second = self.aims
+        seen = [
+            (label, share, result, first.value(result), second.value(result))
+            for label, share, result in self.found
+        ]
+        plane = [each for each in seen if each[3] is not None and each[4] is not None]
+        if len(plane) < len(seen):
+            self.notes.append("schedules without one of the figures are left out")
+        values = [(each[3], each[4]) for each in plane]
+        points = [
+            FrontierPoint(label, x, y, share, not dominated(place, values, self.aims), result)  # type: ignore[arg-type]
+            for place, (label, share, result, x, y) in enumerate(plane)
+        ]
+        points.sort(key=lambda point: (point.first, point.second), reverse=first.largest)
+        results = [result for _, _, result in self.found]
+        notes = dict.fromkeys([*self.notes, *(n for r in results for n in r.notes)])
+        return Frontier(
+            first, second, tuple(points), _bound(first, results), _bound(second, results),
+            tuple(self.failed), tuple(notes), self.instance,
+        )  # fmt: skip
+
+
+def dominated(
+    place: int, values: Sequence[tuple[Any, Any]], aims: tuple[Objective, Objective]
+) -> bool:
+    """Return whether some point is better in one objective and as good in the other.
+
+    Of equal points the first one stands.
+    """
+    own = values[place]
+    for other_place, other in enumerate(values):
+        pairs = list(zip(aims, other, own, strict=True))
+        if any(aim.better(mine, theirs) for aim, theirs, mine in pairs):
+            continue
+        if other != own or other_place < place:
+            return True
+    return False
+
+
+def _bound(aim: Objective, results: Sequence[Result]) -> float | None:
+    """Return the weakest of the bounds of several results: it holds for the schedules of all."""
+    found = [aim.bound(result.bounds_s) for result in results]
+    known = [value for value in found if value is not None]
+    return min(known) if known and len(known) == len(found) else None
