@@ -19,7 +19,7 @@ from orsched.errors import InputError
 from orsched.instance import require_instance
 from orsched.models.aggregation_bound import charged_certificates
 from orsched.models.bound_scope import allowances_of
-from orsched.models.latency_bounds import OBJECTIVES, latency_certificates
+from orsched.models.latency_bounds import BOUNDED, latency_certificates
 from orsched.models.packing import packing_bound
 from orsched.models.pool_bound import pool_certificates
 from orsched.models.stages_rounds_bound import (
@@ -32,6 +32,7 @@ from orsched.models.stages_rounds_bound import (
     shared,
     stages_and_rounds,
 )
+from orsched.objective_values import weighted_times
 from orsched.objectives import other_name
 from orsched.stop import Clock
 from orsched.units import NS_PER_S
@@ -258,9 +259,9 @@ def bound(
     Args:
         instance: one or several workers, equal or not.
         objective: ``makespan``, ``mean_jct`` or ``mean_ttft``, or the names of these as figures,
-            ``jct_mean`` and ``ttft_mean``. A bound on a mean is that on the sum over the requests
-            (``sum_ns`` in the certificate) divided by their number, rounded down to whole
-            nanoseconds.
+            ``jct_mean`` and ``ttft_mean``, or ``weighted_jct_mean``. A bound on a mean is that on
+            the sum over the requests (``sum_ns`` in the certificate) divided by their number, or by
+            all weights, rounded down to whole nanoseconds.
         time_limit: seconds from the call. The cheap bounds come first, and the first is always
             computed; the best one found in time is returned. None or infinity: all of them; the
             search for dual prices, where there is one, ends after ``SEARCH_SECONDS``.
@@ -278,13 +279,15 @@ def bound(
     limits = _Limits(clock.out, clock.left, True, scope)
     if objective == "makespan":
         found = _improving(instance, limits)
-    elif objective in OBJECTIVES:
+    elif objective in BOUNDED:
+        if len(instance):
+            weighted_times(instance, objective)  # refuses weights that are all 0
         found = _improving_latency_bounds(instance, objective, limits)
     else:
         raise InputError(
             f"no bound on {objective!r}",
             field="objective",
-            remedy=f"the objectives are makespan, {', '.join(OBJECTIVES)}",
+            remedy=f"the objectives are makespan, {', '.join(BOUNDED)}",
         )
     return _largest_proven(instance, found, objective)
 

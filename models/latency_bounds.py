@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.certificates.aggregate_machine import machine_of
 from orsched.certificates.aggregation import Workers
 from orsched.certificates.pools import alone_ns
+from orsched.certificates.rank_costs import WEIGHTED, counted, weighted_busy, weights_of
 from orsched.certificates.scope import PLAIN, Scope
 from orsched.certificates.single_machine import least_sum
 from orsched.models.aggregate_machine import choices_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
 
 OBJECTIVES = ("mean_jct", "mean_ttft")
+BOUNDED = (*OBJECTIVES, WEIGHTED)
 
 
 def latency_certificates(
@@ -66,7 +68,7 @@ def _candidates(
         return
     until_first = objective == "mean_ttft"
     if instance.link is not None:
-        total = sum(alone_ns(instance, until_first, scope))
+        total = _sum(instance, objective, alone_ns(instance, until_first, scope))
         yield _certificate(instance, objective, "alone", total, scope.stated())
         return
     chosen = choices_of(instance, scope)
@@ -74,27 +76,52 @@ def _candidates(
     first = Workers.of(instance, chosen, scope, True) if until_first else workers
     ones = [1] * len(workers.parts)
     alone = machine_of(instance, first.parts, ones).alone_ns
-    yield _certificate(instance, objective, "alone", sum(alone), scope.stated())
+    total = _sum(instance, objective, alone)
+    yield _certificate(instance, objective, "alone", total, scope.stated())
+    yield from _of_machine(instance, objective, out_of_time, scope, workers, first)
+    for kind, total, choices in rank_certificates(instance, objective, scope, out_of_time):
+        yield _certificate(instance, objective, kind, total, choices)
+
+
+def _of_machine(
+    instance: Instance,
+    objective: str,
+    out_of_time: Callable[[], bool],
+    scope: Scope,
+    workers: Workers,
+    first: Workers,
+) -> Iterator[dict[str, Any]]:
+    """Yield certificates by charges: all workers as one machine, until ends or first tokens."""
+    ones = [1] * len(workers.parts)
     balanced = balanced_weights(workers, instance, None)
     for weights in [ones] if balanced == ones else [balanced, ones]:
         if out_of_time():
             return
         choices = {**scope.stated(), "workers": workers.choices(weights)}
         machine = machine_of(instance, first.parts, weights)
+        if objective == WEIGHTED:
+            total = weighted_busy(instance, machine)
+            yield _certificate(instance, objective, "weighted_busy", total, choices)
+            continue
         for kind in ("ranked", "mean_busy"):
             total = least_sum(kind, machine)
             yield _certificate(instance, objective, kind, total, choices)
-        if until_first and not scope.restarts and not out_of_time():
+        if objective == "mean_ttft" and not scope.restarts and not out_of_time():
             whole = machine_of(instance, workers.parts, weights)
             for kind in ("queue", "queue_busy"):
                 total = least_sum(kind, machine, whole, workers.clients)
                 yield _certificate(instance, objective, kind, total, choices)
-    for kind, total, choices in rank_certificates(instance, objective, scope, out_of_time):
-        yield _certificate(instance, objective, kind, total, choices)
+
+
+def _sum(instance: Instance, objective: str, times: list[int]) -> int:
+    """Return the sum over the requests, by their weights where these count."""
+    if objective != WEIGHTED:
+        return sum(times)
+    return sum(w * time for w, time in zip(weights_of(instance).tolist(), times, strict=True))
 
 
 def _certificate(
     instance: Instance, objective: str, name: str, total: int, choices: dict[str, Any]
 ) -> dict[str, Any]:
-    value = total // len(instance)
+    value = total // counted(instance, objective)
     return {"bound": name, "objective": objective, **choices, "sum_ns": total, "value_ns": value}

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.certificates.budget import Budget
-from orsched.certificates.rank_costs import KINDS, Choices, least_sum_by_ranks, work_of
+from orsched.certificates.rank_costs import (
+    KINDS,
+    WEIGHTED,
+    Choices,
+    least_sum_by_ranks,
+    weights_of,
+    work_of,
+)
 from orsched.models.aggregate_machine import choices_of
 
 if TYPE_CHECKING:
@@ -21,9 +28,9 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
 
 MOST_REQUESTS = 10_000
-_QUANTILES = (0.35, 0.5, 0.65)
+MOST_RANKS, MOST_CELLS = 20_000, 20_000_000
 _FEW = 500
-_SMOOTH = (0, 1, 5, 20)
+_QUANTILES, _SMOOTH = (0.5, 0.35, 0.65), (5, 0, 1, 20)
 
 
 def rank_certificates(
@@ -33,7 +40,8 @@ def rank_certificates(
 
     They are of one worker whose rounds alone yield tokens; of first tokens only without restarts.
     A stage's fixed time is shared by clients, and by the cap where there is one. The level is each
-    of a few that are in the middle of the requests, and prices are averaged over few ranks or many.
+    of a few that are in the middle of the requests, and prices are averaged over few ranks or many
+    (among more than ``_FEW`` requests, one of each is tried).
     Above ``MOST_REQUESTS`` requests there are none: their tables grow with the square.
     """
     kind = next(name for name, known in KINDS.items() if known == objective)
@@ -43,28 +51,36 @@ def rank_certificates(
     if len(instance) > MOST_REQUESTS:
         return
     (first,) = choices_of(instance, scope)
+    grain, weights = 1, None
+    if objective == WEIGHTED:
+        each = weights_of(instance)
+        common, most = int(np.gcd.reduce(each)), min(MOST_RANKS, MOST_CELLS // len(instance))
+        grain = max(common, -(-sum(each.tolist()) // most))
+        weights = weights_of(instance, grain)
     shares = ["clients"] if instance.worker.prefill_limit is None else ["clients", "cap"]
     for share in shares:
         choices = {**first, "stage_share": share, "round_share": "clients"}
-        work = work_of(instance, scope, choices)
+        work = work_of(instance, scope, choices, weights)
         for level in _levels(kind, work):
             if out_of_time():
                 return
-            for smooth in _SMOOTH if len(work) <= _FEW else _SMOOTH[::2]:
-                chosen = Choices(level, smooth)
+            for smooth in _SMOOTH if len(work) <= _FEW else _SMOOTH[:1]:
+                chosen = Choices(level, smooth, grain)
                 total = least_sum_by_ranks(kind, instance, work, chosen, Budget(None))
-                yield kind, total, {**scope.stated(), "workers": [choices], **chosen.stated()}
+                yield kind, total, {**scope.stated(), "workers": [choices], **chosen.stated(kind)}
 
 
 def _levels(kind: str, work: Work) -> list[int]:
     """Return levels to try: what prefills take, by round for ends."""
     some = work.rounds > 0
     parts, weights = work.stages, np.ones(len(work), np.int64)
-    if kind == "ranks":
+    if kind != "queue_ranks":
         if not some.any():
             return [0]
-        parts, weights = work.stages[some] // work.rounds[some], work.rounds[some]
+        parts = work.stages[some] // work.rounds[some]
+        weights = work.rounds[some]
+    tried = _QUANTILES if len(work) <= _FEW else _QUANTILES[:1]
     order = np.argsort(parts, kind="stable")
     done = np.cumsum(weights[order])
-    at = [int(np.searchsorted(done, part * done[-1])) for part in _QUANTILES]
+    at = [int(np.searchsorted(done, part * done[-1])) for part in tried]
     return sorted({0, *(int(parts[order[min(k, len(order) - 1)]]) for k in at)})

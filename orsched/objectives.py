@@ -191,8 +191,12 @@ def other_name(name: str) -> str:
 
 
 def named_as_bounds(objective: Objective) -> tuple[str, ...]:
-    """Return the means that an objective is made of as bounds name them: mean_jct, mean_ttft."""
-    return tuple(other for other, own in ALIASES.items() if own in objective.parts)
+    """Return the means that an objective is made of as bounds name them.
+
+    ``mean_jct``, ``mean_ttft`` and ``weighted_jct_mean``.
+    """
+    means = (*ALIASES.items(), ("weighted_jct_mean", "weighted_jct_mean"))
+    return tuple(other for other, own in means if own in objective.parts)
 
 
 _TERM = re.compile(r"\s*([0-9]{1,10}(?:\.[0-9]{0,10})?|\.[0-9]{1,10})\s*\*\s*([a-z0-9_]+)\s*")

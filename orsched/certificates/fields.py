@@ -215,7 +215,7 @@ MAKESPAN: dict[str, Field] = {
 """Certificates of bounds on the makespan, by kind."""
 
 _SUMS: dict[str, Field] = {
-    "objective": one_of("mean_jct", "mean_ttft"),
+    "objective": one_of("mean_jct", "mean_ttft", "weighted_jct_mean"),
     "sum_ns": _ANY,
     **_VALUE,
 }
@@ -229,12 +229,17 @@ LATENCY: dict[str, Field] = {
     "alone": _kind("alone", _SUMS, {"allows": _ALLOWS}),
     **{
         name: _kind(name, {**_SUMS, "workers": _WORKERS}, {"allows": _ALLOWS})
-        for name in ("ranked", "mean_busy", "queue", "queue_busy")
+        for name in ("ranked", "mean_busy", "queue", "queue_busy", "weighted_busy")
     },
     **{
         name: _kind(name, {**_SUMS, "workers": _WORKERS, **_RANKS}, {"allows": _ALLOWS})
         for name in ("ranks", "queue_ranks")
     },
+    "weighted_ranks": _kind(
+        "weighted_ranks",
+        {**_SUMS, "workers": _WORKERS, **_RANKS, "grain": whole(1, LENGTH)},
+        {"allows": _ALLOWS},
+    ),
 }
 """Certificates of bounds on mean JCT and mean TTFT, by kind."""
 

@@ -15,14 +15,17 @@ import numpy as np
 
 from orsched.certificates.aggregate_machine import charges_of, terms_of
 from orsched.certificates.jobs import jobs_on
+from orsched.certificates.single_machine import mean_busy
 
 if TYPE_CHECKING:
     from orsched.certificates.budget import Budget
     from orsched.certificates.scope import Scope
+    from orsched.certificates.single_machine import Machine
     from orsched.columns import IntColumn
     from orsched.instance import Instance
 
-KINDS = {"ranks": "mean_jct", "queue_ranks": "mean_ttft"}
+WEIGHTED = "weighted_jct_mean"
+KINDS = {"ranks": "mean_jct", "queue_ranks": "mean_ttft", "weighted_ranks": WEIGHTED}
 """The bounds that are made here, each with its objective."""
 _BITS = 60
 _CELLS_AT_ONCE = 2_000_000
@@ -41,6 +44,7 @@ class Work:
         rounds: of each request.
         stages: of each request's prefill.
         contexts: of each request, over all its rounds, beyond ``round_own``.
+        weights: ranks of each request: 1, or more where it counts more.
     """
 
     unit: int
@@ -51,6 +55,7 @@ class Work:
     rounds: IntColumn
     stages: IntColumn
     contexts: IntColumn
+    weights: IntColumn
 
     def __len__(self) -> int:
         return len(self.rounds)
@@ -63,23 +68,30 @@ class Choices:
     Attributes:
         level: of a prefill what counts with the rounds (JCT, for each round) or by itself (TTFT).
         smooth: ranks on each side over which prices are averaged.
+        grain: weights count in multiples of it, rounded down.
     """
 
     level: int
     smooth: int
+    grain: int = 1
 
     @classmethod
     def read(cls, claim: dict[str, Any]) -> Choices:
         """Return the choices of a certificate."""
-        return cls(claim["level"], claim["smooth"])
+        return cls(claim["level"], claim["smooth"], claim.get("grain", 1))
 
-    def stated(self) -> dict[str, int]:
+    def stated(self, kind: str) -> dict[str, int]:
         """Return the fields of a certificate."""
-        return {"level": self.level, "smooth": self.smooth}
+        found = {"level": self.level, "smooth": self.smooth}
+        return {**found, "grain": self.grain} if KINDS[kind] == WEIGHTED else found
 
 
-def work_of(instance: Instance, scope: Scope, choices: dict[str, Any]) -> Work:
+def work_of(
+    instance: Instance, scope: Scope, choices: dict[str, Any], weights: IntColumn | None = None
+) -> Work:
     """Return what one worker's steps take, with a stage's fixed time shared as chosen.
+
+    Requests of weight 0 are left out: steps take no less for them.
 
     Raises:
         ValueError: several workers or a link, a step cannot be shared so, or no floor is known.
@@ -103,18 +115,41 @@ def work_of(instance: Instance, scope: Scope, choices: dict[str, Any]) -> Work:
     pairs = zip(prompts, rounds, strict=True)
     contexts = [grown * (d * (p - least) + d * (d + 1) // 2) for p, d in pairs]
     own_ns = terms.round_own + grown * least
-    count = len(rounds)
+    weights = np.ones(len(rows), np.int64) if weights is None else weights
+    count, kept = max(len(rows), int(weights.sum())), weights > 0
     most = (terms.round_fixed + own_ns + max(stages)) * (1 + max(rounds)) + max(contexts)
     shift = max(0, (8 * most * count * count).bit_length() - _BITS)
-    columns = (rounds, [each >> shift for each in stages], [each >> shift for each in contexts])
+    parts = (rounds, [each >> shift for each in stages], [each >> shift for each in contexts])
+    of_rounds, of_stages, of_contexts = (np.array(part, np.int64)[kept] for part in parts)
     return Work(
-        terms.unit,
-        shift,
-        jobs.clients,
-        terms.round_fixed >> shift,
-        own_ns >> shift,
-        *(np.array(column, np.int64) for column in columns),
+        unit=terms.unit,
+        shift=shift,
+        clients=jobs.clients,
+        round_fixed=terms.round_fixed >> shift,
+        round_own=own_ns >> shift,
+        rounds=of_rounds,
+        stages=of_stages,
+        contexts=of_contexts,
+        weights=weights[kept],
     )
+
+
+def weights_of(instance: Instance, grain: int = 1) -> IntColumn:
+    """Return how much each request counts, in multiples of a grain, rounded down."""
+    found = instance.requests.weights
+    return np.ones(len(instance), np.int64) // grain if found is None else found // grain
+
+
+def counted(instance: Instance, objective: str) -> int:
+    """Return what a sum over the requests is divided by: their number, or all weights."""
+    return sum(weights_of(instance).tolist()) if objective == WEIGHTED else len(instance)
+
+
+def weighted_busy(instance: Instance, machine: Machine) -> int:
+    """Return what mean busy times prove of the weighted sum of times from arrivals on."""
+    weights, arrivals = weights_of(instance).tolist(), machine.arrivals
+    waited: int = sum(w * at for w, at in zip(weights, arrivals, strict=True))
+    return mean_busy(machine, weights) - waited
 
 
 def least_sum_by_ranks(
@@ -124,24 +159,28 @@ def least_sum_by_ranks(
 
     Requests that arrive later count as if they had been there from the first arrival on.
     """
-    if chosen.level > int(work.stages.max()):
+    if chosen.level > int(work.stages.max(initial=0)):
         raise ValueError("the level is above all prefills")
-    arrivals = instance.requests.arrival_ns
-    waited: int = len(work) * int(arrivals.min()) - sum(arrivals.tolist())
-    if kind == "ranks":
-        total = _ends(work, chosen, budget)
-    else:
+    if len(work) == 0:
+        return 0
+    arrivals = instance.requests.arrival_ns.tolist()
+    weights = weights_of(instance).tolist() if KINDS[kind] == WEIGHTED else [1] * len(arrivals)
+    first = min(arrivals)
+    waited: int = sum(w * (first - at) for w, at in zip(weights, arrivals, strict=True))
+    if kind == "queue_ranks":
         total = _first_tokens(work, chosen, instance.first_token == "decode", budget)
+    else:
+        total = _ends(work, chosen, budget) * chosen.grain
     return -(-(total << work.shift) // work.unit) + waited
 
 
 def _ends(work: Work, chosen: Choices, budget: Budget) -> int:
-    """Sum of ends: a step costs its time for each request that has not ended.
+    """Sum of ends: a step costs its time for each request that has not ended, by its weight.
 
     Up to ``level`` a round, a prefill counts with the request's rounds, which all come later. What
     a request lacks of that is taken off again, at the last rank beside which its own may be.
     """
-    count = len(work)
+    count = int(work.weights.sum())
     ranks = np.arange(1, count + 1)
     own = work.round_own + chosen.level
     paid = rank_costs(ranks, work.clients, work.round_fixed, own, budget)
@@ -150,7 +189,7 @@ def _ends(work: Work, chosen: Choices, budget: Budget) -> int:
     grows = count == 1 or int(np.diff(paid).min()) >= chosen.level
     beside = np.minimum(ranks + work.clients - 1, count) if grows else np.full(count, count)
     terms = [Term(work.rounds, paid), Term(more + work.contexts, ranks), Term(less, -beside)]
-    return least_ranking(terms, chosen, budget)
+    return least_ranking(terms, work.weights, chosen, budget)
 
 
 def _first_tokens(work: Work, chosen: Choices, in_rounds: bool, budget: Budget) -> int:
@@ -165,9 +204,8 @@ def _first_tokens(work: Work, chosen: Choices, in_rounds: bool, budget: Budget) 
     paid = rank_costs(late, work.clients, work.round_fixed, work.round_own, budget)
     alike = np.minimum(work.stages, chosen.level)
     more = work.stages - alike
-    ends = least_ranking(
-        [Term(work.rounds, paid), Term(more + work.contexts, late)], chosen, budget
-    )
+    terms = [Term(work.rounds, paid), Term(more + work.contexts, late)]
+    ends = least_ranking(terms, work.weights, chosen, budget)
     starts = int((np.sort(alike)[::-1] * ranks).sum()) + int(more.sum())
     own = count * (work.round_fixed + work.round_own) if in_rounds else 0
     return ends + starts + own
@@ -200,37 +238,48 @@ class Term:
     pays: IntColumn
 
 
-def least_ranking(terms: list[Term], chosen: Choices, budget: Budget) -> int:
-    """Return the prices of all ranks, and of each request the least that it pays beyond one.
+def least_ranking(terms: list[Term], weights: IntColumn, chosen: Choices, budget: Budget) -> int:
+    """Return the prices of all ranks, and of each request the least that it pays beyond its own.
 
-    No assignment of requests to ranks costs less (weak duality), whatever the prices are.
+    A request has as many ranks as its weight, and pays what they do on average. No assignment to
+    ranks costs less (weak duality), whatever the prices are.
     """
-    prices, count = _prices(terms, chosen), len(terms[0].work)
+    requests, count = len(weights), len(terms[0].pays)
+    budget.spend(2 * len(terms) * requests * count)
     at_once = max(1, _CELLS_AT_ONCE // count)
-    budget.spend(2 * len(terms) * count * count)
-    budget.hold(2 * min(count, at_once) * count)
+    budget.hold(2 * min(requests, at_once) * count)
+    prices = _prices(terms, weights, chosen)
     total = int(prices.sum())
-    for at in range(0, count, at_once):
-        costs = np.tile(-prices, (min(at_once, count - at), 1))
+    for at in range(0, requests, at_once):
+        part = slice(at, at + at_once)
+        costs = weights[part, None] * -prices
         for term in terms:
             if term.work.any():
-                costs += term.work[at : at + at_once, None] * term.pays
+                costs += term.work[part, None] * term.pays
         total += int(costs.min(axis=1).sum())
     return total
 
 
-def _prices(terms: list[Term], chosen: Choices) -> IntColumn:
+def _prices(terms: list[Term], weights: IntColumn, chosen: Choices) -> IntColumn:
     """Price the ranks: along an order of the requests, by what they would pay one rank up."""
     keys = [term.work for term in terms]
     rise = sum(term.work * (term.pays[-1] - term.pays[0]) for term in terms)
-    order = np.lexsort((*keys, rise))[::-1]
-    count = len(order)
-    rank = np.arange(1, count)
-    low = np.maximum(rank - chosen.smooth - 1, 0)
-    high = np.minimum(rank + chosen.smooth + 1, count)
-    rises = np.zeros(count - 1, np.int64)
+    order = np.lexsort((*keys, weights, rise / weights))[::-1]
+    holders = np.repeat(np.arange(len(order)), weights[order])
+    low = np.maximum(holders[:-1] - chosen.smooth, 0)
+    high = np.minimum(holders[1:] + chosen.smooth + 1, len(order))
+    shared = _between(low, high, weights[order])
+    rises = np.zeros(len(holders) - 1, np.int64)
     for term in terms:
-        sums = np.concatenate([[0], np.cumsum(term.work[order])])
-        rises += (sums[high] - sums[low]) // (high - low) * np.diff(term.pays)
+        whole, rest = np.divmod(_between(low, high, term.work[order]), shared)
+        steps = np.diff(term.pays)
+        rises += whole * steps + rest * steps // shared
     prices: IntColumn = np.concatenate([[0], np.cumsum(rises)])
     return prices
+
+
+def _between(low: IntColumn, high: IntColumn, column: IntColumn) -> IntColumn:
+    """Return the sums of a column's entries from low to below high."""
+    sums = np.concatenate([[0], np.cumsum(column)])
+    found: IntColumn = sums[high] - sums[low]
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -109,20 +110,28 @@ def shortest_remaining_first(releases: Sequence[int], times: Sequence[int]) -> l
     return ends
 
 
-def mean_busy(machine: Machine) -> int:
-    """Sum over requests of mean busy time on the machine and what must lie after it.
+def mean_busy(machine: Machine, weights: Sequence[int] | None = None) -> int:
+    """Sum over requests of mean busy time on the machine and what must lie after it, by weights.
 
     The sum of mean busy times is least when the machine always serves the shortest request there
-    is (Goemans 1996). Each mean is rounded down.
+    is, for its weight (Goemans 1996). Each mean is rounded down.
     """
-    columns = (machine.times, machine.releases(), machine.after_ns)
-    rows = sorted(zip(*columns, strict=True))  # equal rows are served in any order
+    weights = [1] * len(machine.times) if weights is None else weights
+    columns = (machine.times, machine.releases(), machine.after_ns, weights)
+    kept = (row for row in zip(*columns, strict=True) if row[3])
+    rows = sorted(kept, key=_for_its_weight)  # equal rows are served in any order
     squares = _busy_squares([row[1] for row in rows], [row[0] for row in rows])
     total = 0
-    for (time, release, after), square in zip(rows, squares, strict=True):
+    for (time, release, after, weight), square in zip(rows, squares, strict=True):
         mean = square // (2 * machine.scale * time) if time else release // machine.scale
-        total += mean + after
+        total += weight * (mean + after)
     return total
+
+
+def _for_its_weight(row: tuple[int, int, int, int]) -> tuple[int | Fraction, ...]:
+    """Order requests by their time over their weight."""
+    time, _, _, weight = row
+    return (time if weight == 1 else Fraction(time, weight), *row)
 
 
 def _busy_squares(releases: Sequence[int], times: Sequence[int]) -> list[int]:

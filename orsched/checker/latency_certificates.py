@@ -15,7 +15,16 @@ from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import jobs_on
 from orsched.certificates.pools import alone_ns
 from orsched.certificates.prefix_sharing import without_cache
-from orsched.certificates.rank_costs import KINDS, Choices, least_sum_by_ranks, work_of
+from orsched.certificates.rank_costs import (
+    KINDS,
+    WEIGHTED,
+    Choices,
+    counted,
+    least_sum_by_ranks,
+    weighted_busy,
+    weights_of,
+    work_of,
+)
 from orsched.certificates.scope import Scope
 from orsched.certificates.single_machine import least_sum
 from orsched.checker.certificates import certificate_violations
@@ -38,7 +47,7 @@ def bound_violations(
     """
     if objective == "makespan" or len(instance) == 0:
         return certificate_violations(instance, bound, budget)
-    if objective not in ("mean_jct", "mean_ttft"):
+    if objective not in KINDS.values():
         return [f"there are no bounds on {objective!r}"]
     require_bound(bound, objective)
     problem, claim = without_cache(instance, bound["certificate"])
@@ -66,15 +75,24 @@ def _derive(
     if kind == "arrivals":
         total = 0
     elif kind == "alone":
-        total = sum(_alone(instance, until_first, scope))
+        total = _alone_sum(instance, objective, scope)
     elif kind in KINDS:
-        choices = {"workers": claim["workers"], **Choices.read(claim).stated()}
+        choices = {"workers": claim["workers"], **Choices.read(claim).stated(kind)}
         total = _by_ranks(instance, claim, objective, scope, budget)
+    elif (objective == WEIGHTED) != (kind == "weighted_busy"):
+        raise ValueError(f"{kind} bounds another objective")
     else:
         choices = {"workers": claim["workers"]}
         total = _total(instance, claim["workers"], kind, until_first, scope)
     head = {"bound": kind, "objective": objective, **scope.stated(), **choices}
-    return {**head, "sum_ns": total, "value_ns": total // len(instance)}
+    return {**head, "sum_ns": total, "value_ns": total // counted(instance, objective)}
+
+
+def _alone_sum(instance: Instance, objective: str, scope: Scope) -> int:
+    """Sum over the requests of their least times alone, by their weights where these count."""
+    alone = _alone(instance, objective == "mean_ttft", scope)
+    weights = weights_of(instance).tolist() if objective == WEIGHTED else [1] * len(alone)
+    return sum(w * time for w, time in zip(weights, alone, strict=True))
 
 
 def _alone(instance: Instance, until_first: bool, scope: Scope) -> list[int]:
@@ -99,6 +117,8 @@ def _total(
     ends = Workers.of(instance, choices, scope)
     first = Workers.of(instance, choices, scope, True) if until_first else ends
     machine = machine_of(instance, first.parts, weights)
+    if kind == "weighted_busy":
+        return weighted_busy(instance, machine)
     if kind in ("ranked", "mean_busy"):
         return least_sum(kind, machine)
     if not until_first or scope.restarts:
@@ -118,5 +138,7 @@ def _by_ranks(
         raise ValueError("with restarts nobody waits for ends")
     if [(each["worker"], each["weight"]) for each in listed] != [(0, 1)]:
         raise ValueError("ranks are of one worker, of weight 1")
-    work = work_of(instance, scope, listed[0])
-    return least_sum_by_ranks(kind, instance, work, Choices.read(claim), budget)
+    chosen = Choices.read(claim)
+    weights = weights_of(instance, chosen.grain) if objective == WEIGHTED else None
+    work = work_of(instance, scope, listed[0], weights)
+    return least_sum_by_ranks(kind, instance, work, chosen, budget)

@@ -19,7 +19,9 @@ from orsched.cli.wrapping import line_width, wrapped
 @INSTANCE
 @click.option(
     "--objective",
-    type=click.Choice(["makespan", "mean_jct", "mean_ttft", "bulk", "jct_mean", "ttft_mean"]),
+    type=click.Choice(
+        ["makespan", "mean_jct", "mean_ttft", "weighted_jct_mean", "bulk", "jct_mean", "ttft_mean"]
+    ),
     default="makespan",
     show_default=True,
 )

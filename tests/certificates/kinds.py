@@ -160,6 +160,18 @@ def kinds() -> dict[str, Kind]:
         "ranks": Kind(
             problem([1] * 9, [30, 90, 20] * 3, Worker(3, COST)), ("bound",), "ranks", "mean_jct"
         ),
+        "weighted_busy": Kind(
+            Instance(
+                Requests([1] * 9, [30, 90, 20] * 3, weights=[1, 2, 3] * 3), (Worker(3, COST), slow)
+            ),
+            ("bound",), "weighted_busy", "weighted_jct_mean",
+        ),
+        "weighted_ranks": Kind(
+            Instance(
+                Requests([1] * 9, [30, 90, 20] * 3, weights=[2] * 9), Worker(3, COST)
+            ),
+            ("bound",), "weighted_ranks", "weighted_jct_mean",
+        ),
         "queue_ranks": Kind(
             problem([1] * 9, [30, 90, 20] * 3, Worker(3, COST)),
             ("bound",), "queue_ranks", "mean_ttft",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -18,9 +19,11 @@ from orsched.certificates.rank_costs import (
     least_ranking,
     least_sum_by_ranks,
     rank_costs,
+    weights_of,
     work_of,
 )
 from orsched.certificates.scope import PLAIN, Scope
+from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost
 from orsched.instance import Instance
 from orsched.models.aggregate_machine import choices_of
@@ -64,14 +67,15 @@ def test_prices_bound_every_ranking(data, count):
     works = [np.array(data.draw(column)) for _ in range(2)]
     pays = [np.sort(data.draw(column)) for _ in range(2)]
     terms = [Term(work, pay) for work, pay in zip(works, pays, strict=True)]
-    found = least_ranking(terms, Choices(0, data.draw(st.integers(0, 3))), Budget())
+    ones = np.ones(count, np.int64)
+    found = least_ranking(terms, ones, Choices(0, data.draw(st.integers(0, 3))), Budget())
     best = min(
         sum(int((work[list(order)] * pay).sum()) for work, pay in zip(works, pays, strict=True))
         for order in permutations(range(count))
     )
     assert found <= best
     if count < 3:
-        one = least_ranking(terms[:1], Choices(0, 0), Budget())
+        one = least_ranking(terms[:1], ones, Choices(0, 0), Budget())
         assert one == int((np.sort(works[0])[::-1] * pays[0]).sum())
 
 
@@ -87,9 +91,46 @@ def test_whatever_is_chosen_is_at_most_the_least_sum(instance, level, smooth, sh
     choices = {**choices, "stage_share": share, "round_share": "clients"}
     work = work_of(instance, PLAIN, choices)
     chosen = Choices(min(level * work.unit, int(work.stages.max())), smooth)
-    for kind, objective in KINDS.items():
+    for kind in ("ranks", "queue_ranks"):
+        objective = KINDS[kind]
         found = least_sum_by_ranks(kind, instance, work, chosen, Budget())
         assert found <= least_sum_ns(instance, objective)
+
+
+@settings(max_examples=100)
+@given(small(), st.data())
+def test_weighted_bounds_are_at_most_the_least_weighted_sum(instance, data):
+    """INV: with any weights, counted in any grain, and by whatever level."""
+    requests = instance.requests
+    weights = data.draw(st.lists(st.integers(0, 5), min_size=len(requests), max_size=len(requests)))
+    if not PLAIN.has_floor(instance.worker) or not any(weights):
+        return
+    weighted = instance.replace(requests=replace(requests, weights=weights))
+    grain, (choices,) = data.draw(st.integers(1, 3)), choices_of(weighted, PLAIN)
+    choices["round_share"] = "clients"
+    work = work_of(weighted, PLAIN, choices, weights_of(weighted, grain))
+    level = data.draw(st.integers(0, 60)) * work.unit
+    chosen = Choices(min(level, int(work.stages.max(initial=0))), 1, grain)
+    found = least_sum_by_ranks("weighted_ranks", weighted, work, chosen, Budget())
+    least = least_sum_ns(weighted, "mean_jct", weights)
+    assert found <= least
+    bound = orsched.bound(weighted, "weighted_jct_mean")
+    assert bound.certificate["sum_ns"] <= least
+    assert bound.value_ns == bound.certificate["sum_ns"] // sum(weights)
+    assert bound_violations(weighted, bound.to_dict(), "weighted_jct_mean") == []
+
+
+def test_equal_weights_prove_what_none_do():
+    """Without weights it is the mean, and a bound for some weights is none for others."""
+    instance = orsched.load("pang-100x20")
+    plain = orsched.bound(instance, "weighted_jct_mean")
+    assert plain.name == "weighted_ranks"
+    assert plain.value_ns == orsched.bound(instance, "mean_jct").value_ns
+    twice = instance.replace(requests=replace(instance.requests, weights=[2] * 100))
+    assert orsched.bound(twice, "weighted_jct_mean").value_ns == plain.value_ns
+    heavy = replace(instance.requests, weights=[1] * 50 + [3] * 50)
+    bound = orsched.bound(instance.replace(requests=heavy), "weighted_jct_mean")
+    assert bound_violations(instance, bound.to_dict(), "weighted_jct_mean")
 
 
 @pytest.mark.parametrize(("objective", "gain"), [("mean_jct", 1.02), ("mean_ttft", 1.03)])

@@ -7,13 +7,16 @@ from heapq import heappop, heappush
 from tests.brute_force import _moves
 
 
-def least_sum_ns(instance, objective):
+def least_sum_ns(instance, objective, weights=None):
     """Return the least sum over requests of JCT or TTFT, by exhaustive search.
+
+    ``weights``: how much the JCT of each counts.
 
     Dijkstra over (time, who waits, rounds left): a step costs its duration for each request that
     has not ended, or has no token yet. Waits are for arrivals, steps otherwise without delay.
     """
     req, worker = instance.requests, instance.worker
+    weighs = [1] * len(req) if weights is None else weights
     n, arrivals = len(instance), instance.requests.arrival_ns.tolist()
     prompts, outputs = req.prompt_tokens.tolist(), req.output_tokens.tolist()
     rounds = instance.rounds_needed.tolist()
@@ -28,8 +31,8 @@ def least_sum_ns(instance, objective):
             continue
         now, waiting, running = state
         if not waiting and not running:
-            return cost - sum(arrivals)
-        open_requests = len(waiting) + len(running)
+            return cost - sum(w * at for w, at in zip(weighs, arrivals, strict=True))
+        open_requests = sum(weighs[i] for i in waiting) + sum(weighs[i] for i, _ in running)
         if objective == "mean_ttft":
             untold = instance.first_token == "decode"
             open_requests = len(waiting) + sum(untold and left == rounds[i] for i, left in running)
