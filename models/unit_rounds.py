@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from orsched.costs.unit_rounds import ROUND_NS
 from orsched.models.unit_rounds_mip import UnitRoundsMip, require_unit_rounds
+from orsched.models.unit_rounds_search import search
 from orsched.request_times import request_times
 
 if TYPE_CHECKING:
@@ -43,21 +44,22 @@ def total_latency(instance: Instance, schedule: Schedule) -> int:
 
 
 def hindsight_optimum(
-    instance: Instance, time_limit: float | None = None, seed: int = 0
+    instance: Instance, time_limit: float | None = None, seed: int = 0, iterations: int = 2000
 ) -> HindsightOptimum:
     """Solve the program of Jaillet et al. (arXiv 2502.07115), on one thread.
 
     A variable for each request and each round in which it may start; one start each; in every
     round the tokens held by those that run are within the memory. Rounds are those up to the last
-    start of the better of ``mc_sf`` and ``svf``. Whoever starts later has a variable of its own, at
-    the cost of the first round after these and without memory: a relaxation, so that the bound
-    holds for all schedules. Where the solver uses it there are more rounds in the next program;
-    where it does not, its schedule is feasible as it is.
+    start of the schedule that a search finds from the better of ``mc_sf`` and ``svf``. Whoever
+    starts later has a variable of its own, at the cost of the first round after these and without
+    memory: a relaxation, so that the bound holds for all schedules. Where the solver uses it there
+    are more rounds in the next program; where it does not, its schedule is feasible as it is.
 
     Args:
         instance: of the unit-round model (``unit_instance``).
-        time_limit: seconds of all programs together; None: until one is solved.
-        seed: of the solver.
+        time_limit: seconds of all programs together, after the search; None: until one is solved.
+        seed: of the search and the solver.
+        iterations: moves of the search before the program.
 
     Raises:
         InputError: the instance is not one of this model.
@@ -68,6 +70,7 @@ def hindsight_optimum(
     if not len(requests):
         return HindsightOptimum(0, 0, ())
     best = min((_starts(instance, name) for name in ("mc_sf", "svf")), key=sum)
+    best = search(instance, best, iterations, seed)
     end = None if time_limit is None else monotonic() + time_limit
     rounds, bound, found = max(best) + 1, 0, None
     while found is None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
 
 NAME = "decide"
+SLICED = ("gsa", "nested_wait")
+"""They start every request anew at the end of each slice, and serve a tenth of the requests."""
 USES_QUANTILES = ("gittins", "robust", "rolling")
 FORESEES = (
     "a_max",
@@ -45,6 +47,7 @@ FORESEES = (
     "wait",
     "nested_wait",
 )
+TENTH = "paged, a tenth"
 PAGED = BlockMemory(2_000, 16, "paged")
 LEVELS, FACTORS = (0.1, 0.25, 0.5, 0.75, 0.9), (0.4, 0.6, 1.0, 1.5, 2.5)
 PANG_US, LIMIT_US, POOL_US = 50.0, 100.0, 10.0
@@ -154,6 +157,8 @@ def _new(view: View, step: Step) -> int:
 def methods() -> Iterator[tuple[str, Any, Information]]:
     """Yield every registered policy with what it may know: Pang's with each, others by default."""
     for name in registry.names("methods"):
+        if name in SLICED:
+            continue
         method = registry.resolve("methods", name)
         if isinstance(method, GatedMethod):
             for information in sorted(method.information):
@@ -193,6 +198,10 @@ def run(options: Options) -> Section:
     cases = [(kind, *each) for kind in workers for each in methods()]
     workers["paged"] = pang.replace(workers=(Worker(200, pang.worker.cost, memory=PAGED),))
     cases += [("paged", *each) for each in methods() if each[0] in FORESEES]
+    tenth = gsm8k(requests=requests // 10, clients=200)
+    workers[TENTH] = tenth.replace(workers=workers["paged"].workers)
+    for name in SLICED:
+        cases.append((TENTH, name, registry.resolve("methods", name), Information.NONE))
     told = with_quantiles(pang)
     workers |= {
         "pang, quantiles": told,
@@ -208,7 +217,8 @@ def run(options: Options) -> Section:
             continue
         runs = []
         for _ in range(options.repeats):
-            timed = Timed(_policy(method, information, workers[kind]), waiting)
+            enough = waiting // 10 if kind == TENTH else waiting
+            timed = Timed(_policy(method, information, workers[kind]), enough)
             gc.collect()
             simulate_policy(workers[kind], timed)
             if isinstance(timed.inner, RollingPolicy):
@@ -227,7 +237,8 @@ def run(options: Options) -> Section:
         f"{requests:,} requests at time 0, on Pang's worker (cap 2,048 tokens, 1,024 KV blocks), "
         "or an open one without cap and memory, where 200 requests start at once. "
         "paged: 2,000 blocks of 16 tokens and no cap, for the policies that look how far memory "
-        "will go; it binds before the clients do. "
+        "will go; it binds before the clients do. A tenth: of the requests, with a tenth waiting, "
+        "for those that start every request anew at the end of each slice. "
         "A decision is one call of decide: to decode on, or which requests to prefill on which "
         "clients. Pang states less than 5 ms.",
         "pooled: requests that decisions took from a pool to batch them or deal them to workers; "

@@ -83,7 +83,7 @@ def test_a_start_after_the_last_one_that_is_known_is_found():
 
 def test_without_time_what_is_known_is_returned():
     instance = generate("unit-rounds", seed=0)
-    found = hindsight_optimum(instance, time_limit=0)
+    found = hindsight_optimum(instance, time_limit=0, iterations=0)
     assert not found.optimal
     known = [total_latency(instance, orsched.simulate(instance, name).schedule)
              for name in ("mc_sf", "svf")]  # fmt: skip
