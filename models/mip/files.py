@@ -40,12 +40,18 @@ def _header(program: Program) -> Iterator[str]:
     yield f"orsched: {program.name} of the instance {text[:200]}"
     yield f"sha256 of the instance: {program.instance.sha256}"
     yield (
-        f"minimise; objective x {program.unit_ns} ns = {program.measures}; the column {CONSTANT}, "
+        f"minimise; objective x {program.unit_ns} ns = {in_words(program)}; the column {CONSTANT}, "
         "fixed to 1, carries what is left out"
     )
     for names, meaning in program.legend:
         yield f"{names}: {meaning}"
     yield "i counts requests, j clients, k stages or rounds, l levels, all from 0"
+
+
+def in_words(program: Program) -> str:
+    """Return what the objective times the unit is: a mean is there with its divisor."""
+    times = "" if program.divisor == 1 else f"{program.divisor} times "
+    return f"{times}{program.measures}"
 
 
 def _constant(program: Program) -> str:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 from orsched.columns import whole_number
 from orsched.costs.unit_rounds import ROUND_NS
 from orsched.errors import InputError
+from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
+from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
+from orsched.models.full_mip.objectives import NONZEROS_A_BIN
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.windows_mip import WindowsMip
+from orsched.models.mip.legend import COLUMNS, Legend
 from orsched.models.mip.starts import schedule_of_starts, starts_of_schedule
 from orsched.models.unit_rounds_mip import UnitRoundsMip, require_unit_rounds
+from orsched.objectives import minimised
 from orsched.scalars import require_one_of
 
 if TYPE_CHECKING:
@@ -23,51 +28,12 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.full_mip.linear import LinearModel
     from orsched.models.full_mip.plan import Plan
+    from orsched.objectives import Objective
     from orsched.schedule import Schedule
 
-PROGRAMS = ("full-mip", "window-mip", "unit-rounds")
+PROGRAMS = ("full-mip", "window-mip", "latency-mip", "unit-rounds")
 MAX_NONZEROS = 10_000_000
 """Larger models are refused: in Python they would take minutes to build, and gigabytes."""
-
-Legend = tuple[tuple[str, str], ...]
-_STAGES: Legend = (
-    ("y_k_l", "0-1: prefill stage k is at level l"),
-    ("r_k", "rounds of decode stage k"),
-    ("tsp_k, np_k", "start and length of prefill stage k"),
-    ("tsd_k, nd_k", "start and length of decode stage k"),
-    ("tmax", "makespan"),
-    ("rows e2_k .. e7_k, e8t_k", "times, levels and caps, by Pang's equations (2) to (8)"),
-    ("rows a_i_k, m_k", "arrivals, memory"),
-    ("rows s1_k, s2_k", "symmetry: used stages come first"),
-)
-COLUMNS: dict[str, Legend] = {
-    "full-mip": (
-        ("x_i_j", "0-1: request i is on client j"),
-        ("p_i_j_k", "0-1: and is prefilled in stage k"),
-        ("d_i_j_k", "0-1: and is on the client in decode stage k"),
-        ("w_i_j_k", "tokens of request i in decode stage k"),
-        *_STAGES,
-        ("rows e8_.. to e18_..", "assignment and windows, by Pang's equations (8) to (18)"),
-        ("rows w_i_j_k", "tokens only where the request is on the client"),
-        ("rows s3_i_j", "symmetry: clients are numbered by their first request"),
-        ("rows c1, c2", "rounds and stages that all tokens need"),
-    ),
-    "window-mip": (
-        ("u_i_a_b", "0-1: request i is prefilled in stage a and done by the end of stage b"),
-        ("w_i_k", "tokens of request i in decode stage k, where they count"),
-        *_STAGES,
-        ("rows one_i, long_i_a_b", "one window each, with rounds enough"),
-        ("rows clients_k", "windows over stage k, at most the clients"),
-        ("rows all_i, in_i_k, on_i_k", "tokens of request i, where they count"),
-    ),
-    "unit-rounds": (
-        ("s_i_k", "0-1: request i starts in round k"),
-        ("s_i_later", "0-1: it starts after all these rounds, in no memory: a relaxation"),
-        ("rows one_i", "one start each"),
-        ("rows m_t", "memory in round t"),
-    ),
-}
-"""What the names of columns and rows mean; i request, j client, k stage or round, l level."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +46,7 @@ class Program:
         model: columns, rows and objective, in whole numbers.
         unit_ns: nanoseconds in a unit of the objective.
         constant_ns: nanoseconds that the objective leaves out.
-        measures: what unit times objective plus constant is.
+        measures: what unit times objective plus constant is, divided by ``divisor``.
         schedule_of: from values of the columns to a checked schedule; None where they say none.
         values_of: from a valid schedule to values of the columns.
     """
@@ -93,10 +59,11 @@ class Program:
     measures: str
     schedule_of: Callable[[Sequence[float]], Schedule | None]
     values_of: Callable[[Schedule], list[int]]
+    divisor: int = 1
 
     def to_ns(self, objective: float) -> float:
         """Return what a value of the objective stands for, in nanoseconds."""
-        return self.constant_ns + self.unit_ns * objective
+        return (self.constant_ns + self.unit_ns * objective) / self.divisor
 
     @property
     def legend(self) -> Legend:
@@ -108,6 +75,7 @@ def read_program(
     instance: Instance,
     program: str = "full-mip",
     *,
+    objective: str | Objective | None = None,
     stages: int | None = None,
     rounds: int | None = None,
     formulation: str = "compact",
@@ -119,9 +87,11 @@ def read_program(
     Args:
         instance: the problem; the full and the window MIP take one worker whose times map into
             them, ``unit-rounds`` an instance of that model.
-        program: ``full-mip``, ``window-mip`` or ``unit-rounds``.
-        stages: K of the two MIPs; default: one for each request, which suffices for every
-            objective and with all further rows.
+        program: ``full-mip``, ``window-mip``, ``latency-mip`` or ``unit-rounds``.
+        objective: of the latency MIP, a sum of times: ``jct_mean`` (default), ``ttft_mean``,
+            ``weighted_jct_mean``, ``makespan`` or a weighted sum of them.
+        stages: K of the full and the window MIP, bins of the latency MIP; default: as many as
+            suffice whatever the objective and with all further rows.
         rounds: rounds of ``unit-rounds`` in which a request may start; default: those up to the
             last end if all run one after the other, in which nobody starts later.
         formulation: of the full MIP, ``compact`` or ``printed``.
@@ -134,10 +104,15 @@ def read_program(
     """
     require_one_of(program, "program", PROGRAMS)
     require_one_of(formulation, "formulation", FORMULATIONS)
+    if program != "latency-mip":
+        _refuse(objective, "objective", "it has its own: latency-mip takes others")
     if program == "unit-rounds":
         _refuse(stages, "stages", "it counts rounds: leave it out, or give rounds")
         return _unit_rounds(instance, rounds, max_nonzeros)
     _refuse(rounds, "rounds", "it counts stages: leave it out, or give stages")
+    if program == "latency-mip":
+        aim = minimised(objective or "jct_mean")
+        return _latency(instance, aim, stages, symmetry_breaking, max_nonzeros)
     problem = read_problem(instance)
     count = max(1, len(problem))
     count = count if stages is None else whole_number(stages, "stages", minimum=1)
@@ -157,6 +132,42 @@ def read_program(
         "makespan",
         lambda values: schedule_of(instance, mip.plan_of(values), program),
         lambda schedule: mip.values_of(_plan(instance, schedule, count)),
+    )
+
+
+def _latency(
+    instance: Instance,
+    objective: Objective,
+    stages: int | None,
+    symmetry_breaking: bool,
+    max_nonzeros: int,
+) -> Program:
+    if not objective.is_linear:
+        raise InputError(
+            f"{objective.name} is no sum of times",
+            field="objective",
+            remedy="give jct_mean, ttft_mean, weighted_jct_mean or a weighted sum",
+        )
+    if not len(instance):
+        raise InputError("an instance without requests has no means", field="instance")
+    problem = read_problem(instance, exact=True)
+    aim = TimesAim(instance, problem, objective)
+    count = bins_that_suffice(problem)
+    count = count if stages is None else whole_number(stages, "stages", minimum=1)
+    _limit(Size(0, 0, len(problem) * count * NONZEROS_A_BIN), max_nonzeros)
+    in_round = instance.first_token != "prefill"
+    mip = LatencyMip(problem, count, aim.terms, in_round, symmetry_breaking)
+    divisor = aim.times.denominator
+    return Program(
+        "latency-mip",
+        instance,
+        mip.model,
+        problem.unit_ns,
+        aim.of_units(0),
+        objective.name,
+        lambda values: schedule_of(instance, mip.plan_of(values), "latency-mip"),
+        lambda schedule: mip.values_of(_plan(instance, schedule, count)),
+        divisor,
     )
 
 
@@ -209,8 +220,14 @@ def _refuse(value: object, field: str, remedy: str) -> None:
 def _limit(size: Size, max_nonzeros: int) -> None:
     if size.nonzeros > whole_number(max_nonzeros, "max_nonzeros"):
         raise InputError(
-            f"the model would have {size.variables:,} variables, {size.rows:,} rows and "
-            f"{size.nonzeros:,} nonzeros, more than {max_nonzeros:,}",
+            f"the model would have {_sized(size)}, more than {max_nonzeros:,}",
             field="instance",
             remedy="take fewer requests or stages, or raise max_nonzeros",
         )
+
+
+def _sized(size: Size) -> str:
+    """Return a size in words; of the latency MIP only the nonzeros are estimated."""
+    if not size.rows:
+        return f"up to {size.nonzeros:,} nonzeros"
+    return f"{size.variables:,} variables, {size.rows:,} rows and {size.nonzeros:,} nonzeros"

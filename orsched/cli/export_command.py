@@ -14,7 +14,7 @@ from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError
 from orsched.progress import clear_line
 
-PROGRAMS = ("full-mip", "window-mip", "unit-rounds")
+PROGRAMS = ("full-mip", "window-mip", "latency-mip", "unit-rounds")
 FORMATS = ("mps", "lp")
 
 
@@ -26,7 +26,13 @@ FORMATS = ("mps", "lp")
     type=click.Choice(PROGRAMS),
     default="full-mip",
     show_default=True,
-    help="Pang's full MIP, the window MIP with the same optimum, or the unit-round program.",
+    help="Pang's full MIP, the window MIP with the same optimum, the MIP of means, or the program "
+    "of unit rounds.",
+)
+@click.option(
+    "--objective",
+    metavar="NAME",
+    help="Of latency-mip: jct_mean (default), ttft_mean, 0.3*makespan+0.7*jct_mean, ...",
 )
 @click.option(
     "--format",
@@ -70,6 +76,7 @@ FORMATS = ("mps", "lp")
 def export_command(
     instance: str,
     program: str,
+    objective: str | None,
     style: str | None,
     stages: int | None,
     rounds: int | None,
@@ -84,12 +91,13 @@ def export_command(
     chosen = _format(style, output)
     check_paths({"OUT": output}, [instance])
     with ProgressPrinter("exporting"):
-        from orsched.models.mip.files import file_lines
+        from orsched.models.mip.files import file_lines, in_words
         from orsched.models.mip.programs import read_program
 
         found = read_program(
             load_instance(instance),
             program,
+            objective=objective,
             stages=stages,
             rounds=rounds,
             formulation=formulation,
@@ -104,10 +112,10 @@ def export_command(
         from orsched.files.atomic import write_text
 
         write_text(output, lines)
-    model = found.model
+    model, words = found.model, in_words(found)
     remark(
         f"{output}: {len(model.names):,} columns, {len(model.rows):,} rows, "
-        f"{model.nonzeros:,} nonzeros; objective x {found.unit_ns} ns = {found.measures}"
+        f"{model.nonzeros:,} nonzeros; objective x {found.unit_ns} ns = {words}"
     )
 
 

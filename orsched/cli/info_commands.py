@@ -24,6 +24,8 @@ from orsched.cli.wrapping import line_width, wrapped
     ),
     default="makespan",
     show_default=True,
+    metavar="NAME",
+    help="makespan, jct_mean, ttft_mean or bulk.",
 )
 @click.option(
     "--time-limit",

@@ -6,8 +6,9 @@ import pytest
 
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
-from orsched.models.mip import FORMATS, Program, file_lines, read_program
+from orsched.models.mip import FORMATS, Program, build, file_lines, read_program
 from orsched.models.unit_rounds import hindsight_optimum
+from tests.models.full_mip.small import random_instance
 
 
 def written(program, style, folder):
@@ -48,6 +49,16 @@ def test_the_optimum_of_the_file_is_that_of_the_instance(mip, name, style, tmp_p
     assert round(by_scip(path) * program.unit_ns) == least
     if style == "mps":
         assert round(by_ortools(path) * program.unit_ns) == least
+
+
+@pytest.mark.parametrize("style", FORMATS)
+def test_means(style, tmp_path):
+    instance = random_instance(11, most=3)
+    program = read_program(instance, "latency-mip", objective="jct_mean")
+    path = written(program, style, tmp_path)
+    found = build(instance, "latency-mip").solve("cpsat")
+    mean_ns = program.to_ns(round(found.objective))
+    assert by_scip(path) * program.unit_ns / program.divisor == pytest.approx(mean_ns)
 
 
 @pytest.mark.parametrize("style", FORMATS)

@@ -8,9 +8,12 @@ import orsched
 from orsched.errors import InputError, MissingDependencyError
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
 from orsched.instances.unit_rounds import unit_instance
+from orsched.metrics import summarise
+from orsched.models.full_mip import solve_full_mip
 from orsched.models.mip import PROGRAMS, available_solvers, build, read_program
 from orsched.models.mip.solvers import _HIGHS_LINE
 from orsched.models.unit_rounds import hindsight_optimum, total_latency
+from orsched.objectives import minimised
 from tests.brute_force import optimum_ns
 from tests.models.full_mip.small import random_instance
 
@@ -48,6 +51,22 @@ def test_the_optimum_is_that_of_exhaustive_search(seed):
     for program, solver in zip(MIPS, ("highs", "scip"), strict=True):
         result = build(instance, program).solve(solver, time_limit=60)
         assert result.schedule.makespan_ns == optimum_ns(instance), (program, solver)
+
+
+@pytest.mark.parametrize("objective", ["jct_mean", "ttft_mean", "0.5*makespan+0.5*jct_mean"])
+def test_means(objective):
+    """INV: the value of the schedule is that of the model, and that of the exact search."""
+    instance = random_instance(11, most=3)
+    mip = build(instance, "latency-mip", objective=objective)
+    result = mip.solve("highs", time_limit=60)
+    assert result.status == "optimal"
+    least = solve_full_mip(instance, "cpsat", objective=objective, time_limit=30)
+    assert least.status == "optimal"
+    assert mip.program.to_ns(round(result.objective)) == pytest.approx(float(least.value))
+    value = minimised(objective).value(summarise(instance, result.schedule))
+    assert value * 1e9 == pytest.approx(float(least.value))
+    start = mip.values_of(result.schedule)
+    assert mo.evaluate_expression(mip.own_objective, start) == pytest.approx(result.objective)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -216,6 +235,7 @@ def test_every_name_is_explained():
     """INV: the legend has each family of columns and rows, so that files say what they hold."""
     timed = random_instance(2)
     cases = [(timed, p) for p in MIPS] + [(load_named("gate"), "full-mip"), (unit(), "unit-rounds")]
+    cases += [(timed, "latency-mip"), (load_named("gate"), "latency-mip")]
     for instance, name in cases:
         program = read_program(instance, name)
         explained = " ".join(names for names, _ in program.legend).replace(",", " ").split()
@@ -231,6 +251,10 @@ def test_what_is_refused():
         ({"program": "mip"}, "program"),
         ({"stages": 0}, "stages"),
         ({"rounds": 3}, "rounds"),
+        ({"objective": "jct_mean"}, "objective"),
+        ({"program": "latency-mip", "objective": "slo_attainment"}, "objective"),
+        ({"program": "latency-mip", "objective": "speed"}, "objective"),
+        ({"program": "latency-mip", "max_nonzeros": 10}, "instance"),
         ({"formulation": "terse"}, "formulation"),
         ({"program": "unit-rounds"}, "instance"),
         ({"max_nonzeros": 10}, "instance"),
@@ -252,7 +276,7 @@ def test_what_is_refused():
 
 
 def test_programs_are_those_that_are_documented():
-    assert PROGRAMS == ("full-mip", "window-mip", "unit-rounds")
+    assert PROGRAMS == ("full-mip", "window-mip", "latency-mip", "unit-rounds")
 
 
 @pytest.mark.parametrize(
