@@ -54,6 +54,7 @@ PAPERS = {
     "a_max": _INTERVALS,
     "a_min": _INTERVALS,
     "robust": _OWN,
+    "sample_average": f"{_OWN}, of the future work in {_PANG}",
     "rolling": _OWN,
     "windows": _OWN,
     "latency_search": _OWN,

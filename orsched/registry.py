@@ -59,6 +59,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "wait": "orsched.heuristics.lookahead.methods:WAIT",
         "nested_wait": "orsched.heuristics.lookahead.methods:NESTED_WAIT",
         "robust": "orsched.heuristics.robust:ROBUST",
+        "sample_average": "orsched.heuristics.sample_average.methods:SAMPLE_AVERAGE",
         "rolling": "orsched.heuristics.rolling.methods:ROLLING",
         "windows": "orsched.models.windows.method:WINDOWS",
         "latency_search": "orsched.models.latency_search.method:LATENCY_SEARCH",
