@@ -1,10 +1,11 @@
 """Lower bounds on the sums of completion times: mean JCT and mean TTFT, with certificates.
 
-Three relaxations, each exact in integers (docs/bounds.md has the proofs). A request cannot end
+Four relaxations, each exact in integers (docs/bounds.md has the proofs). A request cannot end
 before it would if served alone where it is fastest. All workers are one machine
 (``aggregate_machine``): what all requests are charged is a preemptive schedule of one
-machine, where shortest remaining time first is optimal. And on one worker each step is paid by
-the requests that have not ended, by their rank (``rank_bounds``).
+machine, where shortest remaining time first is optimal. On one worker each step is paid by
+the requests that have not ended, by their rank (``rank_bounds``). And requests that are there
+together share rounds and are held up by later prefills (``shared_rounds``, JCT with arrivals).
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from orsched.certificates.aggregation import Workers
 from orsched.certificates.pools import alone_ns
 from orsched.certificates.rank_costs import WEIGHTED, counted, weighted_busy, weights_of
 from orsched.certificates.scope import PLAIN, Scope
+from orsched.certificates.shared_rounds import shared_rounds
 from orsched.certificates.single_machine import least_sum
 from orsched.models.aggregate_machine import choices_of
 from orsched.models.aggregation_bound import balanced_weights
 from orsched.models.rank_bounds import rank_certificates
+from orsched.models.shared_rounds_bound import shared_rounds_choices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,6 +84,16 @@ def _candidates(
     yield from _of_machine(instance, objective, out_of_time, scope, workers, first)
     for kind, total, choices in rank_certificates(instance, objective, scope, out_of_time):
         yield _certificate(instance, objective, kind, total, choices)
+    if objective == "mean_jct" and _arrive_over_time(instance):
+        claim = shared_rounds_choices(instance, scope, out_of_time)
+        if claim is not None:
+            total, choices = shared_rounds(instance, scope, claim), {**scope.stated(), **claim}
+            yield _certificate(instance, objective, "shared_rounds", total, choices)
+
+
+def _arrive_over_time(instance: Instance) -> bool:
+    arrivals = instance.requests.arrival_ns
+    return int(arrivals.max()) > int(arrivals.min())
 
 
 def _of_machine(

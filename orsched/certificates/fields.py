@@ -223,6 +223,14 @@ _RANKS = {
     "level": whole(0, WEIGHT),
     "smooth": whole(0, WEIGHT),
 }
+_MEET = whole(0, 2**31)
+_WINDOWS: dict[str, Field] = {
+    "starts": listed(whole(0, TIME), 1),
+    "levels": listed(whole(1, LENGTH)),
+    "late": listed(whole(0, 1025), 1),
+    "rounds": listed(_MEET, 1),
+    "meet": listed(listed(_MEET), 1),
+}
 LATENCY: dict[str, Field] = {
     "empty": MAKESPAN["empty"],
     "arrivals": _kind("arrivals", _SUMS),
@@ -240,6 +248,7 @@ LATENCY: dict[str, Field] = {
         {**_SUMS, "workers": _WORKERS, **_RANKS, "grain": whole(1, LENGTH)},
         {"allows": _ALLOWS},
     ),
+    "shared_rounds": _kind("shared_rounds", {**_SUMS, **_WINDOWS}, {"allows": _ALLOWS}),
 }
 """Certificates of bounds on mean JCT and mean TTFT, by kind."""
 

@@ -26,6 +26,7 @@ from orsched.certificates.rank_costs import (
     work_of,
 )
 from orsched.certificates.scope import Scope
+from orsched.certificates.shared_rounds import WINDOW_FIELDS, shared_rounds
 from orsched.certificates.single_machine import least_sum
 from orsched.checker.certificates import certificate_violations
 from orsched.checker.malformed import proving
@@ -76,6 +77,11 @@ def _derive(
         total = 0
     elif kind == "alone":
         total = _alone_sum(instance, objective, scope)
+    elif kind == "shared_rounds":
+        if objective != "mean_jct":
+            raise ValueError("shared rounds bound the mean of the ends alone")
+        choices = {name: claim[name] for name in WINDOW_FIELDS}
+        total = shared_rounds(instance, scope, claim, budget)
     elif kind in KINDS:
         choices = {"workers": claim["workers"], **Choices.read(claim).stated(kind)}
         total = _by_ranks(instance, claim, objective, scope, budget)

@@ -154,6 +154,13 @@ def kinds() -> dict[str, Kind]:
             problem([9, 2, 7, 4] * 3, [3, 9, 2, 8] * 3, (Worker(4, COST), slow)),
             ("bound",), "mean_busy", "mean_jct",
         ),
+        "shared_rounds": Kind(
+            problem(
+                [20] * 12, [30] * 12, (Worker(12, AffineCost(0, 9, 40, 4)),) * 2,
+                arrivals=[320 * k for k in range(12)],
+            ),
+            ("bound",), "shared_rounds", "mean_jct",
+        ),
         "queue": Kind(
             problem([9, 2, 7], [3, 9, 2], Worker(1, COST)), ("bound",), "queue", "mean_ttft"
         ),

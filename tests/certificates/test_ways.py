@@ -23,7 +23,7 @@ NAMES = [
     "rounds by memory", "large requests", "clients", "cap", "large prompts", "stages by memory",
     "chunks", "chunked prompt", "restarts", "arrivals", "alone", "ranked", "mean_busy", "queue",
     "queue_busy", "pools", "ranks", "queue_ranks",
-    "weighted_ranks", "weighted_busy",
+    "weighted_ranks", "weighted_busy", "shared_rounds",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import orsched
+from orsched.certificates.shared_rounds import WINDOW_FIELDS
 from orsched.certificates.single_machine import shortest_remaining_first
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import (
@@ -124,7 +125,7 @@ def test_every_changed_certificate_is_refused(instance):
             value = owner[path[-1]]
             owner[path[-1]] = value + 1 if isinstance(value, int) else value + "x"
             # Another choice may prove the same sum.
-            chosen = {"line", "weight", "level", "smooth"}
+            chosen = {"line", "weight", "level", "smooth", *WINDOW_FIELDS}
             if chosen.intersection(path) and not bound_violations(instance, broken, objective):
                 assert broken["value_ns"] == document["value_ns"]
                 continue

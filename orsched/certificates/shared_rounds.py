@@ -1,0 +1,362 @@
+"""What requests that arrive over time cost each other: rounds that are shared, prefills in between.
+
+A request waits for more than itself: of each round that it shares with another it pays the
+other's part, and whoever is prefilled on its worker before a round that both are in has been
+prefilled while the one that came first was there. Which requests share rounds is the schedule's
+choice, but all tokens have to be yielded in the rounds for which there is time. Prices of windows
+of time bound the least of both (docs/bounds.md has the proof).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from orsched.certificates.aggregate_machine import Alone
+from orsched.certificates.jobs import jobs_on
+from orsched.certificates.step_lower_bounds import lost_in_round, lost_in_stage
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from orsched.certificates.budget import Budget
+    from orsched.certificates.jobs import Jobs
+    from orsched.certificates.scope import Scope
+    from orsched.costs import Floor
+    from orsched.instance import Instance
+    from orsched.workers import Worker
+
+    Numbers = NDArray[Any]
+
+LATE = 1024
+"""Shares of what requests cost each other are in 1 / LATE; the rest is of pure lateness."""
+
+FINE = 2**16
+"""Prices of time are in 1 / FINE."""
+
+WINDOW_FIELDS = ("starts", "levels", "late", "rounds", "meet")
+"""What a certificate chooses: windows, levels of prefill for each round, and by window the share of
+what requests cost each other, and how many meet in a round, in all and at each level."""
+
+_MOST = 2**62
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What each request takes at least, on any worker, in nanoseconds.
+
+    Attributes:
+        arrivals: of the requests.
+        prefill: of its prefill, as part of any steps: it adds to what else is in them.
+        first: what its own prefill takes beside that.
+        decode: all its rounds, with no other request in them.
+        longest: the longest of these; at least 1.
+        token: what it adds to a round at least.
+        tokens: its rounds.
+        fixed: of a round.
+        shared: what any request adds to a round, so what one more costs those in it.
+        workers: how many there are.
+    """
+
+    arrivals: Numbers
+    prefill: Numbers
+    first: Numbers
+    decode: Numbers
+    longest: Numbers
+    token: Numbers
+    tokens: Numbers
+    fixed: int
+    shared: int
+    workers: int
+
+    @property
+    def own(self) -> Numbers:
+        """Least times of the requests alone."""
+        found: Numbers = self.prefill + self.first + self.decode
+        return found
+
+    def densities(self) -> Numbers:
+        """Prefill for each round, in whole nanoseconds; 0 where there are no rounds."""
+        found: Numbers = np.where(self.tokens > 0, self.prefill // np.maximum(self.tokens, 1), 0)
+        return found
+
+
+def parts_of(instance: Instance, scope: Scope) -> Parts:
+    """Return the least parts of the requests over all workers that can serve them.
+
+    Raises:
+        ValueError: nothing is known of how the parts of steps add up in these schedules.
+    """
+    if scope.restarts or instance.link is not None:
+        raise ValueError("requests may change workers, and then share no rounds for certain")
+    arrivals, n = instance.requests.arrival_ns, len(instance)
+    least = {
+        name: np.full(n, _MOST, np.int64)
+        for name in ("prefill", "stage", "decode", "longest", "token")
+    }
+    fixed, shared = [], []
+    for worker in instance.workers:
+        rows, jobs = jobs_on(instance, worker, scope.chunks)
+        if not rows:
+            continue
+        floor = scope.require_floor(worker)
+        columns = {**_stages(worker, floor, jobs, scope), **_rounds(floor, jobs)}
+        for name, column in columns.items():
+            least[name][rows] = np.minimum(least[name][rows], column)
+        fixed.append(_round_fixed(floor) * floor.times // floor.unit)
+        shared.append(int(columns["token"].min()))
+    if not fixed or min(fixed) < 1 or int(least["stage"].max(initial=0)) >= _MOST:
+        raise ValueError("rounds have no fixed part, or a request fits onto no worker")
+    return Parts(
+        arrivals,
+        np.minimum(least["prefill"], least["stage"]),
+        np.maximum(0, least["stage"] - least["prefill"]),
+        least["decode"],
+        least["longest"],
+        least["token"],
+        instance.rounds_needed,
+        min(fixed),
+        min(shared),
+        len(instance.workers),
+    )
+
+
+def _round_fixed(floor: Floor) -> int:
+    """Return a round's fixed part less what rounding may take off, in 1 / unit nanoseconds."""
+    if floor.round.mean is not None:
+        raise ValueError("a mean context falls beside shorter ones, so that parts do not add up")
+    return max(0, floor.round.fixed - lost_in_round(floor))
+
+
+def _rounds(floor: Floor, jobs: Jobs) -> dict[str, Numbers]:
+    """Return each request's rounds, the longest of them, and what it adds to one, in whole ns."""
+    fixed, parts = _round_fixed(floor), floor.round
+    found: dict[str, list[int]] = {"decode": [], "longest": [], "token": []}
+    for p, d in zip(jobs.prompts.tolist(), jobs.rounds.tolist(), strict=True):
+        all_of = (fixed + parts.request) * d + parts.context * (p * d + d * (d + 1) // 2)
+        last = fixed + parts.request + parts.context * (p + d)
+        first = parts.request + parts.context * (p + 1)
+        found["decode"].append(all_of * floor.times // floor.unit)
+        found["longest"].append(max(1, -(-last * floor.times // floor.unit)))
+        found["token"].append(first * floor.times // floor.unit)
+    return {name: _whole(column) for name, column in found.items()}
+
+
+def _stages(worker: Worker, floor: Floor, jobs: Jobs, scope: Scope) -> dict[str, Numbers]:
+    """Return what each prefill adds to steps, and all that it takes alone, in whole ns."""
+    stage, prompts = floor.stage, jobs.prompts.tolist()
+    if stage.levels is not None:
+        caps = [(min(cap, worker.prefill_limit or cap), time) for cap, time in stage.levels]
+        tokens = [min(p * time // cap for cap, time in caps) for p in prompts]
+        return {"prefill": _whole(tokens), "stage": _whole(tokens)}
+    fixed = stage.fixed - lost_in_stage(floor)
+    adds_up = not scope.mixed or floor.mixed in ("sum", "one_fixed")
+    if fixed < 0 or not adds_up or (scope.chunks and stage.is_curved):
+        alone = Alone(worker, jobs, scope)
+        whole = [alone.prefill(p, scope.chunks) for p in prompts]
+        return {"prefill": _whole([0] * len(whole)), "stage": _whole(whole)}
+    if scope.mixed and floor.mixed == "one_fixed":
+        fixed = min(fixed, floor.round.fixed)
+    tokens = [stage.own(p) * floor.times // floor.unit for p in prompts]
+    whole = [(fixed + stage.own(p)) * floor.times // floor.unit for p in prompts]
+    return {"prefill": _whole(tokens), "stage": _whole(whole)}
+
+
+def _whole(column: list[int]) -> Numbers:
+    if max(column, default=0) >= _MOST or min(column, default=0) < 0:
+        raise ValueError("times are too large, or below 0")
+    return np.array(column, np.int64)
+
+
+class Prices(NamedTuple):
+    """What windows of time charge, in 1 / FINE of a nanosecond for each nanosecond.
+
+    Attributes:
+        decode: of own rounds, by level and window; level 0 is below all levels.
+        time: of a worker's time, by window.
+        late: of a window that a request is there through, without being served.
+    """
+
+    decode: Numbers
+    time: Numbers
+    late: Numbers
+
+
+def token_prices(claim: dict[str, Any], shared: int) -> tuple[list[list[int]], list[int]]:
+    """Return what a round charges a request by level and window, and what each round gives back.
+
+    Both in 1 / LATE nanoseconds. m requests in a round meet in m (m - 1) ordered pairs, at least
+    2 a m - a (a + 1) for each whole a; the pairs of a level pay its rise, half of them. Who comes
+    later has been prefilled before, at a share that must not be smaller there.
+    """
+    rises = [b - a for a, b in pairwise([0, *claim["levels"]])]
+    tokens: list[list[int]] = []
+    back, before = [], LATE
+    for late, a, of_levels in zip(claim["late"], claim["rounds"], claim["meet"], strict=True):
+        before = min(before, late)
+        each = [2 * late * shared * a]
+        given = late * shared * a * (a + 1)
+        twice = 0
+        for rise, b in zip(rises, of_levels, strict=True):
+            each.append(each[-1] + before * rise * b)
+            twice += before * rise * b * (b + 1)
+        tokens.append(each)
+        back.append(given + -(-twice // 2))
+    return [list(row) for row in zip(*tokens, strict=True)], back
+
+
+def shared_rounds(
+    instance: Instance, scope: Scope, claim: dict[str, Any], budget: Budget | None = None
+) -> int:
+    """Return what the windows, levels and numbers of a claim prove of the sum of JCTs.
+
+    Raises:
+        ValueError: they prove nothing, or nothing is known of these schedules.
+    """
+    starts, levels = claim["starts"], claim["levels"]
+    _require_shape(claim)
+    if budget is not None:
+        table = len(instance) * len(starts)
+        budget.spend(table * (len(starts) + len(levels)))
+        budget.hold(8 * table)
+    parts = parts_of(instance, scope)
+    tokens, back = token_prices(claim, parts.shared)
+    if back[-1]:
+        raise ValueError("the last window has no end, and nothing can be given back there")
+    time = [-(-given * (FINE // LATE) // parts.fixed) for given in back]
+    spent = sum(
+        price * parts.workers * (end - start)
+        for price, start, end in zip(time, starts, starts[1:], strict=False)
+    )
+    late = [(LATE - each) * (FINE // LATE) for each in claim["late"]]
+    level = np.searchsorted(np.array(levels, np.int64), parts.densities(), side="right")
+    per_token = [[each * (FINE // LATE) for each in row] for row in tokens]
+    _require_small(per_token, time, starts, parts)
+    shape = (len(levels) + 1, len(starts))
+    rates = np.array(per_token, np.int64).reshape(shape)[level]
+    rates += np.array(time, np.int64)[None] * parts.token[:, None]
+    rates //= parts.longest[:, None]
+    found = least_costs(parts, np.array(starts, np.int64), rates, _column(time), _column(late))
+    total: int = sum(found.cost.tolist()) - spent
+    return sum(int(each) for each in parts.own) + total // FINE
+
+
+def _column(values: list[int]) -> Numbers:
+    return np.array(values, np.int64)
+
+
+def _require_shape(claim: dict[str, Any]) -> None:
+    starts, levels, late = claim["starts"], claim["levels"], claim["late"]
+    windows = len(starts)
+    if starts[0] != 0 or any(b <= a for a, b in pairwise(starts)):
+        raise ValueError("the windows do not begin at 0 and follow each other")
+    if any(b <= a for a, b in pairwise([0, *levels])):
+        raise ValueError("the levels do not grow")
+    same = len(late) == len(claim["rounds"]) == len(claim["meet"]) == windows
+    if not same or any(len(each) != len(levels) for each in claim["meet"]):
+        raise ValueError("there is not one number for each window and level")
+
+
+def _require_small(
+    per_token: list[list[int]], time: list[int], starts: list[int], parts: Parts
+) -> None:
+    """Refuse numbers with which 64 bits might overflow."""
+    most = max(map(max, per_token)) + max(time) * int(parts.token.max())
+    own = int(parts.own.max())
+    rate = max(most // int(parts.longest.min()), max(time), FINE) + FINE
+    horizon = starts[-1] + max(parts.arrivals.tolist()) + own
+    if most >= _MOST or rate * horizon >= _MOST:
+        raise ValueError("the numbers are too large")
+
+
+class Found(NamedTuple):
+    """The cheapest behaviour of each request, in windows after that of its arrival.
+
+    Attributes:
+        cost: of each request.
+        decode, prefill, served: time of its rounds, of its prefill, and of both, by window.
+        last: the window of its end, counted from that of its arrival.
+        first: the window of its arrival.
+    """
+
+    cost: Numbers
+    decode: Numbers
+    prefill: Numbers
+    served: Numbers
+    last: Numbers
+    first: Numbers
+
+
+def least_costs(
+    parts: Parts,
+    starts: Numbers,
+    rates: Numbers,
+    time: Numbers,
+    late: Numbers,
+    most: int | None = None,
+) -> Found:
+    """Return the least that each request can cost, wherever it is served.
+
+    It ends in a window, takes its time in that and those before, at most as much as a window has
+    after its arrival, and pays the cheapest of them; of windows that it is there through it pays
+    ``late`` for the time without being served. Whole numbers give whole numbers.
+
+    Args:
+        parts, starts: the requests, and where windows begin; the last has no end.
+        rates: prices of own rounds, by request and window.
+        time, late: by window; see ``Prices``.
+        most: windows after the arrival that are looked at (a search may); None: all.
+    """
+    n, windows = len(parts.arrivals), len(starts)
+    width = windows if most is None else min(windows, most)
+    first = np.searchsorted(starts, parts.arrivals, side="right") - 1
+    at = first[:, None] + np.arange(width)[None]
+    inside, at = at < windows, np.minimum(at, windows - 1)
+    own = parts.own
+    endless = max(starts[-1], parts.arrivals.max(initial=0)) + own.max(initial=0)
+    ends = np.append(starts[1:], endless)
+    room = ends[at] - np.maximum(parts.arrivals[:, None], starts[at])
+    room = np.where(inside, np.maximum(room, 0), 0)
+    rate = np.take_along_axis(rates, at, 1)
+    time, late = time[at], np.where(inside, late[at], 0)
+    waited = np.concatenate([np.zeros((n, 1), room.dtype), np.cumsum(late * room, 1)], 1)
+    reach, credit = np.cumsum(room, 1), late.max(initial=0) * own
+    cost = np.full(n, _MOST if rates.dtype == np.int64 else np.inf, rates.dtype)
+    shape = (n, width)
+    decode, prefill, served = (np.zeros(shape, rates.dtype) for _ in range(3))
+    last, alive = np.zeros(n, np.int64), np.ones(n, bool)
+    for end in range(width):
+        alive &= inside[:, end] & (waited[:, end] - credit < cost)
+        rows = np.flatnonzero(alive & (reach[:, end] >= own))
+        if not len(rows):
+            if not alive.any():
+                break
+            continue
+        span, open_late = slice(0, end + 1), late[rows, : end + 1].copy()
+        open_late[:, -1] = 0
+        some = room[rows, span]
+        u = _cheapest(parts.decode[rows], rate[rows, span], some)
+        s = _cheapest(parts.prefill[rows], time[rows, span], some)
+        w = _cheapest(own[rows], -open_late, some)
+        total = waited[rows, end] - (w * open_late).sum(1)
+        total = total + (u * rate[rows, span]).sum(1) + (s * time[rows, span]).sum(1)
+        better = total < cost[rows]
+        rows = rows[better]
+        cost[rows], last[rows] = total[better], end
+        for kept, new in ((decode, u), (prefill, s), (served, w)):
+            kept[rows, span] = new[better]
+    return Found(cost, decode, prefill, served, last, first)
+
+
+def _cheapest(needed: Numbers, rate: Numbers, room: Numbers) -> Numbers:
+    """Return how much of each window is taken if the cheapest are filled first."""
+    order = np.argsort(rate, axis=1, kind="stable")
+    rooms = np.take_along_axis(room, order, 1)
+    before = np.cumsum(rooms, 1) - rooms
+    taken = np.clip(needed[:, None] - before, 0, rooms)
+    found: Numbers = np.zeros_like(taken)
+    np.put_along_axis(found, order, taken, 1)
+    return found

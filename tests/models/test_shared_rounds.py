@@ -1,0 +1,188 @@
+"""What requests that are there together cost each other: proven, and refused where it is not."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+
+import orsched
+from orsched.certificates.scope import PLAIN, Scope
+from orsched.certificates.shared_rounds import LATE, parts_of, shared_rounds
+from orsched.checker.latency_certificates import bound_violations
+from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
+from orsched.instance import Instance
+from orsched.instances import with_arrivals
+from orsched.models.latency_bounds import _candidates
+from orsched.models.shared_rounds_bound import shared_rounds_choices
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.models.least_in_any_mode import Search
+from tests.models.least_sums import least_sum_ns
+
+COSTS = (
+    AffineCost(0, 5, 2, 2),
+    AffineCost(3, 9, 3, 0),
+    AffineCost(1, 1, 2, 9),
+    AffineCost(0, 30, 5, 1),
+    LinearCost(3 * 10**6, 9 * 10**6, 10**5, 2 * 10**6, 3 * 10**6, 10**6, 0, 0),
+    LevelsCost(((4, 40), (9, 66)), 3),
+)
+
+
+def drawn(rng, n, most=9, late=40):
+    """A small instance of requests that are there together; half of them are of equals."""
+    equal = rng.random() < 0.5
+    column = lambda high: [rng.randint(1, high)] * n if equal else _any(rng, n, high)  # noqa: E731
+    arrivals = [rng.randint(0, late) for _ in range(n)]
+    requests = Requests(column(most), column(4), arrivals)
+    first = rng.choice(("decode", "prefill"))
+    return Instance(requests, Worker(rng.randint(2, 4), rng.choice(COSTS)), first_token=first)
+
+
+def _any(rng, n, high):
+    return [rng.randint(1, high) for _ in range(n)]
+
+
+def any_claim(rng, instance, scope):
+    """Windows, levels and numbers at random, of which each proves something that is true."""
+    parts, last = parts_of(instance, scope), int(instance.requests.arrival_ns.max())
+    middle = rng.randint(1, last + len(instance) * int(parts.own.max()))
+    starts = sorted({0, middle, rng.choice((middle, rng.randint(1, middle)))})
+    density = [int(each) for each in parts.densities() if each > 0]
+    levels = sorted(set(rng.sample(density, rng.randint(0, len(density)))))
+    high = rng.choice((1, 1, 2, 3))
+    ended = [[rng.randint(0, high) for _ in levels] for _ in starts[:-1]]
+    return {
+        "starts": starts,
+        "levels": levels,
+        "late": [rng.choice((LATE, 900, 700, 500, 300)) for _ in starts],
+        "rounds": [rng.randint(0, high) for _ in starts[:-1]] + [0],
+        "meet": [*ended, [0] * len(levels)],
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_numbers_prove_no_more_than_the_least_sum(seed):
+    """INV: whatever a certificate chooses, bound <= optimum of all plain schedules."""
+    rng, more = random.Random(seed), 0
+    for _ in range(25):
+        instance = drawn(rng, rng.randint(2, 5), late=rng.choice((0, 3, 20)))
+        alone, least = int(parts_of(instance, PLAIN).own.sum()), None
+        for _ in range(40):
+            proven = shared_rounds(instance, PLAIN, any_claim(rng, instance, PLAIN))
+            if proven > alone:
+                least = least or least_sum_ns(instance, "mean_jct")
+                more += 1
+                assert proven <= least
+    assert more  # some prove more than that no request is faster than alone
+
+
+def test_any_numbers_prove_no_more_where_steps_are_mixed():
+    """INV: bound <= optimum of all schedules with chunks and mixed steps."""
+    rng = random.Random(5)
+    for _ in range(25):
+        allows = rng.choice((("mixed",), ("chunks",), ("chunks", "mixed")))
+        instance = drawn(rng, 2, most=3, late=0)
+        scope = Scope.allowing(allows, instance)
+        claims = [any_claim(rng, instance, scope) for _ in range(20)]
+        proven = max(shared_rounds(instance, scope, claim) for claim in claims)
+        if proven > int(parts_of(instance, scope).own.sum()):
+            assert proven <= Search(instance, allows, "mean_jct").least()
+
+
+@pytest.mark.parametrize(
+    ("cost", "requests", "prompt"),
+    [
+        (AffineCost(0, 0, 20, 3), 3, 1),
+        (AffineCost(0, 0, 20, 6), 3, 1),
+        (AffineCost(0, 12, 20, 0), 3, 2),
+        (AffineCost(5, 30, 20, 3), 3, 2),
+    ],
+)
+def test_equal_requests_at_once(cost, requests, prompt):
+    """All numbers of a grid, where they prove most: a fifth of what sharing costs, no more."""
+    instance = Instance(Requests([prompt] * requests, [6] * requests), Worker(4, cost))
+    least, parts = least_sum_ns(instance, "mean_jct"), parts_of(instance, PLAIN)
+    alone, levels = int(parts.own.sum()), sorted({*parts.densities().tolist()} - {0})
+    best, middles = 0, range(least // requests // 2, 2 * least // requests, 10)
+    for middle, late, a, b in product(middles, range(64, LATE + 1, 64), (0, 1, 2), (0, 1, 2)):
+        rows = {"late": [late, 0], "rounds": [a, 0], "meet": [[b] * len(levels), [0] * len(levels)]}
+        claim = {"starts": [0, middle], "levels": levels, **rows}
+        best = max(best, shared_rounds(instance, PLAIN, claim))
+    assert alone + (least - alone) // 6 < best <= least
+
+
+def busy(workers=2, requests=60, rate=40):
+    """Requests that arrive faster than they end, with long prefills."""
+    rng = np.random.default_rng(3)
+    made = Requests(rng.integers(20, 400, requests), rng.integers(5, 60, requests))
+    worker = Worker(64, AffineCost(20_000_000, 100_000, 20_000_000, 300_000))
+    instance = Instance(made, (worker,) * workers, first_token="prefill")
+    return with_arrivals(instance, f"poisson:rate={rate}", seed=1)
+
+
+def test_it_is_above_all_others_where_requests_are_there_together():
+    """The best of all bounds, below every policy, on two workers, with mixed steps."""
+    instance = busy()
+    allows = ("chunks", "mixed")
+    bound = orsched.bound(instance, "mean_jct", allows=allows)
+    assert bound.name == "shared_rounds"
+    scope = Scope.allowing(allows, instance)
+    others = list(_candidates(instance, "mean_jct", lambda: False, True, scope))[:-1]
+    assert bound.value_ns > 1.1 * max(each["value_ns"] for each in others)
+    for method in ("vllm", "gittins@clairvoyant", "fcfs+dispatch=least_work"):
+        assert bound.value_ns <= orsched.solve(instance, method).schedule.results["jct_ns"]["mean"]
+
+
+def test_it_is_the_same_for_requests_in_any_order():
+    instance = busy()
+    rows = np.random.default_rng(1).permutation(len(instance))
+    other = instance.replace(requests=instance.requests.take(rows))
+    assert (
+        orsched.bound(other, "mean_jct").certificate
+        == orsched.bound(instance, "mean_jct").certificate
+    )
+
+
+def test_forged_certificates_are_refused():
+    instance = busy()
+    good = orsched.bound(instance, "mean_jct").to_dict()
+    claim = good["certificate"]
+    assert bound_violations(instance, good, "mean_jct") == []
+    last = len(claim["starts"]) - 1
+    forged = (
+        {"sum_ns": claim["sum_ns"] + 1},
+        {"starts": [1, *claim["starts"][1:]]},
+        {"starts": claim["starts"][::-1]},
+        {"starts": claim["starts"][:-1]},
+        {"levels": claim["levels"][::-1]},
+        {"levels": [*claim["levels"], 2**61]},
+        {"late": [LATE + 1, *claim["late"][1:]]},
+        {"late": [-1, *claim["late"][1:]]},
+        {"rounds": claim["rounds"][:-1]},
+        {"rounds": [*claim["rounds"][:last], 1]},  # the last window has no end
+        {"rounds": [2**30] * (last + 1)},
+        {"meet": [row[:-1] for row in claim["meet"]]},
+        {"allows": ["restarts"]},
+    )
+    for change in forged:
+        found = bound_violations(instance, {**good, "certificate": {**claim, **change}}, "mean_jct")
+        assert found, change
+    above = {**good, "value_ns": good["value_ns"] + 1}
+    assert bound_violations(instance, above, "mean_jct")
+    assert bound_violations(instance, good, "mean_ttft")
+    half = {**claim, "rounds": [0] * (last + 1), "meet": [[0] * len(row) for row in claim["meet"]]}
+    assert bound_violations(instance, {**good, "certificate": half}, "mean_jct")
+
+
+def test_where_parts_do_not_add_up_there_is_none():
+    """Restarts, a mean context, and rounds without a fixed part."""
+    instance = busy()
+    never = lambda: False  # noqa: E731
+    assert shared_rounds_choices(instance, Scope.allowing(["restarts"], instance), never) is None
+    for cost in (PoolingCost(10, 10**6, 5 * 10**6, 10**6, 10**6), AffineCost(0, 1, 0, 1)):
+        other = instance.replace(workers=(Worker(4, cost),))
+        assert shared_rounds_choices(other, PLAIN, never) is None
