@@ -31,7 +31,12 @@ def aligned_times(stages: int, end: int, longest: int) -> list[int]:
 
 
 def construct(
-    lengths: IntColumn, clients: int, times: Sequence[int], end: int, price: Sequence[int] = ()
+    lengths: IntColumn,
+    clients: int,
+    times: Sequence[int],
+    end: int,
+    price: Sequence[int] = (),
+    late_price: Sequence[int] = (),
 ) -> Windows:
     """Return a state in which every request has a window, though maybe too short a one.
 
@@ -52,7 +57,7 @@ def construct(
             heappush(busy, (now + waiting[taken], client))
             taken += 1
     _place_rest(len(waiting) - taken, paths, len(times))
-    return Windows(lengths, times, end, [path for path in paths if path], price)
+    return Windows(lengths, times, end, [path for path in paths if path], price, late_price)
 
 
 def state_of(instance: Instance, schedule: Schedule, terms: Terms) -> Windows | None:
@@ -68,8 +73,9 @@ def state_of(instance: Instance, schedule: Schedule, terms: Terms) -> Windows | 
     paths: dict[int, list[int]] = {}
     for stage, client in sorted(zip(plan.stage, plan.client, strict=True)):
         paths.setdefault(client, []).append(stage)
-    lengths, price = instance.rounds_needed, terms.prices.by_starts
-    return Windows(lengths, times[:-1], times[-1], list(paths.values()), price)
+    lengths, prices = instance.rounds_needed, terms.prices
+    chosen = list(paths.values())
+    return Windows(lengths, times[:-1], times[-1], chosen, prices.by_starts, prices.late)
 
 
 def _place_rest(count: int, paths: list[list[int]], stages: int) -> None:

@@ -16,6 +16,7 @@ from orsched.models.windows.search import Search
 from orsched.models.windows.smoothing import smoothed
 from orsched.models.windows.surrogate import affine_beside
 from orsched.models.windows.terms import terms_of
+from orsched.models.windows.warm_start import NEAR_GAP, carried_over, given_start
 from orsched.parameters import read_params
 from orsched.policy import Information
 from orsched.registry import resolve
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from orsched.instance import Instance
+    from orsched.models.full_mip.plan import Plan
     from orsched.models.windows.compiled import Compiled
     from orsched.models.windows.plan import PlannedStage
     from orsched.schedule import Schedule
@@ -60,7 +62,7 @@ class WindowsParams:
 
 @dataclass(frozen=True)
 class WindowsMethod:
-    """Warm start from ``hybrid``, then the search over stage windows."""
+    """Warm start from ``hybrid`` or a given schedule, then the search over stage windows."""
 
     name: str = "windows"
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
@@ -73,15 +75,21 @@ class WindowsMethod:
         Where time does not split into stages and rounds, the search is under an affine cost near to
         the real one, and each plan is carried out under the real one.
 
-        Raises ``InputError`` for instances that it does not plan, and ``TimeLimitError`` when not
-        even the warm start was ready in time.
+        ``run.initial_schedule`` is where the search starts, if it has whole stages and is no worse
+        than the heuristic's; one that is close to the bound is where it goes on, without first
+        states. Of any other valid schedule ``solve`` sees to it that the answer is no worse.
+
+        Raises ``InputError`` for instances that it does not plan, ``InvalidScheduleError`` for an
+        initial schedule that breaks a rule, and ``TimeLimitError`` when not even the warm start was
+        ready in time.
         """
         threads: int = read_params(WindowsParams, run.parameters).threads
         require_plannable(instance)
         suggest_numba()
         fast = compiled()
-        best = self._warm_start(instance, run)._replace(parameters={"threads": threads})
         lower = makespan_bound(instance).value_ns if run.bound_ns is None else run.bound_ns
+        best, plan = self._start(instance, run, lower)
+        best = best._replace(parameters={"threads": threads})
         if best.schedule.makespan_ns <= lower:
             return best._replace(termination=Termination.FINISHED)
         if run.stop.seconds_left == math.inf:
@@ -89,7 +97,10 @@ class WindowsMethod:
         if gap_met(run.stop, best.schedule.makespan_ns):
             return best._replace(termination=Termination.TARGET_GAP)
         follower = _Follower(instance, best, self.name)
-        searches = self._searches(follower, run, threads, fast)
+        if plan is None:
+            searches = self._searches(follower, run, threads, fast)
+        else:
+            searches = self._continued(follower, plan, run, threads, fast)
         iteration = 0
         try:
             for search, schedule in searches:
@@ -160,6 +171,38 @@ class WindowsMethod:
             return
         easier = _Beside(line, start, self.name, follower)
         yield easier.search(run, threads, fast), start.schedule
+
+    def _start(self, instance: Instance, run: Run, lower_ns: int) -> tuple[Outcome, Plan | None]:
+        """Return the shorter one of the given schedule and the heuristic's.
+
+        With its plan if it is a given one that is so close to the bound that the search goes on.
+        """
+        initial = run.initial_schedule
+        given = None if initial is None else given_start(instance, initial, self.name)
+        if given is None:
+            return self._warm_start(instance, run), None
+        outcome, plan = given
+        makespan = outcome.schedule.makespan_ns
+        if makespan <= (1 + NEAR_GAP) * lower_ns:
+            run.report(Progress(self.name, 0, makespan, True))
+            return outcome, plan
+        try:
+            found = self._warm_start(instance, run)
+        except TimeLimitError:
+            return outcome, None
+        return min(outcome, found, key=lambda each: each.schedule.makespan_ns), None
+
+    def _continued(
+        self, follower: _Follower, plan: Plan, run: Run, threads: int, fast: Compiled
+    ) -> Generator[tuple[Search, Schedule]]:
+        """Yield a search that goes on from a plan, where another has ended."""
+        if not splits(follower.instance.worker.cost):
+            line = affine_beside(follower.instance, follower.best.schedule)
+            start = carried_over(line, plan, self.name)
+            follower = _Beside(line, start, self.name, follower)
+        search = follower.search(run, threads, fast)
+        search.piloted = True
+        yield search, follower.best.schedule
 
     def _warm_start(self, instance: Instance, run: Run) -> Outcome:
         hybrid = resolve("methods", "hybrid")

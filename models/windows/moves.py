@@ -53,13 +53,13 @@ def run_moves(
         if kind < exchange:
             missing += exchange_tails(tables, one, two, three, threshold)
         elif kind < start:
-            missing += shift_start(tables, one, two, threshold)
+            missing += shift_start(tables, one, two, threshold, budget)
         elif kind < relocation:
-            missing += relocate(tables, one, two, three, threshold)
+            missing += relocate(tables, one, two, three, threshold, budget)
         elif stages > 1 and kind < stage:
-            missing += shift_stage(tables, one, two, three, threshold)
+            missing += shift_stage(tables, one, two, three, threshold, budget)
         elif stages > 1:
-            missing += shift_chain(tables, one, two, three, threshold)
+            missing += shift_chain(tables, one, two, three, threshold, budget)
     return made, missing
 
 
@@ -154,15 +154,34 @@ def move_start(tables: Tables, window: int, stage: int) -> None:
     tables.start[window] = stage
 
 
+def price_of(tables: Tables, stage: int, count: int) -> int:
+    """Return what so many starts cost in a stage; late ones have no longest request after them."""
+    return _price_at(tables, tables.times[stage], count)
+
+
+def _price_at(tables: Tables, time: int, count: int) -> int:
+    """Return what so many starts cost after so many rounds."""
+    late = time + len(tables.surplus) - 1 > tables.times[len(tables.counts)]
+    return tables.late_price[count] if late else tables.price[count]
+
+
+def above_budget(spent: int, cost: int, budget: int) -> int:
+    """Return by how much more would be spent above the budget; what is within it is free."""
+    return max(0, spent + cost - budget) - max(0, spent - budget)
+
+
 def _price_of_moving(tables: Tables, here: int, there: int) -> int:
     """Return the change of the prices when a window begins in another stage."""
     if here == there:
         return 0
-    price, few, many = tables.price, tables.counts[here], tables.counts[there]
-    return price[few - 1] - price[few] + price[many + 1] - price[many]
+    few, many = tables.counts[here], tables.counts[there]
+    change = price_of(tables, here, few - 1) - price_of(tables, here, few)
+    return change + price_of(tables, there, many + 1) - price_of(tables, there, many)
 
 
-def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> int:
+def shift_start(
+    tables: Tables, window_: float, near: float, threshold: int, budget: int = 0
+) -> int:
     """Start a request a few stages earlier or later."""
     start, times, surplus = tables.start, tables.times, tables.surplus
     window = int(window_ * len(start))
@@ -177,7 +196,7 @@ def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> 
     if before != END:
         change += resize(surplus, old - times[first], new - times[first])
     cost = _price_of_moving(tables, stage, target)
-    if change + cost > threshold:
+    if change + above_budget(tables.spent[0], cost, budget) > threshold:
         if before != END:
             resize(surplus, new - times[first], old - times[first])
         resize(surplus, end - new, end - old)
@@ -187,7 +206,9 @@ def shift_start(tables: Tables, window_: float, near: float, threshold: int) -> 
     return change
 
 
-def relocate(tables: Tables, window_: float, host_: float, stage_: float, threshold: int) -> int:
+def relocate(
+    tables: Tables, window_: float, host_: float, stage_: float, threshold: int, budget: int = 0
+) -> int:
     """Join a window with the one before it, and split another client's window instead."""
     start, times, surplus = tables.start, tables.times, tables.surplus
     n = len(start)
@@ -206,7 +227,7 @@ def relocate(tables: Tables, window_: float, host_: float, stage_: float, thresh
     change += resize(surplus, t_end - t_window, t_close - t_split)
     change += resize(surplus, t_close - t_begin, t_split - t_begin)
     cost = _price_of_moving(tables, start[window], stage)
-    if change + cost > threshold:
+    if change + above_budget(tables.spent[0], cost, budget) > threshold:
         resize(surplus, t_split - t_begin, t_close - t_begin)
         resize(surplus, t_close - t_split, t_end - t_window)
         resize(surplus, t_end - t_before, t_window - t_before)
@@ -231,7 +252,7 @@ def _relink(tables: Tables, window: int, before: int, host: int) -> None:
 
 
 def shift_stage(
-    tables: Tables, stage_: float, step_: float, direction: float, threshold: int
+    tables: Tables, stage_: float, step_: float, direction: float, threshold: int, budget: int = 0
 ) -> int:
     """Move a whole stage some rounds earlier or later."""
     times = tables.times
@@ -240,11 +261,14 @@ def shift_stage(
     new = old + _shift(step_, direction)
     if not times[stage - 1] <= new <= times[stage + 1]:
         return 0
+    count = tables.counts[stage]
+    cost = _price_at(tables, new, count) - _price_at(tables, old, count)
     change = _move_stage(tables, stage, old, new)
-    if change > threshold:
+    if change + above_budget(tables.spent[0], cost, budget) > threshold:
         _move_stage(tables, stage, new, old)
         return 0
     times[stage] = new
+    tables.spent[0] += cost
     return change
 
 
@@ -257,7 +281,7 @@ def _shift(step: float, direction: float) -> int:
 
 
 def shift_chain(
-    tables: Tables, stage_: float, step_: float, direction: float, threshold: int
+    tables: Tables, stage_: float, step_: float, direction: float, threshold: int, budget: int = 0
 ) -> int:
     """Shift a stage and those that are whole longest requests away from it, all or later ones.
 
@@ -268,7 +292,7 @@ def shift_chain(
     shift = _shift(step_, direction)
     whole = direction < 0.25 or direction >= 0.75
     longest = len(tables.surplus) - 1
-    before = 0
+    before, cost = 0, 0
     for k in range(stages):
         among = k > 0 and (whole or k >= stage) and (times[k] - times[stage]) % longest == 0
         mark[k] = 1 if among else 0
@@ -276,10 +300,14 @@ def shift_chain(
         if now < before or now > times[stages]:
             return 0
         before = now
+        if among:
+            count = tables.counts[k]
+            cost += _price_at(tables, now, count) - _price_at(tables, times[k], count)
     change = _move_marked(tables, shift)
-    if change > threshold:
+    if change + above_budget(tables.spent[0], cost, budget) > threshold:
         _move_marked(tables, -shift)
         return 0
+    tables.spent[0] += cost
     return change
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SPREAD = 0.3
 """The tokens of a stage may be more or less than those of mean prompts by this share."""
+LATE_SPREAD = 0.03
+"""The same where only requests of about equal lengths can be exchanged."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Prices:
         choice: the level of one of these stages.
         unit_ns: nanoseconds a unit of ``by_starts``: a round's time on one client.
         by_starts: price of 0, 1, ... starts at one moment.
+        late: the same after the last moment at which a longest request can start.
     """
 
     levels: tuple[tuple[int, int], ...]
@@ -41,6 +44,7 @@ class Prices:
     choice: IntColumn
     unit_ns: int
     by_starts: list[int]
+    late: list[int]
 
     def stages_of(self, tokens: int) -> list[int]:
         """Return the capacities of the cheapest stages that hold these tokens, largest first."""
@@ -77,9 +81,16 @@ def _fullest(requests: Sequence[int], prompts: IntColumn, cap: int) -> list[int]
 
 
 def prices_of(
-    levels: Sequence[tuple[int, int]], prompts: IntColumn, clients: int, round_ns: int
+    levels: Sequence[tuple[int, int]],
+    prompts: IntColumn,
+    clients: int,
+    round_ns: int,
+    lengths: IntColumn | None = None,
 ) -> Prices:
-    """Return the prices for a number of clients: no more requests start at one moment."""
+    """Return the prices for a number of clients: no more requests start at one moment.
+
+    ``lengths``: rounds of the requests, by which those of one level are priced as token rows.
+    """
     most = min(clients, len(prompts))
     ordered = np.sort(prompts)
     shortest, longest = np.cumsum(ordered), np.cumsum(ordered[::-1])
@@ -91,7 +102,51 @@ def prices_of(
         few = max(int(shortest[count - 1]), int(count * mean * (1 - SPREAD)))
         many = min(int(longest[count - 1]), math.ceil(count * mean * (1 + SPREAD)))
         by_starts.append(round(_hull(least, few, many, count * mean) / unit))
-    return Prices(tuple(levels), least, choice, unit, by_starts)
+    late = by_starts
+    if len(levels) == 1 and lengths is not None:
+        spread = _exchange_spread(prompts, lengths)
+        by_starts = _token_row(least, prompts, most, unit, *spread)
+        late = _token_row(least, prompts, most, unit, 1 - LATE_SPREAD, 1 + LATE_SPREAD)
+    return Prices(tuple(levels), least, choice, unit, by_starts, late)
+
+
+def _exchange_spread(prompts: IntColumn, lengths: IntColumn) -> tuple[float, float]:
+    """Return how little and how much the tokens of a stage can be, over those of mean prompts.
+
+    Longest requests can be exchanged between any two stages: one has the half of them with short
+    prompts, another that with long ones.
+    """
+    longest = np.sort(prompts[lengths == lengths.max()])
+    half, share = len(longest) // 2, len(longest) / len(prompts)
+    if half == 0:
+        return 1 - LATE_SPREAD, 1 + LATE_SPREAD
+    few, many = (
+        float(part.mean()) / float(prompts.mean()) for part in (longest[:half], longest[half:])
+    )
+    few, many = 1 + share * (few - 1), 1 + share * (many - 1)
+    return min(few, 1 - LATE_SPREAD), max(many, 1 + LATE_SPREAD)
+
+
+def _token_row(
+    least: IntColumn, prompts: IntColumn, most: int, unit: int, low: float, high: float
+) -> list[int]:
+    """Return prices of 0, 1, ... starts whose tokens are a share of mean prompts, low to high.
+
+    Tokens that one stage does not have another has, at the price of a token in a full stage: so a
+    stage costs its tokens at that price, and what its least waste takes.
+    """
+    tokens = np.arange(len(least))
+    token_ns = float((least[1:] / tokens[1:]).min())
+    waste, mean = least - token_ns * tokens, float(prompts.mean())
+    ordered = np.sort(prompts)
+    shortest, longest = np.cumsum(ordered), np.cumsum(ordered[::-1])
+    prices = [0]
+    for count in range(1, most + 1):
+        few = max(int(shortest[count - 1]), int(count * mean * low))
+        many = min(int(longest[count - 1]), math.ceil(count * mean * high))
+        wasted = float(waste[few : max(few, many) + 1].min())
+        prices.append(round((wasted + token_ns * count * mean) / unit))
+    return prices
 
 
 def _hull(times: IntColumn, few: int, many: int, at: float) -> float:

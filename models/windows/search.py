@@ -307,7 +307,8 @@ class Search:
             return None
         longest = int(self.lengths.max())
         times = aligned_times(stages, end, longest) if aligned else even_times(stages, end)
-        state = construct(self.lengths, clients, times, end, terms.prices.by_starts)
+        prices = terms.prices
+        state = construct(self.lengths, clients, times, end, prices.by_starts, prices.late)
         budget = terms.budget(aim_ns + self._optimism, end)
         return Task(state, aim_ns, self._moves(self.effort, PILOT_TIME), self.hot, budget)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.models.windows.moves import price_of
 from orsched.models.windows.tables import END, Tables
 
 if TYPE_CHECKING:
@@ -38,8 +39,12 @@ class Windows:
         end: int,
         paths: Sequence[Sequence[int]],
         price: Sequence[int] = (),
+        late_price: Sequence[int] = (),
     ) -> None:
-        """Take stage times, the end, the stages of each path, and prices by starts, if any."""
+        """Take stage times, the end, the stages of each path, and prices by starts, if any.
+
+        Late stages have the prices of all where none are given for them.
+        """
         self.lengths = lengths
         start = [stage for path in paths for stage in path]
         n, stages = len(start), len(times)
@@ -47,7 +52,8 @@ class Windows:
         width = max(len(paths), *counts)
         self.tables = Tables(
             width, [*times, end], start, [END] * n, [END] * n, [0] * (stages * width), [0] * stages,
-            [0] * n, [], [0] * n, [0] * stages, list(price) or [0] * (width + 1), [0], [],
+            [0] * n, [], [0] * n, [0] * stages, list(price) or [0] * (width + 1),
+            list(late_price or price) or [0] * (width + 1), [0], [],
         )  # fmt: skip
         window = 0
         for path in paths:
@@ -102,7 +108,8 @@ class Windows:
         requests = np.bincount(self.lengths, minlength=longest + 1)
         surplus = np.cumsum((windows - requests)[::-1])[::-1]
         self.tables.surplus[:] = surplus.tolist()
-        self.tables.spent[0] = sum(self.tables.price[count] for count in self.tables.counts)
+        counts = self.tables.counts
+        self.tables.spent[0] = sum(price_of(self.tables, k, counts[k]) for k in range(len(counts)))
         self.missing = -sum(g for g in self.tables.surplus[1:] if g < 0)
 
     def paths(self) -> list[list[int]]:

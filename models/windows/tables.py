@@ -26,6 +26,7 @@ class Tables(NamedTuple):
         last_place: the place of such a window in ``last``.
         mark: which stages a move shifts together.
         price: what so many starts in one stage cost (``Prices.by_starts``).
+        late_price: the same in stages after which no longest request fits.
         spent: one entry, the prices of all stages together.
         surplus: G[L] for L = 0 .. longest request.
     """
@@ -42,5 +43,6 @@ class Tables(NamedTuple):
     last_place: Ints
     mark: Ints
     price: Ints
+    late_price: Ints
     spent: Ints
     surplus: Ints

@@ -122,4 +122,5 @@ def with_stage(state: Windows, stage: int) -> Windows:
 
 def _like(state: Windows, times: list[int], end: int, paths: list[list[int]]) -> Windows:
     """Return a state with the same requests and prices."""
-    return Windows(state.lengths, times, end, paths, state.tables.price)
+    tables = state.tables
+    return Windows(state.lengths, times, end, paths, tables.price, tables.late_price)

@@ -98,7 +98,7 @@ def terms_of(instance: Instance) -> Terms:
         constant += stage.token * tokens
         levels, least = [(limit or tokens, stage_ns)], stages * stage_ns
     round_ns = max(1, round_ns)
-    prices = prices_of(levels, prompts, worker.clients, round_ns)
+    prices = prices_of(levels, prompts, worker.clients, round_ns, jobs.rounds)
     return Terms(constant, stage_ns, token_ns, round_ns, least, rounds, n, tokens, prices)
 
 

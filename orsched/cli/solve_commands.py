@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,6 @@ from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.pairs import read_pairs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from orsched.instance import Instance
     from orsched.objectives import Objective
     from orsched.result import Result
@@ -59,6 +58,12 @@ if TYPE_CHECKING:
     type=click.Choice(["none", "predicted", "clairvoyant"]),
     help="What the method may know of output lengths (default: its own).",
 )
+@click.option(
+    "--initial",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="SCHEDULE",
+    help="Start from this schedule; windows and exact go on from it. The result is never worse.",
+)
 @with_options(OBJECTIVE, PARAMETERS, SEED, TIME_LIMIT, ITERATIONS, GAP, *SLO_OPTIONS)
 @with_options(BOUNDS, FORMAT, *view_options(), *SINGLE, HISTORY)
 @with_options(*REQUEST_OPTIONS, COPIES)
@@ -67,6 +72,7 @@ def solve_command(
     method: str | None,
     information: str | None,
     objective: Objective | None,
+    initial: Path | None,
     parameters: tuple[str, ...],
     seed: int,
     time_limit: float | None,
@@ -79,6 +85,7 @@ def solve_command(
     **paths: Path | None,
 ) -> int:
     """Make a schedule for INSTANCE (a name or a path), bound it and check it."""
+    from orsched.files import load_schedule
     from orsched.objectives import MAKESPAN
     from orsched.result import Termination
     from orsched.solver import default_method, solve
@@ -91,7 +98,7 @@ def solve_command(
         require_gap(gap, "--gap")
     given = read_pairs(parameters, "--param")
     slo = read_slo(slo_ttft, slo_tpot)
-    check_paths(paths, [instance])
+    check_paths(paths, [instance, *([] if initial is None else [str(initial)])])
     require_packages(paths)
     aim = objective or MAKESPAN
     method = method or default_method(aim)
@@ -99,6 +106,7 @@ def solve_command(
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([method]):
             problem = load_instance(instance)
+            start = None if initial is None else load_schedule(initial)
             require_contents(problem, paths)
             progress.say(method)
             result = solve(
@@ -106,6 +114,7 @@ def solve_command(
                 method,
                 aim,
                 seed=seed,
+                initial_schedule=start,
                 callback=progress.callback,
                 information=information,
                 parameters=given,
