@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SWAPS_A_REQUEST = 1_000
 TEMPERATURES, COLDEST = 40, 0.01
 """Temperatures of a run, and the last as a share of the first, which is half of a highest step."""
-FILLS = (0.5, 0.8, 0.65, 0.8)
+FILLS = (0.5, 0.8, 0.65, 0.8, 1.0)
 """What the fill counts for, as a share of the step, by run."""
 
 

@@ -30,6 +30,18 @@ def aligned_times(stages: int, end: int, longest: int) -> list[int]:
     return sorted(whole + [(k + 1) * end // (rest + 1) for k in range(rest)])
 
 
+def anchored_times(stages: int, end: int, longest: int) -> list[int]:
+    """Return times of stages: whole longest requests from start and end, others between.
+
+    Clients that serve nothing but longest requests until their last short ones, or from their first
+    ones on, then lose no round.
+    """
+    anchors = {*range(0, end, longest), *range(end - longest, 0, -longest)}
+    whole = sorted(anchors)[:stages]
+    rest = stages - len(whole)
+    return sorted(whole + [(k + 1) * end // (rest + 1) for k in range(rest)])
+
+
 def construct(
     lengths: IntColumn,
     clients: int,

@@ -37,6 +37,7 @@ class Prices:
         unit_ns: nanoseconds a unit of ``by_starts``: a round's time on one client.
         by_starts: price of 0, 1, ... starts at one moment.
         late: the same after the last moment at which a longest request can start.
+        by_tokens: whether these are token rows: one level, which the clients' prompts overfill.
     """
 
     levels: tuple[tuple[int, int], ...]
@@ -45,6 +46,7 @@ class Prices:
     unit_ns: int
     by_starts: list[int]
     late: list[int]
+    by_tokens: bool
 
     def stages_of(self, tokens: int) -> list[int]:
         """Return the capacities of the cheapest stages that hold these tokens, largest first."""
@@ -102,12 +104,13 @@ def prices_of(
         few = max(int(shortest[count - 1]), int(count * mean * (1 - SPREAD)))
         many = min(int(longest[count - 1]), math.ceil(count * mean * (1 + SPREAD)))
         by_starts.append(round(_hull(least, few, many, count * mean) / unit))
-    late = by_starts
-    if len(levels) == 1 and lengths is not None:
+    late, by_tokens = by_starts, False
+    if len(levels) == 1 and lengths is not None and most * mean > levels[0][0]:
+        by_tokens = True
         spread = _exchange_spread(prompts, lengths)
         by_starts = _token_row(least, prompts, most, unit, *spread)
         late = _token_row(least, prompts, most, unit, 1 - LATE_SPREAD, 1 + LATE_SPREAD)
-    return Prices(tuple(levels), least, choice, unit, by_starts, late)
+    return Prices(tuple(levels), least, choice, unit, by_starts, late, by_tokens)
 
 
 def _exchange_spread(prompts: IntColumn, lengths: IntColumn) -> tuple[float, float]:

@@ -34,9 +34,22 @@ import numpy as np
 from orsched.models.windows.adaptive_weights import AdaptiveWeights
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import SWAPS_A_REQUEST, assign
-from orsched.models.windows.construction import aligned_times, construct, even_times, state_of
+from orsched.models.windows.construction import (
+    aligned_times,
+    anchored_times,
+    construct,
+    even_times,
+    state_of,
+)
+from orsched.models.windows.path_repair import PathRepair
 from orsched.models.windows.plan import plan_of
-from orsched.models.windows.target_reduction import REDUCTIONS, stretched, with_end
+from orsched.models.windows.target_reduction import (
+    REDUCTIONS,
+    lengthened,
+    merged,
+    stretched,
+    with_end,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,6 +86,13 @@ FAST_RATE, PLAIN_RATE = 1e6, 2e4
 """Moves a second that are expected before any are counted."""
 PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 """Shares of the excess that pilots spend on stages."""
+LONG_AIMS, LONG_STAGES, MORE_STAGES, LONG_PART = (0.1, 0.12), 1, 5, 0.3
+"""First states that get a good part of the time: their excess over the first incumbent's, budget
+and number of stages above the least ones, and that part."""
+MOST_TO_REPAIR = 80
+"""Client-rounds missing that the program over paths may make up for."""
+COOL, SHORTER = 0.7, 4
+"""With a round more they go on from this temperature, for one part in so many of the moves."""
 FIRST_AIM, FIRST_GAINS = 0.25, 10
 """Excess of the pilots as a share of the incumbent's; how many first gains make up all of it."""
 FRESH_AIMS = (0.6, 0.95)
@@ -113,6 +133,7 @@ class Task:
         budget: what stages may cost, in units of ``Prices``.
         arms: the reduction, the warmth and the shift of the end that were drawn to make it.
         tries: how often rounds have been added.
+        long: it gets a good part of the time; rounds are then added one by one.
         made: moves made.
         seconds: time taken.
     """
@@ -124,6 +145,7 @@ class Task:
     budget: int
     arms: tuple[str, str, str] | None = None
     tries: int = 0
+    long: bool = False
     made: int = 0
     seconds: float = 0.0
 
@@ -165,7 +187,12 @@ class Search:
         self.effort = 1.0
         self.shifts = AdaptiveWeights({str(s): s for s in SHIFTS})
         self.best: Windows | None = None
-        self.best_ns = 0
+        self.best_ns = self.first_ns = 0
+        self.own = False
+        self.repair: PathRepair | None = None
+        if not self.rounds and terms.prices.by_tokens and terms.stage_ns:
+            prompts, clients = instance.requests.prompt_tokens, instance.worker.clients
+            self.repair = PathRepair(self.lengths, prompts, clients, terms.prices)
         self.last: deque[Windows] = deque(maxlen=LAST)
         self.reductions = AdaptiveWeights(REDUCTIONS)
         bends = np.abs(np.diff(terms.prices.by_starts, 2))[1:]
@@ -175,7 +202,8 @@ class Search:
 
     def attempts(self, schedule: Schedule) -> Iterator[Attempt]:
         """Yield attempts to get below a schedule until time is out or nothing is left to gain."""
-        self.best_ns = schedule.makespan_ns
+        self.best_ns = self.first_ns = schedule.makespan_ns
+        self.own = self.piloted
         self.best = state_of(self.instance, schedule, self.terms)
         self.gain = max(self.least_gain, (self.best_ns - self.terms.least) // FIRST_GAINS)
         with ThreadPoolExecutor(self.threads) as pool:
@@ -199,6 +227,8 @@ class Search:
         pilots = list(self._run(pool, self._pilots(self._aim(FIRST_AIM))))
         best = sorted(pilots, key=Task.lacking)[: self.threads]
         self.waiting += [self._longer(pilot) for pilot in best]
+        if self.repair is not None:
+            self.waiting += filter(None, map(self._long_first, range(self.threads)))
 
     @property
     def least_gain(self) -> int:
@@ -282,6 +312,31 @@ class Search:
         """Return a pilot to be annealed with more moves."""
         return Task(task.state.copy(), task.aim_ns, self._moves(PILOT_PART), self.hot, task.budget)
 
+    def _long_first(self, number: int) -> Task | None:
+        """Return a first state close to the bound, for a good part of the time."""
+        terms, clients, prices = self.terms, self.instance.worker.clients, self.terms.prices
+        share = LONG_AIMS[number % len(LONG_AIMS)]
+        aim = terms.least + int((self.first_ns - terms.least) * share)
+        budget = (terms.stages_ns + LONG_STAGES * terms.stage_ns) // prices.unit_ns
+        end = (aim - terms.constant_ns - budget * prices.unit_ns) // terms.round_ns
+        end = max(end, terms.rounds)
+        longest = int(self.lengths.max())
+        stages = terms.stages_ns // terms.stage_ns + MORE_STAGES
+        times = anchored_times(min(stages, len(self.lengths)), end, longest)
+        state = construct(self.lengths, clients, times, end, prices.by_starts, prices.late)
+        moves = int(LONG_PART * self.rate * self.run.stop.seconds_left)
+        aim = terms.makespan(budget, end)
+        return Task(state, aim, moves, self.hot, budget, long=True)
+
+    def _relax_long(self, task: Task) -> None:
+        """Queue the state of a long task with a round more, to be annealed on from colder."""
+        state = lengthened(task.state, 1)
+        aim = self.terms.makespan(max(task.budget, state.tables.spent[0]), state.end)
+        if aim < self.best_ns:
+            moves = max(self._moves(1), task.moves // (1 if task.tries else SHORTER))
+            again = Task(state, aim, moves, COOL, task.budget, None, task.tries + 1, True)
+            self.waiting.insert(0, again)
+
     def _relax(self, task: Task) -> None:
         """Queue a state that falls short for another run, with the rounds that it lacks.
 
@@ -309,7 +364,7 @@ class Search:
         times = aligned_times(stages, end, longest) if aligned else even_times(stages, end)
         prices = terms.prices
         state = construct(self.lengths, clients, times, end, prices.by_starts, prices.late)
-        budget = terms.budget(aim_ns + self._optimism, end)
+        budget = terms.budget(aim_ns, end)
         return Task(state, aim_ns, self._moves(self.effort, PILOT_TIME), self.hot, budget)
 
     def _tasks(self) -> Iterator[Task]:
@@ -362,6 +417,12 @@ class Search:
             self.rate = task.made / task.seconds
         state = self._repaired(task.state)
         makespan = self.carry_out(state)
+        if task.long and self.repair is not None and task.state.missing <= MOST_TO_REPAIR:
+            paths = self.repair(task.state, self.run.stop.seconds_left / LONGEST_PART, self._over)
+            other = None if paths is None else self._repaired(paths)
+            shorter = self.carry_out(other)
+            if shorter is not None and (makespan is None or shorter < makespan):
+                state, makespan = other, shorter
         success = makespan is not None and makespan < self.best_ns
         if task.arms:
             reduction, warmth, shift = task.arms
@@ -369,11 +430,12 @@ class Search:
             self.warmths.learn(warmth, success)
             self.shifts.learn(shift, success)
         if state is not None and makespan is not None and success:
-            self.best, self.best_ns = state, makespan
+            self.best, self.best_ns, self.own = state, makespan, True
             self.last.append(state)
             self.effort = max(1.0, self.effort / MORE_EFFORT**2)
-        elif task.made >= task.moves:
-            self._relax(task)
+        if task.made >= task.moves and task.state.missing:
+            (self._relax_long if task.long else self._relax)(task)
+        if not success and task.made >= task.moves:
             self.gain = max(self.least_gain, int(self.gain * 0.7))
             if self.gain <= 4 * self.least_gain:
                 self.effort = min(MOST_EFFORT, self.effort * MORE_EFFORT)
@@ -382,7 +444,9 @@ class Search:
     @property
     def _optimism(self) -> int:
         """How far the estimate of the best state is from its makespan (prices are estimates)."""
-        return 0 if self.best is None else self.terms.estimate(self.best) - self.best_ns
+        if self.best is None or not self.own:
+            return 0
+        return self.terms.estimate(self.best) - self.best_ns
 
     def _repaired(self, state: Windows) -> Windows | None:
         """Return a schedule's state: one with V = 0, or with more rounds if they pay."""
@@ -394,6 +458,7 @@ class Search:
         """Return the makespan of a state with V = 0, or None where it is no schedule."""
         if state is None:
             return None
+        state = merged(state)
         prompts, prices = self.instance.requests.prompt_tokens, self.terms.prices
         rng = np.random.default_rng([self.seed, self.best_ns])
         fast, over = self.fast, self._over

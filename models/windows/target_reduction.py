@@ -70,8 +70,18 @@ def stretched(state: Windows, most: int) -> Windows | None:
 
     Each round is put in where V falls most: all stages from there on, and the end, move.
     """
-    if state.missing == 0:
-        return state.copy()
+    return state.copy() if state.missing == 0 else _with_rounds(state, most, needed=True)
+
+
+def lengthened(state: Windows, rounds: int) -> Windows:
+    """Return the state with rounds put in in the same way, whether V is 0 then or not."""
+    made = _with_rounds(state, rounds, needed=False)
+    assert made is not None
+    return made
+
+
+def _with_rounds(state: Windows, most: int, needed: bool) -> Windows | None:
+    """Put in up to ``most`` rounds until V = 0; None where it is not and that is needed."""
     tables, times = state.tables, np.array(state.tables.times)
     start = np.array(tables.start)
     stop = np.append(start, state.stages)[tables.following]
@@ -84,10 +94,30 @@ def stretched(state: Windows, most: int) -> Windows | None:
         ]
         best = min(range(len(missing)), key=missing.__getitem__)
         times[best + 1 :] += 1
-        if missing[best] == 0:
-            made = times.tolist()
-            return _like(state, made[:-1], made[-1], state.paths_of_stages())
-    return None
+        if needed and missing[best] == 0:
+            break
+    else:
+        if needed:
+            return None
+    now = times.tolist()
+    return _like(state, now[:-1], now[-1], state.paths_of_stages())
+
+
+def merged(state: Windows) -> Windows:
+    """Return a state with V = 0 with its stages of one time made one: prompts share its capacity.
+
+    The state itself where a client starts twice at one time: a request may need no round.
+    """
+    times: list[int] = []
+    stage_of = []
+    for time in state.tables.times[:-1]:
+        if not times or times[-1] != time:
+            times.append(time)
+        stage_of.append(len(times) - 1)
+    paths = [[stage_of[stage] for stage in path] for path in state.paths_of_stages()]
+    if any(len({*path}) < len(path) for path in paths):
+        return state
+    return _like(state, times, state.end, paths)
 
 
 def without_stage(state: Windows, stage: int) -> Windows | None:
