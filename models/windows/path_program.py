@@ -2,8 +2,8 @@
 
 A variable counts the clients that go from a start at one moment to the next start, or the end, at a
 later one: they have a window of that length. Clients are interchangeable, so this is a flow from
-the clients' first starts to the end, with a row for every length of a request: as many windows of
-at least that length as requests, or what is missing of them, in client-rounds. That is V under the
+the clients' first starts to the end, with a row for every length: as many windows of at least that
+length as requests, or what is missing of them, in client-rounds. That is V under the
 best paths, and the dual prices of these rows say what a round more of each window is worth.
 """
 
@@ -75,6 +75,12 @@ class PathProgram:
             if times[b] - times[a] > 0 and (times[b] - times[a] <= longest or b == last)
         ]
 
+    def _lengths(self, times: Sequence[int], arcs: list[tuple[int, int]]) -> IntColumn:
+        """Return the lengths at which the surplus of windows over requests can change."""
+        longest = int(self.lengths.max())
+        spans = [min(longest, times[b] - times[a]) for a, b in arcs]
+        return np.unique(np.array([*spans, *self.lengths.tolist()], np.int64))
+
     def relaxed(self, times: Sequence[int], capacity: Sequence[int]) -> Relaxed:
         """Return the optimum of the linear program for these moments, the end the last of them."""
         from ortools.linear_solver import pywraplp
@@ -86,13 +92,13 @@ class PathProgram:
         )
         arcs, flow, short = self._build(model, times, capacity)
         objective = solver.Objective()
-        lengths = np.unique(self.lengths)
+        lengths = self._lengths(times, arcs)
         for each, part in zip(short, np.diff(lengths, prepend=0).tolist(), strict=True):
             objective.SetCoefficient(each, part)
         if solver.Solve() != pywraplp.Solver.OPTIMAL:
             return Relaxed(float(self.lengths.sum()), np.zeros(len(arcs)), np.zeros(1), np.zeros(1))
         prices = np.zeros(int(lengths[-1]) + 1)
-        prices[lengths] = [row.dual_value() for row in model.needs]
+        prices[lengths] = [max(0.0, row.dual_value()) for row in model.needs]
         found = np.array([each.solution_value() for each in flow])
         room = np.array([-each.reduced_cost() for each in model.held])
         return Relaxed(float(objective.Value()), found, np.cumsum(prices), room)
@@ -114,7 +120,7 @@ class PathProgram:
             ),
         )
         arcs, flow, short = self._build(rows, times, capacity)
-        parts = np.diff(np.unique(self.lengths), prepend=0).tolist()
+        parts = np.diff(self._lengths(times, arcs), prepend=0).tolist()
         model.minimize(sum(part * each for each, part in zip(short, parts, strict=True)))
         solver = cp_model.CpSolver()
         solver.parameters.num_workers, solver.parameters.max_time_in_seconds = 1, seconds
@@ -146,7 +152,8 @@ class PathProgram:
                 ]
                 rows.add([*tokens, (held[k], -sign)], -(1 << 30), 0)
         rows.add([(each, 1) for each in held], n * self.tokens, n * self.tokens)
-        lengths, counts = np.unique(self.lengths, return_counts=True)
+        lengths = self._lengths(times, arcs)
+        counts = len(self.lengths) - np.searchsorted(np.sort(self.lengths), lengths)
         of = np.searchsorted(lengths, [times[b] - times[a] for a, b in arcs], side="right") - 1
         short, longer = [], None
         for j in range(len(lengths) - 1, -1, -1):
@@ -154,7 +161,7 @@ class PathProgram:
             here = [(flow[i], -1) for i in np.flatnonzero(of == j).tolist()]
             rows.add([(windows, 1), *here, *([] if longer is None else [(longer, -1)])], 0, 0)
             short.append(rows.variable(0, n))
-            rows.need([(windows, 1), (short[-1], 1)], int(counts[j:].sum()))
+            rows.need([(windows, 1), (short[-1], 1)], int(counts[j]))
             longer = windows
         rows.needs.reverse()
         return arcs, flow, short[::-1]

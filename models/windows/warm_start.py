@@ -5,10 +5,13 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orsched.errors import InputError
 from orsched.methods import Outcome
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.result import Termination
+from orsched.schedule import DECODE, PREFILL
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -22,10 +25,13 @@ NEAR_GAP = 0.005
 def given_start(instance: Instance, initial: Schedule, name: str) -> tuple[Outcome, Plan] | None:
     """Return a valid schedule as an outcome, and its plan; None where it has none.
 
-    Schedules with chunks or slices have no plan: they are no paths through stages.
+    Schedules with chunks, slices or steps that prefill and decode at once have no plan: they are no
+    paths through stages.
 
     Raises ``InvalidScheduleError`` when the checker rejects it.
     """
+    if not np.isin(initial.steps.phase, (PREFILL, DECODE)).all():
+        return None
     try:
         plan = plan_of(instance, initial)
     except InputError:

@@ -55,6 +55,22 @@ def test_solve_writes_a_file_that_check_accepts(call, tmp_path):
     assert schedule.makespan_ns == round(row["makespan_s"] * 10**9)
 
 
+def test_solve_starts_from_a_schedule_that_is_given(call, tmp_path):
+    """The result is no worse; a schedule of another instance, and itself as output, are refused."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    call("solve", "pang-100x20", "--method", "hybrid", "-o", first)
+    options = ("--method", "windows", "--iterations", "1", "--initial", first)
+    code, _, _ = call("solve", "pang-100x20", *options, "-o", second)
+    assert code == 0
+    assert load_schedule(second).makespan_ns <= load_schedule(first).makespan_ns
+    code, _, err = call("solve", "gsm8k-llama65b", *options)
+    assert code == 1
+    assert "the schedule is for another instance" in err
+    code, _, err = call("solve", "pang-100x20", *options, "-o", first)
+    assert code == 2
+    assert "would be overwritten" in err
+
+
 def test_check_exits_with_1_and_says_what_is_wrong(call, tmp_path):
     path = tmp_path / "s.json"
     call("solve", "pang-100x20", "--method", "fcfs", "-o", path)
