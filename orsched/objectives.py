@@ -88,6 +88,8 @@ class Objective:
     def bound(self, bounds: Mapping[str, float]) -> float | None:
         """Return the bound that follows from those on figures, by name; None where one lacks."""
         known = {ALIASES.get(name, name): value for name, value in bounds.items()}
+        if self.name == "slo_attainment":
+            return known.get(self.name, 1.0)
         if not self.shares:
             return known.get(self.name)
         parts = [(float(share.weight), known.get(share.objective.name)) for share in self.shares]
