@@ -14,18 +14,22 @@ from orsched.errors import InputError
 from orsched.failures import Failure, attempted, require_any
 from orsched.instance import require_instance
 from orsched.method_choice import Chosen, choose, choose_all, method_named
+from orsched.models.bound_scope import allowances_of
+from orsched.models.bounds import bound
 from orsched.objective_run import minimises, require_defined
 from orsched.objectives import (
     LINEAR,
     MAKESPAN,
     Objective,
-    named_as_bounds,
     objective_named,
+    other_name,
     weighted_sum,
 )
+from orsched.policy import Information
 from orsched.result import Termination
 from orsched.solver import solve
 from orsched.stop import MaxRuntime
+from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.methods import Progress
     from orsched.result import Result
+    from orsched.schedule import Schedule
     from orsched.slo import SLO
 
 METHODS = ("fcfs", "hybrid", "gittins@clairvoyant")
@@ -218,8 +223,6 @@ class _Sweep:
         self.instance, self.aims, self.slo = instance, aims, slo
         self.options: dict[str, Any] = {"seed": seed, "slo": slo, "callback": callback}
         self.iterations = iterations
-        bounds = dict.fromkeys(name for aim in aims for name in named_as_bounds(aim))
-        self.options["bounds"] = tuple(bounds)
         self.end = math.inf if time_limit is None else perf_counter() + time_limit
         self.found: list[tuple[str, float | None, Result]] = []
         self.failed: list[Failure] = []
@@ -238,9 +241,11 @@ class _Sweep:
             self.notes.append(why)
         elif points:
             scales = [self._scale(aim) for aim in self.aims]
-            for place in range(points):
-                share = Fraction(place, points - 1) if points > 1 else Fraction(1, 2)
-                self._run(method, self._sum(share, scales), float(share), points - place)
+            shares = [Fraction(place, max(1, points - 1)) for place in range(points)]
+            shares = shares if points > 1 else [Fraction(1, 2)]
+            shares.sort(key=lambda share: -abs(share - Fraction(1, 2)))  # both ends first
+            for place, share in enumerate(shares):
+                self._run(method, self._sum(share, scales), float(share), points - place + 1)
 
     def _why_no_search(self, method: Chosen) -> str | None:
         """Return why there are no weighted sums to search for, or None where there are."""
@@ -282,6 +287,8 @@ class _Sweep:
         left = self.end - perf_counter()
         if left < math.inf:
             options["time_limit"] = max(1e-3, left / parts)
+        if share is not None:
+            options["initial_schedule"] = self._known(method, aim)
         position = len(self.found) + len(self.failed)
         done = attempted(
             method, position, lambda chosen: solve(self.instance, chosen, aim, **options)
@@ -293,6 +300,40 @@ class _Sweep:
         name = done.label or done.schedule.method
         label = name if share is None else f"{done.schedule.method} for {aim.name}"
         self.found.append((label, share, done))
+
+    def _known(self, method: Chosen, aim: Objective) -> Schedule | None:
+        """Return the best schedule for a sum that is there already, for a search to start from.
+
+        One with chunks or mixed steps is no solution of the MIPs of ``exact``.
+        """
+        if method.information is not Information.CLAIRVOYANT:
+            return None
+        plain = method.method.name in ("exact", "auto")
+        results = [
+            result
+            for _, _, result in self.found
+            if aim.value(result) is not None
+            and not (plain and allowances_of(self.instance, result.schedule))
+        ]
+        best = aim.best(results)
+        return results[best[0]].schedule if best else None
+
+    def _bounds(self) -> list[float | None]:
+        """Return bounds on both objectives that hold for all that the schedules here do."""
+        allows = {
+            each
+            for _, _, result in self.found
+            for each in allowances_of(self.instance, result.schedule)
+        }
+        left = self.end - perf_counter()
+        found: dict[str, float] = {}
+        for aim in self.aims:
+            name = other_name(aim.name)
+            if aim.is_linear and len(self.instance):
+                limit = None if left == math.inf else max(0.1, left / 2)
+                proven = bound(self.instance, name, limit, sorted(allows))
+                found[name] = proven.value_ns / NS_PER_S
+        return [aim.bound(found) for aim in self.aims]
 
     def frontier(self) -> Frontier:
         """Return the points in the order of the first objective."""
@@ -311,9 +352,10 @@ class _Sweep:
         ]
         points.sort(key=lambda point: (point.first, point.second), reverse=first.largest)
         results = [result for _, _, result in self.found]
+        bounds = self._bounds()
         notes = dict.fromkeys([*self.notes, *(n for r in results for n in r.notes)])
         return Frontier(
-            first, second, tuple(points), _bound(first, results), _bound(second, results),
+            first, second, tuple(points), bounds[0], bounds[1],
             tuple(self.failed), tuple(notes), self.instance,
         )  # fmt: skip
 
@@ -333,10 +375,3 @@ def dominated(
         if other != own or other_place < place:
             return True
     return False
-
-
-def _bound(aim: Objective, results: Sequence[Result]) -> float | None:
-    """Return the weakest of the bounds of several results: it holds for the schedules of all."""
-    found = [aim.bound(result.bounds_s) for result in results]
-    known = [value for value in found if value is not None]
-    return min(known) if known and len(known) == len(found) else None
