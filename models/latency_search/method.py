@@ -43,7 +43,7 @@ STARTS: tuple[tuple[str, dict[str, Any]], ...] = (
 """Policies whose schedules are started from, all clairvoyant; the first always."""
 START_SHARE = 0.1
 """No further policy is run once this share of the time is spent."""
-HOT, COLD = 4e-3, 2e-5
+HOT, COLD = 2e-3, 1e-5
 """First and last temperature, as shares of the objective by the number of requests."""
 CYCLE = 60
 """Iterations from hot to cold where neither time nor iterations are limited."""

@@ -170,7 +170,7 @@ def _propose(t: Any, draws: Any, u: int) -> bool:
         if at < 0 or at >= length or at == p:
             return False
     else:
-        at = min(p + abs(far), length)
+        at = p + 1 if draws[u + 4] < 0.5 else min(p + abs(far), length)
     t.move[0], t.move[1], t.move[2], t.move[3], t.move[4] = kind, j, p, other, at
     return _make(t, draws[u + 5], draws[u + 6])
 

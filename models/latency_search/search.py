@@ -41,10 +41,13 @@ class Search:
         self.engine = engine
         self.rng = rng
         shares = list(SHARES)
+        if not problem.limits[:, decoding.CHUNKS].any():
+            shares[moves.SIZES] *= 0.3
         if len(problem.times) == 1:
             shares[moves.MOVE] = shares[moves.TRADE] = 0.0
         if not mixed:
             shares[moves.STAGES] = 0.0
+            shares[moves.GATES] *= 4.0  # a stage has a fixed time: requests join together
         self.shares = shares
         self.tables: Tables | None = None
         self.value = self.best = decoding.INFINITE

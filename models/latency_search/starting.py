@@ -20,6 +20,10 @@ BUDGETS = (256, 512, 1024, 2048, 4096)
 """Most tokens of a step in first plans; the last are those of the worker."""
 
 
+TOGETHER = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""How many requests join at a time in first plans: a stage has a fixed time of its own."""
+
+
 class Plan(NamedTuple):
     """What decoding needs beside the problem.
 
@@ -44,15 +48,19 @@ def plans_of(
     if not problem.limits[:, 2].all():  # undivided prompts fill a step up to its cap
         budgets = budgets[-1:]
     clients = int(problem.limits[:, 0].max())
-    gates = sorted({clients, *(max(1, clients * part // 8) for part in (1, 2, 3, 4, 6))})
-    alone = (0, 1) if mixed else (1,)
-    for budget, gate, stage in product(budgets, gates, alone):
-        yield Plan(
-            orders,
-            np.full(n, gate, np.int64),
-            np.full(n, budget, np.int64),
-            np.full(n, stage, np.int64),
-        )
+    levels = sorted({clients, *(max(1, clients * part // 8) for part in (1, 2, 3, 4, 6))})
+    gates = [np.full(n, level, np.int64) for level in levels]
+    gates += [_together(orders, n, clients, size) for size in TOGETHER if size <= clients]
+    for budget, gate, stage in product(budgets, gates, (0, 1) if mixed else (1,)):
+        yield Plan(orders, gate, np.full(n, budget, np.int64), np.full(n, stage, np.int64))
+
+
+def _together(orders: list[list[int]], n: int, clients: int, size: int) -> NDArray[np.int64]:
+    """Return gates by which so many requests join at a time, once that many clients are free."""
+    gates = np.full(n, clients, np.int64)
+    for order in orders:
+        gates[order[clients::size]] = clients - size + 1
+    return gates
 
 
 def orders_of(instance: Instance, schedule: Schedule) -> list[list[int]]:
