@@ -38,7 +38,7 @@ def rank_certificates(
 ) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Yield kind, bound on the sum and choices of bounds by ranks; none where they do not apply.
 
-    They are of one worker whose rounds alone yield tokens; of first tokens only without restarts.
+    They are of one worker; of first tokens only without restarts.
     A stage's fixed time is shared by clients, and by the cap where there is one. The level is each
     of a few that are in the middle of the requests, and prices are averaged over few ranks or many
     (among more than ``_FEW`` requests, one of each is tried).
@@ -46,7 +46,7 @@ def rank_certificates(
     """
     kind = next(name for name, known in KINDS.items() if known == objective)
     one = len(instance.workers) == 1 and instance.link is None
-    if not one or scope.yielding or (scope.restarts and objective == "mean_ttft"):
+    if not one or (scope.restarts and objective == "mean_ttft"):
         return
     if len(instance) > MOST_REQUESTS:
         return

@@ -8,7 +8,7 @@ whoever is in it. So no schedule is cheaper than the cheapest way to give reques
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +19,12 @@ from orsched.certificates.single_machine import mean_busy
 
 if TYPE_CHECKING:
     from orsched.certificates.budget import Budget
+    from orsched.certificates.jobs import Jobs
     from orsched.certificates.scope import Scope
     from orsched.certificates.single_machine import Machine
     from orsched.columns import IntColumn
     from orsched.instance import Instance
+    from orsched.workers import Worker
 
 WEIGHTED = "weighted_jct_mean"
 KINDS = {"ranks": "mean_jct", "queue_ranks": "mean_ttft", "weighted_ranks": WEIGHTED}
@@ -45,6 +47,7 @@ class Work:
         stages: of each request's prefill.
         contexts: of each request, over all its rounds, beyond ``round_own``.
         weights: ranks of each request: 1, or more where it counts more.
+        again: of each request in a repeated prefill that yields a token; None where none does.
     """
 
     unit: int
@@ -56,6 +59,7 @@ class Work:
     stages: IntColumn
     contexts: IntColumn
     weights: IntColumn
+    again: int | None
 
     def __len__(self) -> int:
         return len(self.rounds)
@@ -96,8 +100,8 @@ def work_of(
     Raises:
         ValueError: several workers or a link, a step cannot be shared so, or no floor is known.
     """
-    if len(instance.workers) > 1 or instance.link is not None or scope.yielding:
-        raise ValueError("ranks are of one worker whose rounds alone yield tokens")
+    if len(instance.workers) > 1 or instance.link is not None:
+        raise ValueError("ranks are of one worker")
     if choices["round_share"] != "clients":
         raise ValueError("rounds are not shared by memory here")
     worker = instance.worker
@@ -112,6 +116,8 @@ def work_of(
     both, least = charges.scale // terms.unit, min(prompts) + 1
     stages = [each // both for each in charges.stages]
     grown = terms.context_own
+    again = _again(worker, jobs, rows, scope, own) // both if scope.yielding else None
+    grown = 0 if scope.yielding else grown
     pairs = zip(prompts, rounds, strict=True)
     contexts = [grown * (d * (p - least) + d * (d + 1) // 2) for p, d in pairs]
     own_ns = terms.round_own + grown * least
@@ -131,7 +137,18 @@ def work_of(
         stages=of_stages,
         contexts=of_contexts,
         weights=weights[kept],
+        again=None if again is None else again >> shift,
     )
+
+
+def _again(worker: Worker, jobs: Jobs, rows: list[int], scope: Scope, own: dict[str, Any]) -> int:
+    """Return the least charge of a prefill that is done again, with a token more at least.
+
+    Or of one token, where a cache may have all others.
+    """
+    tokens = np.ones_like(jobs.prompts) if scope.cached else jobs.prompts + 1
+    later, once = replace(jobs, prompts=tokens), replace(scope, yielding=False)
+    return min(charges_of(worker, later, rows, once, own).stages)
 
 
 def weights_of(instance: Instance, grain: int = 1) -> IntColumn:
@@ -178,12 +195,15 @@ def _ends(work: Work, chosen: Choices, budget: Budget) -> int:
     """Sum of ends: a step costs its time for each request that has not ended, by its weight.
 
     Up to ``level`` a round, a prefill counts with the request's rounds, which all come later. What
-    a request lacks of that is taken off again, at the last rank beside which its own may be.
+    a request lacks of that is taken off again, at the last rank beside which its own may be. Where
+    repeated prefills yield tokens, a rank pays no more for one than such a prefill takes.
     """
     count = int(work.weights.sum())
     ranks = np.arange(1, count + 1)
     own = work.round_own + chosen.level
     paid = rank_costs(ranks, work.clients, work.round_fixed, own, budget)
+    if work.again is not None:
+        paid = np.minimum(paid, work.again * ranks)
     spread = chosen.level * work.rounds
     more, less = np.maximum(work.stages - spread, 0), np.maximum(spread - work.stages, 0)
     grows = count == 1 or int(np.diff(paid).min()) >= chosen.level

@@ -176,8 +176,23 @@ def test_what_it_does_not_know_is_refused():
         least_sum_by_ranks("ranks", one, work, Choices(0, 0), Budget(5))
     with pytest.raises(ValueError, match="one worker"):
         work_of(two, PLAIN, shares)
-    again = one.replace(first_token="prefill")
-    with pytest.raises(ValueError, match="one worker"):
-        work_of(again, Scope.allowing(("restarts",), again), shares)
     with pytest.raises(ValueError, match="memory"):
         work_of(one, PLAIN, {**shares, "round_share": "memory"})
+
+
+def test_repeated_prefills_that_yield_tokens_take_the_place_of_rounds():
+    """Where prefills cost nearly nothing, tokens do: a rank pays for them, not for rounds."""
+    dear = Instance(
+        Requests([3] * 6, [5] * 6), Worker(2, AffineCost(5, 9, 10, 1)), first_token="prefill"
+    )
+    cheap = dear.replace(workers=Worker(2, AffineCost(0, 1, 1000, 1)))
+    assert sum_by_ranks(dear, ("restarts",)) == sum_by_ranks(dear, ())
+    assert sum_by_ranks(cheap, ("restarts",)) < sum_by_ranks(cheap, ()) / 10
+
+
+def sum_by_ranks(instance, allows):
+    """Return the best bound by ranks on the sum of JCTs of schedules that may do this."""
+    scope = Scope.allowing(allows, instance)
+    return max(
+        total for _, total, _ in rank_certificates(instance, "mean_jct", scope, lambda: False)
+    )
