@@ -81,9 +81,9 @@ def _candidates(
     alone = machine_of(instance, first.parts, ones).alone_ns
     total = _sum(instance, objective, alone)
     yield _certificate(instance, objective, "alone", total, scope.stated())
-    yield from _of_machine(instance, objective, out_of_time, scope, workers, first)
     for kind, total, choices in rank_certificates(instance, objective, scope, out_of_time):
         yield _certificate(instance, objective, kind, total, choices)
+    yield from _of_machine(instance, objective, out_of_time, scope, workers, first)
     if objective == "mean_jct" and _arrive_over_time(instance):
         claim = shared_rounds_choices(instance, scope, out_of_time)
         if claim is not None:

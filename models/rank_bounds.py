@@ -57,13 +57,15 @@ def rank_certificates(
         common, most = int(np.gcd.reduce(each)), min(MOST_RANKS, MOST_CELLS // len(instance))
         grain = max(common, -(-sum(each.tolist()) // most))
         weights = weights_of(instance, grain)
+    one_made = False  # of few requests the first is made, whatever the time
     shares = ["clients"] if instance.worker.prefill_limit is None else ["clients", "cap"]
     for share in shares:
         choices = {**first, "stage_share": share, "round_share": "clients"}
         work = work_of(instance, scope, choices, weights)
         for level in _levels(kind, work):
-            if out_of_time():
+            if (one_made or len(work) > _FEW) and out_of_time():
                 return
+            one_made = True
             for smooth in _SMOOTH if len(work) <= _FEW else _SMOOTH[:1]:
                 chosen = Choices(level, smooth, grain)
                 total = least_sum_by_ranks(kind, instance, work, chosen, Budget(None))
@@ -83,4 +85,5 @@ def _levels(kind: str, work: Work) -> list[int]:
     order = np.argsort(parts, kind="stable")
     done = np.cumsum(weights[order])
     at = [int(np.searchsorted(done, part * done[-1])) for part in tried]
-    return sorted({0, *(int(parts[order[min(k, len(order) - 1)]]) for k in at)})
+    middle = (int(parts[order[min(k, len(order) - 1)]]) for k in at)
+    return list(dict.fromkeys([*middle, 0]))

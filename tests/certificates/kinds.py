@@ -148,7 +148,8 @@ def kinds() -> dict[str, Kind]:
             problem([3], [2], Worker(1, COST), arrivals=[7]), ("bound",), "alone", "mean_jct"
         ),
         "ranked": Kind(
-            problem([9, 2, 7], [3, 9, 2], Worker(1, COST)), ("bound",), "ranked", "mean_jct"
+            problem([9, 2, 7], [3, 9, 2], Worker(1, COST), arrivals=[0, 200, 400]),
+            ("bound",), "ranked", "mean_jct",
         ),
         "mean_busy": Kind(
             problem([9, 2, 7, 4] * 3, [3, 9, 2, 8] * 3, (Worker(4, COST), slow)),
@@ -162,7 +163,8 @@ def kinds() -> dict[str, Kind]:
             ("bound",), "shared_rounds", "mean_jct",
         ),
         "queue": Kind(
-            problem([9, 2, 7], [3, 9, 2], Worker(1, COST)), ("bound",), "queue", "mean_ttft"
+            problem([9, 2, 7], [3, 9, 2], Worker(1, COST), arrivals=[0, 200, 400]),
+            ("bound",), "queue", "mean_ttft",
         ),
         "ranks": Kind(
             problem([1] * 9, [30, 90, 20] * 3, Worker(3, COST)), ("bound",), "ranks", "mean_jct"

@@ -194,7 +194,7 @@ def test_late_first_tokens_wait_for_clients():
     """Two equal requests on one client: the second starts when the first has ended."""
     instance = Instance(Requests([1, 1], [50, 50]), Worker(1, AffineCost(5, 1, 10, 1)))
     bound = orsched.bound(instance, "mean_ttft")
-    assert bound.name in ("queue", "queue_busy")
+    assert bound.name == "queue_ranks"
     assert bound.certificate["sum_ns"] == least_sum_ns(instance, "mean_ttft") == 2 * 17 + 556
 
 
