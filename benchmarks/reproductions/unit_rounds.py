@@ -54,7 +54,7 @@ FCFS = "wait+threshold=1+first=1000000"
 WRONG_BY = 0.5
 """Predictions are from L / (1 + WRONG_BY) to L * (1 + WRONG_BY), the interval of ``a_max``."""
 SMALL = {"requests": 8, "memory_tokens": 15}
-ITERATIONS = 100_000
+ITERATIONS = 20_000
 
 
 def with_predictions(instance: Instance, seed: int) -> Instance:
@@ -216,10 +216,10 @@ def adversarial(memories: Sequence[int], iterations: int = ITERATIONS) -> list[d
 def main(argv: Sequence[str] | None = None) -> int:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=50, help="instances of each kind")
-    parser.add_argument("--small", type=int, default=30, help="small instances")
-    parser.add_argument("--readings", type=int, default=20, help="instances of each reading")
-    parser.add_argument("--adversarial", type=int, nargs="*", default=[16, 64, 256], metavar="M")
+    parser.add_argument("--seeds", type=int, default=20, help="instances of each kind")
+    parser.add_argument("--small", type=int, default=15, help="small instances")
+    parser.add_argument("--readings", type=int, default=10, help="instances of each reading")
+    parser.add_argument("--adversarial", type=int, nargs="*", default=[16, 64], metavar="M")
     parser.add_argument("--iterations", type=int, default=ITERATIONS, help="moves of a search")
     parser.add_argument("--jobs", type=int, default=1, help="processes of the first table")
     arguments = parser.parse_args(argv)
