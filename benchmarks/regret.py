@@ -1,7 +1,7 @@
 """Regret of every registered policy: mean JCT less the clairvoyant bound on the same requests.
 
 python -m benchmarks.regret [--seeds 20] [--part at_once arrivals] [--methods SPEC ...]
-                            [--keep FILE]
+                            [--no-search] [--keep FILE]
 
 GSM8K's prompts with drawn lengths, predictions with a log-normal error of 0.3 and the quantiles of
 that error. ``at_once``: 100 requests at 0 on 20 clients; ``arrivals``: 200 of them, Poisson at 90 %
@@ -60,6 +60,8 @@ BESIDE = tuple(
     for gate in ("waited_time", "idle_cost", "shadow_price", "learned")
 )
 """Gates with the same information: the literal one of Pang, the derived ones and the learned."""
+SEARCHES = ("latency_search", "rolling", "sample_average", "windows")
+"""Those that take seconds a run, which ``--no-search`` leaves out."""
 LEFT_OUT = {"exact": "its end is one of time", "auto": "one of the others by size"}
 MAKESPAN = ("offline", "hybrid", "online", "robust", "rolling", "windows")
 """Those that are made for the makespan."""
@@ -148,7 +150,7 @@ def shown(interval: Interval, digits: int) -> str:
 
 
 def rows(part: str, seeds: range, methods: Iterable[str], kept: Kept) -> list[dict[str, str]]:
-    """Return a row for each method, the least regret first."""
+    """Return a row for each method, the least regret first; equal on every seed: one row."""
     found: dict[str, list[tuple[float, float]]] = {}
     refused: dict[str, str] = {}
     for seed in seeds:  # by seed, so that its bound is made once
@@ -160,18 +162,17 @@ def rows(part: str, seeds: range, methods: Iterable[str], kept: Kept) -> list[di
                 found.setdefault(spec, []).append(value)
     for spec, why in refused.items():
         print(f"{spec}: left out, {why}")
-    made = []
+    same: dict[tuple[tuple[float, float], ...], list[str]] = {}
     for spec, pairs in found.items():
-        name, _, rest = spec.partition("@")
-        information, _, more = rest.partition("+")
-        gate = more.partition("gate=")[2]
+        same.setdefault(tuple(pairs), []).append(spec)
+    made = []
+    for pairs, specs_of in same.items():
+        names, known = zip(*map(_named, specs_of), strict=True)
         regret = mean_interval([jct - least for jct, least in pairs])
         share = mean_interval([100 * (jct / least - 1) for jct, least in pairs])
         row = {
-            "method": name
-            + (f", {gate}" if gate else "")
-            + (" (makespan)" if name in MAKESPAN else ""),
-            "information": information,
+            "method": ", ".join(dict.fromkeys(names)),
+            "information": ", ".join(dict.fromkeys(known)),
             "mean JCT s": f"{np.mean([jct for jct, _ in pairs]):.2f}",
             "regret s": shown(regret, 2),
             "regret %": shown(share, 1),
@@ -180,15 +181,27 @@ def rows(part: str, seeds: range, methods: Iterable[str], kept: Kept) -> list[di
     return [row for _, row in sorted(made, key=lambda each: each[0])]
 
 
+def _named(spec: str) -> tuple[str, str]:
+    """Return the name of a row and its information."""
+    name, _, rest = spec.partition("@")
+    information, _, more = rest.partition("+")
+    gate = more.partition("gate=")[2]
+    name += f" {gate}" if gate else ""
+    return name + (" (makespan)" if name.split()[0] in MAKESPAN else ""), information
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a table for each part."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--part", nargs="+", choices=list(REQUESTS), default=list(REQUESTS))
     parser.add_argument("--seeds", type=count, default=20)
     parser.add_argument("--methods", nargs="+", help="specifications; default: the whole registry")
+    parser.add_argument("--no-search", action="store_true", help="leave out what takes seconds")
     parser.add_argument("--keep", type=Path, help="a file that keeps the runs")
     options = parser.parse_args(arguments)
     kept, methods = Kept(options.keep), options.methods or specs()
+    if options.no_search:
+        methods = [spec for spec in methods if spec.partition("@")[0] not in SEARCHES]
     for part in options.part:
         print(f"\n== {part}, seeds 0 to {options.seeds - 1}\n", flush=True)
         print("\n".join(table(rows(part, range(options.seeds), methods, kept))), flush=True)
