@@ -1,0 +1,157 @@
+"""Which side of the gap of the mean JCT is loose: policies or bounds, on cases that are solved.
+
+python -m benchmarks.which_side_is_loose [--cases 5] [--requests 5] [--seed 0] [--whole]
+
+Needs ``ORSCHED_DATA``. Cases are consecutive requests of the four workloads, at the share of the
+rate that one of its workers has, on one worker. A round yields 32 tokens here and takes as long as
+32 of theirs, so that all schedules of whole prefills, rounds and waits can be searched: the least
+sum of JCTs is found by best-first search (``solved_cases``). Bounds and policies are of the same
+plain schedules. ``--whole``: instead, the whole workloads of a seed on their four workers: the
+bounds that allow chunks and mixed steps, and `gittins` with lengths unknown and known over each.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+import orsched
+from benchmarks.arguments import count
+from benchmarks.reproductions import four_workloads_setting as setting
+from benchmarks.reproductions.page_tables import markdown
+from benchmarks.solved_cases import least_jct_sum
+from orsched.certificates.scope import Scope
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.models.bound_scope import allowances_of
+from orsched.models.latency_bounds import latency_certificates
+from orsched.workers import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TOKENS = 32
+"""Tokens that a round of a small case stands for."""
+
+METHODS = ("fcfs", "hybrid")
+MOST_STATES = 400_000
+
+
+class Row(NamedTuple):
+    """Means over cases: bounds and policies over the optimum, all as ratios to it."""
+
+    name: str
+    load: float
+    cases: int
+    alone: float
+    before: float
+    bound: float
+    policies: list[float]
+
+
+def small_case(name: str, load: float, seed: int, requests: int) -> Instance:
+    """Return a few consecutive requests on one worker, in rounds of ``TOKENS`` tokens."""
+    whole = setting.workload(name, load, seed % 10)
+    start = np.random.default_rng(seed).integers(0, len(whole) - requests)
+    some = whole.requests.take(np.arange(start, start + requests))
+    share = (some.arrival_ns - some.arrival_ns.min()) * len(whole.workers)
+    outputs = -(-some.output_tokens // TOKENS) + 1
+    made = orsched.Requests(some.prompt_tokens, outputs, share)
+    cost = setting.ALL[name].cost()
+    assert isinstance(cost, AffineCost)
+    one = AffineCost(
+        cost.prefill_fixed_ns,
+        cost.prefill_token_ns,
+        cost.round_fixed_ns * TOKENS,
+        cost.round_client_ns * TOKENS,
+    )
+    return Instance(made, Worker(requests, one), "prefill")
+
+
+def bounds_of(instance: Instance, allows: Sequence[str]) -> dict[str, int]:
+    """Return what each kind of bound proves of the sum of JCTs."""
+    scope, found = Scope.allowing(allows, instance), {}
+    for each in latency_certificates(instance, "mean_jct", lambda: False, True, scope):
+        found[each["bound"]] = int(each["sum_ns"])
+    return found
+
+
+def policy_sum(instance: Instance, method: str) -> float:
+    """Return the sum of JCTs of a method's schedule."""
+    results = orsched.solve(instance, method).schedule.results
+    return float(results["jct_ns"]["mean"]) * len(instance)
+
+
+def solved(name: str, load: float, seeds: Sequence[int], requests: int) -> Row | None:
+    """Return the means over the cases of a workload at a load that are solved."""
+    rows = []
+    for seed in seeds:
+        instance = small_case(name, load, seed, requests)
+        least = least_jct_sum(instance, MOST_STATES)
+        if least is None:
+            continue
+        bounds = bounds_of(instance, ())
+        old = max(value for kind, value in bounds.items() if kind != "shared_rounds")
+        policies = [policy_sum(instance, method) / least for method in METHODS]
+        rows.append([bounds["alone"] / least, old / least, max(bounds.values()) / least, *policies])
+    if not rows:
+        return None
+    means = np.mean(rows, axis=0).tolist()
+    return Row(name, load, len(rows), *means[:3], means[3:])
+
+
+def whole(name: str, load: float, seed: int) -> dict[str, str]:
+    """Return the bounds on a whole workload, and policies over them."""
+    instance = setting.workload(name, load, seed)
+    allows, means = {"chunks", "mixed"}, []
+    for method in ("gittins", "gittins@clairvoyant"):
+        schedule = orsched.solve(instance, method).schedule
+        if allowances_of(instance, schedule) > allows:
+            raise SystemExit(f"{method} restarts requests, and the bound does not allow that")
+        means.append(schedule.results["jct_ns"]["mean"] / 1e9)
+    bounds = bounds_of(instance, sorted(allows))
+    old = max(value for kind, value in bounds.items() if kind != "shared_rounds")
+    row = {"workload": name, "load": str(load)}
+    for title, total in (("before", old), ("bound", max(bounds.values()))):
+        mean = total / len(instance) / 1e9
+        row[f"{title} s"] = f"{mean:.2f}"
+        row[f"gittins over {title}"] = f"{means[0] / mean:.2f}"
+        row[f"with lengths over {title}"] = f"{means[1] / mean:.2f}"
+    return row
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--cases", type=count, default=5)
+    parser.add_argument("--requests", type=count, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--whole", action="store_true")
+    chosen = parser.parse_args(arguments)
+    if chosen.whole:
+        found = []
+        for load in setting.LOADS:
+            for name in setting.WORKLOADS:
+                found.append(whole(name, load, chosen.seed))
+                print(" ".join(found[-1].values()), flush=True)
+        print(markdown(found))
+        return
+    seeds = range(chosen.seed, chosen.seed + chosen.cases)
+    head = ["workload", "load", "solved", "alone", "bound before", "bound", *METHODS]
+    rows = []
+    for name in setting.WORKLOADS:
+        for load in setting.LOADS:
+            row = solved(name, load, seeds, chosen.requests)
+            if row is not None:
+                ratios = (row.alone, row.before, row.bound, *row.policies)
+                shown = [name, load, f"{row.cases} of {chosen.cases}"]
+                shown += [f"{each:.3f}" for each in ratios]
+                rows.append(dict(zip(head, shown, strict=True)))
+    if rows:
+        print(markdown(rows))
+
+
+if __name__ == "__main__":
+    main()

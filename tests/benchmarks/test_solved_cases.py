@@ -1,0 +1,35 @@
+"""Small cases whose optimum is known: as exhaustive search finds it, between bound and policies."""
+
+from __future__ import annotations
+
+import random
+
+import orsched
+from benchmarks.solved_cases import least_jct_sum
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.models.least_sums import least_sum_ns
+
+
+def drawn(rng, n):
+    column = lambda high: [rng.randint(1, high) for _ in range(n)]  # noqa: E731
+    cost = AffineCost(rng.randint(0, 20), rng.randint(1, 9), rng.randint(1, 20), rng.randint(0, 5))
+    made = Requests(column(9), column(4), [rng.randint(0, 60) for _ in range(n)])
+    return Instance(made, Worker(n, cost), first_token="prefill")
+
+
+def test_best_first_search_finds_the_least_sum():
+    rng = random.Random(1)
+    for _ in range(40):
+        instance = drawn(rng, rng.randint(1, 4))
+        least = least_jct_sum(instance, 10**6)
+        assert least == least_sum_ns(instance, "mean_jct")
+        assert orsched.bound(instance, "mean_jct").certificate["sum_ns"] <= least
+        mean = orsched.solve(instance, "fcfs").schedule.results["jct_ns"]["mean"]
+        assert least <= round(mean * len(instance))
+
+
+def test_a_search_that_is_too_long_says_so():
+    assert least_jct_sum(drawn(random.Random(2), 4), 3) is None
