@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.costs.unit_rounds import ROUND_NS
-from orsched.instances.streams import stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +41,8 @@ def search(
         iterations: moves that are tried.
         seed: of the search.
     """
+    from orsched.instances.streams import stream
+
     requests = instance.requests
     memory = instance.worker.memory
     assert memory is not None
