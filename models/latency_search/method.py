@@ -41,7 +41,7 @@ STARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gittins", {"gate": 1.0, "max_num_batched_tokens": 1024}),
 )
 """Policies whose schedules are started from, all clairvoyant; the first always."""
-START_SHARE = 0.1
+START_SHARE = 0.2
 """No further policy is run once this share of the time is spent."""
 HOT, COLD = 2e-3, 1e-5
 """First and last temperature, as shares of the objective by the number of requests."""

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 WARM_START_ITERATIONS = 18
 THREADS = 2
 MOST_THREADS = 64
+SHORT_S = 60.0
+"""Seconds of the search that comes first where there are more than twice as many: annealing is
+slower the more time there is and ends elsewhere, but more time should not give a worse answer."""
 STARTS, START_SHARE, MOST_TO_RESTART = 3, 0.2, 300
 """Searches from the start, the share of the time that each gets, and most requests for it, under a
 time limit: how well a search ends is mostly decided early, and they differ. The last continues from
@@ -124,6 +127,8 @@ class WindowsMethod:
     ) -> Generator[tuple[Search, Schedule]]:
         """Yield searches, each with the schedule that it starts from; the last takes all time."""
         n, first, seconds = len(follower.instance), follower.best.schedule, run.stop.seconds_left
+        if 2 * SHORT_S < seconds < math.inf:
+            yield from self._searches(follower, _part(run, SHORT_S), threads, fast)
         if not splits(follower.instance.worker.cost):
             yield from self._beside(follower, run, threads, fast)
             return
@@ -136,7 +141,8 @@ class WindowsMethod:
                     yield from self._smoothly(smooth, follower, part, run, threads, fast)
                 else:
                     yield follower.search(part, threads, fast), first
-        yield follower.search(run, threads, fast), follower.best.schedule
+        begin = first if n > MOST_TO_RESTART else follower.best.schedule
+        yield follower.search(run, threads, fast), begin
 
     def _smoothly(
         self,
