@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from importlib.util import find_spec
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from orsched.checker import check
+from orsched.checked_result import checked_result, not_worse, with_history
 from orsched.columns import whole_number
 from orsched.comparison import Comparison
-from orsched.errors import InputError, InvalidScheduleError
+from orsched.errors import InputError
 from orsched.failures import Failure, attempted, require_any
 from orsched.instance import require_instance, say_unused
 from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
-from orsched.methods import Method, Outcome, Progress, Run
-from orsched.metrics import SLO, distribution, summarise
+from orsched.methods import Method, Progress, Run
 from orsched.objective_run import (
+    bound_before,
     bound_of,
     bounds_after,
     bounds_before,
     ignored,
-    is_better,
     minimises,
     require_defined,
     require_minimised,
@@ -31,12 +28,11 @@ from orsched.objective_run import (
 from orsched.objectives import MAKESPAN, Objective, minimised, named_as_bounds
 from orsched.policy import Information
 from orsched.progress import Watch, watch
-from orsched.result import Result, Status, Termination
+from orsched.result import Result, Termination
 from orsched.scenario import scenario
-from orsched.search_history import KEY, HistoryRecorder
-from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap, target_gap
-from orsched.units import NS_PER_S
-from orsched.versions import environment
+from orsched.search_history import HistoryRecorder
+from orsched.stop import MaxRuntime, Stop, target_gap
+from orsched.stopping import criterion_of, remark_on_gap, why_no_search
 
 if TYPE_CHECKING:
     from orsched.autoscaling import Autoscaling
@@ -44,18 +40,12 @@ if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
     from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
-    from orsched.models.bounds import Bound
     from orsched.policy import Policy, View
     from orsched.schedule import Schedule
+    from orsched.slo import SLO
     from orsched.step import Step
 
 __all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
-
-DEFAULT_ITERATIONS = 18
-"""Iterations of methods that search, when neither iterations nor a time limit is given."""
-
-GAP_LIMIT_S = 60.0
-"""Time limit of a search that has only a gap to reach: it may be out of reach."""
 
 
 def solve(
@@ -132,14 +122,14 @@ def solve(
             field="observer",
             remedy="simulate a policy",
         )
-    no_search = _no_search(chosen)
-    criterion = _criterion(
+    no_search = why_no_search(chosen)
+    criterion = criterion_of(
         stop, time_limit, iterations, gap, len(instance), endless=no_search is None
     )
     criterion.start()
     history = HistoryRecorder(aim.largest)
     with watch(chosen.method.name) if progress else Watch("", None) as shown:
-        lower = _bound(instance, criterion.seconds_left)
+        lower = bound_before(instance, "makespan", criterion.seconds_left)
         first = bounds_before(instance, aim, criterion.seconds_left)
         bounded = perf_counter()
         known = bound_of(aim, lower, first)
@@ -164,14 +154,14 @@ def solve(
         )
         outcome = chosen.method(instance, run)
     if initial_schedule is not None:
-        outcome = _not_worse(instance, outcome, initial_schedule, chosen.information, aim, slo)
+        outcome = not_worse(instance, outcome, initial_schedule, chosen.information, aim, slo)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
-    result = _finish(instance, outcome, run.seed, lower, slo, begin, runtimes, aim)
+    result = checked_result(instance, outcome, run.seed, lower, slo, begin, runtimes, aim)
     seconds = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
     proven = bounds_after(instance, result.schedule, aim, first, wanted, seconds)
     result = replace(result, label=chosen.label, mean_bounds=proven, instance=instance)
-    result = _with_history(result, history)
-    missed = _missed(result, target_gap(criterion), no_search)
+    result = with_history(result, history)
+    missed = remark_on_gap(result, target_gap(criterion), no_search)
     return replace(result, notes=(*result.notes, *ignored(chosen.method, aim), *missed))
 
 
@@ -340,179 +330,3 @@ def _all_of(*callbacks: Callable[[Progress], None] | None) -> Callable[[Progress
             callback(progress)
 
     return called
-
-
-def _with_history(result: Result, history: HistoryRecorder) -> Result:
-    """Return the result with its search, whose last moment is the result itself."""
-    per_unit = NS_PER_S if result.objective.is_time else 1
-    value, bound = result.objective_value, result.objective_bound
-    value = result.makespan_ns if result.objective.is_makespan else _times(value, per_unit)
-    history.add(result.runtimes["total"], value, _times(bound, per_unit))
-    run = {**result.schedule.run, KEY: history.block()}
-    return replace(result, schedule=result.schedule.replace(run=run))
-
-
-def _times(value: float | None, unit: int) -> float | None:
-    return None if value is None else value * unit
-
-
-def _criterion(
-    stop: Stop | None,
-    time_limit: float | None,
-    iterations: int | None,
-    gap: float | None,
-    requests: int,
-    *,
-    endless: bool,
-) -> Stop:
-    """Combine the ways to end; a time limit keeps back what checking will take.
-
-    A search that has only a gap to reach, and may never reach it, is ``endless``: it gets a limit.
-    """
-    criteria: list[Stop] = [] if stop is None else [stop]
-    if gap is not None:
-        criteria.append(TargetGap(gap))
-    if iterations is not None:
-        criteria.append(MaxIterations(iterations))
-    elif time_limit is None and criteria and all(isinstance(c, TargetGap) for c in criteria):
-        if endless:
-            time_limit = GAP_LIMIT_S
-        else:
-            criteria.append(MaxIterations(DEFAULT_ITERATIONS))
-    if time_limit is not None:
-        whole = MaxRuntime(time_limit).seconds
-        kept_back = min(0.3 * whole, 0.02 + 5e-6 * requests)
-        criteria.append(MaxRuntime(whole - kept_back))
-    return FirstOf(tuple(criteria or [MaxIterations(DEFAULT_ITERATIONS)]))
-
-
-def _no_search(chosen: Chosen) -> str | None:
-    """Return why a method has no search that a gap could end, or None where it has one."""
-    if getattr(chosen.method, "live", False):
-        return "policies make one schedule: the target gap ends nothing"
-    if chosen.information is not Information.CLAIRVOYANT:
-        return "a plan on predicted lengths has no gap while it is sought: the target ends nothing"
-    return None
-
-
-def _missed(result: Result, target: float | None, no_search: str | None) -> list[str]:
-    """Return the remark on a gap that was asked for and not reached."""
-    if target is None or result.gap is None or result.gap <= target:
-        return []
-    if no_search is not None:
-        return [no_search]
-    if result.termination in (Termination.TARGET_GAP, Termination.INTERRUPTED):
-        return []  # within the gap of a bound without a certificate, of which a note tells
-    ends = {Termination.TIME_LIMIT: "more time", Termination.ITERATIONS: "more iterations"}
-    remedy = ends.get(result.termination, "method windows, if it suits")
-    return [f"the gap is {result.gap:.2%}, not the {target:.2%} asked for: try {remedy}"]
-
-
-def _bound(instance: Instance, seconds_left: float = math.inf) -> Bound:
-    """Return the best bound on the makespan that is found in a tenth of the time left.
-
-    Prompts longer than any prefill step: one that holds for schedules that split them.
-    """
-    from orsched.models.bounds import bound
-
-    share = None if seconds_left == math.inf else max(1e-3, seconds_left / 10)
-    return bound(instance, time_limit=share, allows=["chunks"] if instance.needs_chunks else [])
-
-
-def _not_worse(
-    instance: Instance, outcome: Outcome, initial: Schedule, told: Information, aim: Objective,
-    slo: SLO | None,
-) -> Outcome:  # fmt: skip
-    """Return the initial schedule in the outcome's place if it is valid and better."""
-    if told is not Information.CLAIRVOYANT:
-        raise InputError(
-            "an initial schedule holds true lengths",
-            field="initial_schedule",
-            remedy="give it to a clairvoyant method",
-        )
-    bare = initial.replace(results={}, bound=None, run={})
-    violations = check(instance, bare)
-    if violations:
-        raise InvalidScheduleError(
-            f"the initial schedule is not valid: {violations[0].message}", violations
-        )
-    if not is_better(instance, bare, outcome.schedule, aim, slo):
-        return outcome
-    return outcome._replace(
-        schedule=bare.replace(method=outcome.schedule.method, information=told.value)
-    )
-
-
-def _finish(
-    instance: Instance,
-    outcome: Outcome,
-    seed: int,
-    lower: Bound,
-    slo: SLO | None,
-    begin: float,
-    runtimes: dict[str, float],
-    aim: Objective,
-) -> Result:
-    """Report, check and wrap a schedule: nothing leaves the library unchecked."""
-    from orsched.models.bound_scope import allowances_of
-    from orsched.models.bounds import bound_for, no_floor, ordering_cannot_help
-
-    # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
-    holds = bound_for(instance, outcome.schedule, lower)
-    lower = lower if holds is None else holds
-    schedule = outcome.schedule.replace(
-        seed=seed, parameters=outcome.parameters, bound=lower.to_dict()
-    )
-    schedule = schedule.replace(results=summarise(instance, schedule, slo))
-    checking = perf_counter()
-    violations = check(instance, schedule)
-    if violations:
-        first = "; ".join(v.message for v in violations[:3])
-        raise InvalidScheduleError(
-            f"{schedule.method} made an invalid schedule, a bug in it or in orsched: {first}",
-            violations,
-        )
-    done = perf_counter()
-    runtimes |= {"check": done - checking, "total": done - begin}
-    meets = aim.is_makespan and schedule.makespan_ns == lower.value_ns
-    note = ordering_cannot_help(instance, lower) if meets else None
-    unproven = None
-    if lower.name == "last_arrival":
-        unproven = no_floor(instance, allowances_of(instance, outcome.schedule))
-    notes = [text for text in (note, unproven) if text]
-    notes += [*outcome.notes, *_missing_solver()]
-    if meets and not note:
-        notes.append("the makespan equals the bound: no order of the requests can be better")
-    return Result(
-        schedule.replace(run=_run_block(outcome, runtimes)),
-        Status.OPTIMAL if meets or outcome.proven else Status.FEASIBLE,
-        outcome.termination,
-        True,
-        runtimes,
-        tuple(notes),
-        lower.reference,
-        objective=aim,
-    )
-
-
-def _missing_solver() -> list[str]:
-    """Say what solves less well than it could on this machine."""
-    try:
-        found = find_spec("pyscipopt") is not None
-    except (ImportError, ValueError):
-        found = False
-    if found:
-        return []
-    return ["without pyscipopt packings and bounds are not improved: pip install pyscipopt"]
-
-
-def _run_block(outcome: Outcome, runtimes: dict[str, float]) -> dict[str, Any]:
-    """Wall-clock figures and environment, all that differs between two runs; what was counted."""
-    decisions, count = distribution(outcome.decision_ns), len(outcome.decision_ns)
-    counted = dict(outcome.counted)
-    return {
-        "decision_ns": None if decisions is None else {"count": count, **decisions},
-        **({"counted": counted} if counted else {}),
-        "runtime_s": runtimes,
-        "environment": environment(),
-    }

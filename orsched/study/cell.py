@@ -214,8 +214,8 @@ def outcome_of(instance: Instance, content: Mapping[str, Any], lower: Bound | No
     """Run the policy or method of a cell."""
     from orsched.method_choice import choose
     from orsched.methods import Run
-    from orsched.solver import DEFAULT_ITERATIONS
     from orsched.stop import MaxIterations
+    from orsched.stopping import DEFAULT_ITERATIONS
 
     policy = content["policy"]
     chosen = choose(policy["name"], policy["information"], policy["parameters"])

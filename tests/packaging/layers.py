@@ -91,7 +91,7 @@ LAYERS = (
         "solve, simulate, compare, load, predict lengths, fit measured runs",
         (
             "method_choice", "splits", "scenario", "failures", "method_catalogue", "comparison",
-            "solver", "objective_run", "frontiers",
+            "solver", "stopping", "checked_result", "objective_run", "frontiers",
             "request_files", "locate", "predict", "fidelity",
         ),
     ),

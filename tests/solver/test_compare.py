@@ -125,7 +125,7 @@ def test_without_any_schedule_the_reason_is_raised():
 
 
 def test_a_bug_in_the_library_is_not_a_row(monkeypatch):
-    monkeypatch.setattr("orsched.solver.summarise", len)  # called with too many arguments
+    monkeypatch.setattr("orsched.checked_result.summarise", len)  # called with too many arguments
     for method in ("fcfs", Mine):
         with pytest.raises(TypeError):
             orsched.compare(SMALL, [method, "online"])

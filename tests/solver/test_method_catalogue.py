@@ -20,13 +20,25 @@ from orsched.registry import BUILT_IN
 METHODS = {method.name: method for method in all_methods()}
 
 
+def predicted():
+    """Return a small instance whose true lengths are predicted, as numbers and as quantiles."""
+    instance = orsched.load("two-by-two")
+    lengths = instance.requests.output_tokens
+    requests = instance.requests.replace(
+        predicted_tokens=lengths,
+        predicted_quantiles=[[length, length] for length in lengths.tolist()],
+        quantile_levels=(0.5, 0.9),
+    )
+    return instance.replace(requests=requests)
+
+
 def test_methods_lists_them_all_in_rows():
     found = orsched.methods()
     assert [method.name for method in found] == method_names()
     frame = pd.DataFrame(found)
     assert list(frame.columns)[:4] == ["name", "information", "workers", "searches"]
     assert {m.name for m in found if m.searches} == {
-        "hybrid", "windows", "latency_search", "exact", "auto",
+        "hybrid", "windows", "latency_search", "sample_average", "exact", "auto",
     }  # fmt: skip
     assert METHODS["fcfs"].information == ("none",)
     assert METHODS["fcfs"].summary
@@ -45,11 +57,8 @@ def test_methods_can_be_called_whatever_was_imported(order):
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_methods_that_take_any_number_of_workers_take_two_and_others_do_not(name):
-    instance = orsched.load("two-by-two")
-    instance = instance.replace(
-        workers=instance.workers * 2,
-        requests=instance.requests.replace(predicted_tokens=instance.requests.output_tokens),
-    )
+    instance = predicted()
+    instance = instance.replace(workers=instance.workers * 2)
     if METHODS[name].workers == "any":
         assert orsched.solve(instance, name, iterations=1).checked
     else:
@@ -59,10 +68,7 @@ def test_methods_that_take_any_number_of_workers_take_two_and_others_do_not(name
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_parameter_is_explained_and_taken_at_its_default(name):
-    instance = orsched.load("two-by-two")
-    instance = instance.replace(
-        requests=instance.requests.replace(predicted_tokens=instance.requests.output_tokens)
-    )
+    instance = predicted()
     parameters = METHODS[name].parameters
     assert all(each.meaning for each in parameters)
     assert len({each.name for each in parameters}) == len(parameters)

@@ -1,0 +1,150 @@
+"""From what a method made to a result: reported, bounded, checked; nothing leaves unchecked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from orsched.checker import check
+from orsched.errors import InputError, InvalidScheduleError
+from orsched.metrics import distribution, summarise
+from orsched.objective_run import is_better
+from orsched.policy import Information
+from orsched.result import Result, Status
+from orsched.search_history import KEY, HistoryRecorder
+from orsched.units import NS_PER_S
+from orsched.versions import environment
+
+if TYPE_CHECKING:
+    from orsched.instance import Instance
+    from orsched.methods import Outcome
+    from orsched.models.bounds import Bound
+    from orsched.objectives import Objective
+    from orsched.schedule import Schedule
+    from orsched.slo import SLO
+
+
+def not_worse(
+    instance: Instance, outcome: Outcome, initial: Schedule, told: Information, aim: Objective,
+    slo: SLO | None,
+) -> Outcome:  # fmt: skip
+    """Return the initial schedule in the outcome's place if it is valid and better."""
+    if told is not Information.CLAIRVOYANT:
+        raise InputError(
+            "an initial schedule holds true lengths",
+            field="initial_schedule",
+            remedy="give it to a clairvoyant method",
+        )
+    bare = initial.replace(results={}, bound=None, run={})
+    violations = check(instance, bare)
+    if violations:
+        raise InvalidScheduleError(
+            f"the initial schedule is not valid: {violations[0].message}", violations
+        )
+    if not is_better(instance, bare, outcome.schedule, aim, slo):
+        return outcome
+    return outcome._replace(
+        schedule=bare.replace(method=outcome.schedule.method, information=told.value)
+    )
+
+
+def checked_result(
+    instance: Instance,
+    outcome: Outcome,
+    seed: int,
+    lower: Bound,
+    slo: SLO | None,
+    begin: float,
+    runtimes: dict[str, float],
+    aim: Objective,
+) -> Result:
+    """Return the result of an outcome: reported, bounded and checked.
+
+    Args:
+        instance, aim, slo: the problem, the objective, and what is to be attained.
+        outcome: what the method made.
+        seed: of the method's random choices.
+        lower: a bound on the makespan, replaced where it does not hold for what the schedule does.
+        begin: when ``solve`` was called, in seconds of ``perf_counter``.
+        runtimes: seconds by phase; the check and the total are added.
+
+    Raises ``InvalidScheduleError`` where the checker finds a fault.
+    """
+    from orsched.models.bound_scope import allowances_of
+    from orsched.models.bounds import bound_for, no_floor, ordering_cannot_help
+
+    # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
+    holds = bound_for(instance, outcome.schedule, lower)
+    lower = lower if holds is None else holds
+    schedule = outcome.schedule.replace(
+        seed=seed, parameters=outcome.parameters, bound=lower.to_dict()
+    )
+    schedule = schedule.replace(results=summarise(instance, schedule, slo))
+    checking = perf_counter()
+    violations = check(instance, schedule)
+    if violations:
+        first = "; ".join(v.message for v in violations[:3])
+        raise InvalidScheduleError(
+            f"{schedule.method} made an invalid schedule, a bug in it or in orsched: {first}",
+            violations,
+        )
+    done = perf_counter()
+    runtimes |= {"check": done - checking, "total": done - begin}
+    meets = aim.is_makespan and schedule.makespan_ns == lower.value_ns
+    note = ordering_cannot_help(instance, lower) if meets else None
+    unproven = None
+    if lower.name == "last_arrival":
+        unproven = no_floor(instance, allowances_of(instance, outcome.schedule))
+    notes = [text for text in (note, unproven) if text]
+    notes += [*outcome.notes, *_missing_solver()]
+    if meets and not note:
+        notes.append("the makespan equals the bound: no order of the requests can be better")
+    return Result(
+        schedule.replace(run=_run_block(outcome, runtimes)),
+        Status.OPTIMAL if meets or outcome.proven else Status.FEASIBLE,
+        outcome.termination,
+        True,
+        runtimes,
+        tuple(notes),
+        lower.reference,
+        objective=aim,
+    )
+
+
+def with_history(result: Result, history: HistoryRecorder) -> Result:
+    """Return the result with its search, whose last moment is the result itself."""
+    per_unit = NS_PER_S if result.objective.is_time else 1
+    value, bound = result.objective_value, result.objective_bound
+    value = result.makespan_ns if result.objective.is_makespan else _times(value, per_unit)
+    history.add(result.runtimes["total"], value, _times(bound, per_unit))
+    run = {**result.schedule.run, KEY: history.block()}
+    return replace(result, schedule=result.schedule.replace(run=run))
+
+
+def _times(value: float | None, unit: int) -> float | None:
+    return None if value is None else value * unit
+
+
+def _missing_solver() -> list[str]:
+    """Say what solves less well than it could on this machine."""
+    try:
+        found = find_spec("pyscipopt") is not None
+    except (ImportError, ValueError):
+        found = False
+    if found:
+        return []
+    return ["without pyscipopt packings and bounds are not improved: pip install pyscipopt"]
+
+
+def _run_block(outcome: Outcome, runtimes: dict[str, float]) -> dict[str, Any]:
+    """Wall-clock figures and environment, all that differs between two runs; what was counted."""
+    decisions, count = distribution(outcome.decision_ns), len(outcome.decision_ns)
+    counted = dict(outcome.counted)
+    return {
+        "decision_ns": None if decisions is None else {"count": count, **decisions},
+        **({"counted": counted} if counted else {}),
+        "runtime_s": runtimes,
+        "environment": environment(),
+    }

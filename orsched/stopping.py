@@ -1,0 +1,72 @@
+"""What ends a search: the criteria that arguments stand for, and a remark on a gap not reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orsched.policy import Information
+from orsched.result import Termination
+from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap
+
+if TYPE_CHECKING:
+    from orsched.method_choice import Chosen
+    from orsched.result import Result
+
+DEFAULT_ITERATIONS = 18
+"""Iterations of methods that search, when neither iterations nor a time limit is given."""
+
+GAP_LIMIT_S = 60.0
+"""Time limit of a search that has only a gap to reach: it may be out of reach."""
+
+
+def criterion_of(
+    stop: Stop | None,
+    time_limit: float | None,
+    iterations: int | None,
+    gap: float | None,
+    requests: int,
+    *,
+    endless: bool,
+) -> Stop:
+    """Return what ends a search of so many requests: a time limit keeps back what checking takes.
+
+    Times are seconds: 5 microseconds a request are kept back, and at most 30 % of the limit.
+    A search that has only a gap to reach, and may never reach it, is ``endless``: it gets a limit.
+    """
+    criteria: list[Stop] = [] if stop is None else [stop]
+    if gap is not None:
+        criteria.append(TargetGap(gap))
+    if iterations is not None:
+        criteria.append(MaxIterations(iterations))
+    elif time_limit is None and criteria and all(isinstance(c, TargetGap) for c in criteria):
+        if endless:
+            time_limit = GAP_LIMIT_S
+        else:
+            criteria.append(MaxIterations(DEFAULT_ITERATIONS))
+    if time_limit is not None:
+        whole = MaxRuntime(time_limit).seconds
+        kept_back = min(0.3 * whole, 0.02 + 5e-6 * requests)
+        criteria.append(MaxRuntime(whole - kept_back))
+    return FirstOf(tuple(criteria or [MaxIterations(DEFAULT_ITERATIONS)]))
+
+
+def why_no_search(chosen: Chosen) -> str | None:
+    """Return why a method has no search that a gap could end, or None where it has one."""
+    if getattr(chosen.method, "live", False):
+        return "policies make one schedule: the target gap ends nothing"
+    if chosen.information is not Information.CLAIRVOYANT:
+        return "a plan on predicted lengths has no gap while it is sought: the target ends nothing"
+    return None
+
+
+def remark_on_gap(result: Result, target: float | None, no_search: str | None) -> list[str]:
+    """Return the remark on a gap that was asked for and not reached."""
+    if target is None or result.gap is None or result.gap <= target:
+        return []
+    if no_search is not None:
+        return [no_search]
+    if result.termination in (Termination.TARGET_GAP, Termination.INTERRUPTED):
+        return []  # within the gap of a bound without a certificate, of which a note tells
+    ends = {Termination.TIME_LIMIT: "more time", Termination.ITERATIONS: "more iterations"}
+    remedy = ends.get(result.termination, "method windows, if it suits")
+    return [f"the gap is {result.gap:.2%}, not the {target:.2%} asked for: try {remedy}"]
