@@ -28,6 +28,9 @@ METHODS = [
 SEEDS = (1, 2, 5, 12)
 """Small instances with hits, few blocks, and requests that are evicted."""
 
+WITHOUT_CACHES = ("exact", "latency_search")
+"""Methods that refuse instances with prefix caches, whatever is in them."""
+
 
 def instances(at_once):
     """Instances of one worker and of two, with predictions."""
@@ -38,7 +41,12 @@ def instances(at_once):
             requests = instance.requests
             arrivals = np.zeros(len(requests), np.int64) if at_once else requests.arrival_ns
             predicted = np.maximum(1, requests.output_tokens - 1)
-            requests = requests.replace(arrival_ns=arrivals, predicted_tokens=predicted)
+            requests = requests.replace(
+                arrival_ns=arrivals,
+                predicted_tokens=predicted,
+                predicted_quantiles=np.stack([predicted, predicted + 1], axis=1),
+                quantile_levels=(0.5, 0.9),
+            )
             found.append(instance.replace(requests=requests))
         found.append(all_the_same(workers))
     return found
@@ -47,7 +55,10 @@ def instances(at_once):
 def all_the_same(workers):
     """Ten requests with one prompt, so that bounds must know what a cache saves."""
     prefixes = Prefixes.from_documents([0] * 10, 196, 4)
-    requests = Requests([200] * 10, [2] * 10, predicted_tokens=[2] * 10, prefixes=prefixes)
+    requests = Requests(
+        [200] * 10, [2] * 10, predicted_tokens=[2] * 10, prefixes=prefixes,
+        predicted_quantiles=[[2, 2]] * 10, quantile_levels=(0.5, 0.9),
+    )  # fmt: skip
     memory = BlockMemory(200, 4, "paged", PrefixCache())
     names = [f"w{index}" for index in range(workers)]
     cost = AffineCost(0, 1000, 1, 1)
@@ -74,5 +85,5 @@ def test_a_method_is_valid_or_refuses(method, information):
             outcomes["valid"] += 1
             outcomes["hits"] += result.schedule.work.hit.any()
     assert outcomes["refused"] == outcomes["told what to do"]
-    if method != "exact":  # knows no paged memory
+    if method not in WITHOUT_CACHES:
         assert outcomes["hits"] > 0, outcomes
