@@ -99,10 +99,10 @@ def bounds_before(
     return {name: bound_before(instance, name, seconds_left / len(wanted)) for name in wanted}
 
 
-def bound_of(objective: Objective, makespan: Bound, means: dict[str, Bound]) -> int | None:
+def bound_of(objective: Objective, makespan: Bound | None, means: dict[str, Bound]) -> int | None:
     """Return the bound on an objective in whole nanoseconds; None where one of its parts lacks."""
-    values = {"makespan": makespan.value_ns, **{name: b.value_ns for name, b in means.items()}}
-    known = {ALIASES.get(name, name): value for name, value in values.items()}
+    bounds = means if makespan is None else {"makespan": makespan, **means}
+    known = {ALIASES.get(name, name): each.value_ns for name, each in bounds.items()}
     terms = [(share.weight, share.objective.name) for share in objective.shares]
     total = Fraction(0)
     for weight, name in terms or [(Fraction(1), objective.name)]:

@@ -180,6 +180,7 @@ def simulate(
     seed: int = 0,
     failures: str | Mapping[str, Any] | Exponential | None = None,
     autoscale: str | Mapping[str, Any] | Autoscaling | None = None,
+    objective: str | Objective = "makespan",
 ) -> Result:
     """Run a policy on an instance from start to end, once; bound and check its schedule.
 
@@ -201,6 +202,7 @@ def simulate(
         seed: of arrivals, predictions, failures and the method's random choices.
         failures: workers that fail and are repaired: ``exponential:mtbf=3600,mttr=120``.
         autoscale: workers started and drained by load: ``min=1,max=8,target=0.7,startup=40``.
+        objective: as in ``solve``: value, bound and gap of it are reported.
 
     The result is for ``orsched.scenario.scenario`` with the same arguments.
 
@@ -210,8 +212,9 @@ def simulate(
     chosen = choose(policy, information, parameters, "policy")
     problem = scenario(instance, workers, arrivals, predictions, seed, failures, autoscale)
     return solve(
-        problem, chosen, seed=seed, iterations=1, slo=slo, bounds=bounds, observer=observer
-    )
+        problem, chosen, objective, seed=seed, iterations=1, slo=slo, bounds=bounds,
+        observer=observer,
+    )  # fmt: skip
 
 
 def compare(

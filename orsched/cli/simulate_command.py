@@ -13,6 +13,7 @@ from orsched.cli.options import (
     BOUNDS,
     FORMAT,
     INSTANCE,
+    OBJECTIVE,
     PARAMETERS,
     SLO_OPTIONS,
     load_instance,
@@ -37,6 +38,8 @@ from orsched.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from orsched.objectives import Objective
+
 
 @click.command("simulate", short_help="Run a policy once, from start to end.")
 @INSTANCE
@@ -50,7 +53,7 @@ if TYPE_CHECKING:
     help="What the method may know of output lengths (default: its own).",
 )
 @with_options(*PROBLEM_OPTIONS, ALLOW_CODE, PROBLEM_SEED, INSTANCE_OUTPUT)
-@with_options(PARAMETERS, *SLO_OPTIONS, BOUNDS, FORMAT, *view_options(), *SINGLE)
+@with_options(PARAMETERS, OBJECTIVE, *SLO_OPTIONS, BOUNDS, FORMAT, *view_options(), *SINGLE)
 @with_options(*REQUEST_OPTIONS)
 def simulate_command(
     instance: str,
@@ -66,6 +69,7 @@ def simulate_command(
     seed: int | None,
     instance_output: Path | None,
     parameters: tuple[str, ...],
+    objective: Objective | None,
     slo_ttft: float | None,
     slo_tpot: float | None,
     bounds: tuple[str, ...],
@@ -112,12 +116,13 @@ def simulate_command(
                 parameters=run.parameters,
                 slo=slo,
                 bounds=bounds,
+                objective=objective or "makespan",
             )
         progress.say("writing")
         if instance_output is not None:
             save_instance(problem, instance_output)
             remark(f"instance written to {instance_output}")
-        report_single(problem, result, style, paths)
+        report_single(problem, result, style, paths, objective)
     if paths["output"] is not None and instance_output is None and problem.sha256 != given.sha256:
         say(
             "check and report need the instance as it was simulated: --instance-output writes it",

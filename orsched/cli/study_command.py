@@ -28,7 +28,9 @@ _LONGEST = 500
 """Characters of an error that are printed."""
 
 _TIMES = ("ttft", "tpot", "jct")
+_OBJECTIVE = ("objective_value", "objective_bound", "objective_gap")
 FIGURES = {
+    **{name: name for name in _OBJECTIVE},
     "slo_attainment": "slo_attainment",
     "goodput_per_s": "goodput_per_s",
     **{
@@ -212,7 +214,8 @@ def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
     if style == "table" and given_view().columns is None and lines:
         over_time = arrive_over_time(rows)
         judged = any(line.get("slo_attainment") is not None for line in lines)
-        figures = _OVER_TIME if over_time or judged else _AT_ONCE
+        asked = _OBJECTIVE if "objective_value" in lines[0] else ()
+        figures = (*asked, *(_OVER_TIME if over_time or judged else _AT_ONCE))
         choices = [name for name in lines[0] if name not in FIGURES and name != "jct_ci_s"]
         lines = fitted(lines, (*choices, *figures), least=len(choices) + 4)
     print_rows(lines, style)

@@ -90,7 +90,7 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
 
     content = task["content"]
     instance = with_fleet(_trace(task), content["fleet"])
-    schedule = outcome_of(instance, content, None).schedule.replace(seed=content["seed"])
+    schedule = outcome_of(instance, content, {}).schedule.replace(seed=content["seed"])
     violations = check(instance, schedule)
     if violations:
         raise InvalidScheduleError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError, InvalidScheduleError, OrschedError
 from orsched.study.plan import RECORD
+from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.methods import Outcome
     from orsched.models.bounds import Bound
+    from orsched.objectives import Objective
+    from orsched.schedule import Schedule
+    from orsched.slo import SLO
 
 
 def execute(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,15 +101,17 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
     problem = _problem(task)
     instance = problem.instance
     begin = perf_counter()
-    outcome = outcome_of(instance, content, problem.bounds.get("makespan"))
+    slo = None if content["slo"] is None else SLO(**content["slo"])
+    aim = _aim(content)
+    outcome = outcome_of(instance, content, problem.bounds, aim, slo)
     solved = perf_counter()
     valid = {
         objective: bound_for(instance, outcome.schedule, lower, objective=objective)
         for objective, lower in problem.bounds.items()
     }
+    known = {name: found for name, found in valid.items() if found is not None}
     makespan = valid.pop("makespan", None)
     bounded = perf_counter()
-    slo = None if content["slo"] is None else SLO(**content["slo"])
     schedule = outcome.schedule.replace(
         seed=content["seed"],
         parameters=outcome.parameters,
@@ -126,7 +132,7 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
         judged = {}
     named = {"bound_name": None if makespan is None else makespan.name}
     arrival = {"last_arrival_ns": int(instance.requests.arrival_ns.max(initial=0))}
-    found = {**schedule.results, **judged, **named, **means}
+    found = {**schedule.results, **judged, **named, **means, **_judged_by(aim, schedule, known)}
     return {
         "information": schedule.information,
         "parameters": outcome.parameters,
@@ -138,6 +144,28 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
             "check_s": perf_counter() - bounded,
             "decision_ns": _decisions(outcome),
         },
+    }
+
+
+def _aim(content: Mapping[str, Any]) -> Objective | None:
+    from orsched.objectives import objective_named
+
+    return objective_named(content["objective"]) if "objective" in content else None
+
+
+def _judged_by(
+    aim: Objective | None, schedule: Schedule, bounds: Mapping[str, Bound]
+) -> dict[str, Any]:
+    """Return name, value, bound and gap of the objective that a study names; nothing for none."""
+    if aim is None:
+        return {}
+    value = aim.value(schedule.results)
+    bound = aim.bound({name: each.value_ns / NS_PER_S for name, each in bounds.items()})
+    return {
+        "objective": aim.name,
+        "objective_value": value,
+        "objective_bound": bound,
+        "objective_gap": None if value is None or not bound else abs(value - bound) / bound,
     }
 
 
@@ -210,10 +238,22 @@ def build_instance(content: Mapping[str, Any], path: str | None) -> Instance:
     return scenario(instance, *axes, seed, content.get("failures"), scaling)
 
 
-def outcome_of(instance: Instance, content: Mapping[str, Any], lower: Bound | None) -> Outcome:
-    """Run the policy or method of a cell."""
+def outcome_of(
+    instance: Instance,
+    content: Mapping[str, Any],
+    bounds: Mapping[str, Bound],
+    aim: Objective | None = None,
+    slo: SLO | None = None,
+) -> Outcome:
+    """Run the policy or method of a cell, for an objective if one is named and it can.
+
+    Those that plan for the makespan alone do so, and are judged by the objective, as in
+    ``compare``.
+    """
     from orsched.method_choice import choose
     from orsched.methods import Run
+    from orsched.objective_run import bound_of, minimises, require_defined
+    from orsched.objectives import MAKESPAN
     from orsched.stop import MaxIterations
     from orsched.stopping import DEFAULT_ITERATIONS
 
@@ -222,6 +262,17 @@ def outcome_of(instance: Instance, content: Mapping[str, Any], lower: Bound | No
     iterations = content["iterations"]
     stop = MaxIterations(DEFAULT_ITERATIONS if iterations is None else iterations)
     stop.start()
-    bound_ns = None if lower is None else lower.value_ns
-    run = Run(chosen.information, stop, content["seed"], chosen.parameters, bound_ns=bound_ns)
+    if aim is not None:
+        require_defined(instance, aim, slo)
+    sought = MAKESPAN if aim is None or not minimises(chosen.method, aim) else aim
+    makespan = bounds.get("makespan")
+    run = Run(
+        chosen.information,
+        stop,
+        content["seed"],
+        chosen.parameters,
+        bound_ns=bound_of(sought, makespan, dict(bounds)),
+        objective=sought,
+        slo=slo,
+    )
     return chosen.method(instance, run)

@@ -17,7 +17,7 @@ from orsched.errors import InputError
 from orsched.files.toml import read_toml, require_known, require_table
 from orsched.limits import CELLS
 from orsched.near_names import known_names
-from orsched.objectives import other_name
+from orsched.objectives import minimised, named_as_bounds, other_name
 from orsched.own_code import is_own, require_consent
 from orsched.study.axes import InstanceChoice, PolicyChoice, instance_axis, policy_axis
 from orsched.study.scenario_axes import (
@@ -38,7 +38,7 @@ _MOST_DIGITS = 30
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
 KEYS = (
     "name", "instances", "policies", "seeds", "parameters", "arrivals", "workers", "predictions",
-    "failures", "autoscale", "bounds", "slo", "iterations", "plots",
+    "failures", "autoscale", "bounds", "objective", "slo", "iterations", "plots",
 )  # fmt: skip
 PLOT_KEYS = ("y", "x", "by")
 
@@ -59,6 +59,7 @@ class Study:
         plots: what to draw, each with the keys ``y``, ``x`` and ``by``.
         file: where it was read from, or None.
         failures, autoscale: laws of failures and rules of autoscaling, axes after the predictions.
+        objective: name of what methods are to minimise and cells report, or None.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Study:
     file: str | None = None
     failures: tuple[str | None, ...] = (None,)
     autoscale: tuple[Any, ...] = (None,)
+    objective: str | None = None
 
     def require_consent(self, allow_code: bool) -> None:
         """Raise ``InputError`` if a file names policies of the user's own, unless allowed."""
@@ -119,6 +121,8 @@ class Study:
                 "policy": policy.content,
                 "slo": self.slo,
                 "iterations": self.iterations,
+                # Left out where none is named, so that cells of before there were any stay.
+                **({} if self.objective is None else {"objective": self.objective}),
             }
             cell = Cell(key_of(content), key_of(problem), content, instance, policy)
             found.setdefault(cell.key, cell)
@@ -185,6 +189,7 @@ def read_study(
         if key not in table:
             raise InputError("is missing", field=key, remedy=f"say what to run: {key} = [...]")
     shared = require_table(table.get("parameters", {}), "parameters")
+    objective = _objective(table.get("objective"))
     study = Study(
         _name(table.get("name", "study")),
         instance_axis(table["instances"], folder),
@@ -193,12 +198,13 @@ def read_study(
         predictions_axis(table.get("predictions")),
         _seeds(table.get("seeds", [0])),
         policy_axis(table["policies"], shared, folder),
-        _bounds(table.get("bounds", ["makespan"])),
+        _bounds(table.get("bounds", ["makespan"]), objective),
         _slo(table.get("slo")),
         _iterations(table.get("iterations")),
         _plots(table.get("plots", [])),
         failures=failures_axis(table.get("failures")),
         autoscale=autoscale_axis(table.get("autoscale")),
+        objective=objective,
     )
     CELLS.require(prod(map(len, study.axes())), "seeds")
     return study
@@ -236,7 +242,16 @@ def _range(value: str) -> tuple[int, int]:
     return whole_number(int(first), "seeds"), whole_number(int(last), "seeds")
 
 
-def _bounds(value: object) -> tuple[str, ...]:
+def _objective(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InputError("must be a text", field="objective", remedy='e.g. "jct_mean"')
+    return minimised(value).name
+
+
+def _bounds(value: object, objective: str | None) -> tuple[str, ...]:
+    """Read the bounds that each cell computes; those of the objective are among them."""
     if not isinstance(value, list):
         raise InputError("must be a list", field="bounds", remedy=", ".join(OBJECTIVES))
     value = [other_name(item) if isinstance(item, str) else item for item in value]
@@ -247,7 +262,10 @@ def _bounds(value: object) -> tuple[str, ...]:
                 field="bounds",
                 remedy=known_names(item, OBJECTIVES),
             )
-    return tuple(name for name in OBJECTIVES if name in value)
+    if objective is not None:
+        aim = minimised(objective)
+        value += [*named_as_bounds(aim), *(name for name in aim.parts if name == "makespan")]
+    return tuple(name for name in (*OBJECTIVES, "weighted_jct_mean") if name in value)
 
 
 def _slo(value: object) -> dict[str, int | None] | None:

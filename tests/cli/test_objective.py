@@ -97,3 +97,21 @@ def test_bounds_take_the_names_of_figures(call, problem):
     one = json.loads(out)
     _, out, _ = call("bound", problem, "--objective", "mean_jct", "--format", "json")
     assert json.loads(out) == one
+
+
+def test_simulate_reports_the_objective_of_the_scenario(call, problem):
+    given = ("simulate", problem, "--workers", 2, "--format", "json")
+    code, out, err = call(*given, "--policy", "fcfs", "--objective", "mean_jct")
+    assert code == 0, err
+    row = json.loads(out)
+    assert row["objective"] == "jct_mean"
+    assert row["objective_value"] == row["jct_mean_s"]
+    assert row["objective_gap"] == pytest.approx(row["jct_mean_s"] / row["objective_bound"] - 1)
+    assert "does not search for jct_mean" in err
+    assert "objective" not in json.loads(call(*given, "--policy", "fcfs")[1])
+
+
+def test_simulate_refuses_what_cannot_minimise_it(call, problem):
+    code, _, err = call("simulate", problem, "--policy", "hybrid", "--objective", "mean_jct")
+    assert code == 2
+    assert "hybrid minimises makespan" in err
