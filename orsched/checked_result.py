@@ -13,6 +13,7 @@ from orsched.metrics import distribution, summarise
 from orsched.objective_run import is_better
 from orsched.policy import Information
 from orsched.result import Result, Status
+from orsched.schedule import Schedule
 from orsched.search_history import KEY, HistoryRecorder
 from orsched.units import NS_PER_S
 from orsched.versions import environment
@@ -22,32 +23,44 @@ if TYPE_CHECKING:
     from orsched.methods import Outcome
     from orsched.models.bounds import Bound
     from orsched.objectives import Objective
-    from orsched.schedule import Schedule
     from orsched.slo import SLO
 
 
-def not_worse(
-    instance: Instance, outcome: Outcome, initial: Schedule, told: Information, aim: Objective,
-    slo: SLO | None,
-) -> Outcome:  # fmt: skip
-    """Return the initial schedule in the outcome's place if it is valid and better."""
+def require_start(instance: Instance, initial: Schedule, told: Information) -> None:
+    """Refuse a schedule that a search may not start from, before time is spent on the search."""
+    if not isinstance(initial, Schedule):
+        raise InputError(
+            f"is {type(initial).__name__}, not a schedule",
+            field="initial_schedule",
+            remedy="give result.schedule, or what load_schedule returns",
+        )
     if told is not Information.CLAIRVOYANT:
         raise InputError(
             "an initial schedule holds true lengths",
             field="initial_schedule",
             remedy="give it to a clairvoyant method",
         )
-    bare = initial.replace(results={}, bound=None, run={})
-    violations = check(instance, bare)
+    violations = check(instance, initial.replace(results={}, bound=None, run={}))
     if violations:
         raise InvalidScheduleError(
             f"the initial schedule is not valid: {violations[0].message}", violations
         )
+
+
+def not_worse(
+    instance: Instance, outcome: Outcome, initial: Schedule, aim: Objective, slo: SLO | None
+) -> Outcome:
+    """Return the initial schedule in the outcome's place if it is better."""
+    bare = initial.replace(results={}, bound=None, run={})
     if not is_better(instance, bare, outcome.schedule, aim, slo):
         return outcome
-    return outcome._replace(
-        schedule=bare.replace(method=outcome.schedule.method, information=told.value)
-    )
+    schedule = bare.replace(method=outcome.schedule.method, information="clairvoyant")
+    if not outcome.proven:
+        return outcome._replace(schedule=schedule)
+    # The proof is of whole stages and rounds; what beats it does something else, as mixed steps do.
+    note = f"the given schedule is better than what {outcome.schedule.method} proved the best one"
+    note += " of whole stages and rounds: it is not proven optimal"
+    return outcome._replace(schedule=schedule, proven=False, notes=(*outcome.notes, note))
 
 
 def checked_result(
@@ -113,12 +126,22 @@ def checked_result(
     )
 
 
-def with_history(result: Result, history: HistoryRecorder) -> Result:
-    """Return the result with its search, whose last moment is the result itself."""
+def with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Result:
+    """Return the result with its search, whose last moment is the result itself.
+
+    ``lower`` is the bound from before: where it does not hold for what the schedule does (mixed
+    steps, say), neither do those that the search has found.
+    """
+    from orsched.models.bound_scope import allowances_of
+
     per_unit = NS_PER_S if result.objective.is_time else 1
     value, bound = result.objective_value, result.objective_bound
     value = result.makespan_ns if result.objective.is_makespan else _times(value, per_unit)
-    history.add(result.runtimes["total"], value, _times(bound, per_unit))
+    bound = _times(bound, per_unit)
+    assert result.instance is not None
+    if not lower.allows >= allowances_of(result.instance, result.schedule):
+        history.hold(bound)
+    history.add(result.runtimes["total"], value, bound)
     run = {**result.schedule.run, KEY: history.block()}
     return replace(result, schedule=result.schedule.replace(run=run))
 

@@ -45,6 +45,13 @@ class HistoryRecorder:
         if (best, proven) != last[1:]:
             self.points.append(HistoryPoint(max(seconds, last.seconds), best, proven))
 
+    def hold(self, bound: float | None) -> None:
+        """Take back bounds beyond one that holds for the schedule that was found, unlike them."""
+        points, self.points = self.points, []
+        for seconds, value, proven in points:
+            known = None if bound is None else _better(proven, bound, self.largest)
+            self.add(seconds, value, None if proven is None else known)
+
     def block(self) -> dict[str, Any]:
         """Return what the ``run`` block of a file has: columns and rows."""
         rows = [[round(seconds, 6), *rest] for seconds, *rest in self.points]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from orsched.checked_result import checked_result, not_worse, with_history
+from orsched.checked_result import checked_result, not_worse, require_start, with_history
 from orsched.columns import whole_number
 from orsched.comparison import Comparison
 from orsched.errors import InputError
@@ -122,6 +122,8 @@ def solve(
             field="observer",
             remedy="simulate a policy",
         )
+    if initial_schedule is not None:
+        require_start(instance, initial_schedule, chosen.information)
     no_search = why_no_search(chosen)
     criterion = criterion_of(
         stop, time_limit, iterations, gap, len(instance), endless=no_search is None
@@ -154,13 +156,13 @@ def solve(
         )
         outcome = chosen.method(instance, run)
     if initial_schedule is not None:
-        outcome = not_worse(instance, outcome, initial_schedule, chosen.information, aim, slo)
+        outcome = not_worse(instance, outcome, initial_schedule, aim, slo)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
     result = checked_result(instance, outcome, run.seed, lower, slo, begin, runtimes, aim)
     seconds = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
     proven = bounds_after(instance, result.schedule, aim, first, wanted, seconds)
     result = replace(result, label=chosen.label, mean_bounds=proven, instance=instance)
-    result = with_history(result, history)
+    result = with_history(result, history, lower)
     missed = remark_on_gap(result, target_gap(criterion), no_search)
     return replace(result, notes=(*result.notes, *ignored(chosen.method, aim), *missed))
 

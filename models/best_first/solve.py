@@ -93,7 +93,8 @@ def solve_best_first(
         instance: one worker, all requests there at once; levels, affine or another cost model that
             splits by counts.
         time_limit: seconds from this call to its return.
-        initial_schedule: any valid schedule; default: that of ``hybrid``.
+        initial_schedule: any valid schedule; default: that of ``hybrid``, also in the place of one
+            that is no solution (mixed steps, chunks), which a note says.
         callback: called with ``FullMipProgress`` after each better incumbent or bound; returning
             True ends the search.
         max_states: with more states the search ends and says what it has proven.
@@ -131,7 +132,7 @@ def solve_best_first(
         counted.get("expanded", 0),
         counted.get("left_out", 0),
         runtimes,
-        answer.notes,
+        (*search.notes, *answer.notes),
         tuple(search.history),
     )
 

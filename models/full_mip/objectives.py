@@ -94,7 +94,7 @@ def solve_for_objective(
         search.start_accepted,
         runtimes,
         answer.solver,
-        answer.notes,
+        (*search.notes, *answer.notes),
         aim_name.name,
         None if search.value is None else aim.fraction(search.value),
         None if bound is None else aim.fraction(bound),
@@ -170,8 +170,7 @@ def _start(search: Search, initial: Schedule | None, count: int, alone: bool) ->
     """Find the incumbent to start from: first come and shortest first, batched or one by one."""
     instance, problem = search.instance, search.problem
     if initial is not None:
-        bare = initial.replace(results={}, bound=None, run={})
-        search.offer(bare, plan_of(instance, bare))
+        search.begin_with(initial)
     if not alone:
         for order in _orders(search):
             plan = _one_by_one(problem, order)

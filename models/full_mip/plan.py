@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from orsched.checker import check
 from orsched.errors import InputError, InvalidScheduleError, OrschedError
 from orsched.policy import Information, Policy
@@ -114,21 +116,23 @@ def plan_of(instance: Instance, schedule: Schedule) -> Plan:
     """Return the plan of a valid schedule.
 
     Raises ``InvalidScheduleError`` when the checker rejects it, ``InputError`` when it has no plan
-    (prompts in chunks, requests served in slices).
+    (prompts in chunks, steps that prefill and decode at once, requests that pause).
     """
     violations = check(instance, schedule.replace(results={}, bound=None, run={}))
     if violations:
         raise InvalidScheduleError(
             f"the initial schedule is not valid: {violations[0].message}", violations
         )
+    refusal = _refusal(schedule, len(instance))
+    if refusal:
+        raise InputError(
+            f"a schedule with {refusal} is not a solution of Pang's MIP",
+            field="initial_schedule",
+            remedy="give one that prefills whole prompts, decodes every running request in every "
+            "round and never preempts",
+        )
     steps, work, n = schedule.steps, schedule.work, len(instance)
     prefills = work.phase == PREFILL
-    if int(prefills.sum()) != n or len(work) > 2 * n:
-        raise InputError(
-            "a schedule with chunks or slices is not a solution of Pang's MIP",
-            field="initial_schedule",
-            remedy="give one that prefills whole prompts and never preempts",
-        )
     bin_of, rounds = [], []
     for phase, count in zip(steps.phase.tolist(), steps.rounds.tolist(), strict=True):
         if phase == PREFILL:
@@ -142,6 +146,26 @@ def plan_of(instance: Instance, schedule: Schedule) -> Plan:
         stage[request] = bin_of[int(work.first_step[row])]
         client[request] = int(work.client[row])
     return Plan(tuple(stage), tuple(client), tuple(rounds))
+
+
+def _refusal(schedule: Schedule, n: int) -> str:
+    """Return what a valid schedule does that no plan says, or "" where it has a plan."""
+    steps, work = schedule.steps, schedule.work
+    if not np.isin(steps.phase, (PREFILL, DECODE)).all():
+        return "steps that prefill and decode at once"
+    prefills, decodes = work.phase == PREFILL, work.phase == DECODE
+    if not (prefills | decodes).all():
+        return "invalid tokens"
+    if int(prefills.sum()) != n:
+        return "chunks, slices or restarts"
+    served = work.request[decodes]
+    prefilled_in = np.zeros(n, np.int64)
+    prefilled_in[work.request[prefills]] = work.first_step[prefills]
+    stages = np.cumsum(steps.phase == DECODE)  # decode steps up to each step, itself included
+    late = stages[work.first_step[decodes]] - 1 > stages[prefilled_in[served]]
+    if len(np.unique(served)) < len(served) or late.any():
+        return "requests that pause"
+    return ""
 
 
 def plan_times(problem: Problem, plan: Plan) -> list[tuple[int, int, int, int]]:

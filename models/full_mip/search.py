@@ -5,9 +5,9 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from orsched.errors import OrschedError
+from orsched.errors import InputError, OrschedError
 from orsched.models.full_mip.aim import Aim, MakespanAim
-from orsched.models.full_mip.plan import schedule_of
+from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.result import FullMipProgress
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Search:
         self.proven = True
         self.done = False
         self.interrupted = False
+        self.notes: list[str] = []
 
     def forget(self) -> None:
         """Drop the incumbent: it has more stages than the model."""
@@ -66,6 +67,23 @@ class Search:
         """The best bound that holds for every number of stages."""
         known = [self.lower_ns, self.solver_ns if self.proven else None]
         return max((value for value in known if value is not None), default=None)
+
+    def begin_with(self, initial: Schedule) -> bool:
+        """Take a given schedule as the start; False, with a note, where it is no solution.
+
+        What is no solution of the model may even be better than its optimum (steps that prefill and
+        decode at once), and so would contradict its bound as an incumbent.
+
+        Raises ``InvalidScheduleError`` when the checker rejects it.
+        """
+        bare = initial.replace(results={}, bound=None, run={})
+        try:
+            plan = plan_of(self.instance, bare)
+        except InputError as error:
+            self.notes.append(f"the search does not go on from the given schedule: {error.problem}")
+            return False
+        self.offer(bare, plan)
+        return True
 
     def offer(self, schedule: Schedule, plan: Plan) -> bool:
         """Take a schedule if it is better than the incumbent."""

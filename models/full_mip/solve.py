@@ -69,7 +69,8 @@ def solve_full_mip(
         backend: ``scip`` or ``cpsat``, each on one thread in a child process.
         stages: K, the number of bins; default: as many as are proven to suffice.
         time_limit: seconds from this call to its return.
-        initial_schedule: any valid schedule, for a warm start; default: that of ``hybrid``.
+        initial_schedule: any valid schedule, for a warm start; default: that of ``hybrid``, also
+            in the place of one that is no solution (mixed steps, chunks), which a note says.
         callback: called with ``FullMipProgress``; returning True ends the search.
         seed: the solver's seed.
         formulation: ``compact``, ``printed`` (eq. (10) and (11) as they stand) or ``windows``
@@ -125,7 +126,7 @@ def solve_full_mip(
         search.start_accepted,
         runtimes,
         answer.solver,
-        answer.notes,
+        (*search.notes, *answer.notes),
         history=tuple(search.history),
     )
     runtimes["total"] = perf_counter() - begin
@@ -163,10 +164,8 @@ def prepare(search: Search, initial: Schedule | None, alone: bool, end: float | 
     if not alone or len(instance) == 0:
         share = None if end is None else max(1e-3, (end - perf_counter()) / 10)
         search.lower_ns = bound(instance, time_limit=share).value_ns
-    if initial is not None:
-        plan = plan_of(instance, initial)
-        search.offer(initial.replace(results={}, bound=None, run={}), plan)
-    elif not alone or len(instance) == 0:
+    given = initial is not None and search.begin_with(initial)
+    if not given and (not alone or len(instance) == 0):
         _hybrid(search, end)
     if search.schedule is not None and search.report():
         search.done = True

@@ -5,13 +5,10 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from orsched.errors import InputError
 from orsched.methods import Outcome
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.result import Termination
-from orsched.schedule import DECODE, PREFILL
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -30,8 +27,6 @@ def given_start(instance: Instance, initial: Schedule, name: str) -> tuple[Outco
 
     Raises ``InvalidScheduleError`` when the checker rejects it.
     """
-    if not np.isin(initial.steps.phase, (PREFILL, DECODE)).all():
-        return None
     try:
         plan = plan_of(instance, initial)
     except InputError:

@@ -161,6 +161,16 @@ def test_wrong_initial_schedules_are_refused():
         orsched.solve(instance, initial_schedule=other)
     with pytest.raises(InputError, match="true lengths"):
         orsched.solve(instance, "online", initial_schedule=orsched.solve(instance, "fcfs").schedule)
+    with pytest.raises(InputError, match="not a schedule"):
+        orsched.solve(instance, initial_schedule=orsched.solve(instance, "fcfs"))
+
+
+def test_a_wrong_initial_schedule_is_refused_before_the_search(monkeypatch):
+    """A search of an hour would else end with the refusal."""
+    other = orsched.solve(orsched.load("two-by-two"), "fcfs").schedule
+    monkeypatch.setattr("orsched.solver.bound_before", None)
+    with pytest.raises(InvalidScheduleError, match="not valid"):
+        orsched.solve(orsched.load("pang-100x20"), initial_schedule=other, time_limit=3600)
 
 
 def test_a_method_that_cheats_is_caught():
@@ -273,3 +283,19 @@ def test_a_method_can_be_specified_in_one_word():
         with pytest.raises(InputError) as caught:
             orsched.solve(instance, wrong)
         assert caught.value.field == "method"
+
+
+def test_an_initial_schedule_of_mixed_steps_beats_the_proof_and_takes_it_back():
+    """Mixed steps need fewer rounds: no bound on stages and rounds may stand beside them."""
+    cost = orsched.AffineCost(32_000_000, 1_000_000, 20_000_000, 1_000_000)
+    requests = orsched.Requests([24, 2, 1], [1, 1, 4])
+    instance = orsched.Instance(requests, [orsched.Worker(2, cost)])
+    start = orsched.solve(instance, "gittins").schedule
+    alone = orsched.solve(instance, "exact")
+    found = orsched.solve(instance, "exact", initial_schedule=start)
+    assert alone.status == "optimal"
+    assert found.makespan_ns == start.makespan_ns < alone.makespan_ns
+    assert found.status == "feasible"
+    assert "not proven optimal" in found.notes[-1]
+    assert found.bound_ns <= found.makespan_ns
+    assert all(point.bound <= found.bound_ns for point in found.history)

@@ -247,3 +247,39 @@ def test_the_window_mip_has_the_same_interface(backend):
 def test_an_unknown_back_end_is_named(backend):
     with pytest.raises(InputError, match="'gurobi' is unknown"):
         solve_full_mip(load_named("packing"), "gurobi")
+
+
+@pytest.mark.parametrize(
+    ("method", "what"),
+    [("vllm", "prefill and decode at once"), ("static", "invalid tokens")],
+)
+def test_a_start_that_is_no_solution_is_passed_over_with_a_note(backend, method, what):
+    instance = load_named("gate")
+    start = orsched.solve(instance, method).schedule
+    with pytest.raises(InputError, match=what):
+        plan_of(instance, start)
+    result = solve_full_mip(instance, backend, initial_schedule=start)
+    assert (result.status, result.makespan_ns) == ("optimal", KNOWN_OPTIMA["gate"].makespan_ns)
+    assert "does not go on from the given schedule" in result.notes[0]
+    assert what in result.notes[0]
+
+
+def test_a_start_that_pauses_a_request_is_no_solution(backend):
+    """Request 0 rests for one round; rows of other requests cannot make up for it."""
+
+    class Pauses(orsched.Policy):
+        name = "pauses"
+
+        def decide(self, view):
+            if not view.running:
+                return orsched.Step(prefill=[0, 1])
+            return orsched.Step(decode=[1] if view.rounds == 1 else None)
+
+    cost = orsched.AffineCost(5, 1, 2, 1)
+    instance = orsched.Instance(orsched.Requests([1, 1], [3, 3]), [orsched.Worker(2, cost)])
+    start = orsched.solve(instance, Pauses).schedule
+    with pytest.raises(InputError, match="requests that pause"):
+        plan_of(instance, start)
+    result = solve_full_mip(instance, backend, initial_schedule=start)
+    assert result.status == "optimal"
+    assert result.makespan_ns <= start.makespan_ns
