@@ -17,18 +17,12 @@ from orsched.certificates.scope import ALLOWANCES, PLAIN, Scope, equal_workers
 from orsched.checker.latency_certificates import bound_violations
 from orsched.errors import InputError
 from orsched.instance import require_instance
-from orsched.models.aggregation_bound import charged_certificates
 from orsched.models.bound_scope import allowances_of
 from orsched.models.latency_bounds import BOUNDED, latency_certificates
+from orsched.models.makespan_certificates import Limits, last_arrival, makespan_certificates
 from orsched.models.packing import packing_bound
-from orsched.models.pool_bound import pool_certificates
 from orsched.models.stages_rounds_bound import (
     SEARCH_SECONDS,
-    by_counts,
-    by_ends,
-    by_packing,
-    larger,
-    release_moments,
     shared,
     stages_and_rounds,
 )
@@ -45,7 +39,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
-_CHARGED_SECONDS_A_ROW, _MEAN_SECONDS_A_ROW = 3e-5, 6e-5
+_MEAN_SECONDS_A_ROW = 6e-5
 _MOST_KEPT = 64
 
 
@@ -107,7 +101,7 @@ def makespan_bound(instance: Instance, allows: Iterable[str] = ()) -> Bound:
     # Unequal workers have no bound in its place.
     seconds = _CHEAP_SECONDS if equal_workers(instance) else float("inf")
     scope = Scope.allowing(allows, instance)
-    limits = _Limits(lambda: False, lambda: seconds, False, scope)
+    limits = Limits(lambda: False, lambda: seconds, False, scope)
     return _largest_proven(instance, _improving(instance, limits))
 
 
@@ -125,25 +119,11 @@ def improving_bounds(
     Raises:
         InfeasibleError: no schedule exists.
     """
-    limits = _Limits(out_of_time, seconds_left, True)
+    limits = Limits(out_of_time, seconds_left, True)
     return (b for b in _improving(instance, limits) if _is_proven(instance, b, "makespan"))
 
 
-class _Limits(NamedTuple):
-    """What there is time for."""
-
-    out_of_time: Callable[[], bool]
-    seconds_left: Callable[[], float]
-    search: bool
-    scope: Scope = PLAIN
-
-    def allow(self, instance: Instance, seconds_a_row: float) -> bool:
-        """Whether work on every request on every worker can be done in time."""
-        rows = len(instance) * len(instance.workers)
-        return not self.out_of_time() and rows * seconds_a_row <= self.seconds_left()
-
-
-def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
+def _improving(instance: Instance, limits: Limits) -> Iterator[Bound]:
     cache = _Cache.of(instance, limits.scope)
     if len(instance) == 0:
         yield Bound("empty", 0, {"bound": "empty"}, {})
@@ -152,14 +132,11 @@ def _improving(instance: Instance, limits: _Limits) -> Iterator[Bound]:
     plain = limits.scope.is_plain
     reference = pang_reference(instance) if one and plain else {}
     if cache.hides:
-        last = _last_arrival(instance)
+        last = last_arrival(instance)
         yield Bound(last["bound"], last["value_ns"], last, {})
         return
     best = -1
-    certificates = _certificates if plain else _scoped_certificates
-    if instance.link is not None:
-        certificates = _pooled_certificates
-    for found in certificates(cache.relaxed, limits):
+    for found in makespan_certificates(cache.relaxed, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
             yield Bound(found["bound"], best, cache.stated(found), reference)
@@ -196,58 +173,6 @@ class _Cache(NamedTuple):
         )
 
 
-def _certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
-    """Yield certificates of makespan bounds, not all of them larger than those before."""
-    last = _last_arrival(instance)
-    if not all(PLAIN.has_floor(worker) for worker in instance.workers):
-        yield last
-        return
-    equal, best = equal_workers(instance), last
-    if equal:
-        for found in by_counts(instance, last, limits.out_of_time):
-            best = larger(best, found)
-            yield found
-    else:
-        yield last
-    late = int(instance.requests.arrival_ns.max()) > int(instance.requests.arrival_ns.min())
-    if (late or not equal) and limits.allow(instance, _CHARGED_SECONDS_A_ROW):
-        yield from charged_certificates(instance, limits.out_of_time)
-    if equal and limits.search and not limits.out_of_time():
-        for found in by_packing(instance, best, limits.seconds_left):
-            best = larger(best, found)
-            yield found
-        yield from by_ends(instance, best, limits.out_of_time)
-
-
-def _scoped_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
-    """Yield certificates of makespan bounds for schedules that do more than plain ones."""
-    scope = limits.scope
-    yield _last_arrival(instance)
-    if not all(scope.has_floor(worker) for worker in instance.workers):
-        return
-    if equal_workers(instance) and not scope.yielding:
-        one, workers = instance.replace(workers=instance.workers[0]), len(instance.workers)
-        jobs = all_jobs(one)
-        for moment in release_moments(one, jobs):
-            released = released_after(one, jobs, moment)
-            yield shared(stages_and_rounds(one.worker, released, moment, None, scope), workers)
-            if limits.out_of_time():
-                return
-    if limits.allow(instance, _CHARGED_SECONDS_A_ROW):
-        yield from charged_certificates(instance, limits.out_of_time, scope)
-
-
-def _pooled_certificates(instance: Instance, limits: _Limits) -> Iterator[dict[str, Any]]:
-    """Yield certificates of makespan bounds where caches may change workers."""
-    yield _last_arrival(instance)
-    if all(limits.scope.has_floor(worker) for worker in instance.workers):
-        yield from pool_certificates(instance, limits.out_of_time, limits.scope)
-
-
-def _last_arrival(instance: Instance) -> dict[str, Any]:
-    return {"bound": "last_arrival", "value_ns": int(instance.requests.arrival_ns.max())}
-
-
 def bound(
     instance: Instance,
     objective: str = "makespan",
@@ -276,7 +201,7 @@ def bound(
     objective = other_name(objective)
     clock = Clock(time_limit)
     scope = Scope.allowing(allows, instance)
-    limits = _Limits(clock.out, clock.left, True, scope)
+    limits = Limits(clock.out, clock.left, True, scope)
     if objective == "makespan":
         found = _improving(instance, limits)
     elif objective in BOUNDED:
@@ -391,7 +316,7 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
 
 
 def _improving_latency_bounds(
-    instance: Instance, objective: str, limits: _Limits
+    instance: Instance, objective: str, limits: Limits
 ) -> Iterator[Bound]:
     cache = _Cache.of(instance, limits.scope)
     if len(instance) == 0:
@@ -425,54 +350,3 @@ def pang_reference(instance: Instance) -> dict[str, int]:
         "pang_31_32_prefill_ns": prefill,
         "pang_31_32_decode_ns": decode,
     }
-
-
-def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str | None:
-    """Return why no order of the requests can change the makespan, or None if one might.
-
-    True when nothing ever has to wait and that is optimal: all requests are there at once, fit
-    together on the clients, under the prefill cap and into memory, and serving them so (one
-    prefill stage, then rounds) meets the lower bound, which is computed unless it is given.
-    """
-    if len(instance.workers) > 1 or instance.link is not None:
-        return None
-    if not _fit_at_once(instance) or not PLAIN.has_floor(instance.worker):
-        return None
-    lower = makespan_bound(instance) if lower is None else lower
-    if _served_at_once(instance) != lower.value_ns:
-        return None
-    n, worker = len(instance), instance.worker
-    return (
-        f"all {n} requests fit at once on {worker.clients} clients, under the prefill cap and into "
-        "memory, and serving them so meets the bound: there is no queue, so no order can help"
-    )
-
-
-def _fit_at_once(instance: Instance) -> bool:
-    req, worker = instance.requests, instance.worker
-    n = len(req)
-    if n == 0 or int(req.arrival_ns.max()) > int(req.arrival_ns.min()) or n > worker.clients:
-        return False
-    limit, memory = worker.prefill_limit, worker.memory
-    if limit is not None and int(req.prompt_tokens.sum()) > limit:
-        return False
-    if memory is not None:
-        reserved = -(-(req.prompt_tokens + instance.output_limit_tokens) // memory.block_tokens)
-        return int(reserved.sum()) <= memory.blocks
-    return True
-
-
-def _served_at_once(instance: Instance) -> int:
-    """Return the makespan of one prefill stage over all requests, then rounds until the end."""
-    req, cost = instance.requests, instance.worker.cost
-    now = int(req.arrival_ns[0]) + cost.prefill_ns(req.prompt_tokens.tolist())
-    left = sorted(zip(instance.rounds_needed.tolist(), req.prompt_tokens.tolist(), strict=True))
-    done = 0
-    while left:
-        rounds = left[0][0] - done
-        contexts = [prompt + done + 1 for _, prompt in left]
-        if rounds:
-            now += cost.rounds_ns(rounds, len(left), sum(contexts), max(contexts))
-            done += rounds
-        left = [entry for entry in left if entry[0] > done]
-    return now

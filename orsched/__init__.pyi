@@ -74,10 +74,10 @@ from orsched.files import (
 from orsched.files import (
     save_schedule as save_schedule,
 )
-from orsched.frontiers import (
+from orsched.frontier_points import (
     Frontier as Frontier,
 )
-from orsched.frontiers import (
+from orsched.frontier_points import (
     FrontierPoint as FrontierPoint,
 )
 from orsched.frontiers import (

@@ -86,7 +86,8 @@ def checked_result(
     Raises ``InvalidScheduleError`` where the checker finds a fault.
     """
     from orsched.models.bound_scope import allowances_of
-    from orsched.models.bounds import bound_for, no_floor, ordering_cannot_help
+    from orsched.models.bounds import bound_for, no_floor
+    from orsched.models.no_queue import ordering_cannot_help
 
     # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
     holds = bound_for(instance, outcome.schedule, lower)

@@ -1,17 +1,16 @@
-"""The frontier of two objectives: what latency costs in throughput, and bounds on both."""
+"""The search for a frontier of two objectives: methods, then searches for weighted sums."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.failures import Failure, attempted, require_any
+from orsched.frontier_points import Frontier, FrontierPoint, dominated
 from orsched.instance import require_instance
 from orsched.method_choice import Chosen, choose, choose_all, method_named
 from orsched.models.bound_scope import allowances_of
@@ -32,10 +31,7 @@ from orsched.stop import MaxRuntime
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-    from matplotlib.figure import Figure
+    from collections.abc import Callable, Iterable, Sequence
 
     from orsched.instance import Instance
     from orsched.methods import Progress
@@ -49,103 +45,6 @@ METHODS = ("fcfs", "hybrid", "gittins@clairvoyant")
 POINTS = 9
 MOST_POINTS = 1_000
 _STEPS = 10**6
-
-
-@dataclass(frozen=True)
-class FrontierPoint:
-    """A schedule, seen by two objectives.
-
-    Attributes:
-        label: the method, with the weighted sum that it searched for, if any.
-        first, second: the values, seconds for times.
-        share: of the first objective in the weighted sum, from 0 to 1; None for a method alone.
-        efficient: whether no other point is better in one and as good in the other.
-        result: what ``solve`` returned.
-    """
-
-    label: str
-    first: float
-    second: float
-    share: float | None
-    efficient: bool
-    result: Result
-
-
-@dataclass(frozen=True)
-class Frontier(Sequence[FrontierPoint]):
-    """Points of two objectives, in the order of the first one, and what is proven of each.
-
-    Attributes:
-        first, second: the objectives.
-        points: one a schedule.
-        first_bound, second_bound: proven bounds that hold for every schedule here, or None.
-        failed: methods without a schedule, each with the reason.
-        notes: remarks.
-        instance: the problem.
-    """
-
-    first: Objective
-    second: Objective
-    points: tuple[FrontierPoint, ...]
-    first_bound: float | None
-    second_bound: float | None
-    failed: tuple[Failure, ...]
-    notes: tuple[str, ...]
-    instance: Instance
-
-    def __len__(self) -> int:
-        return len(self.points)
-
-    @overload
-    def __getitem__(self, index: int) -> FrontierPoint: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[FrontierPoint, ...]: ...
-    def __getitem__(self, index: int | slice) -> FrontierPoint | tuple[FrontierPoint, ...]:
-        return self.points[index]
-
-    def __iter__(self) -> Iterator[FrontierPoint]:
-        return iter(self.points)
-
-    @property
-    def efficient(self) -> tuple[FrontierPoint, ...]:
-        """The points that no other one dominates: the frontier."""
-        return tuple(point for point in self.points if point.efficient)
-
-    def to_rows(self) -> list[dict[str, Any]]:
-        """Return a row for each point, as ``orsched frontier --format json`` prints."""
-        return [
-            {
-                "method": point.label,
-                "share": point.share,
-                self.first.name: point.first,
-                self.second.name: point.second,
-                "efficient": point.efficient,
-                f"{self.first.name}_bound": self.first_bound,
-                f"{self.second.name}_bound": self.second_bound,
-            }
-            for point in self.points
-        ]
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Return the rows as a data frame."""
-        import pandas as pd
-
-        return pd.DataFrame(self.to_rows())
-
-    def plot(self, figure: Figure | None = None, **options: Any) -> Figure:
-        """Return a matplotlib figure of the plane; options of ``orsched.frontier_chart``."""
-        from orsched.plotting.frontier import frontier_chart
-
-        (ax,) = frontier_chart(self, figure, **options)
-        found = ax.get_figure(root=True)
-        assert found is not None
-        return found
-
-    def __repr__(self) -> str:
-        return (
-            f"Frontier of {self.first.name} and {self.second.name} on {self.instance.name!r}: "
-            f"{len(self.efficient)} of {len(self)} points efficient"
-        )
 
 
 def frontier(
@@ -358,20 +257,3 @@ class _Sweep:
             first, second, tuple(points), bounds[0], bounds[1],
             tuple(self.failed), tuple(notes), self.instance,
         )  # fmt: skip
-
-
-def dominated(
-    place: int, values: Sequence[tuple[Any, Any]], aims: tuple[Objective, Objective]
-) -> bool:
-    """Return whether some point is better in one objective and as good in the other.
-
-    Of equal points the first one stands.
-    """
-    own = values[place]
-    for other_place, other in enumerate(values):
-        pairs = list(zip(aims, other, own, strict=True))
-        if any(aim.better(mine, theirs) for aim, theirs, mine in pairs):
-            continue
-        if other != own or other_place < place:
-            return True
-    return False

@@ -235,7 +235,7 @@ def _report(
     path: Path,
     slo: SLO | None = None,
 ) -> None:
-    from orsched.models.bounds import ordering_cannot_help
+    from orsched.models.no_queue import ordering_cannot_help
     from orsched.report.html import write_report
     from orsched.schedule import Schedule
 

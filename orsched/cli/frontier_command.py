@@ -32,7 +32,7 @@ from orsched.cli.solve_commands import left_of
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
-    from orsched.frontiers import Frontier
+    from orsched.frontier_points import Frontier
     from orsched.objectives import Objective
 
 

@@ -51,7 +51,8 @@ def bound_command(
     """
     from orsched.checker.latency_certificates import bound_violations
     from orsched.errors import InvalidScheduleError
-    from orsched.models.bounds import bound, no_floor, ordering_cannot_help
+    from orsched.models.bounds import bound, no_floor
+    from orsched.models.no_queue import ordering_cannot_help
     from orsched.objectives import other_name
     from orsched.units import NS_PER_S
 

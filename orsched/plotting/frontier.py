@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from orsched.frontiers import Frontier
+    from orsched.frontier_points import Frontier
     from orsched.objectives import Objective
 
 SIZE = (8.0, 5.5)

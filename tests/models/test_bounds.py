@@ -25,7 +25,8 @@ from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.memory import BlockMemory
-from orsched.models.bounds import improving_bounds, makespan_bound, ordering_cannot_help
+from orsched.models.bounds import improving_bounds, makespan_bound
+from orsched.models.no_queue import ordering_cannot_help
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns

@@ -16,7 +16,8 @@ from orsched.checker.certificates import certificate_violations
 from orsched.costs import AffineCost, LevelsCost
 from orsched.instance import Instance
 from orsched.metrics import summarise
-from orsched.models.bounds import improving_bounds, makespan_bound, ordering_cannot_help
+from orsched.models.bounds import improving_bounds, makespan_bound
+from orsched.models.no_queue import ordering_cannot_help
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker

@@ -17,7 +17,8 @@ from orsched.costs import (
 )
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models.bounds import makespan_bound, ordering_cannot_help
+from orsched.models.bounds import makespan_bound
+from orsched.models.no_queue import ordering_cannot_help
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns

@@ -91,7 +91,7 @@ LAYERS = (
         "solve, simulate, compare, load, predict lengths, fit measured runs",
         (
             "method_choice", "splits", "scenario", "failures", "method_catalogue", "comparison",
-            "solver", "stopping", "checked_result", "objective_run", "frontiers",
+            "solver", "stopping", "checked_result", "objective_run", "frontier_points", "frontiers",
             "request_files", "locate", "predict", "fidelity",
         ),
     ),
@@ -112,7 +112,7 @@ LATE = {
     ("instance", "report.tables"): "notebooks ask an object for its own HTML",
     ("schedule", "report.tables"): "notebooks ask an object for its own HTML",
     ("result", "plotting.figures"): "Result.plot, for users' convenience",
-    ("frontiers", "plotting.frontier"): "Frontier.plot, for users' convenience",
+    ("frontier_points", "plotting.frontier"): "Frontier.plot, for users' convenience",
     ("comparison", "plotting.figures"): "Comparison.plot, for users' convenience",
     ("schedule", "request_times"): "Schedule.request_times, for users' convenience",
     ("methods", "method_catalogue"): "orsched.methods(), where users look for it",

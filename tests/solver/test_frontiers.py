@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, frontier
 from orsched.cli.commands import run
 from orsched.files import save_instance
-from orsched.frontiers import dominated
+from orsched.frontier_points import dominated
 from orsched.objectives import OBJECTIVES
 
 
