@@ -64,7 +64,9 @@ class SampleAverage:
         policy = PlannedOrder(plan, lengths, params.risk, run.information)
         done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
         values = {"scenarios": params.scenarios, "risk": params.risk, **plan_values(plan)}
-        return Outcome(done.schedule, termination, done.decision_ns, values)
+        return Outcome(
+            done.schedule, termination, done.decision_ns, values, notes=_points(instance, run)
+        )
 
     def _lengths(self, instance: Instance, params: SampleParams, run: Run) -> IntColumn:
         if run.information is Information.CLAIRVOYANT:
@@ -117,6 +119,15 @@ class SampleAverage:
             if best is None:
                 raise
             return best, Termination.INTERRUPTED
+
+
+def _points(instance: Instance, run: Run) -> tuple[str, ...]:
+    """Say that there was nothing to draw from."""
+    requests = instance.requests
+    drawn = run.information is Information.CLAIRVOYANT or requests.predicted_quantiles is not None
+    if drawn or len(instance) == 0:
+        return ()
+    return ("no distributions are predicted: the plan is for the predicted lengths as they are",)
 
 
 SAMPLE_AVERAGE = SampleAverage()

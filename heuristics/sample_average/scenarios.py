@@ -19,12 +19,16 @@ def draw_scenarios(instance: Instance, count: int, seed: int) -> IntColumn:
 
     Latin hypercube: of each request one length comes from each of ``count`` equal shares of its
     distribution, in a random order, so that few scenarios hold its mean well (McKay, Beckman and
-    Conover 1979). Whole tokens from 1 to the output limit.
+    Conover 1979). Whole tokens from 1 to the output limit. Where lengths are predicted as points,
+    there is one scenario: these.
 
-    Raises ``InputError`` where no distributions are predicted.
+    Raises ``InputError`` where nothing is predicted.
     """
-    requests = instance.requests
+    requests, limit = instance.requests, instance.output_limit_tokens
     quantiles, levels = requests.predicted_quantiles, requests.quantile_levels
+    if quantiles is None and requests.predicted_tokens is not None:
+        points: IntColumn = np.clip(requests.predicted_tokens, 1, limit)[None, :]
+        return points
     if quantiles is None or not levels:
         raise InputError(
             "no distributions of lengths are predicted",
@@ -34,7 +38,6 @@ def draw_scenarios(instance: Instance, count: int, seed: int) -> IntColumn:
         )
     law, draws = LengthLaw(levels), np.random.Generator(np.random.PCG64([seed, count]))
     found = np.empty((count, len(requests)), dtype=np.int64)
-    limit = instance.output_limit_tokens
     for column, row in enumerate(quantiles.tolist()):
         shares = (draws.permutation(count) + draws.uniform(1e-9, 1, count)) / count
         for place, share in enumerate(shares.tolist()):

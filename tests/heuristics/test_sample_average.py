@@ -99,6 +99,23 @@ def test_with_short_paged_memory_schedules_are_valid_and_more_risk_admits_more(r
     assert sum(evicted) > 10 if risk == 1 else True
 
 
+def test_points_are_one_scenario_and_a_note_says_so():
+    instance = problem(5, 2, 4)
+    lengths = instance.requests.output_tokens
+    points = instance.requests.replace(
+        predicted_tokens=lengths, predicted_quantiles=None, quantile_levels=None
+    )
+    points = instance.replace(requests=points)
+    assert np.array_equal(draw_scenarios(points, 9, 0), lengths[None, :])
+    found, known = (
+        orsched.solve(points, f"sample_average@{information}", iterations=3, seed=1)
+        for information in ("predicted", "clairvoyant")
+    )
+    assert found.makespan == known.makespan  # they are right
+    assert any("no distributions" in note for note in found.notes)
+    assert not any("no distributions" in note for note in known.notes)
+
+
 def test_moves_keep_every_request_once():
     plan = Plan(tuple(range(9)), GATES[0])
     changes = neighbours(plan, 0)
@@ -131,8 +148,7 @@ def test_progress_says_the_mean_over_the_scenarios():
         (lambda i: with_arrivals(i, "poisson:rate=1", 0), "arrival_ns"),
         (
             lambda i: i.replace(requests=i.requests.replace(
-                predicted_quantiles=None, quantile_levels=None,
-                predicted_tokens=i.requests.output_tokens,
+                predicted_quantiles=None, quantile_levels=None, predicted_tokens=None,
             )),
             "predicted_quantiles",
         ),

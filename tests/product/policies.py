@@ -9,8 +9,9 @@ from __future__ import annotations
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.registry import names, resolve
 
-SEARCHES = ("windows", "exact", "auto")
-"""Methods that plan by a model and a solver; ``tests/models`` is about them."""
+SEARCHES = ("windows", "exact", "auto", "latency_search", "sample_average")
+"""Methods that plan before anything runs and are no policies to ask step by step; tests of their own
+are about them."""
 
 METHODS = tuple(name for name in names("methods") if name not in SEARCHES)
 
