@@ -97,7 +97,7 @@ COLOCATED = ("conserve", "echo", "hygen", "slack")
 CHUNKING = {"disaggregated", "fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf"}
 LOOK_AHEAD = {"mc_sf", "svf", "svf_1bit", "a_max", "a_min", "sorted_f"}
 LOOK_AHEAD |= {"gba", "gsa", "wait", "nested_wait"}
-CHUNKING |= {"sls", "ssjf", "vllm", "vtc", *COLOCATED, *LOOK_AHEAD}
+CHUNKING |= {"latency_search", "sls", "ssjf", "vllm", "vtc", *COLOCATED, *LOOK_AHEAD}
 """Methods that split a prompt that is longer than a stage may be."""
 
 

@@ -96,6 +96,10 @@ class LatencySearchMethod:
         """
         params: LatencySearchParams = read_params(LatencySearchParams, run.parameters)
         require_searchable(instance)
+        if len(instance) == 0:  # nothing to search for
+            empty: Outcome = resolve("methods", "gittins")(instance, replace(run, parameters={}))
+            schedule = empty.schedule.replace(method=self.name)
+            return empty._replace(schedule=schedule, parameters=asdict(params))
         return _Running(self.name, instance, run, params).result()
 
 

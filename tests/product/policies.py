@@ -10,8 +10,8 @@ from orsched.heuristics.policy_method import PolicyMethod
 from orsched.registry import names, resolve
 
 SEARCHES = ("windows", "exact", "auto", "latency_search", "sample_average")
-"""Methods that plan before anything runs and are no policies to ask step by step; they have tests of
-their own."""
+"""Methods that plan before anything runs: no policies to ask step by step. They have tests of their
+own."""
 
 METHODS = tuple(name for name in names("methods") if name not in SEARCHES)
 
