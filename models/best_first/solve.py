@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError
+from orsched.models.best_first.compiled import engine
+from orsched.models.best_first.packed import Packed, fits
 from orsched.models.best_first.search import BestFirst
 from orsched.models.best_first.states import States
 from orsched.models.full_mip.plan import schedule_of
@@ -28,6 +30,12 @@ if TYPE_CHECKING:
 
 MAX_STATES = 2_000_000
 """States that are kept at most: a bit over a kilobyte each, with the way to them."""
+
+MAX_PACKED = 20_000_000
+"""The same of the compiled search: a hundred bytes each."""
+
+_PLAIN_STATES = 1_000
+"""What plain Python expands before the compiled search takes over."""
 
 MAX_FIRST_STAGES = 100_000
 """With more first stages to choose from the search would not get beyond them."""
@@ -80,14 +88,15 @@ def solve_best_first(
     initial_schedule: Schedule | None = None,
     callback: Callable[[FullMipProgress], object] | None = None,
     *,
-    max_states: int = MAX_STATES,
+    max_states: int | None = None,
     alone: bool = False,
 ) -> BestFirstResult:
     """Search over finish events, the state of the least bound first (``states``).
 
     It is reproducible but for the clock. Prefill caps, levels and memory are as they are; with
     them every stage that fits is tried, which takes much longer than where a stage takes a fixed
-    time, however full it is.
+    time, however full it is. There numba (extra ``fast``), once it is loaded, takes over after the
+    first thousand states, fifty times as fast.
 
     Args:
         instance: one worker, all requests there at once; levels, affine or another cost model that
@@ -97,7 +106,8 @@ def solve_best_first(
             that is no solution (mixed steps, chunks), which a note says.
         callback: called with ``FullMipProgress`` after each better incumbent or bound; returning
             True ends the search.
-        max_states: with more states the search ends and says what it has proven.
+        max_states: with more states the search ends and says what it has proven; default: two
+            million, and twenty million compiled.
         alone: search without heuristic and analytic bound: the reference for tests.
 
     Raises:
@@ -108,7 +118,8 @@ def solve_best_first(
     begin = perf_counter()
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates
-    max_states = whole_number(max_states, "max_states", minimum=1)
+    if max_states is not None:
+        max_states = whole_number(max_states, "max_states", minimum=1)
     problem = read_problem(instance)
     if problem.timed:
         raise InputError(
@@ -137,42 +148,87 @@ def solve_best_first(
     )
 
 
-def _run(search: Search, end: float | None, max_states: int) -> Answer:
+def _run(search: Search, end: float | None, max_states: int | None) -> Answer:
     """Search, unless there is nothing left to search for."""
     if search.schedule is not None and search.schedule.makespan_ns == search.lower_ns:
         return Answer("finished", "", {}, ("the first schedule meets the bound",))
     if search.interrupted or search.done:
         return Answer("interrupted" if search.interrupted else "stopped", "", {})
-    problem = search.problem
-    states = States(problem)
+    states = States(search.problem)
     if states.first_stages > MAX_FIRST_STAGES:
         return Answer("too_large", "", {}, (f"there are {states.first_stages:,} first stages",))
-    known = search.schedule
-    best = _NO_TIME if known is None else _units(problem, known.makespan_ns)
-    lower = 0 if search.lower_ns is None else max(0, _units(problem, search.lower_ns))
-    found = BestFirst(states, best, lower, max_states)
-
-    def out_of_time() -> bool:
-        return end is not None and perf_counter() >= end
-
-    def improved() -> bool:
-        _take(search, found)
-        return search.report()
-
-    termination: Any = "interrupted"
-    with suppress(KeyboardInterrupt):
-        termination = found.run(out_of_time, improved)
-    if termination == "finished" and found.best == _NO_TIME:
-        raise OrschedError("the search found no schedule where there must be one: a bug")
-    _take(search, found)
-    if termination == "finished":
-        search.report()  # the last bound, when it is too late to end anything
-    notes = (f"more than {max_states:,} states",) if termination == "too_large" else ()
-    counted = {"expanded": found.expanded, "left_out": found.left_out}
-    return Answer(termination, "", counted, notes)
+    return _Phases(search, states, end, max_states).run()
 
 
-def _take(search: Search, found: BestFirst) -> None:
+class _Phases:
+    """The plain search, and the compiled one where it is there and takes the states."""
+
+    def __init__(
+        self, search: Search, states: States, end: float | None, max_states: int | None
+    ) -> None:
+        self.search, self.states, self.end, self.max_states = search, states, end, max_states
+        self.engine = engine(states) if fits(states) else None
+        problem, known = search.problem, search.schedule
+        best = _NO_TIME if known is None else _units(problem, known.makespan_ns)
+        lower = 0 if search.lower_ns is None else max(0, _units(problem, search.lower_ns))
+        self.most = max_states or MAX_STATES
+        self.found: BestFirst | Packed = BestFirst(states, best, lower, self.most)
+        self.counted = {"expanded": 0, "left_out": 0}
+
+    def run(self) -> Answer:
+        """Search in one phase or two."""
+        termination: Any = "interrupted"
+        with suppress(KeyboardInterrupt):
+            termination = self._phase()
+            if termination == "time_limit" and not self._is_late() and self._is_ready():
+                _take(self.search, self.found)
+                self._count()
+                self.most = self.max_states or MAX_PACKED
+                plain, module = self.found, getattr(self.engine, "module", None)
+                weights = _weights(self.search.certificate)
+                self.found = Packed(
+                    self.states, plain.best, plain.bound, self.most, weights, module
+                )
+                termination = self._phase()
+        if termination == "finished" and self.found.best == _NO_TIME:
+            raise OrschedError("the search found no schedule where there must be one: a bug")
+        _take(self.search, self.found)
+        self._count()
+        if termination == "finished":
+            self.search.report()  # the last bound, when it is too late to end anything
+        notes = (f"more than {self.most:,} states",) if termination == "too_large" else ()
+        return Answer(termination, "", self.counted, notes)
+
+    def _phase(self) -> Any:
+        return self.found.run(self._is_over, self._improved)
+
+    def _is_late(self) -> bool:
+        return self.end is not None and perf_counter() >= self.end
+
+    def _is_ready(self) -> bool:
+        """Whether the compiled search is there to take over."""
+        ready = self.engine is not None and self.engine.module is not None
+        return ready and self.found.expanded >= _PLAIN_STATES
+
+    def _is_over(self) -> bool:
+        return self._is_late() or (isinstance(self.found, BestFirst) and self._is_ready())
+
+    def _improved(self) -> bool:
+        _take(self.search, self.found)
+        return self.search.report()
+
+    def _count(self) -> None:
+        self.counted["expanded"] += self.found.expanded
+        self.counted["left_out"] += self.found.left_out
+
+
+def _weights(certificate: dict[str, Any]) -> list[dict[int, int]]:
+    """Return the weights, by rounds, with which the analytic bound was proven."""
+    duals = certificate.get("decode_rounds", {}).get("duals", ())
+    return [{int(rounds): int(weight) for rounds, weight in duals}] if duals else []
+
+
+def _take(search: Search, found: BestFirst | Packed) -> None:
     """Take over bound and incumbent; the incumbent becomes a schedule, through the checker."""
     problem, plan = search.problem, found.plan()
     if found.bound < _NO_TIME:

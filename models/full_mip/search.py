@@ -48,6 +48,7 @@ class Search:
         self.schedule: Schedule | None = None
         self.plan: Plan | None = None
         self.lower_ns: int | None = None  # whatever K is
+        self.certificate: dict[str, Any] = {}  # of that bound
         self.solver_ns: int | None = None  # of the model with K bins
         self.objective_ns: int | None = None  # of the solver's best solution
         self.own_ns: int | None = None  # value of the schedule in it

@@ -163,7 +163,8 @@ def prepare(search: Search, initial: Schedule | None, alone: bool, end: float | 
     instance = search.instance
     if not alone or len(instance) == 0:
         share = None if end is None else max(1e-3, (end - perf_counter()) / 10)
-        search.lower_ns = bound(instance, time_limit=share).value_ns
+        proven = bound(instance, time_limit=share)
+        search.lower_ns, search.certificate = proven.value_ns, proven.certificate
     given = initial is not None and search.begin_with(initial)
     if not given and (not alone or len(instance) == 0):
         _hybrid(search, end)

@@ -1,0 +1,146 @@
+"""The search over packed states against exhaustive search, the plain one, and compiled itself."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from orsched.costs import AffineCost
+from orsched.instance import Instance
+from orsched.instances.gsm8k import gsm8k
+from orsched.models.best_first import expansion, packed, solve_best_first
+from orsched.models.best_first.compiled import engine
+from orsched.models.best_first.packed import Packed, fits
+from orsched.models.best_first.search import BestFirst
+from orsched.models.best_first.states import States
+from orsched.models.full_mip.plan import schedule_of
+from orsched.models.full_mip.problem import read_problem
+from orsched.requests import Requests
+from orsched.workers import Worker
+from tests.brute_force import optimum_ns
+from tests.models.best_first.test_best_first import STAGE_COSTS, _every_stage, _to_go, plain
+
+_NONE = 2**62
+
+
+def packable(seed, most=6, clients=3):
+    """A small instance whose rounds take time."""
+    instance = plain(seed, most, clients)
+    worker = instance.worker
+    cost = STAGE_COSTS[seed % 2]
+    return instance.replace(workers=(Worker(worker.clients, cost),))
+
+
+def varied(seed):
+    """An instance of different lengths, in which states leave out others."""
+    rng = random.Random(seed)
+    lengths = [rng.randint(5, 60) for _ in range(rng.randint(8, 9))]
+    return Instance(Requests([1] * len(lengths), lengths), Worker(3, AffineCost(25, 0, 29, 0)))
+
+
+def never():
+    return False
+
+
+def searched(instance, module=expansion, best=_NONE, weights=()):
+    states = States(read_problem(instance))
+    assert fits(states)
+    found = Packed(states, best, 0, 10**6, weights, module)
+    assert found.run(never, never) == "finished"
+    return found
+
+
+def some_weights(rng, lengths):
+    return [{length: rng.randint(0, 20) for length in lengths} for _ in range(rng.randint(0, 3))]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_finds_the_optimum_of_exhaustive_search(seed):
+    instance = packable(seed)
+    found = searched(instance, weights=some_weights(random.Random(seed), (1, 2, 3, 5, 8)))
+    problem = read_problem(instance)
+    assert found.bound == found.best
+    assert problem.to_ns(found.best) == optimum_ns(instance)
+    schedule = schedule_of(instance, found.plan(), "best-first")
+    assert schedule.makespan_ns == optimum_ns(instance)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_it_finds_what_the_plain_search_finds(seed):
+    instance = varied(seed) if seed % 2 else packable(1000 + seed, most=11, clients=4)
+    other = BestFirst(States(read_problem(instance)), _NONE, 0, 10**6)
+    assert other.run(never, never) == "finished"
+    assert searched(instance).best == other.best
+
+
+def test_nothing_left_out_changes_the_optimum(monkeypatch):
+    instances = [varied(seed) for seed in range(10)]
+    first = [searched(each) for each in instances]
+    monkeypatch.setattr(expansion, "is_dominated", lambda *_: False)
+    second = [searched(each) for each in instances]
+    assert [each.best for each in first] == [each.best for each in second]
+    assert sum(each.left_out for each in first) > sum(each.left_out for each in second)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_of_every_state_is_below_what_it_takes(seed):
+    states, rng = _every_stage(packable(seed)), random.Random(seed)
+    lengths = [kind.rounds for kind in states.kinds]
+    case = Packed(states, _NONE, 0, 10, some_weights(rng, lengths)).case
+    space = np.zeros((3, max(len(lengths), states.clients) + 1), np.int64)
+    for _ in range(20):
+        waiting = tuple(rng.randint(0, count) for count in states.start)
+        left = sorted(rng.randint(0, max(lengths)) for _ in range(states.clients))
+        to_go = _to_go(states, waiting, tuple(each for each in left if each))
+        if not any(waiting) or sum(left) + sum(waiting) > sum(states.start):
+            left = [min(each, min(lengths)) for each in left]
+            to_go = _to_go(states, waiting, tuple(each for each in left if each))
+        limit = to_go + rng.randint(0, 40)
+        most = case.holds.shape[1] - 1
+        if any(waiting) and limit // case.round <= most:
+            least = expansion.to_end(case, np.array(waiting), np.array(left), limit, space)
+            assert least <= to_go
+
+
+def test_compiled_it_takes_the_same_way():
+    pytest.importorskip("numba")
+    instance = gsm8k(2, requests=11, clients=3)
+    ready = engine(States(read_problem(instance)))
+    ready.wait()
+    assert ready.module is not None
+    one, other = searched(instance), searched(instance, ready.module)
+    assert (one.at == other.at).all()
+    assert one.plan() == other.plan()
+    assert one.expanded > 100
+
+
+def test_more_room_changes_nothing(monkeypatch):
+    instance = gsm8k(2, requests=11, clients=3)
+    one = searched(instance)
+    monkeypatch.setattr(packed, "_FIRST_NODES", 1)
+    other = searched(instance)
+    assert len(other.store.waiting) < len(one.store.waiting)
+    assert (one.at == other.at).all()
+
+
+def test_what_cannot_be_packed_is_left_to_the_plain_search():
+    assert fits(States(read_problem(gsm8k(0, requests=30, clients=5))))
+    assert not fits(States(read_problem(gsm8k(0, requests=30, clients=8))))
+
+
+def test_twenty_requests_on_four_clients_are_proven():
+    pytest.importorskip("numba")
+    instance = gsm8k(0, requests=20, clients=4)
+    engine(States(read_problem(instance))).wait()
+    result = solve_best_first(instance, time_limit=120)
+    assert result.status == "optimal"
+    assert result.expanded > 1000
+
+
+def test_without_the_compiled_search_the_optimum_is_the_same(monkeypatch):
+    instance = gsm8k(2, requests=12, clients=3)
+    first = solve_best_first(instance)
+    monkeypatch.setattr("orsched.models.best_first.solve.fits", lambda _: False)
+    assert solve_best_first(instance).makespan_ns == first.makespan_ns
