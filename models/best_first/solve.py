@@ -96,7 +96,7 @@ def solve_best_first(
     It is reproducible but for the clock. Prefill caps, levels and memory are as they are; with
     them every stage that fits is tried, which takes much longer than where a stage takes a fixed
     time, however full it is. There numba (extra ``fast``), once it is loaded, takes over after the
-    first thousand states, fifty times as fast.
+    first thousand states, some twenty times as fast.
 
     Args:
         instance: one worker, all requests there at once; levels, affine or another cost model that
