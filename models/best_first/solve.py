@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from orsched.instance import Instance
+    from orsched.models.best_first.compiled import Engine
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import FullMipProgress, Status, Termination
     from orsched.schedule import Schedule
@@ -36,6 +37,9 @@ MAX_PACKED = 20_000_000
 
 _PLAIN_STATES = 1_000
 """What plain Python expands before the compiled search takes over."""
+
+_LOADED_AFTER = 100
+"""What it expands before that is loaded: many instances have ended by then."""
 
 MAX_FIRST_STAGES = 100_000
 """With more first stages to choose from the search would not get beyond them."""
@@ -167,7 +171,8 @@ class _Phases:
         self, search: Search, states: States, end: float | None, max_states: int | None
     ) -> None:
         self.search, self.states, self.end, self.max_states = search, states, end, max_states
-        self.engine = engine(states) if fits(states) else None
+        self.engine: Engine | None = None
+        self.packs = fits(states)
         problem, known = search.problem, search.schedule
         best = _NO_TIME if known is None else _units(problem, known.makespan_ns)
         lower = 0 if search.lower_ns is None else max(0, _units(problem, search.lower_ns))
@@ -207,8 +212,11 @@ class _Phases:
 
     def _is_ready(self) -> bool:
         """Whether the compiled search is there to take over."""
+        expanded = self.found.expanded
+        if self.packs and self.engine is None and expanded >= _LOADED_AFTER:
+            self.engine = engine(self.states)
         ready = self.engine is not None and self.engine.module is not None
-        return ready and self.found.expanded >= _PLAIN_STATES
+        return ready and expanded >= _PLAIN_STATES
 
     def _is_over(self) -> bool:
         return self._is_late() or (isinstance(self.found, BestFirst) and self._is_ready())
