@@ -76,7 +76,7 @@ def test_it_finds_what_the_plain_search_finds(seed):
 
 
 def test_nothing_left_out_changes_the_optimum(monkeypatch):
-    instances = [varied(seed) for seed in range(10)]
+    instances = [varied(seed) for seed in range(6, 14)]  # 12 tells a slack too large
     first = [searched(each) for each in instances]
     monkeypatch.setattr(expansion, "is_dominated", lambda *_: False)
     second = [searched(each) for each in instances]
