@@ -33,6 +33,12 @@ from orsched.cli.wrapping import line_width, wrapped
     metavar="SECONDS",
     help="Return the best bound found in this time; the first one is always computed.",
 )
+@click.option(
+    "--allows",
+    metavar="A,B,C",
+    help="What schedules may do for which it holds beside whole prefills between rounds: chunks, "
+    "mixed, restarts.",
+)
 @click.option("--certificate", is_flag=True, help="Print the certificate, as JSON.")
 @bulk_options
 @with_options(FORMAT, *REQUEST_OPTIONS, COPIES)
@@ -40,6 +46,7 @@ def bound_command(
     instance: str,
     objective: str,
     time_limit: float | None,
+    allows: str | None,
     certificate: bool,
     style: str,
     **bulk: Any,
@@ -50,7 +57,7 @@ def bound_command(
     while the attainment of the others' limits is reached.
     """
     from orsched.checker.latency_certificates import bound_violations
-    from orsched.errors import InvalidScheduleError
+    from orsched.errors import InputError, InvalidScheduleError
     from orsched.models.bounds import bound, no_floor
     from orsched.models.no_queue import ordering_cannot_help
     from orsched.objectives import other_name
@@ -58,11 +65,16 @@ def bound_command(
 
     problem = load_instance(instance)
     if objective == "bulk":
+        if allows is not None:
+            raise InputError(
+                "is for lower bounds, not on bulk work", field="--allows", remedy="leave it out"
+            )
         print_bulk_bound(problem, bulk, time_limit, certificate, style)
         return
     refuse_bulk_options(bulk, objective)
     objective = other_name(objective)
-    found = bound(problem, objective, time_limit)
+    allowed = [name.strip() for name in (allows or "").split(",") if name.strip()]
+    found = bound(problem, objective, time_limit, allowed)
     faults = bound_violations(problem, found.to_dict(), objective)
     if faults:
         raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
@@ -81,7 +93,7 @@ def bound_command(
     say_machine(problem)
     print_facts(facts, style)
     note = ordering_cannot_help(problem, found) if objective == "makespan" else None
-    for text in (note, no_floor(problem)):
+    for text in (note, no_floor(problem, allowed)):
         if text:
             say(text, "note")
 

@@ -45,3 +45,20 @@ def test_an_infinite_time_limit_is_none(capsys, objective):
         with pytest.raises(InputError) as caught:
             orsched.bound(instance, objective, time_limit=wrong)
         assert caught.value.field == "time_limit"
+
+
+def test_bound_takes_what_schedules_may_do(capsys):
+    """A larger class of schedules has no larger bound; what is no allowance is named."""
+    instance = orsched.load("pang-100x20")
+    command = ["bound", "pang-100x20", "--objective", "jct_mean", "--format", "json"]
+    values = []
+    for allows in ("", "mixed", "chunks, mixed"):
+        assert run([*command, "--allows", allows]) == 0
+        values.append(json.loads(capsys.readouterr().out)["bound_ns"])
+    assert values == sorted(values, reverse=True)
+    assert values[0] > values[1]
+    assert values[2] == orsched.bound(instance, "mean_jct", allows=("chunks", "mixed")).value_ns
+    assert run([*command, "--allows", "chunk"]) == 2
+    assert "chunks, mixed, restarts" in capsys.readouterr().err
+    assert run(["bound", "pang-100x20", "--objective", "bulk", "--allows", "mixed"]) == 2
+    assert "--allows" in capsys.readouterr().err
