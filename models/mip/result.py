@@ -62,7 +62,7 @@ class MipResult:
 
     @property
     def gap(self) -> float | None:
-        """|objective - bound| / |objective|, or None."""
+        """``|objective - bound| / |objective|``, or None."""
         if self.objective is None or self.bound is None:
             return None
         difference = abs(self.objective - self.bound)
