@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import orsched
+from benchmarks.arguments import count
 from orsched.costs import AffineCost
 from orsched.heuristics.dispatching import DISPATCHERS
 from orsched.instances.synthetic import lognormal_tokens, poisson_arrivals_ns
@@ -96,7 +97,7 @@ def mean_jct_s(problem: orsched.Instance, policy: str, dispatch: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each fleet, kind of lengths and load."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=count, default=5)
     parser.add_argument("--requests", type=int, default=1500)
     parser.add_argument("--policy", default="vllm")
     parser.add_argument("--loads", default=",".join(map(str, LOADS)))

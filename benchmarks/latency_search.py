@@ -16,6 +16,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 import orsched
+from benchmarks.arguments import count
 from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound
 from orsched.objective_values import objective_value
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=count, default=5)
     parser.add_argument("--objectives", nargs="+", default=["jct_mean"], choices=list(BOUNDS))
     parser.add_argument("--instances", nargs="+", default=list(INSTANCES))
     parser.add_argument("--steps", nargs="+", default=list(CLASSES), choices=list(CLASSES))

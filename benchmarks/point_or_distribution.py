@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import orsched
+from benchmarks.arguments import count
 from orsched.instances import with_arrivals
 from orsched.instances.streams import stream
 from orsched.predict import LengthPredictor, make_corpus, predict_instance, train
@@ -203,7 +204,7 @@ def makespans(workloads: Iterable[str], seeds: int, count: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and print the tables."""
     parser = argparse.ArgumentParser(prog="point_or_distribution", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=count, default=5)
     parser.add_argument("--requests", type=int, default=2000, help="of the first table")
     parser.add_argument("--batch", type=int, default=500, help="requests of the second table")
     parser.add_argument("--aging", type=float, default=30.0, help="of gittins with quantiles")

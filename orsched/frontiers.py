@@ -27,7 +27,7 @@ from orsched.objectives import (
 from orsched.policy import Information
 from orsched.result import Termination
 from orsched.solver import solve
-from orsched.stop import MaxRuntime
+from orsched.stop import MaxIterations, MaxRuntime
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -82,8 +82,11 @@ def frontier(
     aims = (objective_named(first), objective_named(second))
     _require_two(instance, *aims, slo)
     points = whole_number(points, "points", minimum=0, maximum=MOST_POINTS)
+    seed = whole_number(seed, "seed")
     if time_limit is not None:
         MaxRuntime(time_limit)  # validates
+    if iterations is not None:
+        MaxIterations(iterations)  # so does this
     chosen = choose_all([methods] if isinstance(methods, (str, Chosen)) else methods)
     sweep = _Sweep(instance, aims, seed, iterations, slo, callback, time_limit)
     sweep.run_methods(chosen, points)

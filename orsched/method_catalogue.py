@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.method_choice import method_named, method_names
-from orsched.methods import MethodInfo
+from orsched.methods import MethodInfo, objectives_of
 from orsched.parameters import Parameter, of_dataclass, of_function
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def method_info(name: str) -> MethodInfo:
         method.summary,
         parameters_of(method),
         getattr(method, "paper", PAPERS.get(name, "")),
+        () if getattr(method, "live", False) else objectives_of(method),
     )
 
 

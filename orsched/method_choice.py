@@ -263,6 +263,8 @@ def require_choice(
     try:
         check(chosen.parameters)
     except InputError as error:
+        if error.file is not None:  # of a parameter that names a file: the fault stands there
+            raise
         own = error.field not in (None, "parameters")
         place = f"{fields[2]}.{error.field}" if own else fields[2]
         raise InputError(error.problem, field=place, remedy=error.remedy) from None

@@ -195,6 +195,8 @@ class MethodInfo(NamedTuple):
         summary: what it does, in a line.
         parameters: name, default and meaning of each.
         paper: where it comes from.
+        objectives: what it can minimise (``solve``'s ``objective``); empty: a policy, which takes
+            any and goes by its own rule.
     """
 
     name: str
@@ -204,6 +206,7 @@ class MethodInfo(NamedTuple):
     summary: str
     parameters: tuple[Parameter, ...]
     paper: str = ""
+    objectives: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         what = f"{self.name}: {self.summary}" if self.summary else self.name

@@ -17,6 +17,7 @@ from math import fsum
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arguments import count as at_least_one
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.four_workloads_runs import OURS, PAPERS, REFERENCES, Cell, cell
@@ -206,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Read the command line and run; what does not hold is printed, and is no error."""
     parser = argparse.ArgumentParser(prog="four_workloads", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests, 3 seeds")
-    parser.add_argument("--seeds", type=int, default=10, help="how many")
+    parser.add_argument("--seeds", type=at_least_one, default=10, help="how many")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     what = "what attention depends on: the data set's mean contexts, or those of each step"

@@ -15,6 +15,7 @@ from multiprocessing import get_context
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arguments import count
 from benchmarks.reproductions import four_workloads_setting as setting
 from benchmarks.reproductions.four_workloads_runs import SHARED, Scheduler, run
 from benchmarks.reproductions.page_tables import markdown
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Print the table, and where a policy is ahead of gittins."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=count, default=3)
     parser.add_argument("--loads", type=float, nargs="+", default=[0.9])
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args(argv)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.arguments import count
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
 from orsched.checker import check
@@ -139,7 +140,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parts = ("gates", "latency", "robust")
     parser.add_argument("--part", nargs="+", choices=parts, default=parts)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=count, default=10)
     options = parser.parse_args()
     report, seeds = Findings(), range(options.seeds)
     if "gates" in options.part:

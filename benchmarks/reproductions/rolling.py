@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import orsched
+from benchmarks.arguments import count
 from benchmarks.reproductions.findings import Findings
 from benchmarks.speed.section import table
 from orsched.heuristics.rolling.params import RollingParams
@@ -179,7 +180,7 @@ def main() -> int:
     parts = ("offline", "arrivals", "decide")
     parser.add_argument("--part", nargs="+", choices=parts, default=parts)
     parser.add_argument("--sizes", nargs="+", choices=tuple(SIZES), default=tuple(SIZES))
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=count, default=10)
     parser.add_argument("--seconds", type=float, default=30.0, help="time of windows")
     parser.add_argument("--rates", type=float, nargs="+", default=(7.0, 7.5, 8.0))
     options = parser.parse_args()

@@ -12,6 +12,7 @@ import argparse
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arguments import count
 from benchmarks.reproductions import scls_setting as setting
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.scls_runs import SLICE_COUNTS, Figures, continuous, static
@@ -338,7 +339,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         "22 (workers); all of them by default")  # fmt: skip
     parser.add_argument("--sensitivity", action="store_true", help="constants -30 %%, +30 %%")
     parser.add_argument("--continuous", action="store_true", help="their section 7")
-    parser.add_argument("--seeds", type=int, default=3, help="workloads, from seed 0")
+    parser.add_argument("--seeds", type=count, default=3, help="workloads, from seed 0")
     given = parser.parse_args(arguments)
     report = Report(range(given.seeds))
     chosen = given.figure

@@ -15,6 +15,7 @@ import argparse
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.arguments import count
 from benchmarks.reproductions import ssjf_setting as setting
 from benchmarks.reproductions.findings import Findings
 from benchmarks.reproductions.ssjf_runs import (
@@ -311,7 +312,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--predictors", action="store_true", help="beside Table 2")
     parser.add_argument("--aging", action="store_true", help="what aging costs and bounds")
     parser.add_argument("--sensitivity", action="store_true", help="constants -30 %%, +30 %%")
-    parser.add_argument("--seeds", type=int, default=10, help="workloads, from seed 0")
+    parser.add_argument("--seeds", type=count, default=10, help="workloads, from seed 0")
     given = parser.parse_args(arguments)
     report = Report(range(given.seeds))
     parts = [part for part in (predictors, aging, sensitivity) if getattr(given, part.__name__)]

@@ -16,6 +16,7 @@ import random
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks.arguments import count
 from benchmarks.speed.section import table
 from orsched.runner.worker.chunk import Chunk
 from orsched.runner.worker.presets import PRESETS
@@ -178,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES)
     parser.add_argument("--dtypes", nargs="+", choices=list(TOLERANCES), default=list(TOLERANCES))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=count, default=5)
     given = parser.parse_args(arguments)
     import torch
 

@@ -18,6 +18,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import orsched
+from benchmarks.arguments import count
 from benchmarks.reproductions.page_tables import markdown
 from orsched.costs.unit_rounds import ROUND_NS
 from orsched.instances.streams import stream
@@ -216,7 +217,7 @@ def adversarial(memories: Sequence[int], iterations: int = ITERATIONS) -> list[d
 def main(argv: Sequence[str] | None = None) -> int:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=20, help="instances of each kind")
+    parser.add_argument("--seeds", type=count, default=20, help="instances of each kind")
     parser.add_argument("--small", type=int, default=15, help="small instances")
     parser.add_argument("--readings", type=int, default=10, help="instances of each reading")
     parser.add_argument("--adversarial", type=int, nargs="*", default=[16, 64], metavar="M")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from benchmarks.arguments import count
 from benchmarks.worth.report import sections
 from benchmarks.worth.rows import STUDIES, load, run_all, save
+from orsched.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.source is None:
         rows = run_all(given.out, given.workload or STUDIES, given.seeds, given.jobs)
     else:
-        rows = load(given.source)
+        try:
+            rows = load(given.source)
+        except InputError as error:
+            parser.error(str(error))
     if given.save:
         save(rows, given.save)
         rows = load(given.save)  # so that the page is what the saved figures give

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.worth import corpus
 from benchmarks.worth.chat import NAME, write_chat
+from orsched.errors import InputError
 from orsched.study import run
 
 if TYPE_CHECKING:
@@ -131,7 +132,14 @@ def save(rows: Sequence[Row], path: Path) -> None:
 
 
 def load(path: Path) -> list[Row]:
-    """Read what ``save`` wrote."""
-    with path.open(encoding="utf-8", newline="") as file:
-        _, *lines = csv.reader(file)
-    return [Row(*line[:4], int(line[4]), *map(float, line[5:])) for line in lines]
+    """Read what ``save`` wrote; raises ``InputError`` for another file, or none."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            heading, *lines = csv.reader(file)
+        if heading != list(Row._fields):
+            raise ValueError("the headings are others")
+        return [Row(*line[:4], int(line[4]), *map(float, line[5:])) for line in lines]
+    except (OSError, ValueError, TypeError, IndexError) as error:
+        why = getattr(error, "strerror", None) or error
+        remedy = "name a file that --save has written"
+        raise InputError(f"cannot be read: {why}", file=str(path), remedy=remedy) from None

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 FORMAT = "requests"
 _SHOWN = 6
+_TEXTS = ("prompt", "conversation", "instruction")
+"""Columns of prompts: what a predictor reads, lengths stand in others."""
+
 _NUMBERS = ("prompt_tokens", "output_tokens", "predicted_tokens")
 
 
@@ -117,8 +120,12 @@ class _Reading:
             except InputError as error:
                 raise error.located(file=self.file) from None
             notes += said
-        if self.matched.unused:
-            notes.append(f"columns not used: {_listed(self.matched.unused)}")
+        texts = [name for name in self.matched.unused if name.strip().lower() in _TEXTS]
+        unused = [name for name in self.matched.unused if name not in texts]
+        if texts:
+            notes.append(f"{_listed(texts)}: read by --predict alone")
+        if unused:
+            notes.append(f"columns not used: {_listed(unused)}")
         prompts, outputs = values["prompt_tokens"], values["output_tokens"]
         found = Columns(
             self.file, FORMAT, table.lines, prompts, outputs,

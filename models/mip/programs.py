@@ -111,7 +111,7 @@ def read_program(
         return _unit_rounds(instance, rounds, max_nonzeros)
     _refuse(rounds, "rounds", "it counts stages: leave it out, or give stages")
     if program == "latency-mip":
-        aim = minimised(objective or "jct_mean")
+        aim = minimised("jct_mean" if objective is None else objective)
         return _latency(instance, aim, stages, symmetry_breaking, max_nonzeros)
     problem = read_problem(instance)
     count = max(1, len(problem))

@@ -75,6 +75,7 @@ SUFFIXES = {
     "TARGET": (".json", ".parquet", ".csv"),
     "OUT": (".mps", ".lp"),
     "PACKING": (".json",),
+    "GATE": (".json",),
 }
 """What a file may end in, by the option or argument that names it."""
 

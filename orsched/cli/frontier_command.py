@@ -10,7 +10,7 @@ import click
 
 from orsched.cli import EXIT_INPUT, EXIT_INTERRUPTED
 from orsched.cli.artefacts import check_paths
-from orsched.cli.columns import view_options, viewed
+from orsched.cli.columns import require_columns, view_options, viewed
 from orsched.cli.deadline import ended_by
 from orsched.cli.machine_output import say_machine
 from orsched.cli.options import (
@@ -93,6 +93,8 @@ def frontier_command(
         from orsched.plotting.pictures import require_matplotlib
 
         require_matplotlib()
+    bounds = (f"{first.name}_bound", f"{second.name}_bound")
+    require_columns(("method", "share", first.name, second.name, "efficient", *bounds), ())
     names = [name.strip() for name in methods.split(",") if name.strip()]
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([*names, search]):

@@ -92,6 +92,7 @@ def show_method(name: str, style: str) -> None:
         if len(found.information) > 1
         else information,
         "workers": "any number" if found.workers == "any" else "one",
+        "minimises": ", ".join(found.objectives) or "nothing: it goes by its own rule",
         "searches": "yes: --gap, --time-limit and --iterations end it"
         if found.searches
         else "no: it makes one schedule",

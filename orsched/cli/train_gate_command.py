@@ -30,6 +30,7 @@ _MOST_INSTANCES = 1000
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     required=True,
+    metavar="GATE",
     help="The gate's file (.json), for the parameter gate_file.",
 )
 @click.option("--seeds", metavar="A:B", help="INSTANCE is a generator: train on seeds A to B-1.")
@@ -89,7 +90,7 @@ def train_gate_command(
     from orsched.heuristics.gate_table import save_gate
     from orsched.heuristics.gate_training import train_gate
 
-    check_paths({"output": output}, [])
+    check_paths({"GATE": output}, [instance])
     with ProgressPrinter("training") as shown:
         problems = _problems(instance, seeds, settings, arrivals, seed)
 

@@ -109,6 +109,13 @@ def _place(headings: list[str], column: str | None) -> int:
                 field="--column",
                 remedy=known_names(column, headings, "there are: "),
             )
+        if headings.count(column) > 1:
+            raise InputError(
+                f"{headings.count(column)} columns are named {shown(column)}",
+                row=1,
+                field="--column",
+                remedy="rename all but one of them",
+            )
         return headings.index(column)
     named = [place for place, heading in enumerate(headings) if heading.lower() in COLUMNS]
     if len(headings) == 1 and not headings[0].lstrip("+-").isdigit():

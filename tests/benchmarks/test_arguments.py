@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.reproductions import disaggregation, six_workloads
+from benchmarks import dispatching, latency_search, point_or_distribution
+from benchmarks.reproductions import disaggregation, four_workloads, scls, six_workloads, ssjf
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "1.5", "x", "", "nan"])
@@ -14,6 +15,12 @@ def test_what_is_no_number_of_something_is_said(wrong, capsys):
         (disaggregation.main, "--requests"),
         (six_workloads.main, "--jobs"),
         (six_workloads.main, "--tuning"),
+        (dispatching.main, "--seeds"),
+        (latency_search.main, "--seeds"),
+        (point_or_distribution.main, "--seeds"),
+        (scls.main, "--seeds"),
+        (ssjf.main, "--seeds"),
+        (four_workloads.main, "--seeds"),
     ):
         with pytest.raises(SystemExit) as caught:
             main([f"{option}={wrong}"])

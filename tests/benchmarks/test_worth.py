@@ -174,3 +174,14 @@ def test_the_studies_are_the_same_but_for_the_workload_and_run_again_gives_the_f
     kept = [row for row in rows.load(FIGURES) if row.workload == "SSJF chat" and row.seed == 0]
     rows.save(again, tmp_path / "again.csv")
     assert sorted(rows.load(tmp_path / "again.csv")) == sorted(kept)
+
+
+@pytest.mark.parametrize("text", [None, "", "a,b\n1,2\n"])
+def test_a_file_of_other_figures_is_refused_in_a_line(tmp_path, capsys, text):
+    path = tmp_path / "figures.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(SystemExit) as caught:
+        command.main(["--from", str(path)])
+    assert caught.value.code == 2
+    assert f"{path}: cannot be read" in capsys.readouterr().err

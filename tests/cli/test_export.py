@@ -61,6 +61,7 @@ def test_unit_rounds(call, tmp_path):
         (["gate", "-o", "missing/gate.lp"], "missing"),
         (["gate", "-o", "gate.lp", "--format", "mps"], "the file is named lp, the format is mps"),
         (["gate", "--model", "mip"], "mip"),
+        (["gate", "--model", "latency-mip", "--objective", ""], "'' is no objective"),
         (["nothing.json"], "nothing.json"),
     ],
 )

@@ -97,3 +97,14 @@ def test_more_topics_can_be_added(monkeypatch, capsys):
     entry = (lambda name: name == "kernels", lambda name, style: print("all kernels", style))
     monkeypatch.setattr("orsched.cli.info_topics.TOPICS", [*TOPICS, entry])
     assert _out(capsys, "kernels") == "all kernels table\n"
+
+
+def test_a_method_says_what_it_minimises(capsys):
+    found = {name: _out(capsys, name) for name in ("windows", "exact", "fcfs")}
+    lines = {name: next(x for x in text.splitlines() if x.startswith("minimises"))
+             for name, text in found.items()}  # fmt: skip
+    assert lines["windows"].split() == ["minimises", "makespan"]
+    assert "makespan, " in lines["exact"]
+    assert "jct_mean" in found["exact"]
+    assert "nothing" in lines["fcfs"]
+    assert json.loads(_out(capsys, "windows", "--format", "json"))["objectives"] == ["makespan"]

@@ -142,6 +142,7 @@ def test_a_packing_of_a_column_is_checked_by_that_column(call, tmp_path):
         ("a.csv", "id,size\nx,3\ny,z\n", [], "row 3, field 'size': 'z' is no size"),
         ("a.csv", "a,b\n1,2\n", [], "field '--column': which column holds the sizes is open"),
         ("a.csv", "a,b\n1,2\n", ["--column", "c"], "there is no column 'c' (there are: a, b)"),
+        ("a.csv", "a,a\n1,2\n", ["--column", "a"], "row 1, field '--column': 2 columns are named"),
         ("a.csv", "", [], "is empty"),
         ("a.json", "[1, true]", [], "row 1, field 'sizes': True is no size"),
         ("a.json", '{"lengths": [1]}', [], "field 'sizes': is missing"),

@@ -37,3 +37,20 @@ def test_what_is_wrong_is_said_in_a_line_before_any_training(tmp_path, capsys):
         assert said.startswith("orsched: ")
         assert "Traceback" not in said
     assert run(["train-gate", "two-by-two", "-o", str(tmp_path / "no" / "gate.json")]) == 2
+
+
+def test_the_file_is_json_by_name(tmp_path, capsys):
+    path = tmp_path / "gate.parquet"
+    assert run(["train-gate", "two-by-two", "-o", str(path)]) == 2
+    assert "ends in .json" in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_a_fault_in_a_gate_file_is_located_in_the_file(tmp_path, capsys):
+    path = tmp_path / "gate.json"
+    arguments = ["solve", "two-by-two", "--method", f"online+gate=learned+gate_file={path}"]
+    assert run(arguments) == 2
+    assert f"{path}: no such file" in capsys.readouterr().err
+    path.write_text('{"format": "orsched/gate", "version": 1, "weights": {"idle": -1}}')
+    assert run(arguments) == 2
+    assert f"{path}, field 'weights.idle'" in capsys.readouterr().err

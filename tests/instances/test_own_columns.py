@@ -117,6 +117,13 @@ def test_what_is_left_out_and_out_of_order_is_said(write):
     assert "no arrival times" in str(read(write("prompt_len,output_len\n1,2\n")).report)
 
 
+def test_prompts_are_not_said_to_be_unused(write):
+    """Predictors read them: with --predict the note would be wrong."""
+    report = read(write("prompt_len,output_len,Prompt,model\n1,2,hello,a\n")).report
+    assert "Prompt: read by --predict alone" in str(report)
+    assert "columns not used: model" in str(report)
+
+
 def test_names_of_orsched_go_before_others(write):
     path = write("timestamp,arrival_s,prompt_tokens,input_tokens,output_tokens\n9,1,2,7,3\n")
     requests, report = read(path)

@@ -111,6 +111,8 @@ def test_methods_that_fail_are_named_and_the_others_go_on():
         ({"methods": ["no-such"]}, "methods"),
         ({"search": "no-such"}, "search"),
         ({"time_limit": 0}, "time_limit"),
+        ({"seed": -1}, "seed"),
+        ({"iterations": 0}, "iterations"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, field):
@@ -144,3 +146,13 @@ def test_the_command_prints_rows_and_bounds(call, tmp_path):
         code, _, err = call("frontier", path, *wrong)
         assert code == 2
         assert "Traceback" not in err
+
+
+def test_unknown_columns_are_refused_before_the_search(call, tmp_path, monkeypatch):
+    path = tmp_path / "problem.json"
+    save_instance(instance(), path)
+    monkeypatch.setattr("orsched.frontiers.frontier", None)
+    for option in ("--columns", "--sort"):
+        code, out, err = call("frontier", path, option, "ttft_mean")
+        assert (code, out) == (2, "")
+        assert f"field '{option}': there is no column 'ttft_mean'" in err
