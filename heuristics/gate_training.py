@@ -18,6 +18,7 @@ from orsched.heuristics.gate_table import GateTable
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.heuristics.gates import Gate, make_gate
 from orsched.heuristics.learned_gate import LearnedGate
+from orsched.instance import require_instance
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
 
@@ -94,6 +95,8 @@ def train_gate(
     whole_number(generations, "generations", minimum=1, maximum=10_000)
     whole_number(population, "population", minimum=4, maximum=10_000)
     whole_number(seed, "seed")
+    for each in instances if isinstance(instances, (list, tuple)) else [instances]:
+        require_instance(each)
     if not any(len(each) for each in instances):
         raise InputError("there are no requests to train on", field="instances", remedy="add some")
     problems = [_Problem(each, objective) for each in instances if len(each)]

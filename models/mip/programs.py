@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from orsched.columns import whole_number
 from orsched.costs.unit_rounds import ROUND_NS
 from orsched.errors import InputError
+from orsched.instance import require_instance
 from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.formulation import FORMULATIONS, FullMip
 from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
@@ -102,6 +103,7 @@ def read_program(
         InputError: an argument is wrong, the instance does not map into the program, or the model
             is too large. InfeasibleError: no schedule exists; names the request and the limit.
     """
+    require_instance(instance)
     require_one_of(program, "program", PROGRAMS)
     require_one_of(formulation, "formulation", FORMULATIONS)
     if program != "latency-mip":

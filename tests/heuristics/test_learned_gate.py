@@ -212,3 +212,11 @@ def test_training_refuses_what_is_wrong_with_its_name(arguments, field):
     with pytest.raises(InputError) as error:
         train_gate(**given)
     assert error.value.field == field
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "gate", [None]])
+def test_what_is_no_instance_to_train_on_is_said(wrong):
+    from orsched.heuristics.gate_training import train_gate
+
+    with pytest.raises(InputError, match="is no Instance"):
+        train_gate(wrong)

@@ -292,3 +292,9 @@ def test_programs_are_those_that_are_documented():
 def test_lines_of_the_log_of_highs(line, found):
     match = _HIGHS_LINE.match(line)
     assert (match and match.groups()) == found
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "gate"])
+def test_what_is_no_instance_is_said(wrong):
+    with pytest.raises(InputError, match="is no Instance"):
+        build(wrong)
