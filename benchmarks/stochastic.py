@@ -43,25 +43,30 @@ if TYPE_CHECKING:
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 SIZES = ((8, 2), (12, 3), (20, 4))
 OBJECTIVES = ("makespan", "jct_mean")
-LIMIT = 1000
+LIMIT, LONGEST = 1000, 500
+"""Most tokens of an answer, and of a prompt."""
 SCENARIOS, MOVES = 32, 150
 MS = 10**6
 
 
 def problem(requests: int, clients: int, seed: int, blocks: int | None = None) -> Instance:
-    """Return an instance whose lengths are their medians; only the quantiles are planned with."""
+    """Return an instance whose lengths are their medians; only the quantiles are planned with.
+
+    The output limit is such that each request alone fits into the memory.
+    """
+    limit = LIMIT if blocks is None else min(LIMIT, 16 * blocks - LONGEST)
     draws = stream("stochastic", seed)
     center, spread = draws.normal(4.6, 0.5, requests), draws.choice([0.1, 1.0], requests)
     z = np.array([NormalDist().inv_cdf(level) for level in LEVELS])
     logs = center[:, None] + spread[:, None] * z
-    quantiles = np.clip(np.rint(np.exp(logs)), 1, LIMIT).astype(int)
-    prompts = np.clip(draws.lognormal(4.5, 0.6, requests), 8, 500).astype(int)
+    quantiles = np.clip(np.rint(np.exp(logs)), 1, limit).astype(int)
+    prompts = np.clip(draws.lognormal(4.5, 0.6, requests), 8, LONGEST).astype(int)
     column = Requests(
         prompts, quantiles[:, 2], predicted_quantiles=quantiles, quantile_levels=LEVELS
     )
     memory = None if blocks is None else BlockMemory(blocks, 16, "paged")
     cost = AffineCost(20 * MS, MS // 10, 20 * MS, MS)
-    return Instance(column, Worker(clients, cost, None, memory), output_limit_tokens=LIMIT)
+    return Instance(column, Worker(clients, cost, None, memory), output_limit_tokens=limit)
 
 
 def search(instance: Instance, lengths: IntColumn, objective: str, seed: int, risk: float) -> Plan:

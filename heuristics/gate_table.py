@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FORMAT, VERSION = "orsched/gate", 1
 SIGNS = ("idle", "waited", "lot")
 """What a gate looks at, as ``LearnedGate`` works them out; each is 1 where a rule says prefill."""
+FIELDS = (
+    "format", "version", "weights", "queue_edges", "decoding_edges", "thresholds", "trained",
+)  # fmt: skip
 LARGEST = 1e6
 """The largest weight and threshold."""
 MOST_EDGES = 16
@@ -61,6 +64,10 @@ def table_from(document: object) -> GateTable:
     from orsched.files.document import require_format, require_object
 
     values = require_format(document, FORMAT)
+    for name in values:
+        if name not in FIELDS:
+            remedy = f"the fields are {', '.join(FIELDS)}"
+            raise InputError("is unknown", field=shown(name), remedy=remedy)
     weights = require_object(values.get("weights"), "weights")
     for name in weights:
         if name not in SIGNS:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 VERSION = 1
-"""Version of the four native formats."""
+"""Version of the native formats."""
 
 READERS = {
     "orsched/instance": "load_instance",
