@@ -33,6 +33,10 @@ ITERATIONS, LEVELS, WINDOWS, LOOK_AHEAD = 60, 16, 48, 16
 ROWS = 3000
 """Requests up to which all iterations are made: a quarter of a minute on one core."""
 
+LEAST_FREE = 0.3
+"""Of a window's time, the share that is left for rounds at least: with less, numbers of those who
+meet swing between nothing and all, and where the load is near 1 no prices proved anything."""
+
 MOST_SHARE = 0.95
 """Of what requests cost each other: some price of lateness is always left."""
 
@@ -98,6 +102,22 @@ def levels_of(parts: Parts) -> list[int]:
     return sorted({int(each) for each in found if each > 0})
 
 
+def falling(values: Numbers, weights: Numbers) -> Numbers:
+    """Return the closest values that never rise: neighbours that rise become their weighted mean.
+
+    A share that is less before than after lowers what later windows pay for prefills.
+    """
+    blocks: list[tuple[float, float, int]] = []
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        count = 1
+        while blocks and blocks[-1][0] < value:
+            last, heavy, many = blocks.pop()
+            value = (last * heavy + value * weight) / (heavy + weight)
+            weight, count = weight + heavy, count + many
+        blocks.append((value, weight, count))
+    return np.concatenate([np.full(count, value) for value, _, count in blocks])
+
+
 class _Search:
     """Averages of where requests are served, and the numbers that follow from them."""
 
@@ -137,15 +157,16 @@ class _Search:
 
     def _follow(self) -> None:
         """Take the numbers of requests that share a round from the averages."""
-        rounds = np.maximum(self.time - self.work[:-1], 1e-3 * self.time) / self.parts.fixed
+        rounds = np.maximum(self.time - self.work[:-1], LEAST_FREE * self.time) / self.parts.fixed
         mean = np.append(self.tokens[:, :-1] / rounds, np.zeros((len(self.tokens), 1)), 1)
         met = np.floor(np.minimum(mean, 2**30))
         self.rounds, self.meet = met[0], met[1:].T
         met = np.maximum(mean - 1, 0) * self.tokens
         cost = self.parts.shared * met[0] + self.rises @ met[1:] / 2
         ahead = (cost - self.waits) / (0.2 * (cost + self.waits) + 1e-9)
-        self.late = np.clip(1 / (1 + np.exp(-np.clip(ahead, -30, 30))), 0.02, MOST_SHARE)
-        self.late = np.round(self.late * LATE) / LATE
+        late = np.clip(1 / (1 + np.exp(-np.clip(ahead, -30, 30))), 0.02, MOST_SHARE)
+        late = falling(late, cost + self.waits + 1e-6 * (cost + self.waits).mean() + 1e-9)
+        self.late = np.round(late * LATE) / LATE
 
     def claim(self) -> dict[str, Any] | None:
         """Return the numbers as they stand in a certificate; None where no requests meet."""
@@ -183,7 +204,7 @@ class _Search:
         ends = np.append(self.starts[1:], self.starts[-1])
         room = ends[at] - np.maximum(self.parts.arrivals[:, None], self.starts[at])
         through = (np.arange(width)[None] < found.last[:, None]) & inside
-        waits = np.where(through, room - found.served, 0)
+        waits = np.where(through, np.maximum(room - found.served, 0), 0)
 
         def spread(column: Numbers) -> Numbers:
             full = np.zeros((len(at), windows))

@@ -300,9 +300,9 @@ def least_costs(
 ) -> Found:
     """Return the least that each request can cost, wherever it is served.
 
-    It ends in a window, takes its time in that and those before, at most as much as a window has
-    after its arrival, and pays the cheapest of them; of windows that it is there through it pays
-    ``late`` for the time without being served. Whole numbers give whole numbers.
+    It ends in a window, takes each part of its time in that and those before, at most as much as a
+    window has after its arrival, and pays the cheapest of them; of windows that it is there through
+    it pays ``late`` for the time without being served. Whole numbers give whole numbers.
 
     Args:
         parts, starts: the requests, and where windows begin; the last has no end.
@@ -338,9 +338,9 @@ def least_costs(
         span, open_late = slice(0, end + 1), late[rows, : end + 1].copy()
         open_late[:, -1] = 0
         some = room[rows, span]
-        u = _cheapest(parts.decode[rows], rate[rows, span], some)
-        s = _cheapest(parts.prefill[rows], time[rows, span], some)
-        w = _cheapest(own[rows], -open_late, some)
+        u = _cheapest(parts.decode[rows], rate[rows, span] - open_late, some)
+        s = _cheapest(parts.prefill[rows], time[rows, span] - open_late, some)
+        w = u + s + _cheapest(parts.first[rows], -open_late, some)  # what is served is not late
         total = waited[rows, end] - (w * open_late).sum(1)
         total = total + (u * rate[rows, span]).sum(1) + (s * time[rows, span]).sum(1)
         better = total < cost[rows]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-from itertools import product
+from itertools import accumulate, combinations_with_replacement, product
 
 import numpy as np
 import pytest
 
 import orsched
 from orsched.certificates.scope import PLAIN, Scope
-from orsched.certificates.shared_rounds import LATE, parts_of, shared_rounds
+from orsched.certificates.shared_rounds import LATE, parts_of, shared_rounds, token_prices
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
 from orsched.instance import Instance
@@ -91,6 +91,63 @@ def test_any_numbers_prove_no_more_where_steps_are_mixed():
         proven = max(shared_rounds(instance, scope, claim) for claim in claims)
         if proven > int(parts_of(instance, scope).own.sum()):
             assert proven <= Search(instance, allows, "mean_jct").least()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rounds_pay_for_their_pairs_and_no_more(seed):
+    """What those in a round pay, less what is given back, is at most its pairs', and meets it."""
+    rng = random.Random(seed)
+    for _ in range(20):
+        shared, windows = rng.randint(0, 9), rng.randint(1, 3)
+        levels = sorted(rng.sample(range(1, 50), rng.randint(0, 2)))
+        claim = {
+            "starts": list(range(windows)),
+            "levels": levels,
+            "late": [rng.randint(0, LATE) for _ in range(windows)],
+            "rounds": [rng.randint(0, 4) for _ in range(windows)],
+            "meet": [[rng.randint(0, 3) for _ in levels] for _ in range(windows)],
+        }
+        tokens, back = token_prices(claim, shared)
+        before = list(accumulate(claim["late"], min))  # prefills lie before the rounds
+        for window in range(windows):
+            paid = [column[window] for column in tokens]
+            a, b, met = claim["rounds"][window], claim["meet"][window], False
+            for sizes in combinations_with_replacement(range(6, -1, -1), len(levels) + 1):
+                below = [*sizes[1:], 0]
+                twice = 2 * claim["late"][window] * shared * sizes[0] * (sizes[0] - 1)
+                rises = [high - low for low, high in zip([0, *levels], levels, strict=False)]
+                for rise, m in zip(rises, sizes[1:], strict=True):
+                    twice += before[window] * rise * m * (m - 1)
+                charged = sum((m - n) * p for m, n, p in zip(sizes, below, paid, strict=True))
+                rest = twice - 2 * (charged - back[window])
+                assert rest >= 0
+                at = all(m in (k, k + 1) for m, k in zip(sizes, [a, *b], strict=True))
+                met |= at
+                assert not at or rest <= 2
+            assert met or any(y > x for x, y in zip([a, *b], b, strict=False))
+
+
+def test_who_waits_pays_no_share_of_rounds():
+    """Two requests, better one after the other: lateness and shared rounds are no two costs."""
+    instance = Instance(Requests([1, 1], [1, 1]), Worker(2, AffineCost(0, 0, 20, 100)))
+    assert least_sum_ns(instance, "mean_jct") == 120 + 240 < 2 * 220
+    for middle, late in product(range(60, 400, 20), range(0, LATE + 1, 64)):
+        rows = {"late": [late, 0], "rounds": [1, 0], "meet": [[], []]}
+        claim = {"starts": [0, middle], "levels": [], **rows}
+        assert shared_rounds(instance, PLAIN, claim) <= 120 + 240
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_steady_stream_is_close_to_its_bound(workers):
+    """Rounds of twenty requests, without prefills: most of what sharing costs, and never more."""
+    made = Requests([1] * 200, [20] * 200, [40 * k // workers for k in range(200)])
+    instance = Instance(made, (Worker(200, AffineCost(0, 0, 20, 1)),) * workers)
+    least = orsched.solve(instance, "fcfs").schedule.results["jct_ns"]["mean"] * len(instance)
+    alone, proven = int(parts_of(instance, PLAIN).own.sum()), []
+    claim = shared_rounds_choices(instance, PLAIN, lambda: False)
+    for late in (claim["late"], *([share] * len(claim["late"]) for share in (400, 600, 800, 900))):
+        proven.append(shared_rounds(instance, PLAIN, {**claim, "late": late}))
+    assert alone + (least - alone) // 2 < max(proven) <= least
 
 
 @pytest.mark.parametrize(
