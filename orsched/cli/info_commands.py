@@ -10,6 +10,7 @@ from orsched.cli.bulk_bounds import bulk_options, print_bulk_bound, refuse_bulk_
 from orsched.cli.machine_output import say_machine
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import print_facts, print_json, say, table
+from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.seconds import SECONDS
 from orsched.cli.wrapping import line_width, wrapped
@@ -74,8 +75,10 @@ def bound_command(
     refuse_bulk_options(bulk, objective)
     objective = other_name(objective)
     allowed = [name.strip() for name in (allows or "").split(",") if name.strip()]
-    found = bound(problem, objective, time_limit, allowed)
-    faults = bound_violations(problem, found.to_dict(), objective)
+    with ProgressPrinter("proving") as progress:
+        found = bound(problem, objective, time_limit, allowed)
+        progress.say("verifying")
+        faults = bound_violations(problem, found.to_dict(), objective)
     if faults:
         raise InvalidScheduleError(f"the certificate does not hold: {faults[0]}", faults)
     if certificate:

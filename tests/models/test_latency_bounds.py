@@ -46,6 +46,9 @@ COSTS = (
     LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
+SOME = settings.default.max_examples // 4
+"""A search for prices on every example: few in the short tests, more in the full ones."""
+
 
 @st.composite
 def small(draw, most=3):
@@ -75,7 +78,7 @@ def sums_of(instance, method):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@settings(max_examples=60)
+@settings(max_examples=SOME * 2)
 @given(instance=small())
 def test_bound_at_most_the_least_sum(objective, instance):
     """INV: bound <= optimum, under every cost model, with arrivals, caps and memory."""
@@ -84,7 +87,7 @@ def test_bound_at_most_the_least_sum(objective, instance):
     assert bound.value_ns == bound.certificate["sum_ns"] // len(instance)
 
 
-@settings(max_examples=25)
+@settings(max_examples=SOME)
 @given(small(most=12))
 def test_bound_at_most_every_method_and_re_derived(instance):
     for objective in OBJECTIVES:
@@ -98,7 +101,7 @@ def test_bound_at_most_every_method_and_re_derived(instance):
             assert total <= round(reached[objective])
 
 
-@settings(max_examples=40)
+@settings(max_examples=SOME)
 @given(small(most=12), st.randoms(use_true_random=False))
 def test_row_order_changes_no_bound(instance, rng):
     rows = list(range(len(instance)))
@@ -111,7 +114,7 @@ def test_row_order_changes_no_bound(instance, rng):
         )
 
 
-@settings(max_examples=25)
+@settings(max_examples=SOME)
 @given(small(most=6))
 def test_every_changed_certificate_is_refused(instance):
     """Each field of a certificate, changed, no longer proves the bound."""
