@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.costs import AffineCost, LinearCost, mixed_ns
+from orsched.costs.step_lines import has_step_lines, step_lines
 from orsched.errors import InputError
 from orsched.objective_values import WeightedTimes, weighted_times
 from orsched.units import MAX_TOKENS
@@ -14,12 +14,9 @@ from orsched.units import MAX_TOKENS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from orsched.costs import CostModel
     from orsched.instance import Instance
     from orsched.objectives import Objective
     from orsched.workers import Worker
-
-_FS_PER_NS = 1e6
 
 
 class Problem(NamedTuple):
@@ -61,10 +58,10 @@ def problem_of(instance: Instance, objective: Objective, *, mixed: bool, chunks:
         coefficients.first,
     )
     means = float(prompts.mean()), float((prompts + rounds / 2).mean())
-    times = np.array([_times(worker.cost, *means, worker.clients) for worker in instance.workers])
+    times = np.array([step_lines(w.cost, *means, w.clients) for w in instance.workers])
     first = int(instance.first_token == "prefill")
     limits = np.array([_limits(worker, first, chunks) for worker in instance.workers], np.int64)
-    exact = all(type(worker.cost) in (AffineCost, LinearCost) for worker in instance.workers)
+    exact = all(has_step_lines(worker.cost) for worker in instance.workers)
     return Problem(whole, real, times, limits, coefficients, exact)
 
 
@@ -97,39 +94,3 @@ def _limits(worker: Worker, first: int, chunks: bool) -> list[int]:
     blocks = 0 if memory is None else memory.blocks
     size = memory.block_tokens if memory is not None and memory.is_paged else 0
     return [worker.clients, MAX_TOKENS if cap is None else cap, int(chunks), blocks, size, first]
-
-
-def _times(cost: CostModel, prompt: float, context: float, clients: int) -> list[float]:
-    """Return the eight times of a worker; for other cost models those of lines through a few."""
-    if type(cost) is AffineCost:
-        stage: list[float] = [cost.prefill_fixed_ns, cost.prefill_token_ns, 0.0]
-        return [*stage, cost.round_fixed_ns, cost.round_client_ns, 0.0, 0.0, 0.0]
-    if type(cost) is LinearCost:
-        parts: list[Any] = [
-            cost.stage_fixed_fs,
-            cost.stage_token_fs,
-            cost.attended_fs,
-            cost.round_fixed_fs,
-            cost.round_request_fs,
-            cost.context_fs,
-            cost.mixed_fixed_fs,
-            cost.mixed_context_fs,
-        ]
-        return [part * cost.time_scale / _FS_PER_NS for part in parts]
-    return _lines(cost, max(1, round(prompt)), max(1, round(context)), max(2, clients // 2))
-
-
-def _lines(cost: CostModel, prompt: int, context: int, active: int) -> list[float]:
-    """Return times from a stage of one prompt and of four, a round of one request and of many."""
-    limit = cost.prefill_limit
-    prompt = prompt if limit is None else max(1, min(prompt, limit // 4))
-    one, four = cost.prefill_ns([prompt]), cost.prefill_ns([prompt] * 4)
-    token = max(0.0, (four - one) / (3 * prompt))
-    stage = max(0.0, one - token * prompt)
-    few = cost.round_ns(1, context, context)
-    many = cost.round_ns(active, active * context, context)
-    request = max(0.0, (many - few) / (active - 1))
-    round_ = max(1.0, few - request)
-    both = mixed_ns(cost, [prompt], active, active * context, context)
-    more = both - max(stage, round_) - token * prompt - request * active
-    return [stage, token, 0.0, round_, request, 0.0, max(0.0, more), 0.0]
