@@ -148,6 +148,8 @@ PARTS = (
         data=True,
     ),
     Part("gates.md", GATES, ("Results", "Robust orders")),
+    Part("gates.md", "python -m benchmarks.learned_gate", ("A learned gate",)),
+    Part("gates.md", "python -m benchmarks.client_choice", ("How many clients",)),
     Part(
         "fidelity.md",
         "python -m benchmarks.reproductions.fidelity",
