@@ -16,7 +16,7 @@ from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
 from orsched.instance import Instance
 from orsched.instances import with_arrivals
 from orsched.models.latency_bounds import _candidates
-from orsched.models.shared_rounds_bound import shared_rounds_choices
+from orsched.models.shared_rounds_bound import falling, shared_rounds_choices
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.models.least_in_any_mode import Search
@@ -245,3 +245,14 @@ def test_where_parts_do_not_add_up_there_is_none():
     for cost in (PoolingCost(10, 10**6, 5 * 10**6, 10**6, 10**6), AffineCost(0, 1, 0, 1)):
         other = instance.replace(workers=(Worker(4, cost),))
         assert shared_rounds_choices(other, PLAIN, never) is None
+
+
+def test_shares_that_rise_become_their_mean():
+    """The closest values that never rise keep the weighted sum, and what falls already."""
+    values, weights = np.array([0.1, 0.9, 0.5, 0.6, 0.2]), np.array([1.0, 3.0, 1.0, 1.0, 9.0])
+    found = falling(values, weights)
+    assert np.allclose(found, [0.7, 0.7, 0.55, 0.55, 0.2])
+    assert np.isclose((found * weights).sum(), (values * weights).sum())
+    assert np.array_equal(
+        falling(values[::-1].cumsum()[::-1], weights), values[::-1].cumsum()[::-1]
+    )
