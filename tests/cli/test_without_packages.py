@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from orsched.files.native import save_instance
+from orsched.instances.gsm8k import gsm8k
 from tests.blocking import run_without
 
 PROGRAM = """
@@ -48,7 +50,8 @@ def test_what_needs_it_is_refused_in_one_line(tmp_path, package, words, remedy):
 
 
 def test_windows_without_numba_runs_and_says_what_makes_it_faster(tmp_path):
-    words = ["solve", "pang-100x20", "--method", "windows", "--iterations", "1"]
+    save_instance(gsm8k(0, requests=12, clients=3), tmp_path / "small.json")
+    words = ["solve", "small.json", "--method", "windows", "--iterations", "1"]
     done = run_without(["numba"], PROGRAM.format(work=True, words=words), tmp_path)
     assert done.returncode == 0
     (line,) = [line for line in done.stderr.splitlines() if "numba" in line]
