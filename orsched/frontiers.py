@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -26,18 +27,18 @@ from orsched.objectives import (
 )
 from orsched.policy import Information
 from orsched.result import Termination
+from orsched.slo import SLO, require_slo
 from orsched.solver import solve
 from orsched.stop import MaxIterations, MaxRuntime
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from orsched.instance import Instance
     from orsched.methods import Progress
     from orsched.result import Result
     from orsched.schedule import Schedule
-    from orsched.slo import SLO
 
 METHODS = ("fcfs", "hybrid", "gittins@clairvoyant")
 """Methods whose schedules are on the plane, whatever the weights."""
@@ -79,6 +80,7 @@ def frontier(
         InputError: an argument is wrong. OrschedError: no method made a schedule.
     """
     require_instance(instance)
+    require_slo(slo)
     aims = (objective_named(first), objective_named(second))
     _require_two(instance, *aims, slo)
     points = whole_number(points, "points", minimum=0, maximum=MOST_POINTS)
@@ -87,7 +89,8 @@ def frontier(
         MaxRuntime(time_limit)  # validates
     if iterations is not None:
         MaxIterations(iterations)  # so does this
-    chosen = choose_all([methods] if isinstance(methods, (str, Chosen)) else methods)
+    several = isinstance(methods, Iterable) and not isinstance(methods, (str, Chosen))
+    chosen = choose_all(methods if several else [methods])  # type: ignore[list-item]
     sweep = _Sweep(instance, aims, seed, iterations, slo, callback, time_limit)
     sweep.run_methods(chosen, points)
     sweep.run_weighted(choose(search, field="search"), points)

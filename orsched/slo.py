@@ -65,3 +65,11 @@ def _limit(ns: int | None, seconds: float | None, name: str) -> int | None:
     if seconds is not None:
         return seconds_to_ns(seconds, f"slo.{name}_s")
     return None if ns is None else whole_number(ns, field, maximum=MAX_TIME_NS)
+
+
+def require_slo(value: object) -> None:
+    """Raise ``InputError`` for what is neither an SLO nor None."""
+    if value is not None and not isinstance(value, SLO):
+        raise InputError(
+            f"{value!r} is no SLO", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05), or None"
+        )

@@ -31,6 +31,7 @@ from orsched.progress import Watch, watch
 from orsched.result import Result, Termination
 from orsched.scenario import scenario
 from orsched.search_history import HistoryRecorder
+from orsched.slo import SLO, require_slo
 from orsched.stop import MaxRuntime, Stop, target_gap
 from orsched.stopping import criterion_of, remark_on_gap, why_no_search
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from orsched.instances.predictions import Predictor
     from orsched.policy import Policy, View
     from orsched.schedule import Schedule
-    from orsched.slo import SLO
     from orsched.step import Step
 
 __all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
@@ -112,6 +112,7 @@ def solve(
     require_instance(instance)
     say_unused(instance)
     aim = minimised(objective)
+    require_slo(slo)
     require_defined(instance, aim, slo)
     wanted = require_objectives(bounds) if bounds else ()
     chosen = choose(default_method(aim) if method is None else method, information, parameters)

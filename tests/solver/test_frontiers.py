@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orsched import SLO, AffineCost, InputError, Instance, Requests, Worker, frontier
+from orsched import (
+    SLO,
+    AffineCost,
+    InputError,
+    Instance,
+    Requests,
+    Worker,
+    frontier,
+    load,
+    solve,
+)
 from orsched.cli.commands import run
 from orsched.files import save_instance
 from orsched.frontier_points import dominated
@@ -156,3 +166,16 @@ def test_unknown_columns_are_refused_before_the_search(call, tmp_path, monkeypat
         code, out, err = call("frontier", path, option, "ttft_mean")
         assert (code, out) == (2, "")
         assert f"field '{option}': there is no column 'ttft_mean'" in err
+
+
+@pytest.mark.parametrize("methods", [None, 3])
+def test_what_is_no_method_is_named(methods):
+    with pytest.raises(InputError) as caught:
+        frontier(load("two-by-two"), methods=methods)
+    assert caught.value.field == "methods"
+
+
+@pytest.mark.parametrize("function", [frontier, solve])
+def test_what_is_no_slo_is_refused_before_anything_runs(function):
+    with pytest.raises(InputError, match="is no SLO"):
+        function(load("two-by-two"), slo=3)
