@@ -38,12 +38,12 @@ class Incumbent:
         """Take in a solution, an objective or a bound; True ends the search."""
         kind, value = message
         if kind == "bound":
-            if not self._better_bound(value):
+            if not self.is_better_bound(value):
                 return False
             self.bound = value
         else:
             objective = self.value(value) if kind == "solution" else value
-            if not self._better(objective):
+            if not self.is_better(objective):
                 return False
             self.objective = objective
             self.values = value if kind == "solution" else self.values
@@ -58,11 +58,13 @@ class Incumbent:
         value: float = mo.evaluate_expression(model.objective.as_linear_expression(), by_variable)
         return value
 
-    def _better(self, objective: float) -> bool:
+    def is_better(self, objective: float) -> bool:
+        """Return whether an objective is better than the best so far."""
         known = self.objective
         return known is None or (objective > known if self.largest else objective < known)
 
-    def _better_bound(self, bound: float) -> bool:
+    def is_better_bound(self, bound: float) -> bool:
+        """Return whether a bound is tighter than the best so far."""
         known = self.bound
         return known is None or (bound < known if self.largest else bound > known)
 
@@ -139,7 +141,9 @@ def _take_last(incumbent: Incumbent, found: Any) -> None:
         values = {variable.id: value for variable, value in found.variable_values().items()}
         objective = incumbent.value(values)
         if not incumbent.values or not incumbent.on_message(("solution", values)):
-            incumbent.values, incumbent.objective = values, objective
+            incumbent.values = values
+            if incumbent.objective is None or incumbent.is_better(objective):
+                incumbent.objective = objective  # the log's may differ from it in the last digit
     bound = found.termination.objective_bounds.dual_bound
     if math.isfinite(bound):
         incumbent.on_message(("bound", bound))
