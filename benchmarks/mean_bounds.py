@@ -13,7 +13,7 @@ import orsched
 from orsched.checker.latency_certificates import bound_violations
 from orsched.instances import catalog
 from orsched.models.bounds import bound, bound_for
-from orsched.models.latency_bounds import OBJECTIVES, _candidates
+from orsched.models.latency_bounds import OBJECTIVES, candidates
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _line(
     name: str, instance: Instance, objective: str, methods: Sequence[str], seconds: float
 ) -> str:
     best: dict[str, float] = {}
-    for found in _candidates(instance, objective, lambda: False):
+    for found in candidates(instance, objective, lambda: False):
         best[found["bound"]] = max(best.get(found["bound"], 0.0), found["value_ns"] / NS_PER_S)
     started = perf_counter()
     proven = bound(instance, objective)

@@ -40,32 +40,40 @@ def latency_certificates(
     enough: bool = True,
     scope: Scope = PLAIN,
 ) -> Iterator[dict[str, Any]]:
-    """Yield certificates of lower bounds on the mean JCT or the mean TTFT, each above the last.
+    """Yield certificates of lower bounds on a mean, one of ``BOUNDED``, each above the last.
 
     ``sum_ns`` is the bound on the sum over the requests, ``value_ns`` that sum divided by their
-    number, rounded down. Candidates: ``alone`` (each request as if served alone), ``ranked`` (the
-    k-th end is at least the k-th of requests served alone, and the k-th of shortest remaining time
-    first), ``mean_busy`` (mean busy times on the machine, and what must lie after them), ``ranks``
-    (what the one that ends j-th from last pays) and, for TTFT, ``queue`` (the k-th start waits for
-    k - J ends), ``queue_busy`` and ``queue_ranks`` (these ends by mean busy times, by ranks). Cost
-    models without a known floor get ``arrivals``, and so do instances for which there is not time
-    enough. With restarts a request may start before the ends that it would have to wait for, and
-    there are no queues. The instance is not empty, and each request fits onto a worker.
+    number, or by all weights, rounded down. Candidates, by name:
+
+    * ``alone``: each request as if served alone;
+    * ``ranked``: the k-th end is at least the k-th of requests served alone, and the k-th of
+      shortest remaining time first;
+    * ``mean_busy``: mean busy times on the machine, and what must lie after them;
+      ``weighted_busy`` is that of the weighted mean JCT, in place of both;
+    * ``ranks``: what the one that ends j-th from last pays;
+    * ``shared_rounds``: of JCT with arrivals, what requests cost each other in windows of time;
+    * ``queue``, ``queue_busy``, ``queue_ranks``: of TTFT, the k-th start waits for k - J ends; these
+      ends as served alone, by mean busy times, by ranks.
+
+    Cost models without a known floor get ``arrivals``, and so do instances for which there is not
+    time enough. With restarts a request may start before the ends that it would have to wait for,
+    and there are no queues. The instance is not empty, and each request fits onto a worker.
     """
     best = -1
-    for found in _candidates(instance, objective, out_of_time, enough, scope):
+    for found in candidates(instance, objective, out_of_time, enough, scope):
         if found["sum_ns"] > best:
             best = found["sum_ns"]
             yield found
 
 
-def _candidates(
+def candidates(
     instance: Instance,
     objective: str,
     out_of_time: Callable[[], bool],
     enough: bool = True,
     scope: Scope = PLAIN,
 ) -> Iterator[dict[str, Any]]:
+    """Yield the certificates of all relaxations, in no order of size; arguments as above."""
     if not (enough and all(scope.has_floor(worker) for worker in instance.workers)):
         yield _certificate(instance, objective, "arrivals", 0, {})
         return

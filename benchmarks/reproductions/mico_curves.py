@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.figures import DOCS
 from benchmarks.reproductions.mico_runs import kv_lengths, scheduled
-from orsched.files.atomic import opened
+from benchmarks.reproductions.svg import save_svg
 from orsched.plotting.style import WORKER_COLOURS
 from orsched.schedule import INVALID
 from orsched.units import NS_PER_S
@@ -114,9 +114,6 @@ def _service(axes: Any, clouds: Sequence[Curves], colour: str, name: str) -> Non
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Draw the figure and print its path."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--output", type=Path, default=DOCS / "_static/figure-mico-run.svg")
@@ -125,11 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for variant, name in NAMES.items():
         _, schedule = scheduled(variant, *SETTING, values.seed, backoff=variant == "QI")
         found[name] = [curves(schedule, cloud) for cloud in range(CLOUDS)]
-    with mpl.rc_context({"svg.hashsalt": "mico", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(9, 6), layout="constrained")
-        draw(figure, found)
-        with opened(values.output, binary=True) as file:
-            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    save_svg(lambda figure: draw(figure, found), values.output, (9, 6), "mico")
     print(values.output)
     return 0
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import orsched
 from benchmarks.arguments import count
+from benchmarks.reproductions.svg import save_svg
 from benchmarks.speed.section import table
-from orsched.files.atomic import opened
 from orsched.instances.gsm8k import pang_case
 from orsched.plotting.style import WORKER_COLOURS
 
@@ -82,9 +82,6 @@ def draw(figure: Any, found: dict[str, list[Case]]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the means and draw the figure."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", type=count, default=100)
     parser.add_argument("-o", "--output", type=Path, help="where to draw it (.svg)")
@@ -93,11 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(table(means(found))))
     if values.output is None:
         return 0
-    with mpl.rc_context({"svg.hashsalt": "pang-cases", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(8, 3.4), layout="constrained")
-        draw(figure, found)
-        with opened(values.output, binary=True) as file:
-            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    save_svg(lambda figure: draw(figure, found), values.output, (8, 3.4), "pang-cases")
     print(values.output)
     return 0
 

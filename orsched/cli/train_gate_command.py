@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orsched.cli.artefacts import check_paths
-from orsched.cli.compare_command import read_seeds
+from orsched.cli.compare_seeds import read_seeds
 from orsched.cli.instance_commands import read_settings
 from orsched.cli.options import load_instance, with_options
 from orsched.cli.output import remark

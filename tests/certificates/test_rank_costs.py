@@ -27,7 +27,7 @@ from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost
 from orsched.instance import Instance
 from orsched.models.aggregate_machine import choices_of
-from orsched.models.latency_bounds import _candidates
+from orsched.models.latency_bounds import candidates
 from orsched.models.rank_bounds import rank_certificates
 from orsched.requests import Requests
 from orsched.workers import Worker
@@ -137,7 +137,7 @@ def test_equal_weights_prove_what_none_do():
 def test_ranks_are_above_all_others_where_clients_are_full(objective, gain):
     instance = orsched.load("pang-100x20")
     by_name = {}
-    for each in _candidates(instance, objective, lambda: False):
+    for each in candidates(instance, objective, lambda: False):
         by_name[each["bound"]] = max(by_name.get(each["bound"], 0), each["sum_ns"])
     kind = next(name for name in KINDS if KINDS[name] == objective)
     assert by_name[kind] > gain * max(v for name, v in by_name.items() if name != kind)

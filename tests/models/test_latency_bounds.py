@@ -24,7 +24,7 @@ from orsched.errors import InfeasibleError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.models.bounds import Bound
-from orsched.models.latency_bounds import OBJECTIVES, _candidates
+from orsched.models.latency_bounds import OBJECTIVES, candidates
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.models.least_sums import least_sum_ns
@@ -149,7 +149,7 @@ def _leaves(value, path=()):
 
 def named(instance, name):
     """Return the bound of a name among those on the mean JCT, whether or not it is the best."""
-    for found in _candidates(instance, "mean_jct", lambda: False):
+    for found in candidates(instance, "mean_jct", lambda: False):
         if found["bound"] == name:
             return Bound(name, found["value_ns"], found, {})
     raise AssertionError(name)
