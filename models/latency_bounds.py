@@ -52,8 +52,8 @@ def latency_certificates(
       ``weighted_busy`` is that of the weighted mean JCT, in place of both;
     * ``ranks``: what the one that ends j-th from last pays;
     * ``shared_rounds``: of JCT with arrivals, what requests cost each other in windows of time;
-    * ``queue``, ``queue_busy``, ``queue_ranks``: of TTFT, the k-th start waits for k - J ends; these
-      ends as served alone, by mean busy times, by ranks.
+    * ``queue``, ``queue_busy``, ``queue_ranks``: of TTFT, the k-th start waits for k - J ends,
+      which come as in ``ranked``, by mean busy times, by ranks.
 
     Cost models without a known floor get ``arrivals``, and so do instances for which there is not
     time enough. With restarts a request may start before the ends that it would have to wait for,

@@ -59,6 +59,12 @@ class WeightedTimes:
         ends = _product(self.finish, finish_ns) + _product(self.first, first_ns)
         return self.makespan * end + ends - self.constant
 
+    def of(self, instance: Instance, schedule: Schedule) -> int:
+        """Return the numerator of a complete schedule of the instance with these coefficients."""
+        line = Timeline(instance, schedule)
+        end = int(line.end_ns.max(initial=0))
+        return self.total(finishes_ns(line), first_tokens_ns(line), end)
+
     def value_ns(self, total: int) -> Fraction:
         """Return the objective, in nanoseconds, of a numerator."""
         return Fraction(total, self.denominator)
@@ -110,9 +116,8 @@ def objective_value(
     require_linear(wanted)
     if len(instance) == 0:
         return Fraction(0) if wanted.is_makespan else None
-    line, times = Timeline(instance, schedule), weighted_times(instance, wanted)
-    total = times.total(finishes_ns(line), first_tokens_ns(line), int(line.end_ns.max(initial=0)))
-    return times.value_ns(total)
+    times = weighted_times(instance, wanted)
+    return times.value_ns(times.of(instance, schedule))
 
 
 def _weights(instance: Instance) -> list[int]:

@@ -72,8 +72,7 @@ class TimesAim:
 
     def of(self, schedule: Schedule) -> int:
         """Return the value of a schedule."""
-        line = Timeline(self._instance, schedule)
-        return self.times.total(finishes_ns(line), first_tokens_ns(line), schedule.makespan_ns)
+        return self.times.of(self._instance, schedule)
 
     def of_units(self, units: int) -> int:
         """Return the value that an objective of the model stands for."""

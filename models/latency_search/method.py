@@ -182,10 +182,7 @@ class _Running:
         self.search.start(plans)
 
     def _keep(self, outcome: Outcome) -> None:
-        times = outcome.schedule.request_times(self.instance)
-        total = self.problem.coefficients.total(
-            times["finish_ns"], times["first_token_ns"], outcome.schedule.makespan_ns
-        )
+        total = self.problem.coefficients.of(self.instance, outcome.schedule)
         if self.best is None or total < self.best.total:
             self.best = _Best(total, outcome)
 
