@@ -145,19 +145,8 @@ def expand(
             to_go[i] = rest
             chosen[i] = min(cnt[i], rest) + 1
             continue
-        then = waiting
-        filled = 0
-        for k in range(i + 1):
-            then -= chosen[k] << case.shifts[k]
-            for _ in range(chosen[k]):
-                after[filled] = case.rounds[k]
-                filled += 1
-        while filled < free:
-            after[filled] = 0
-            filled += 1
-        for j in range(free, clients):
-            after[j] = left[j]
-        sort(after, clients)
+        then = waiting - taken(case, chosen, i)
+        put_stage(case, chosen, i, free, left, after)
         total = spent + case.stage
         if ends:
             total += after[clients - 1] * case.round
@@ -185,6 +174,29 @@ def expand(
         )
         for k in range(i + 1):
             cnt[k] += chosen[k]
+
+
+def taken(case: Case, chosen: Any, last: int) -> int:
+    """Return a stage, so many of each kind up to the last, packed like those that wait."""
+    found = 0
+    for k in range(last + 1):
+        found += chosen[k] << case.shifts[k]
+    return found
+
+
+def put_stage(case: Case, chosen: Any, last: int, free: int, left: Any, after: Any) -> None:
+    """Fill ``after`` with the rounds of each client once a stage has begun on those free."""
+    filled = 0
+    for k in range(last + 1):
+        for _ in range(chosen[k]):
+            after[filled] = case.rounds[k]
+            filled += 1
+    while filled < free:
+        after[filled] = 0
+        filled += 1
+    for j in range(free, case.clients):
+        after[j] = left[j]
+    sort(after, case.clients)
 
 
 def offer(
