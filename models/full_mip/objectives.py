@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,9 @@ from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.plan import Plan, plan_of, schedule_of
 from orsched.models.full_mip.problem import MAX_UNITS, read_problem
 from orsched.models.full_mip.refined import refined
-from orsched.models.full_mip.result import FullMipResult
 from orsched.models.full_mip.search import Search
 from orsched.models.full_mip.size import Size
-from orsched.models.full_mip.solve import (
-    ModelSpec,
-    end_of,
-    refusal_of,
-    run,
-)
+from orsched.models.full_mip.solve import ModelSpec, end_of, refusal_of, result_of
 from orsched.objectives import Objective, minimised
 
 if TYPE_CHECKING:
@@ -29,7 +24,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.full_mip.aim import Aim
     from orsched.models.full_mip.problem import Problem
-    from orsched.models.full_mip.result import FullMipProgress
+    from orsched.models.full_mip.result import FullMipProgress, FullMipResult
     from orsched.schedule import Schedule
     from orsched.slo import SLO
 
@@ -78,30 +73,15 @@ def solve_for_objective(
     )  # fmt: skip
     if not refusal:
         size = _size(problem, spec)
-    started = perf_counter()
-    answer = run(search, spec, refusal, end)
-    runtimes = {"start": started - begin, "solve": perf_counter() - started}
-    bound = search.proven_bound(answer)
-    is_time = isinstance(aim, TimesAim)
-    result = FullMipResult(
-        search.schedule,
-        aim.shown_ns(bound) if bound is not None and is_time else None,
-        search.status(answer),
-        answer.termination,
-        count,
-        reason,
-        size,
-        search.start_accepted,
-        runtimes,
-        answer.solver,
-        (*search.notes, *answer.notes),
-        aim_name.name,
-        None if search.value is None else aim.fraction(search.value),
-        None if bound is None else aim.fraction(bound),
-        tuple(search.history),
+    result = result_of(search, spec, reason, size, refusal, end)
+    bound = result.bound_ns  # of the value, in the units of the aim
+    return replace(
+        result,
+        bound_ns=aim.shown_ns(bound) if bound is not None and isinstance(aim, TimesAim) else None,
+        objective=aim_name.name,
+        value=None if search.value is None else aim.fraction(search.value),
+        value_bound=None if bound is None else aim.fraction(bound),
     )
-    runtimes["total"] = perf_counter() - begin
-    return result
 
 
 def lower_bound(

@@ -110,27 +110,35 @@ def solve_full_mip(
     if not proven and search.plan is not None and len(search.plan.rounds) > stages:
         search.forget()
     size = _size(problem, stages, formulation, symmetry_breaking)
-    started = perf_counter()
     model = ModelSpec(backend, stages, formulation, symmetry_breaking, seed)
-    refusal = refusal_of(size, max_nonzeros)
+    return result_of(search, model, reason, size, refusal_of(size, max_nonzeros), end)
+
+
+def result_of(
+    search: Search, model: ModelSpec, reason: str, size: Size, refusal: str, end: float | None
+) -> FullMipResult:
+    """Run the solver, unless the model is refused, and return what is known then."""
+    started = perf_counter()
     answer = run(search, model, refusal, end)
-    runtimes = {"start": started - begin, "solve": perf_counter() - started}
-    result = FullMipResult(
+    ended = perf_counter()
+    return FullMipResult(
         search.schedule,
         search.proven_bound(answer),
         search.status(answer),
         answer.termination,
-        stages,
+        model.stages,
         reason,
         size,
         search.start_accepted,
-        runtimes,
+        {
+            "start": started - search.begin,
+            "solve": ended - started,
+            "total": perf_counter() - search.begin,
+        },
         answer.solver,
         (*search.notes, *answer.notes),
         history=tuple(search.history),
     )
-    runtimes["total"] = perf_counter() - begin
-    return result
 
 
 class ModelSpec(NamedTuple):
