@@ -15,7 +15,7 @@ from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
 from orsched.instance import Instance
 from orsched.instances import with_arrivals
-from orsched.models.latency_bounds import _candidates
+from orsched.models.latency_bounds import candidates
 from orsched.models.shared_rounds_bound import falling, shared_rounds_choices
 from orsched.requests import Requests
 from orsched.workers import Worker
@@ -190,7 +190,7 @@ def test_it_is_above_all_others_where_requests_are_there_together():
     bound = orsched.bound(instance, "mean_jct", allows=allows)
     assert bound.name == "shared_rounds"
     scope = Scope.allowing(allows, instance)
-    others = list(_candidates(instance, "mean_jct", lambda: False, True, scope))[:-1]
+    others = list(candidates(instance, "mean_jct", lambda: False, True, scope))[:-1]
     assert bound.value_ns > 1.1 * max(each["value_ns"] for each in others)
     for method in ("vllm", "gittins@clairvoyant", "fcfs+dispatch=least_work"):
         assert bound.value_ns <= orsched.solve(instance, method).schedule.results["jct_ns"]["mean"]
