@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 _MOST = 1_000_000
 """Failures of all workers together."""
+
+MANY = 50_000
+"""Of so many it is said beforehand: each takes a fraction of a millisecond to simulate."""
+
+_LOG = logging.getLogger("orsched")
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,13 @@ def with_failures(
             f"about {expected:,.0f} failures are too many",
             field="failures",
             remedy="raise mtbf or mttr, or give a horizon",
+        )
+    if expected > MANY:
+        _LOG.warning(
+            "about %s failures until %.0f s: simulating them takes long (raise mtbf or mttr, or "
+            "give a horizon)",
+            f"{expected:,.0f}",
+            until_ns / NS_PER_S,
         )
     workers = tuple(
         replace(worker, available_ns=law.intervals(number, index, until_ns))

@@ -95,26 +95,54 @@ def _check_lost(
     rows = line.schedule.lost_steps
     if list(rows) != sorted(rows):
         findings.add(Kind.AVAILABILITY, "lost steps are out of order", field="lost_steps")
+    begins = {} if line.instance.autoscaling is not None else _beginnings(intervals)
     seen: set[tuple[int, int]] = set()
-    heads = line.heads().tolist()
+    last_end = _LastEnds(line)
     for worker, start, end in rows:
         problem = None
-        begins = [low for low, high in intervals.get(worker, ()) if high == end]
-        if line.instance.autoscaling is not None:
-            begins = []  # nothing fails there
-        if not begins:
+        begin = begins.get((worker, end))
+        if begin is None:
             problem = "ends with no failure"
-        elif not begins[0] <= start < end:
+        elif not begin <= start < end:
             problem = "does not begin while its worker is there"
         elif (worker, end) in seen:
             problem = "is the second that one failure cuts"
-        else:
-            own = slice(heads[worker], heads[worker + 1])
-            before = line.start_ns[own] < end
-            if int(line.end_ns[own][before].max(initial=0)) > start:
-                problem = "begins before its worker's last step has ended"
+        elif last_end.before(worker, end) > start:
+            problem = "begins before its worker's last step has ended"
         seen.add((worker, end))
         if problem is not None:
             where: dict[str, Any] = {"worker": worker, "field": "lost_steps"}
             message = f"the lost step from {start} to {end} ns {problem}"
             findings.add(Kind.AVAILABILITY, message, **where)
+
+
+def _beginnings(intervals: dict[int, tuple[Interval, ...]]) -> dict[tuple[int, int], int]:
+    """Return when the interval began that a failure ends, by worker and that end.
+
+    Nothing fails under autoscaling, where workers go with their last step.
+    """
+    return {
+        (index, end): start
+        for index, own in intervals.items()
+        for start, end in own
+        if end is not None
+    }
+
+
+class _LastEnds:
+    """When the steps of a worker that began before a moment have all ended."""
+
+    def __init__(self, line: Timeline) -> None:
+        self.line, self.heads = line, line.heads().tolist()
+        self.found: dict[int, tuple[IntColumn, IntColumn]] = {}
+
+    def before(self, worker: int, moment: int) -> int:
+        """Return the latest end, in ns, of the worker's steps that began before a moment, or 0."""
+        if worker not in self.found:
+            own = slice(self.heads[worker], self.heads[worker + 1])
+            order = np.argsort(self.line.start_ns[own], kind="stable")
+            ends = np.maximum.accumulate(self.line.end_ns[own][order])
+            self.found[worker] = self.line.start_ns[own][order], ends
+        starts, ends = self.found[worker]
+        count = int(np.searchsorted(starts, moment))
+        return int(ends[count - 1]) if count else 0

@@ -29,6 +29,7 @@ class ChangingLoop(Loop):
 
     Attributes:
         changes: time, kind, worker of the losses and starts to come, a heap.
+        ends: when a worker's interval that starts at a moment ends, by worker and that moment.
         lost: worker, start and end of the steps that losses cut.
 
     Raises:
@@ -50,6 +51,7 @@ class ChangingLoop(Loop):
         super().__init__(instance, policy, observer, deadline)
         self.lost: list[tuple[int, int, int]] = []
         self.changes: list[tuple[int, int, int]] = []
+        self.ends: dict[tuple[int, int], int] = {}
         for index, worker in enumerate(instance.workers):
             intervals = worker.available_ns
             if intervals and intervals[0][0]:
@@ -59,6 +61,7 @@ class ChangingLoop(Loop):
                     self.changes.append((start, UP, index))
                 if end is not None:
                     self.changes.append((end, DOWN, index))
+                    self.ends[index, start] = end
             if intervals and not intervals[0][0] and intervals[0][1] is not None:
                 self.workers[index].lost_ns = intervals[0][1]
         heapify(self.changes)
@@ -130,12 +133,7 @@ class ChangingLoop(Loop):
     def _bring(self, index: int) -> None:
         """Let a worker be there from now on."""
         worker, now = self.workers[index], self.run_state.now_ns
-        ends = (
-            end
-            for start, end in self.instance.workers[index].available_ns
-            if start == now and end is not None
-        )
-        worker.lost_ns = next(ends, NEVER)
+        worker.lost_ns = self.ends.get((index, now), NEVER)
         worker.state.now_ns = now
         worker.state.available = True
         worker.steps.wait_until(now)

@@ -148,3 +148,14 @@ def test_workers_of_a_file_may_have_times(tmp_path):
     (tmp_path / "w.json").write_text(json.dumps(worker))
     workers = ["--workers", str(tmp_path / "w.json")]
     assert command(["simulate", "two-by-two", *workers, "--policy", "fcfs"]) == 0
+
+
+def test_so_many_failures_that_it_takes_long_are_announced(caplog):
+    with_failures(fleet(), "mtbf=5,mttr=5")
+    assert caplog.text == ""
+    few = with_failures(fleet(2), "mtbf=0.01,mttr=0.01,horizon=1")
+    assert caplog.text == ""
+    assert len(few.workers[0].available_ns) > 100
+    with_failures(fleet(2), "mtbf=0.05,mttr=0.01")
+    assert "about 122," in caplog.text
+    assert "give a horizon" in caplog.text

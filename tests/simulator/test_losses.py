@@ -265,3 +265,29 @@ def test_figures_of_the_fleet_add_up():
             for start, end in worker.available_ns:
                 there[start:end] += 1
         assert figures["available_ns"] == int(there.sum())
+
+
+class _CountedTimes(tuple):
+    """Times of a worker that count how often somebody goes through them."""
+
+    passes = 0
+
+    def __iter__(self):
+        type(self).passes += 1
+        return super().__iter__()
+
+
+def test_times_are_not_gone_through_at_each_failure():
+    """Simulation and check are linear in failures: a thousand cost no more passes than ten."""
+    passes = []
+    for failures in (10, 1000):
+        times = [(30 * i, 30 * i + 20) for i in range(failures)] + [(30 * failures, None)]
+        worker = alone(times).workers[0]
+        instance = alone(times).replace(workers=(worker,))
+        object.__setattr__(worker, "available_ns", _CountedTimes(worker.available_ns))
+        assert instance.workers[0] is worker
+        _CountedTimes.passes = 0
+        schedule = solved(instance)
+        assert len(schedule.lost_steps) >= failures - 3
+        passes.append(_CountedTimes.passes)
+    assert passes[0] == passes[1] > 0
