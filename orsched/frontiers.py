@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -74,15 +75,21 @@ def frontier(
         search: the method for weighted sums.
         seed, slo, callback: as in ``solve``.
         time_limit: seconds for all together.
-        iterations: of each search.
+        iterations: of each search that counts them; ``exact`` does not, and ends after its own
+            minute, of which a note tells.
 
     Raises:
         InputError: an argument is wrong. OrschedError: no method made a schedule.
     """
     require_instance(instance)
     require_slo(slo)
-    aims = (objective_named(first), objective_named(second))
-    _require_two(instance, *aims, slo)
+    with _argument("first"):
+        one = _required(instance, first, slo)
+    with _argument("second"):
+        other = _required(instance, second, slo)
+        if one == other:
+            raise InputError(f"{one.name} stands twice", remedy="name another one")
+    aims = (one, other)
     points = whole_number(points, "points", minimum=0, maximum=MOST_POINTS)
     seed = whole_number(seed, "seed")
     if time_limit is not None:
@@ -98,18 +105,26 @@ def frontier(
     return sweep.frontier()
 
 
-def _require_two(instance: Instance, first: Objective, second: Objective, slo: SLO | None) -> None:
-    for field, aim in (("first", first), ("second", second)):
-        if aim.shares or aim.name in ("gap", "bound"):
-            raise InputError(
-                f"{aim.name} is no figure of a schedule alone",
-                field=field,
-                remedy="name one figure, e.g. makespan, jct_mean, ttft_p99, tokens_per_s",
-            )
-        if aim.of_limits or aim.is_linear:
-            require_defined(instance, aim, slo)
-    if first == second:
-        raise InputError(f"{first.name} stands twice", field="second", remedy="name another one")
+@contextmanager
+def _argument(field: str) -> Iterator[None]:
+    """Name the argument in errors of the objective that it gives."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.problem, field=field, remedy=error.remedy) from None
+
+
+def _required(instance: Instance, name: str | Objective, slo: SLO | None) -> Objective:
+    """Return the objective of a name if schedules alone have a value of it."""
+    aim = objective_named(name)
+    if aim.shares or aim.name in ("gap", "bound"):
+        raise InputError(
+            f"{aim.name} is no figure of a schedule alone",
+            remedy="name one figure, e.g. makespan, jct_mean, ttft_p99, tokens_per_s",
+        )
+    if aim.of_limits or aim.is_linear:
+        require_defined(instance, aim, slo)
+    return aim
 
 
 class _Sweep:

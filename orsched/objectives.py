@@ -153,12 +153,12 @@ OBJECTIVES = {
 """All objectives by name: the figures of rows, without the unit of times."""
 
 
-def objective_named(name: str | Objective) -> Objective:
+def objective_named(name: str | Objective, known: Iterable[str] = OBJECTIVES) -> Objective:
     """Return the objective of a name, as ``jct_mean`` or as rows have it, ``jct_mean_s``.
 
     ``mean_jct`` and ``mean_ttft``, the names of bounds, are understood, and weighted sums of times:
-    ``0.3*makespan+0.7*jct_mean``. Raises ``InputError`` for an unknown name, with the nearest one,
-    and for weights that are none.
+    ``0.3*makespan+0.7*jct_mean``. Raises ``InputError`` for an unknown name, with the nearest of
+    the ``known`` ones, and for weights that are none.
     """
     if isinstance(name, Objective):
         return name
@@ -171,13 +171,13 @@ def objective_named(name: str | Objective) -> Objective:
     raise InputError(
         f"{name!r:.60} is no objective",
         field="objective",
-        remedy=known_names(name, (*OBJECTIVES, "0.5*makespan+0.5*jct_mean")),
+        remedy=known_names(name, (*known, "0.5*makespan+0.5*jct_mean")),
     )
 
 
 def minimised(name: str | Objective) -> Objective:
     """Return the objective of a name if a method can be asked for it; else raise ``InputError``."""
-    found = objective_named(name)
+    found = objective_named(name, MINIMISED)
     if not found.shares and found.name not in MINIMISED:
         raise InputError(
             f"{found.name} is reported and compared, but no method is made for it",

@@ -33,7 +33,7 @@ from orsched.scenario import scenario
 from orsched.search_history import HistoryRecorder
 from orsched.slo import SLO, require_slo
 from orsched.stop import MaxRuntime, Stop, target_gap
-from orsched.stopping import criterion_of, remark_on_gap, why_no_search
+from orsched.stopping import criterion_of, remark_on_gap, remark_on_iterations, why_no_search
 
 if TYPE_CHECKING:
     from orsched.autoscaling import Autoscaling
@@ -165,6 +165,8 @@ def solve(
     result = replace(result, label=chosen.label, mean_bounds=proven, instance=instance)
     result = with_history(result, history, lower)
     missed = remark_on_gap(result, target_gap(criterion), no_search)
+    if stop is None:
+        missed += remark_on_iterations(result, iterations, time_limit)
     return replace(result, notes=(*result.notes, *ignored(chosen.method, aim), *missed))
 
 

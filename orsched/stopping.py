@@ -70,3 +70,14 @@ def remark_on_gap(result: Result, target: float | None, no_search: str | None) -
     ends = {Termination.TIME_LIMIT: "more time", Termination.ITERATIONS: "more iterations"}
     remedy = ends.get(result.termination, "method windows, if it suits")
     return [f"the gap is {result.gap:.2%}, not the {target:.2%} asked for: try {remedy}"]
+
+
+def remark_on_iterations(
+    result: Result, iterations: int | None, time_limit: float | None
+) -> list[str]:
+    """Return the remark that a search went on to its own time limit, whatever iterations said."""
+    ended_by_time = result.termination is Termination.TIME_LIMIT
+    if iterations is None or time_limit is not None or not ended_by_time:
+        return []
+    name = result.schedule.method
+    return [f"{name} counts no iterations: its own time limit ended it; give one to set another"]

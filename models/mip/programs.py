@@ -223,8 +223,8 @@ def _limit(size: Size, max_nonzeros: int) -> None:
     if size.nonzeros > whole_number(max_nonzeros, "max_nonzeros"):
         raise InputError(
             f"the model would have {_sized(size)}, more than {max_nonzeros:,}",
-            field="instance",
-            remedy="take fewer requests or stages, or raise max_nonzeros",
+            field="max_nonzeros",
+            remedy="take fewer requests or stages, or raise it",
         )
 
 

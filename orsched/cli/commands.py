@@ -22,6 +22,7 @@ from orsched.cli.completion import offer_names
 from orsched.cli.cost_command import cost_command
 from orsched.cli.data_commands import data_group
 from orsched.cli.export_command import export_command
+from orsched.cli.flags import name_option
 from orsched.cli.frontier_command import frontier_command
 from orsched.cli.info_commands import bound_command, info_command
 from orsched.cli.instance_commands import convert_command, generate_command
@@ -41,7 +42,13 @@ from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
 from orsched.cli.train_gate_command import train_gate_command
 from orsched.cli.vllm_command import vllm_group
-from orsched.errors import InvalidScheduleError, OrschedError, TimeLimitError, unavailable
+from orsched.errors import (
+    InputError,
+    InvalidScheduleError,
+    OrschedError,
+    TimeLimitError,
+    unavailable,
+)
 from orsched.limits import CELLS, ROWS
 from orsched.progress import clear_line
 
@@ -83,6 +90,9 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError:  # click would exit with 1, which means an invalid schedule
             raise _ReaderGoneError from None
+        except InputError as error:
+            name_option(error, self.get_command(ctx, ctx.invoked_subcommand or ""))
+            raise
 
 
 def _be_quiet(context: click.Context, parameter: click.Parameter, value: bool) -> None:

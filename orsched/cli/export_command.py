@@ -66,6 +66,14 @@ FORMATS = ("mps", "lp")
     help="Rows that number clients and stages.",
 )
 @click.option(
+    "--max-nonzeros",
+    type=click.IntRange(min=1),
+    default=10_000_000,
+    show_default=True,
+    metavar="N",
+    help="A larger model is refused before it is built; one of ten million is a file of 300 MB.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -82,6 +90,7 @@ def export_command(
     rounds: int | None,
     formulation: str,
     symmetry_breaking: bool,
+    max_nonzeros: int,
     output: Path | None,
 ) -> None:
     """Write a program of INSTANCE for other solvers; comments say what its names mean.
@@ -102,6 +111,7 @@ def export_command(
             rounds=rounds,
             formulation=formulation,
             symmetry_breaking=symmetry_breaking,
+            max_nonzeros=max_nonzeros,
         )
         lines = file_lines(found, chosen)
         if output is None:

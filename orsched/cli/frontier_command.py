@@ -42,8 +42,7 @@ def _figure(context: click.Context, parameter: click.Parameter, value: str) -> O
     try:
         return objective_named(value)
     except InputError as error:
-        field = f"--{parameter.name}"
-        raise InputError(error.problem, field=field, remedy=error.remedy) from None
+        raise InputError(error.problem, field=parameter.name, remedy=error.remedy) from None
 
 
 @click.command("frontier", short_help="Draw what one objective costs in another.")

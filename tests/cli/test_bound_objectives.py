@@ -29,7 +29,7 @@ def test_bound_takes_a_time_limit(capsys):
     assert run([*command, "5"]) == 0
     assert json.loads(capsys.readouterr().out)["bound_ns"] > 0
     assert run([*command, "-1"]) != 0
-    assert "time_limit" in capsys.readouterr().err
+    assert "--time-limit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("objective", ["makespan", "mean_jct", "mean_ttft"])

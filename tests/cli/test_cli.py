@@ -262,7 +262,7 @@ def test_info_lists_and_describes(call):
         (("solve", "two-by-two", "--method", "best"), "unknown method"),
         (("solve", "two-by-two", "--param", "x"), "NAME=VALUE"),
         (("solve", "two-by-two", "--method", "hybrid", "--param", "gate=door"), "gate"),
-        (("solve", "two-by-two", "--time-limit", "0"), "time_limit"),
+        (("solve", "two-by-two", "--time-limit", "0"), "--time-limit"),
         (("solve", "two-by-two", "--iterations", "-1"), "iterations"),
         (("solve", "two-by-two", "--seed", "x"), "--seed: 'x' is no whole number (see "),
         (("solve", "two-by-two", "--method", "fcfs", "-o", "s.txt"), "s.txt"),

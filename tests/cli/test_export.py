@@ -55,8 +55,12 @@ def test_unit_rounds(call, tmp_path):
     ("arguments", "said"),
     [
         (["gate", "--model", "unit-rounds"], "not one of unit rounds (make one with"),
-        (["gate", "--rounds", "3"], "field 'rounds': this program has none"),
-        (["gsm8k-llama65b"], "nonzeros, more than 10,000,000 (take fewer requests"),
+        (["gate", "--rounds", "3"], "field '--rounds': this program has none"),
+        (
+            ["gsm8k-llama65b"],
+            "nonzeros, more than 10,000,000 (take fewer requests or stages, or raise it)",
+        ),
+        (["gate", "--max-nonzeros", "10"], "field '--max-nonzeros': the model would have "),
         (["gate", "-o", "gate.txt"], "not a suffix of this output"),
         (["gate", "-o", "missing/gate.lp"], "missing"),
         (["gate", "-o", "gate.lp", "--format", "mps"], "the file is named lp, the format is mps"),

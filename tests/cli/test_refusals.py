@@ -106,7 +106,7 @@ def test_a_chart_for_each_of_several_similar_methods(call, tmp_path):
         (("generate", "gsm8k", "--set", "seed=3"), "--seed"),
         (("compare", "gsm8k", "--seeds", "0:2", "--set", "seed=3"), "--seeds"),
         (("compare", "gsm8k", "--seeds", "0:" + "9" * 30), "at most"),
-        (("compare", "gsm8k", "--seeds", "0:2", "--time-limit", "nan"), "time_limit"),
+        (("compare", "gsm8k", "--seeds", "0:2", "--time-limit", "nan"), "--time-limit"),
         (("generate", "gsm8k", "--set", "name=3"), "name"),
         (("generate", "uniform", *FEW, "--set", "prompt_tokens=3"), "prompt_tokens"),
         (("generate", "uniform", *FEW, "--set", "rate=1e-12"), "rate"),

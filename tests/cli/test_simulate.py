@@ -220,13 +220,13 @@ def test_parameters_that_an_own_policy_lacks_are_named(simulate, workers):
         (["--arrivals", "replay:rate=3"], "no rate to scale"),
         (["--seed", "-1"], "seed"),
         (["--config", "absent.toml"], "no such file"),
-        (["--policy", "nothing"], "field 'policy': unknown method 'nothing'"),
+        (["--policy", "nothing"], "field '--policy': unknown method 'nothing'"),
         (["--policy", "fcsf"], "did you mean fcfs?"),
         (["--policy", ""], "unknown method ''"),
         (["--policy", "vllm", "--param", "chunks=1"], "field 'parameters': there is no parameter"),
         (["--policy", "vllm+mode=all"], "field 'parameters.mode': 'all' is unknown"),
         (["--policy", "online", "--param", "gate=x"], "field 'parameters.gate'"),
-        (["--policy", "fcfs@clairvoyant"], "field 'information'"),
+        (["--policy", "fcfs@clairvoyant"], "field '--information'"),
     ],
 )
 def test_wrong_options_are_named(simulate, folder, arguments, named):

@@ -94,6 +94,13 @@ def call(capsys, made, monkeypatch):
         ("simulate i.json --arrivals poisson:20", "did you mean poisson:rate=20?"),
         ("simulate i.json --arrivals 20", "e.g. poisson:rate=10"),
         ("simulate i.json --predictions noise:0.3", "did you mean noise:sigma=0.3?"),
+        ("solve i.json --initial plan.json --method online", "field '--initial': an initial"),
+        ("solve i.json --method nothing", "field '--method': unknown method 'nothing'"),
+        ("solve i.json --seed -1 --method fcfs", "field '--seed': -1 is below 0"),
+        ("frontier i.json --points -1", "field '--points': -1 is below 0"),
+        ("frontier i.json --first nothing", "field '--first': 'nothing' is no objective"),
+        ("frontier i.json --second slo_attainment", "field '--second': slo_attainment without"),
+        ("simulate i.json --predictions nothing", "field '--predictions': there is no"),
         ("simulate gsm8k", "'gsm8k' is a generator, and no instance (orsched generate gsm8k"),
     ],
 )

@@ -111,11 +111,11 @@ def test_methods_that_fail_are_named_and_the_others_go_on():
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ({"first": "nothing"}, "objective"),
+        ({"first": "nothing"}, "first"),
         ({"first": "jct_mean"}, "second"),
         ({"first": "gap"}, "first"),
         ({"first": "0.5*makespan+0.5*ttft_mean"}, "first"),
-        ({"second": "slo_attainment"}, "objective"),
+        ({"second": "slo_attainment"}, "second"),
         ({"points": -1}, "points"),
         ({"points": 1.5}, "points"),
         ({"methods": ["no-such"]}, "methods"),
@@ -179,3 +179,16 @@ def test_what_is_no_method_is_named(methods):
 def test_what_is_no_slo_is_refused_before_anything_runs(function):
     with pytest.raises(InputError, match="is no SLO"):
         function(load("two-by-two"), slo=3)
+
+
+def test_a_search_that_counts_no_iterations_says_so(monkeypatch):
+    """``exact`` ends by its own limit, here of no time at all, whatever the iterations."""
+    from orsched.models import exact
+
+    monkeypatch.setattr(exact, "DEFAULT_LIMIT_S", 1e-3)
+    case = instance(30)
+    found = frontier(case, points=1, methods=["fcfs"], search="exact", iterations=2)
+    said = "exact counts no iterations: its own time limit ended it; give one to set another"
+    assert said in found.notes
+    limited = frontier(case, points=1, methods=["fcfs"], search="exact", iterations=2, time_limit=1)
+    assert said not in limited.notes

@@ -254,10 +254,10 @@ def test_what_is_refused():
         ({"objective": "jct_mean"}, "objective"),
         ({"program": "latency-mip", "objective": "slo_attainment"}, "objective"),
         ({"program": "latency-mip", "objective": "speed"}, "objective"),
-        ({"program": "latency-mip", "max_nonzeros": 10}, "instance"),
+        ({"program": "latency-mip", "max_nonzeros": 10}, "max_nonzeros"),
         ({"formulation": "terse"}, "formulation"),
         ({"program": "unit-rounds"}, "instance"),
-        ({"max_nonzeros": 10}, "instance"),
+        ({"max_nonzeros": 10}, "max_nonzeros"),
     ):
         with pytest.raises(InputError) as caught:
             build(instance, **options)
