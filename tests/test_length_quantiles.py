@@ -16,6 +16,7 @@ from orsched.files import load_instance, read_requests_csv, save_instance, write
 from orsched.files.quantile_columns import level_of, name_of
 from orsched.instances import predict
 from orsched.length_quantiles import LengthLaw, quantiles_after
+from orsched.predict import LengthDistribution
 from orsched.requests import Requests
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -164,6 +165,20 @@ def test_quantiles_of_a_log_normal_law_give_that_law_back(mu, sigma, level):
     wanted = 1000 * exp(normal.inv_cdf(level))
     assert law.quantile(row, level) == pytest.approx(wanted, rel=0.02)
     assert law.reached(row, round(wanted)) == pytest.approx(level, abs=0.02)
+
+
+def test_the_two_readings_of_quantiles_differ_as_the_page_says():
+    """Those of policies and of predictors: the same at the levels, 5 % apart between them."""
+    normal, law = NormalDist(0, 1), LengthLaw(LEVELS)
+    row = [round(100_000 * exp(normal.inv_cdf(each))) for each in LEVELS]
+    other = LengthDistribution(np.array(LEVELS), np.array([row], float), 10.0**9)
+    for level in LEVELS:
+        assert other.quantile(level)[0] == pytest.approx(law.quantile(row, level))
+    within = np.linspace(LEVELS[0], LEVELS[-1], 200)
+    ratios = [other.quantile(float(p))[0] / law.quantile(row, float(p)) for p in within]
+    assert 1.04 < max(ratios) < 1.05
+    assert 0.95 < min(ratios) < 0.96
+    assert other.quantile(0.999)[0] > 2 * law.quantile(row, 0.999)
 
 
 @given(st.lists(st.integers(1, 10_000), min_size=5, max_size=5).map(sorted), st.integers(0, 10_000))

@@ -236,6 +236,7 @@ def _report(
     path: Path,
     slo: SLO | None = None,
 ) -> None:
+    from orsched.cli.progress import name_step
     from orsched.models.no_queue import ordering_cannot_help
     from orsched.report.html import write_report
     from orsched.schedule import Schedule
@@ -243,7 +244,8 @@ def _report(
     note = ordering_cannot_help(instance)
     several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_report(instance, several, path, notes=[] if note is None else [note], slo=slo)
+    notes = [] if note is None else [note]
+    write_report(instance, several, path, notes=notes, slo=slo, told=name_step)
 
 
 _WRITERS = {

@@ -32,7 +32,7 @@ from orsched.schedule import require_same_instance
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
@@ -53,6 +53,7 @@ def write_report(
     title: str | None = None,
     notes: Sequence[str] = (),
     slo: SLO | None = None,
+    told: Callable[[str], None] | None = None,
 ) -> None:
     """Write an interactive page that compares schedules of one instance.
 
@@ -71,6 +72,8 @@ def write_report(
         notes: statements to print at the top, such as that ordering cannot help.
         slo: limits to report the attainment of; None: those that the schedules were made with, if
             these are the same for all.
+        told: called with the name of each part of the work as it begins; bounds on the means of an
+            instance with arrivals take seconds.
 
     Raises:
         InputError: no schedule, a schedule for another instance, or the file cannot be written.
@@ -86,11 +89,22 @@ def write_report(
         except InputError as error:
             raise error.located(row=k) from None
     limits = slo_of(schedules) if slo is None else slo
-    write_text(path, _page(instance, rows_of(instance, schedules, limits), limits, title, notes))
+    tell = told or (lambda what: None)
+    tell("checking")
+    rows = rows_of(instance, schedules, limits)
+    tell("bounding means")
+    bounds = bounds_on_means(instance, rows)
+    tell("writing")
+    write_text(path, _page(instance, rows, bounds, limits, title, notes))
 
 
 def _page(
-    instance: Instance, rows: list[Row], slo: SLO | None, title: str | None, notes: Sequence[str]
+    instance: Instance,
+    rows: list[Row],
+    bounds: dict[str, list[int | None]],
+    slo: SLO | None,
+    title: str | None,
+    notes: Sequence[str],
 ) -> Iterator[str]:
     heading = text(title if title is not None else f"Schedules for {instance.name}")
     yield (
@@ -103,7 +117,7 @@ def _page(
     )
     yield _notes([*notes, *_findings(instance, rows)])
     latencies = latency_data(instance, rows, slo)
-    yield f"<section><h2>Comparison</h2>\n{_tables(instance, rows)}</section>\n"
+    yield f"<section><h2>Comparison</h2>\n{_tables(instance, rows, bounds)}</section>\n"
     yield _latencies() if latencies else ""
     yield _charts(instance, rows)
     pairs = pairs_of(instance, rows)
@@ -127,12 +141,11 @@ def _page(
     yield "</body>\n</html>\n"
 
 
-def _tables(instance: Instance, rows: list[Row]) -> str:
+def _tables(instance: Instance, rows: list[Row], bounds: dict[str, list[int | None]]) -> str:
     """Return the tables with a row a schedule; first the one that decides which is the best."""
     ranking = ranking_of(instance, rows)
     latency_first = ranking.name != "makespan"
     makespans = makespan_table(rows, ranking, badged=not latency_first)
-    bounds = bounds_on_means(instance, rows)
     latencies = latency_table(rows, ranking, badged=latency_first, bounds=bounds)
     tables = [latencies, makespans] if latency_first else [makespans, latencies]
     return "\n".join([*tables, class_table(rows, ranking.rivals)])

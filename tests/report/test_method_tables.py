@@ -121,6 +121,28 @@ def test_bounds_stand_below_the_means():
         assert f'data-bound-ns="{expected}"' in table
 
 
+def test_the_parts_of_the_work_are_told_as_they_begin(tmp_path, monkeypatch, capsys):
+    """Bounds on means can take seconds; the command says that it is at them."""
+    from orsched.cli.commands import run
+    from orsched.cli.progress import ProgressPrinter
+    from orsched.files import save_instance, save_schedule
+    from orsched.report import html
+
+    instance, seen = random_instance(n=20, latest_ns=5 * 10**9), []
+    schedule = orsched.simulate(instance, "fcfs").schedule
+    bounding = html.bounds_on_means
+    monkeypatch.setattr(html, "bounds_on_means", lambda *of: seen.append("do") or bounding(*of))
+    write_report(instance, [schedule], tmp_path / "a.html", told=seen.append)
+    assert seen == ["checking", "bounding means", "do", "writing"]
+    seen.clear()
+    monkeypatch.setattr(ProgressPrinter, "say", lambda self, what: seen.append(what))
+    save_instance(instance, tmp_path / "i.json")
+    save_schedule(schedule, tmp_path / "s.json")
+    files = [str(tmp_path / name) for name in ("i.json", "s.json", "r.html")]
+    assert run(["report", *files[:2], "-o", files[2]]) == 0
+    assert seen == ["checking", "writing", "checking", "bounding means", "do", "writing"]
+
+
 @pytest.mark.parametrize("method", ["fcfs", "vllm"])
 def test_bounds_allow_what_the_schedule_does(method):
     instance = random_instance(n=30, latest_ns=5 * 10**9)
