@@ -40,7 +40,7 @@ def require_start(instance: Instance, initial: Schedule, told: Information) -> N
             field="initial_schedule",
             remedy="give it to a clairvoyant method",
         )
-    violations = check(instance, initial.replace(results={}, bound=None, run={}))
+    violations = check(instance, initial.bare())
     if violations:
         raise InvalidScheduleError(
             f"the initial schedule is not valid: {violations[0].message}", violations
@@ -51,7 +51,7 @@ def not_worse(
     instance: Instance, outcome: Outcome, initial: Schedule, aim: Objective, slo: SLO | None
 ) -> Outcome:
     """Return the initial schedule in the outcome's place if it is better."""
-    bare = initial.replace(results={}, bound=None, run={})
+    bare = initial.bare()
     if not is_better(instance, bare, outcome.schedule, aim, slo):
         return outcome
     schedule = bare.replace(method=outcome.schedule.method, information="clairvoyant")

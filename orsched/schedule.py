@@ -287,6 +287,13 @@ class Schedule:
         """Return a copy with some fields replaced."""
         return replace(self, **changes)
 
+    def bare(self) -> Schedule:
+        """Return what was decided alone: a copy without results, bound and ``run`` block.
+
+        Whatever these say, a check of the copy is one of its steps.
+        """
+        return self.replace(results={}, bound=None, run={})
+
     def request_times(self, instance: Instance) -> dict[str, IntColumn]:
         """Return client, prefill start and end, first token and finish of every request.
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from orsched.instances.arrivals import Arrivals
     from orsched.instances.failures import Exponential
     from orsched.instances.predictions import Predictor
+    from orsched.methods import Outcome
+    from orsched.models.bounds import Bound
     from orsched.policy import Policy, View
     from orsched.schedule import Schedule
     from orsched.step import Step
@@ -117,12 +119,7 @@ def solve(
     wanted = require_objectives(bounds) if bounds else ()
     chosen = choose(default_method(aim) if method is None else method, information, parameters)
     require_minimised(chosen.method, aim)
-    if observer is not None and not getattr(chosen.method, "live", False):
-        raise InputError(
-            f"{chosen.method.name} plans beforehand: there are no steps to observe",
-            field="observer",
-            remedy="simulate a policy",
-        )
+    _require_steps(chosen, observer)
     if initial_schedule is not None:
         require_start(instance, initial_schedule, chosen.information)
     no_search = why_no_search(chosen)
@@ -156,18 +153,51 @@ def solve(
             slo,
         )
         outcome = chosen.method(instance, run)
-    if initial_schedule is not None:
-        outcome = not_worse(instance, outcome, initial_schedule, aim, slo)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
-    result = checked_result(instance, outcome, run.seed, lower, slo, begin, runtimes, aim)
-    seconds = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - begin))
-    proven = bounds_after(instance, result.schedule, aim, first, wanted, seconds)
-    result = replace(result, label=chosen.label, mean_bounds=proven, instance=instance)
-    result = with_history(result, history, lower)
-    missed = remark_on_gap(result, target_gap(criterion), no_search)
+    result = _finished(instance, outcome, run, lower, first, wanted, runtimes, time_limit)
+    result = with_history(replace(result, label=chosen.label), history, lower)
+    remarks = [
+        *ignored(chosen.method, aim),
+        *remark_on_gap(result, target_gap(criterion), no_search),
+    ]
     if stop is None:
-        missed += remark_on_iterations(result, iterations, time_limit)
-    return replace(result, notes=(*result.notes, *ignored(chosen.method, aim), *missed))
+        remarks += remark_on_iterations(result, iterations, time_limit)
+    return replace(result, notes=(*result.notes, *remarks))
+
+
+def _require_steps(chosen: Chosen, observer: Callable[[View, Step], None] | None) -> None:
+    """Refuse an observer of a method that has no steps to observe."""
+    if observer is not None and not getattr(chosen.method, "live", False):
+        raise InputError(
+            f"{chosen.method.name} plans beforehand: there are no steps to observe",
+            field="observer",
+            remedy="simulate a policy",
+        )
+
+
+def _finished(
+    instance: Instance,
+    outcome: Outcome,
+    run: Run,
+    lower: Bound,
+    first: dict[str, Bound],
+    wanted: Iterable[str],
+    runtimes: dict[str, float],
+    time_limit: float | None,
+) -> Result:
+    """Return the result of what a method made: no worse than its start, checked and bounded.
+
+    ``lower`` and ``first`` are the bounds from before on the makespan and on the objective's means,
+    ``wanted`` the further ones, for which what is left of the time limit is there.
+    """
+    if run.initial_schedule is not None:
+        outcome = not_worse(instance, outcome, run.initial_schedule, run.objective, run.slo)
+    result = checked_result(
+        instance, outcome, run.seed, lower, run.slo, run.begin, runtimes, run.objective
+    )
+    left = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - run.begin))
+    means = bounds_after(instance, result.schedule, run.objective, first, wanted, left)
+    return replace(result, mean_bounds=means, instance=instance)
 
 
 def simulate(

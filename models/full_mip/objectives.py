@@ -205,7 +205,7 @@ def _of_methods(search: Search) -> None:
     for name in ("fcfs", "hybrid"):
         try:
             found = solve(search.instance, name, iterations=2).schedule
-            bare = found.replace(results={}, bound=None, run={})
+            bare = found.bare()
             search.offer(bare, plan_of(search.instance, bare))
         except OrschedError:
             continue

@@ -118,7 +118,7 @@ def plan_of(instance: Instance, schedule: Schedule) -> Plan:
     Raises ``InvalidScheduleError`` when the checker rejects it, ``InputError`` when it has no plan
     (prompts in chunks, steps that prefill and decode at once, requests that pause).
     """
-    violations = check(instance, schedule.replace(results={}, bound=None, run={}))
+    violations = check(instance, schedule.bare())
     if violations:
         raise InvalidScheduleError(
             f"the initial schedule is not valid: {violations[0].message}", violations

@@ -77,7 +77,7 @@ class Search:
 
         Raises ``InvalidScheduleError`` when the checker rejects it.
         """
-        bare = initial.replace(results={}, bound=None, run={})
+        bare = initial.bare()
         try:
             plan = plan_of(self.instance, bare)
         except InputError as error:

@@ -193,7 +193,7 @@ def _hybrid(search: Search, end: float | None) -> None:
         search.interrupted = True
         return
     search.interrupted = found.termination == "interrupted"
-    schedule = found.schedule.replace(results={}, bound=None, run={})
+    schedule = found.schedule.bare()
     search.offer(schedule, plan_of(search.instance, schedule))
 
 

@@ -154,6 +154,18 @@ def test_initial_schedule_is_kept_where_nothing_better_is_found():
     assert orsched.solve(instance, initial_schedule=worse).makespan_ns == best.makespan_ns
 
 
+def test_a_bare_schedule_is_what_was_decided_alone():
+    instance = orsched.load("gate")
+    schedule = orsched.solve(instance, "fcfs").schedule
+    bare = schedule.bare()
+    assert (bare.results, bare.bound, bare.run) == ({}, None, {})
+    assert all((schedule.results, schedule.bound, schedule.run))
+    assert (
+        bare.replace(results=schedule.results, bound=schedule.bound, run=schedule.run) == schedule
+    )
+    assert orsched.check(instance, bare) == []
+
+
 def test_wrong_initial_schedules_are_refused():
     instance = orsched.load("pang-100x20")
     other = orsched.solve(orsched.load("two-by-two"), "fcfs").schedule
