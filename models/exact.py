@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from orsched.costs import splits
 from orsched.errors import InputError, OrschedError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run, objectives_of
-from orsched.models.full_mip.result import FullMipResult
 from orsched.objectives import MAKESPAN, MINIMISED, Objective
 from orsched.parameters import read_params
 from orsched.policy import Information
@@ -24,7 +23,8 @@ from orsched.units import NS_PER_S
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.best_first import BestFirstResult
-    from orsched.models.full_mip import FullMipProgress
+    from orsched.models.best_first_times import BestFirstTimesResult
+    from orsched.models.full_mip import FullMipProgress, FullMipResult
 
 DEFAULT_LIMIT_S = 60.0
 """Time limit of ``exact`` when none is given: its proofs have no other natural end."""
@@ -32,8 +32,11 @@ DEFAULT_LIMIT_S = 60.0
 EXACT_REQUESTS = 9
 """Up to this many requests ``auto`` picks ``exact``: proofs then take seconds."""
 
-EXACT_FOR_TIMES = 5
-"""Up to this many requests ``auto`` picks ``exact`` for means, weighted sums and attainment."""
+EXACT_FOR_TIMES = 9
+"""Up to this many requests ``auto`` picks ``exact`` for means and weighted sums of times."""
+
+EXACT_FOR_LIMITS = 5
+"""Up to this many requests ``auto`` picks ``exact`` for the attainment, which the MIP proves."""
 
 SEARCHES_FOR_TIMES = ("latency_search",)
 """Methods that search for means, the best first; one that is not there is passed over."""
@@ -55,8 +58,9 @@ class ExactParams:
     """Parameters of ``exact``.
 
     Attributes:
-        search: best_first (without arrivals), mip, or auto: best_first where it applies, unless
-            one of the other parameters, which are the MIP's, is given.
+        search: best_first (sums of times, and the makespan without arrivals), mip, or auto:
+            best_first where it applies, unless one of the other parameters, which are the MIP's,
+            is given.
         backend: the MIP's solver, cpsat or scip; None: cpsat.
         stages: the MIP's K, most prefill stages; None: as many as are proven to suffice.
     """
@@ -86,13 +90,9 @@ class ExactMethod:
         params, certified_ns = read_params(ExactParams, run.parameters), run.bound_ns
         seconds = run.stop.seconds_left
         limit = DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds)
-        result: FullMipResult | BestFirstResult
-        if _is_best_first(instance, params, run.objective):
-            from orsched.models.best_first import solve_best_first
-
-            by, notes = "the best-first search", list[str]()
-            result = solve_best_first(instance, limit, run.initial_schedule, self._listener(run))
-        else:
+        result: FullMipResult | BestFirstResult | BestFirstTimesResult
+        by, notes = "the best-first search", list[str]()
+        if not _is_best_first(instance, params, run.objective):
             from orsched.models.full_mip import solve_full_mip
 
             by = params.backend or "cpsat"
@@ -108,6 +108,16 @@ class ExactMethod:
                 slo=run.slo,
             )
             notes = self._notes_of_mip(result)
+        elif run.objective.is_makespan:
+            from orsched.models.best_first import solve_best_first
+
+            result = solve_best_first(instance, limit, run.initial_schedule, self._listener(run))
+        else:
+            from orsched.models.best_first_times import solve_best_first_times
+
+            result = solve_best_first_times(
+                instance, run.objective, limit, run.initial_schedule, self._listener(run)
+            )
         if result.schedule is None:
             raise TimeLimitError("the time limit ended before there was a schedule")
         schedule = result.schedule.replace(method=self.name, information="clairvoyant")
@@ -149,11 +159,15 @@ class ExactMethod:
 
     @staticmethod
     def _proven(
-        result: FullMipResult | BestFirstResult, by: str, certified_ns: int | None
+        result: FullMipResult | BestFirstResult | BestFirstTimesResult,
+        by: str,
+        certified_ns: int | None,
     ) -> tuple[str, ...]:
         """Say what was proven, where that is more than the certified bound."""
+        from orsched.models.best_first import BestFirstResult
+
         proven_ns = result.bound_ns
-        if isinstance(result, FullMipResult) and result.objective != "makespan":
+        if not isinstance(result, BestFirstResult) and result.objective != "makespan":
             return _proven_objective(result, by)
         if proven_ns is None or proven_ns <= (certified_ns or 0):
             return ()
@@ -164,7 +178,7 @@ class ExactMethod:
         )
 
 
-def _proven_objective(result: FullMipResult, by: str) -> tuple[str, ...]:
+def _proven_objective(result: FullMipResult | BestFirstTimesResult, by: str) -> tuple[str, ...]:
     """Say what was proven of an objective that is not the makespan."""
     bound = result.value_bound
     if bound is None or result.value is None:
@@ -182,14 +196,18 @@ def _proven_objective(result: FullMipResult, by: str) -> tuple[str, ...]:
 def _is_best_first(instance: Instance, params: ExactParams, objective: Objective) -> bool:
     """Return whether to search best first; ``InputError`` where that is asked for in vain."""
     from orsched.models.best_first.solve import refusal
+    from orsched.models.best_first_times.solve import refusal_for_times
 
     require_one_of(params.search, "search", SEARCHES)
     of_mip = params.backend is not None or params.stages is not None
     if params.search == "mip" or (params.search == "auto" and of_mip):
         return False
-    why_not = "backend and stages are parameters of the MIP" if of_mip else refusal(instance)
-    if not objective.is_makespan:
-        why_not = f"it makes the makespan short, not {objective.name}"
+    if of_mip:
+        why_not = "backend and stages are parameters of the MIP"
+    elif objective.is_makespan:
+        why_not = refusal(instance)
+    else:
+        why_not = refusal_for_times(instance, objective)
     if why_not and params.search == "best_first":
         raise InputError(
             f"exact cannot search best first: {why_not}",
@@ -247,8 +265,8 @@ def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, st
 
 def _for_times(instance: Instance, objective: Objective) -> tuple[str, str]:
     """Return the method for an objective that is not the makespan, and why."""
-    n = len(instance)
-    if 0 < n <= EXACT_FOR_TIMES and refusal_of_mip(instance) is None:
+    n, most = len(instance), EXACT_FOR_LIMITS if objective.of_limits else EXACT_FOR_TIMES
+    if 0 < n <= most and refusal_of_mip(instance) is None:
         return "exact", f"{n} requests are few enough for a proof of {objective.name}"
     for name in SEARCHES_FOR_TIMES:
         if name not in names("methods"):

@@ -148,18 +148,24 @@ def _size(problem: Problem, spec: ModelSpec) -> Size:
 
 def _start(search: Search, initial: Schedule | None, count: int, alone: bool) -> None:
     """Find the incumbent to start from: first come and shortest first, batched or one by one."""
-    instance, problem = search.instance, search.problem
-    if initial is not None:
-        search.begin_with(initial)
-    if not alone:
-        for order in _orders(search):
-            plan = _one_by_one(problem, order)
-            search.offer(schedule_of(instance, plan, problem=problem), plan)
-        _of_methods(search)
-    if search.plan is not None and len(refined(problem, search.plan).bins) > count:
+    offer_starts(search, initial, alone)
+    if search.plan is not None and len(refined(search.problem, search.plan).bins) > count:
         search.forget()
     if search.schedule is not None and search.report():
         search.done = True
+
+
+def offer_starts(search: Search, initial: Schedule | None, alone: bool) -> None:
+    """Offer the schedule that was given, and, unless ``alone``, what orders and methods make."""
+    instance, problem = search.instance, search.problem
+    if initial is not None:
+        search.begin_with(initial)
+    if alone:
+        return
+    for order in _orders(search):
+        plan = _one_by_one(problem, order)
+        search.offer(schedule_of(instance, plan, problem=problem), plan)
+    _of_methods(search)
 
 
 def _orders(search: Search) -> list[list[int]]:

@@ -204,7 +204,8 @@ def test_the_method_exact_says_what_was_proven_and_by_whom():
     assert objective_value(instance, result.schedule, "jct_mean") == optimum(instance, "jct_mean")
     assert result.status == "optimal"
     with pytest.raises(InputError, match="best first"):
-        solve(instance, "exact", objective="jct_mean", parameters={"search": "best_first"})
+        options = {"search": "best_first", "stages": 4}
+        solve(instance, "exact", objective="jct_mean", parameters=options)
 
 
 def test_only_the_makespan_has_other_formulations():

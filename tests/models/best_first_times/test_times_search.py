@@ -1,0 +1,243 @@
+"""The best-first search for means: beside exhaustive search, the MIP, bounds and policies."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched import AffineCost, InputError, Instance, Requests, Worker, check, solve
+from orsched.costs import LevelsCost
+from orsched.memory import BlockMemory
+from orsched.models.best_first_times import solve_best_first_times
+from orsched.models.best_first_times.cases import read_case
+from orsched.models.best_first_times.epochs import Epochs, State
+from orsched.models.best_first_times.relaxation import Relaxation, shortest_rest_first, smith
+from orsched.models.best_first_times.search import TimesSearch
+from orsched.models.bound_scope import allowances_of
+from orsched.models.full_mip import solve_full_mip
+from orsched.models.full_mip.aim import TimesAim
+from orsched.models.full_mip.problem import read_problem
+from orsched.objective_values import objective_value, weighted_times
+from orsched.objectives import objective_named
+from tests.brute_force import least_total
+from tests.models.full_mip.small import random_instance
+
+TIMES = (
+    "jct_mean",
+    "ttft_mean",
+    "weighted_jct_mean",
+    "0.5*makespan+0.5*jct_mean",
+    "0.3*ttft_mean+1.7*weighted_jct_mean",
+)
+
+
+def weighted(seed, most):
+    """A small instance with weights, one of them above 0."""
+    instance, rng = random_instance(seed, most), random.Random(seed)
+    weights = [rng.randint(0, 5) for _ in range(len(instance) - 1)]
+    return instance.replace(requests=instance.requests.replace(weights=[*weights, 1]))
+
+
+def optimum(instance, objective):
+    times = weighted_times(instance, objective)
+    return times.value_ns(least_total(instance, times.makespan, times.finish, times.first))
+
+
+def epochs_of(instance, objective):
+    problem = read_problem(instance, exact=True)
+    aim = TimesAim(instance, problem, objective_named(objective))
+    return Epochs(read_case(problem, aim.terms, instance.first_token != "prefill")), aim
+
+
+def least_cost(epochs, start, *, every_state):
+    """Return what a search from a state finds, without its bound or without anything left out."""
+    search = TimesSearch(epochs, 2**100, 0, 10**6)
+    if every_state:
+        search._relaxation.least = lambda state: 0
+        search._is_beaten = lambda node: False
+    epochs.__class__.start = property(lambda self: start)
+    try:
+        assert search.run(lambda: False, lambda: False) == "finished"
+    finally:
+        epochs.__class__.start = _START
+    return search.best
+
+
+_START = Epochs.start
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**32), st.sampled_from(TIMES))
+def test_it_finds_the_least_of_all_plain_schedules(seed, objective):
+    instance = weighted(seed, 4)
+    best = optimum(instance, objective)
+    result = solve_best_first_times(instance, objective, alone=True)
+    assert (result.status, result.termination) == ("optimal", "finished")
+    assert result.value == result.value_bound == best
+    assert objective_value(instance, result.schedule, objective) == best
+    assert not check(instance, result.schedule)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from(TIMES))
+def test_fewer_moves_and_states_left_out_change_nothing(seed, objective):
+    """Up to seven requests, beside a search that stops at every round and leaves nothing out."""
+    instance = weighted(seed, 7)
+    epochs, _ = epochs_of(instance, objective)
+    plain, _ = epochs_of(instance, objective)
+    plain.merges = plain.may_fill = False
+    if not epochs.timed or len(instance) < 6:
+        plain._until_event = lambda state, one, rate: 1
+    found = least_cost(epochs, epochs.start, every_state=False)
+    assert found == least_cost(plain, plain.start, every_state=len(instance) < 6)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from(TIMES))
+def test_the_relaxation_is_below_what_is_to_come_from_every_state(seed, objective):
+    instance, rng = weighted(seed, 5), random.Random(seed)
+    epochs, _ = epochs_of(instance, objective)
+    relaxation, state = Relaxation(epochs), epochs.start
+    while any(state.waiting):
+        assert relaxation.least(state) <= least_cost(epochs, state, every_state=True)
+        state = rng.choice(list(epochs.moves(state))).state
+
+
+def drawn(rng, n, clients, timed):
+    cost = rng.choice([AffineCost(25, 1, 29, 2), LevelsCost(((9, 30), (30, 45)), 11)])
+    arrivals = [rng.randint(0, 200) for _ in range(n)] if timed else [0] * n
+    prompts = [rng.randint(1, 9) for _ in range(n)]
+    requests = Requests(prompts, [rng.randint(1, 9) for _ in range(n)], arrivals)
+    return Instance(requests, Worker(clients, cost))
+
+
+@pytest.mark.parametrize(("timed", "objective"), [(False, "jct_mean"), (True, "ttft_mean")])
+def test_it_agrees_with_the_mip(timed, objective):
+    pytest.importorskip("ortools")
+    instance = drawn(random.Random(0), 3, 2, timed)
+    mip = solve_full_mip(instance, "cpsat", objective=objective, time_limit=60)
+    assert mip.status == "optimal"
+    assert solve_best_first_times(instance, objective).value == mip.value
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("objective", ["jct_mean", "ttft_mean"])
+@pytest.mark.parametrize("seed", range(2))
+def test_it_agrees_with_the_mip_on_more(seed, objective):
+    pytest.importorskip("ortools")
+    instance = drawn(random.Random(seed), 4 + seed, 2, bool(seed % 2))
+    mip = solve_full_mip(instance, "cpsat", objective=objective, time_limit=60)
+    found = solve_best_first_times(instance, objective)
+    assert found.status == "optimal"
+    assert found.value == mip.value if mip.status == "optimal" else found.value >= mip.value_bound
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32), st.sampled_from(["jct_mean", "ttft_mean"]))
+def test_bounds_are_below_and_policies_above(seed, objective):
+    rng = random.Random(seed)
+    instance = drawn(rng, rng.randint(4, 7), rng.randint(2, 4), rng.random() < 0.5)
+    found = solve_best_first_times(instance, objective)
+    assert found.status == "optimal"
+    proven = orsched.bound(instance, objective, allows=[]).certificate["sum_ns"]
+    assert Fraction(proven, len(instance)) <= found.value
+    for method in ("fcfs", "fcfs_batched", "offline", "sjf", "svf"):
+        schedule = solve(instance, method).schedule
+        if not {"mixed", "chunks", "restarts"} & set(allowances_of(instance, schedule)):
+            assert objective_value(instance, schedule, objective) >= found.value
+
+
+def ten(seed=0):
+    base = orsched.load("pang-100x20")
+    rows = random.Random(seed).sample(range(100), 10)
+    return Instance(base.requests.take(rows), Worker(3, base.worker.cost))
+
+
+@pytest.mark.parametrize("objective", ["jct_mean", "ttft_mean"])
+def test_ten_requests_on_three_clients_are_proven(objective):
+    result = solve(ten(), "exact", objective=objective)
+    assert result.status == "optimal"
+    assert any("best-first search proved" in note for note in result.notes)
+    other = solve(ten(), "fcfs", objective=objective).objective_value
+    assert result.objective_bound <= result.objective_value <= other
+
+
+def test_a_search_that_is_cut_off_has_a_bound_and_a_gap():
+    instance, seen = ten(), []
+    most = solve_best_first_times(instance, "jct_mean", max_states=50, callback=seen.append)
+    whole = solve_best_first_times(instance, "jct_mean")
+    assert (most.status, most.termination) == ("feasible", "too_large")
+    assert most.value_bound <= whole.value <= most.value
+    assert most.gap > 0 == whole.gap
+    values, bounds = [each.value for each in seen], [each.bound_ns for each in seen]
+    assert values == sorted(values, reverse=True)
+    assert bounds == sorted(bounds)
+    late = solve_best_first_times(instance, "jct_mean", time_limit=1e-3)
+    assert late.termination == "time_limit"
+    assert late.value >= whole.value
+    assert not check(instance, late.schedule)
+
+
+def test_a_callback_ends_it_and_a_schedule_starts_it():
+    instance = ten()
+    ended = solve_best_first_times(instance, "jct_mean", callback=lambda seen: True)
+    assert ended.termination == "stopped"
+    best = solve_best_first_times(instance, "jct_mean").schedule
+    again = solve_best_first_times(instance, "jct_mean", initial_schedule=best)
+    assert again.history[0].value == again.history[-1].value
+
+
+def test_memory_and_prefill_caps_hold():
+    rng = random.Random(3)
+    base = drawn(rng, 6, 3, False)
+    worker = Worker(3, base.worker.cost, 12, BlockMemory(30, 1))
+    instance = base.replace(workers=[worker])
+    result = solve_best_first_times(instance, "jct_mean")
+    assert result.status == "optimal"
+    assert not check(instance, result.schedule)
+    assert result.value >= solve_best_first_times(base, "jct_mean").value
+
+
+def test_what_it_does_not_take_is_refused():
+    instance = ten()
+    with pytest.raises(InputError, match="no sum of times"):
+        solve_best_first_times(instance, "slo_attainment")
+    many = orsched.load("pang-100x20")
+    with pytest.raises(InputError, match="first stages"):
+        solve_best_first_times(many, "jct_mean")
+    with pytest.raises(InputError, match="first stages"):
+        solve(many, "exact", objective="jct_mean", parameters={"search": "best_first"})
+    with pytest.raises(InputError, match="no requests"):
+        solve_best_first_times(Instance(Requests([], []), instance.worker), "jct_mean")
+
+
+def test_the_mip_stays_where_it_is_asked_for():
+    instance, options = drawn(random.Random(1), 3, 2, False), {"search": "mip"}
+    result = solve(instance, "exact", objective="jct_mean", parameters=options)
+    assert any("cpsat proved" in note for note in result.notes)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6))
+def test_smith_is_the_least_of_all_orders(jobs):
+    from itertools import permutations
+
+    def cost(order):
+        now = total = 0
+        for length, weight in order:
+            now += length
+            total += weight * now
+        return total
+
+    assert smith(jobs) == min(cost(order) for order in permutations(jobs))
+
+
+def test_the_shortest_rest_is_first():
+    assert shortest_rest_first([(0, 10), (2, 3), (3, 1)]) == [4, 6, 14]
+    assert shortest_rest_first([(5, 2), (0, 1)]) == [1, 7]
+    assert shortest_rest_first([]) == []
+    assert State((0,), (), 0).clock == 0
