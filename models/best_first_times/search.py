@@ -120,9 +120,9 @@ class TimesSearch:
         """Return whether the same was reached earlier, and waiting until now costs no more."""
         clock, spent = node.state.clock, node.spent
         if not self.epochs.timed:
-            if known[0][1] <= spent:
+            if known and known[0][1] <= spent:
                 return True
-            known.clear()
+            known.clear()  # those dearer are left out, whether this one is kept or not
             return False
         rate = self.epochs.rate(node.state.waiting, node.state.running)
         if any(then <= clock and cost + (clock - then) * rate <= spent for then, cost in known):

@@ -137,6 +137,14 @@ def test_it_agrees_with_the_mip_on_more(seed, objective):
     assert found.value == mip.value if mip.status == "optimal" else found.value >= mip.value_bound
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_start_changes_nothing(seed):
+    """With a good incumbent many states are known, but no longer open."""
+    instance = drawn(random.Random(seed), 8, 3, bool(seed % 2))
+    alone = solve_best_first_times(instance, "jct_mean", alone=True)
+    assert solve_best_first_times(instance, "jct_mean").value == alone.value == alone.value_bound
+
+
 @settings(max_examples=10)
 @given(st.integers(0, 2**32), st.sampled_from(["jct_mean", "ttft_mean"]))
 def test_bounds_are_below_and_policies_above(seed, objective):

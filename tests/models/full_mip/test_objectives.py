@@ -203,8 +203,8 @@ def test_the_method_exact_says_what_was_proven_and_by_whom():
     result = solve(instance, "exact", objective="jct_mean")
     assert objective_value(instance, result.schedule, "jct_mean") == optimum(instance, "jct_mean")
     assert result.status == "optimal"
+    options = {"search": "best_first", "stages": 4}
     with pytest.raises(InputError, match="best first"):
-        options = {"search": "best_first", "stages": 4}
         solve(instance, "exact", objective="jct_mean", parameters=options)
 
 
