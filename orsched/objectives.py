@@ -201,7 +201,7 @@ def named_as_bounds(objective: Objective) -> tuple[str, ...]:
     return tuple(other for other, own in means if own in objective.parts)
 
 
-_TERM = re.compile(r"\s*([0-9]{1,10}(?:\.[0-9]{0,10})?|\.[0-9]{1,10})\s*\*\s*([a-z0-9_]+)\s*")
+_TERM = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*\*\s*([a-z0-9_]+)\s*")
 
 
 def _weighted_sum(text: str) -> Objective:

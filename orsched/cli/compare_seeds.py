@@ -136,7 +136,9 @@ def read_seeds(text: str) -> range:
         high = int(last) if colon else low + 1
     except ValueError:
         raise InputError(f"{text!r} is not A:B", field="--seeds", remedy="e.g. 0:10") from None
-    if not 0 <= low < high:
+    if low < 0:
+        raise InputError(f"{low} is no seed: they start at 0", field="--seeds", remedy="e.g. 0:10")
+    if low >= high:
         raise InputError(f"{text!r} holds no seed", field="--seeds", remedy="e.g. 0:10")
     if high - low > _MOST_SEEDS:
         raise InputError(f"{high - low} seeds", field="--seeds", remedy=f"at most {_MOST_SEEDS}")

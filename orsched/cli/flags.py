@@ -17,8 +17,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
         name: (name,)
         for name in (
             "arrivals", "autoscale", "failures", "first", "formulation", "gap", "information",
-            "iterations", "max_nonzeros", "methods", "objective", "points", "predictions",
-            "rounds", "search", "second", "seed", "stages", "time_limit",
+            "iterations", "max_nonzeros", "methods", "objective", "parameters", "points",
+            "predictions", "rounds", "search", "second", "seed", "stages", "time_limit",
         )
     },
 }  # fmt: skip

@@ -200,7 +200,7 @@ def test_parameters_that_an_own_policy_lacks_are_named(simulate, workers):
     arguments = ("two-by-two", "--policy", "my_simulated_policy:Mine", "--workers", workers)
     code, error = simulate(*arguments, "--param", "mst=2")
     assert code == 2
-    assert "field 'parameters': my_simulated_policy:Mine" in error
+    assert "field '--param': my_simulated_policy:Mine" in error
     assert "'mst' (did you mean most? known: most)" in error
 
 
@@ -223,7 +223,7 @@ def test_parameters_that_an_own_policy_lacks_are_named(simulate, workers):
         (["--policy", "nothing"], "field '--policy': unknown method 'nothing'"),
         (["--policy", "fcsf"], "did you mean fcfs?"),
         (["--policy", ""], "unknown method ''"),
-        (["--policy", "vllm", "--param", "chunks=1"], "field 'parameters': there is no parameter"),
+        (["--policy", "vllm", "--param", "chunks=1"], "field '--param': there is no parameter"),
         (["--policy", "vllm+mode=all"], "field 'parameters.mode': 'all' is unknown"),
         (["--policy", "online", "--param", "gate=x"], "field 'parameters.gate'"),
         (["--policy", "fcfs@clairvoyant"], "field '--information'"),
