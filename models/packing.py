@@ -21,6 +21,7 @@ from orsched.models.pcmax.exchange import exchange
 from orsched.models.pcmax.knapsack import LARGEST_TABLE, table_cells
 from orsched.models.pcmax.local import Groups, best_fit, longest_first, repartition
 from orsched.models.pcmax.problem import Problem
+from orsched.models.pcmax.rooms import Rooms
 from orsched.models.pcmax.search import Effort, Search
 from orsched.stop import Clock, most_within, require_gap
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MAX_MOVES = 150_000
 FIRST_MOVES = 2_000
+ROOM_MOVES = 100
+"""For each client that is left when the rooms beside the most frequent size are filled."""
 LARGE = 1 << 16
 """Makespan from which pairs of clients seldom have a split that meets the bound to the unit."""
 _LARGEST_TOTAL = 2**62
@@ -194,9 +197,14 @@ def _search(
     if makespan > target and moves and not few:
         best.certificate = _by_rooms(problem, best.certificate, makespan)
         target = best.target(gap)
+    done = FIRST_MOVES
     if makespan > target and moves and large:
         _exchange(best, target, clock, rng)
-    makespan = repartition(best.groups, target, rng, steps - FIRST_MOVES, clock)
+    elif makespan > target and moves and not few:
+        makespan = repartition(best.groups, target, rng, steps // 5, clock)
+        makespan = _fill_rooms(best, problem, target, makespan, clock, rng)
+        done += steps // 5
+    makespan = repartition(best.groups, target, rng, steps - done, clock)
     if other and makespan > target and repartition(other, target, rng, steps, clock) < makespan:
         best.groups = other
     makespan = max(map(sum, best.groups))
@@ -231,6 +239,30 @@ def _by_rooms(problem: Problem, certificate: dict[str, Any], makespan: int) -> d
             break
         certificate = problem.certificate(capacity, duals, "dual")
     return certificate
+
+
+def _fill_rooms(
+    best: _Best, problem: Problem, target: int, makespan: int, clock: Clock, rng: random.Random
+) -> int:
+    """Fill the rooms beside the most frequent size first, the other clients after that.
+
+    Pairs of clients seldom find contents of so small rooms that waste hardly more than may be
+    wasted; a linear program does. Returns the makespan of the packing that is kept.
+    """
+    rooms = Rooms.of(problem, target) if makespan > target else None
+    try:
+        full = rooms.fill(problem.slack(target)) if rooms else None
+    except MissingDependencyError:
+        full = None
+    if not full or len(full) >= problem.clients:
+        return makespan
+    groups = [np.repeat(problem.sizes, pattern).tolist() for pattern in full]
+    left = np.repeat(problem.sizes, problem.counts - sum(full)).tolist()
+    rest = longest_first(left, problem.clients - len(full))
+    found = repartition(rest, target, rng, ROOM_MOVES * len(rest), clock)
+    if found < makespan:
+        best.groups, makespan = groups + rest, found
+    return makespan
 
 
 def _assign(jobs: Sequence[int], groups: Groups) -> list[int]:

@@ -34,6 +34,7 @@ FIRST_SEED = 6000
 ATTACKS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "best fit": (packing, "best_fit", lambda *args: None),
     "room beside a length": (packing, "_by_rooms", lambda whole, certificate, most: certificate),
+    "rooms filled first": (packing.Rooms, "fill", lambda self, slack: None),
     "exchanges": (packing, "_exchange", lambda *args: None),
     "dives": (search.Dive, "run", lambda dive, *args: ([], dive.columns.problem.counts)),
     "decimation": (search.Decimation, "run", lambda self, whole: ([], whole)),
