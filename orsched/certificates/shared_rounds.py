@@ -1,16 +1,17 @@
 """What requests that arrive over time cost each other: rounds that are shared, prefills in between.
 
-A request waits for more than itself: of each round that it shares with another it pays the
-other's part, and whoever is prefilled on its worker before a round that both are in has been
-prefilled while the one that came first was there. Which requests share rounds is the schedule's
-choice, but all tokens have to be yielded in the rounds for which there is time. Prices of windows
-of time bound the least of both (docs/bounds.md has the proof).
+A request waits for more than itself: for its prefill, in each round that it shares with another
+for the other's part, and of two that share a round one waits for the prefill of the other after
+its own. Which requests share rounds is the schedule's choice, but all tokens have to be yielded in
+the rounds for which there is time. Prices of windows of time bound the least of both
+(docs/bounds.md has the proof).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import isqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,12 +35,18 @@ if TYPE_CHECKING:
 LATE = 1024
 """Shares of what requests cost each other are in 1 / LATE; the rest is of pure lateness."""
 
-FINE = 2**16
+FINE = 2**13
 """Prices of time are in 1 / FINE."""
 
+WEIGHT = 2**12
+"""What a request of one round weighs; others less, as the square root of their rounds."""
+
 WINDOW_FIELDS = ("starts", "levels", "late", "rounds", "meet")
-"""What a certificate chooses: windows, levels of prefill for each round, and by window the share of
-what requests cost each other, and how many meet in a round, in all and at each level."""
+"""What a certificate chooses: windows, levels of prefill, and by window the share of what requests
+cost each other, how many meet in a round, and what they weigh at each level."""
+
+UNIT = 2 * LATE * WEIGHT**2
+"""What rounds charge is in 1 / UNIT nanoseconds."""
 
 _MOST = 2**62
 
@@ -78,9 +85,11 @@ class Parts:
         found: Numbers = self.prefill + self.first + self.decode
         return found
 
-    def densities(self) -> Numbers:
-        """Prefill for each round, in whole nanoseconds; 0 where there are no rounds."""
-        found: Numbers = np.where(self.tokens > 0, self.prefill // np.maximum(self.tokens, 1), 0)
+    def weights(self) -> Numbers:
+        """Weights of the requests: of two the product is at most 1 / the fewer rounds, over 1."""
+        most = int(self.tokens.max(initial=0))
+        known = [0, *(isqrt(WEIGHT**2 // rounds) for rounds in range(1, most + 1))]
+        found: Numbers = np.array(known, np.int64)[self.tokens]
         return found
 
 
@@ -171,41 +180,34 @@ def _whole(column: list[int]) -> Numbers:
     return np.array(column, np.int64)
 
 
-class Prices(NamedTuple):
-    """What windows of time charge, in 1 / FINE of a nanosecond for each nanosecond.
-
-    Attributes:
-        decode: of own rounds, by level and window; level 0 is below all levels.
-        time: of a worker's time, by window.
-        late: of a window that a request is there through, without being served.
-    """
-
-    decode: Numbers
-    time: Numbers
-    late: Numbers
+def least_so_far(late: list[int]) -> list[int]:
+    """Return the least share up to each window: prefills lie before the rounds that follow them."""
+    return list(accumulate(late, min))
 
 
-def token_prices(claim: dict[str, Any], shared: int) -> tuple[list[list[int]], list[int]]:
-    """Return what a round charges a request by level and window, and what each round gives back.
+def round_prices(
+    claim: dict[str, Any], shared: int, kinds: list[tuple[int, int]]
+) -> tuple[list[list[int]], list[int]]:
+    """Return what a round charges each kind of request, by window, and what each round gives back.
 
-    Both in 1 / LATE nanoseconds. m requests in a round meet in m (m - 1) ordered pairs, at least
-    2 a m - a (a + 1) for each whole a; the pairs of a level pay its rise, half of them. Who comes
-    later has been prefilled before, at a share that must not be smaller there.
+    A kind is the levels that a request reaches and its weight. Charges and what is given back are
+    in 1 / ``UNIT`` nanoseconds. m requests in a round meet in m (m - 1) ordered pairs, at least
+    2 a m - a (a + 1) for each whole a. Of those of a level, weights s pay for their pairs: the sum
+    of the products of two is at least the sum over any of them of b s - s^2 / 2, less b^2 / 2.
     """
     rises = [b - a for a, b in pairwise([0, *claim["levels"]])]
-    tokens: list[list[int]] = []
-    back, before = [], LATE
-    for late, a, of_levels in zip(claim["late"], claim["rounds"], claim["meet"], strict=True):
-        before = min(before, late)
-        each = [2 * late * shared * a]
-        given = late * shared * a * (a + 1)
-        twice = 0
-        for rise, b in zip(rises, of_levels, strict=True):
-            each.append(each[-1] + before * rise * b)
-            twice += before * rise * b * (b + 1)
-        tokens.append(each)
-        back.append(given + -(-twice // 2))
-    return [list(row) for row in zip(*tokens, strict=True)], back
+    prices: list[list[int]] = [[] for _ in kinds]
+    back: list[int] = []
+    columns = (claim["late"], least_so_far(claim["late"]), claim["rounds"], claim["meet"])
+    for late, before, a, of_levels in zip(*columns, strict=True):
+        all_pay = 2 * late * shared * a * (UNIT // LATE)
+        pay = [before * rise for rise in rises]
+        for row, (level, s) in zip(prices, kinds, strict=True):
+            met = zip(pay[:level], of_levels, strict=False)
+            row.append(all_pay + sum(each * max(0, 2 * b * s - s * s) for each, b in met))
+        squares = sum(each * b * b for each, b in zip(pay, of_levels, strict=True))
+        back.append(late * shared * a * (a + 1) * (UNIT // LATE) + squares)
+    return prices, back
 
 
 def shared_rounds(
@@ -223,23 +225,28 @@ def shared_rounds(
         budget.spend(table * (len(starts) + len(levels)))
         budget.hold(8 * table)
     parts = parts_of(instance, scope)
-    tokens, back = token_prices(claim, parts.shared)
+    level = np.searchsorted(np.array(levels, np.int64), parts.prefill, side="right")
+    kinds, kind = np.unique(np.stack([level, parts.weights()], 1), axis=0, return_inverse=True)
+    if budget is not None:
+        budget.spend(len(kinds) * len(starts) * (4 + 4 * len(levels)))
+        budget.hold(40 * len(kinds) * len(starts))
+    prices, back = round_prices(claim, parts.shared, [(a, s) for a, s in kinds.tolist()])
     if back[-1]:
         raise ValueError("the last window has no end, and nothing can be given back there")
-    time = [-(-given * (FINE // LATE) // parts.fixed) for given in back]
+    time = [-(-given * FINE // (UNIT * parts.fixed)) for given in back]
     spent = sum(
         price * parts.workers * (end - start)
         for price, start, end in zip(time, starts, starts[1:], strict=False)
     )
-    late = [(LATE - each) * (FINE // LATE) for each in claim["late"]]
-    level = np.searchsorted(np.array(levels, np.int64), parts.densities(), side="right")
-    per_token = [[each * (FINE // LATE) for each in row] for row in tokens]
-    _require_small(per_token, time, starts, parts)
-    shape = (len(levels) + 1, len(starts))
-    rates = np.array(per_token, np.int64).reshape(shape)[level]
-    rates += np.array(time, np.int64)[None] * parts.token[:, None]
+    per_token = [[each * FINE // UNIT for each in row] for row in prices]
+    if max(map(max, per_token)) + max(time) * int(parts.token.max()) >= _MOST:
+        raise ValueError("the numbers are too large")
+    rates = np.array(per_token, np.int64).reshape(len(kinds), len(starts))[kind.reshape(-1)]
+    rates += _column(time)[None] * parts.token[:, None]
     rates //= parts.longest[:, None]
-    found = least_costs(parts, np.array(starts, np.int64), rates, _column(time), _column(late))
+    _require_small(rates, time, starts, parts)
+    shares = _column([each * (FINE // LATE) for each in claim["late"]])
+    found = least_costs(parts, _column(starts), rates, _column(time), shares, FINE)
     total: int = sum(found.cost.tolist()) - spent
     return sum(int(each) for each in parts.own) + total // FINE
 
@@ -260,15 +267,13 @@ def _require_shape(claim: dict[str, Any]) -> None:
         raise ValueError("there is not one number for each window and level")
 
 
-def _require_small(
-    per_token: list[list[int]], time: list[int], starts: list[int], parts: Parts
-) -> None:
+def _require_small(rates: Numbers, time: list[int], starts: list[int], parts: Parts) -> None:
     """Refuse numbers with which 64 bits might overflow."""
-    most = max(map(max, per_token)) + max(time) * int(parts.token.max())
-    own = int(parts.own.max())
-    rate = max(most // int(parts.longest.min()), max(time), FINE) + FINE
-    horizon = starts[-1] + max(parts.arrivals.tolist()) + own
-    if most >= _MOST or rate * horizon >= _MOST:
+    columns = (rates.max(1).tolist(), parts.decode.tolist(), parts.prefill.tolist())
+    highest = max(time)
+    most = max(rate * u + highest * s for rate, u, s in zip(*columns, strict=True))
+    horizon = starts[-1] + max(parts.arrivals.tolist()) + int(parts.own.max())
+    if most + 4 * FINE * horizon >= _MOST:
         raise ValueError("the numbers are too large")
 
 
@@ -295,19 +300,23 @@ def least_costs(
     starts: Numbers,
     rates: Numbers,
     time: Numbers,
-    late: Numbers,
+    shares: Numbers,
+    one: float,
     most: int | None = None,
 ) -> Found:
     """Return the least that each request can cost, wherever it is served.
 
     It ends in a window, takes each part of its time in that and those before, at most as much as a
-    window has after its arrival, and pays the cheapest of them; of windows that it is there through
-    it pays ``late`` for the time without being served. Whole numbers give whole numbers.
+    window has after its arrival, and pays the cheapest of them. Of windows that it is there through
+    it pays what is not ``shares`` for the time without being served, and ``shares`` before its
+    prefill. Whole numbers give whole numbers.
 
     Args:
         parts, starts: the requests, and where windows begin; the last has no end.
         rates: prices of own rounds, by request and window.
-        time, late: by window; see ``Prices``.
+        time: of a worker's time, by window.
+        shares: of what requests cost each other, by window, in units of which ``one`` is all.
+        one: 1 in these units, in which prices are, too.
         most: windows after the arrival that are looked at (a search may); None: all.
     """
     n, windows = len(parts.arrivals), len(starts)
@@ -321,7 +330,8 @@ def least_costs(
     room = ends[at] - np.maximum(parts.arrivals[:, None], starts[at])
     room = np.where(inside, np.maximum(room, 0), 0)
     rate = np.take_along_axis(rates, at, 1)
-    time, late = time[at], np.where(inside, late[at], 0)
+    late = np.where(inside, one - shares[at], 0)
+    time = time[at] + _before_prefill(parts.prefill, shares[at], room)
     waited = np.concatenate([np.zeros((n, 1), room.dtype), np.cumsum(late * room, 1)], 1)
     reach, credit = np.cumsum(room, 1), late.max(initial=0) * own
     cost = np.full(n, _MOST if rates.dtype == np.int64 else np.inf, rates.dtype)
@@ -349,6 +359,21 @@ def least_costs(
         for kept, new in ((decode, u), (prefill, s), (served, w)):
             kept[rows, span] = new[better]
     return Found(cost, decode, prefill, served, last, first)
+
+
+def _before_prefill(prefill: Numbers, share: Numbers, room: Numbers) -> Numbers:
+    """Return the price of a prefill's time for having waited until a window begins.
+
+    A request has been there through the windows before, by request and window after its arrival,
+    and may have been prefilled there for no longer than the prefill takes.
+    """
+    none = np.zeros((len(prefill), 1), share.dtype)
+    length = np.maximum(prefill, 1)[:, None]
+    waited = np.concatenate([none, np.cumsum(share * room, 1)[:, :-1]], 1)
+    most = np.concatenate([none, np.maximum.accumulate(share, 1)[:, :-1]], 1)
+    waited = np.maximum(waited - most * length, 0)
+    found: Numbers = waited // length if share.dtype == np.int64 else waited / length
+    return found
 
 
 def _cheapest(needed: Numbers, rate: Numbers, room: Numbers) -> Numbers:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import random
-from itertools import accumulate, combinations_with_replacement, product
+from itertools import accumulate, combinations, product
+from math import isqrt
 
 import numpy as np
 import pytest
 
 import orsched
 from orsched.certificates.scope import PLAIN, Scope
-from orsched.certificates.shared_rounds import LATE, parts_of, shared_rounds, token_prices
+from orsched.certificates.shared_rounds import (
+    LATE,
+    UNIT,
+    WEIGHT,
+    least_costs,
+    parts_of,
+    round_prices,
+    shared_rounds,
+)
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, LevelsCost, LinearCost, PoolingCost
 from orsched.instance import Instance
@@ -51,10 +60,11 @@ def any_claim(rng, instance, scope):
     parts, last = parts_of(instance, scope), int(instance.requests.arrival_ns.max())
     middle = rng.randint(1, last + len(instance) * int(parts.own.max()))
     starts = sorted({0, middle, rng.choice((middle, rng.randint(1, middle)))})
-    density = [int(each) for each in parts.densities() if each > 0]
-    levels = sorted(set(rng.sample(density, rng.randint(0, len(density)))))
+    prefill = [int(each) for each in parts.prefill if each > 0]
+    levels = sorted(set(rng.sample(prefill, rng.randint(0, len(prefill)))))
     high = rng.choice((1, 1, 2, 3))
-    ended = [[rng.randint(0, high) for _ in levels] for _ in starts[:-1]]
+    most = high * WEIGHT
+    ended = [[rng.randint(0, most) for _ in levels] for _ in starts[:-1]]
     return {
         "starts": starts,
         "levels": levels,
@@ -95,38 +105,79 @@ def test_any_numbers_prove_no_more_where_steps_are_mixed():
             assert proven <= Search(instance, allows, "mean_jct").least()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_rounds_pay_for_their_pairs_and_no_more(seed):
-    """What those in a round pay, less what is given back, is at most its pairs', and meets it."""
+    """What those in a round pay, less what is given back, is at most its pairs'; equals meet it."""
     rng = random.Random(seed)
     for _ in range(20):
         shared, windows = rng.randint(0, 9), rng.randint(1, 3)
         levels = sorted(rng.sample(range(1, 50), rng.randint(0, 2)))
+        several = [(rng.randint(0, len(levels)), isqrt(WEIGHT**2 // rng.randint(1, 9)))] * 3
+        kinds = [*several, *((rng.randint(0, len(levels)), rng.randint(0, WEIGHT)) for _ in "abc")]
         claim = {
             "starts": list(range(windows)),
             "levels": levels,
             "late": [rng.randint(0, LATE) for _ in range(windows)],
             "rounds": [rng.randint(0, 4) for _ in range(windows)],
-            "meet": [[rng.randint(0, 3) for _ in levels] for _ in range(windows)],
+            "meet": [[rng.randint(0, 3 * WEIGHT) for _ in levels] for _ in range(windows)],
         }
-        tokens, back = token_prices(claim, shared)
+        prices, back = round_prices(claim, shared, kinds)
         before = list(accumulate(claim["late"], min))  # prefills lie before the rounds
         for window in range(windows):
-            paid = [column[window] for column in tokens]
-            a, b, met = claim["rounds"][window], claim["meet"][window], False
-            for sizes in combinations_with_replacement(range(6, -1, -1), len(levels) + 1):
-                below = [*sizes[1:], 0]
-                twice = 2 * claim["late"][window] * shared * sizes[0] * (sizes[0] - 1)
-                rises = [high - low for low, high in zip([0, *levels], levels, strict=False)]
-                for rise, m in zip(rises, sizes[1:], strict=True):
-                    twice += before[window] * rise * m * (m - 1)
-                charged = sum((m - n) * p for m, n, p in zip(sizes, below, paid, strict=True))
-                rest = twice - 2 * (charged - back[window])
-                assert rest >= 0
-                at = all(m in (k, k + 1) for m, k in zip(sizes, [a, *b], strict=True))
-                met |= at
-                assert not at or rest <= 2
-            assert met or any(y > x for x, y in zip([a, *b], b, strict=False))
+            for m in range(len(kinds) + 1):
+                for some in combinations(range(len(kinds)), m):
+                    pairs = claim["late"][window] * shared * m * (m - 1) * (UNIT // LATE)
+                    for (i, s), (j, t) in combinations([kinds[each] for each in some], 2):
+                        least = [0, *levels][min(i, j)]
+                        pairs += 2 * before[window] * least * s * t
+                    assert sum(prices[each][window] for each in some) - back[window] <= pairs
+
+
+def test_equal_requests_pay_all_that_their_pairs_cost():
+    """Four that weigh the same: numbers that are theirs leave an eighth of one's square."""
+    for s in (WEIGHT, WEIGHT // 3):
+        claim = {"levels": [50], "late": [LATE, 0], "rounds": [3, 0]}
+        meet = 7 * s // 2  # halfway between three and four
+        prices, back = round_prices({**claim, "meet": [[meet], [0]]}, 7, [(1, s)])
+        pairs = 7 * 12 * UNIT + 50 * LATE * 12 * s * s
+        assert 0 <= pairs - (4 * prices[0][0] - back[0]) <= 50 * LATE * (s * s // 4 + 8 * s)
+
+
+def test_of_two_that_share_rounds_the_product_of_weights_is_small_enough():
+    """A pair pays for each shared round no more than the smaller prefill over all of them."""
+    requests = Requests([3] * 40, list(range(1, 41)))
+    instance = Instance(requests, Worker(2, AffineCost(1, 1, 2, 2)))
+    weights, tokens = parts_of(instance, PLAIN).weights().tolist(), range(1, 41)
+    for (s, p), (t, q) in product(zip(weights, tokens, strict=True), repeat=2):
+        assert s * t * min(p, q) <= WEIGHT**2
+        assert p != q or s * t * p > 0.99 * WEIGHT**2
+
+
+def test_who_is_prefilled_later_has_waited_for_it():
+    """Where the first window is dear, a prefill of 10 waits 90 of it: its share, and lateness."""
+    instance = Instance(Requests([10], [1]), Worker(1, AffineCost(0, 1, 5, 0)))
+    parts = parts_of(instance, PLAIN)
+    assert (parts.prefill[0], parts.first[0], parts.decode[0]) == (10, 0, 5)
+    starts, none = np.array([0, 100, 200]), np.zeros((1, 3), np.int64)
+    for share in (0, 1, 3, 4):
+        shares = np.array([share] * 3)
+        found = least_costs(parts, starts, none, np.array([1000, 0, 0]), shares, 4)
+        late = (4 - share) * (100 - (0 if share == 4 else 5))  # its round may be in the first
+        assert found.cost[0] == share * (100 - 10) + late
+        assert found.prefill[0].tolist() == [0, 10, 0]
+        assert least_costs(parts, starts, none, np.zeros(3, np.int64), shares, 4).cost[0] == 0
+
+
+@pytest.mark.parametrize("allows", [(), ("chunks", "mixed")])
+def test_a_queue_for_prefills_counts_in_full(allows):
+    """Requests come twice as fast as they are done one by one: more than half of what they wait."""
+    made = Requests([50] * 60, [3] * 60, [25 * k for k in range(60)])
+    instance = Instance(made, Worker(60, AffineCost(0, 1, 2, 0)), first_token="prefill")
+    scope = Scope.allowing(allows, instance)
+    alone = int(parts_of(instance, scope).own.sum())
+    claim = shared_rounds_choices(instance, scope, lambda: False)
+    in_turn = sum((50 + 2 * 2) * (k + 1) - 25 * k for k in range(60))
+    assert alone + (in_turn - alone) / 2 < shared_rounds(instance, scope, claim) <= in_turn
 
 
 def test_who_waits_pays_no_share_of_rounds():
@@ -165,10 +216,12 @@ def test_equal_requests_at_once(cost, requests, prompt):
     """All numbers of a grid, where they prove most: a fifth of what sharing costs, no more."""
     instance = Instance(Requests([prompt] * requests, [6] * requests), Worker(4, cost))
     least, parts = least_sum_ns(instance, "mean_jct"), parts_of(instance, PLAIN)
-    alone, levels = int(parts.own.sum()), sorted({*parts.densities().tolist()} - {0})
+    alone, levels = int(parts.own.sum()), sorted({*parts.prefill.tolist()} - {0})
+    weight = int(parts.weights()[0])
     best, middles = 0, range(least // requests // 2, 2 * least // requests, 10)
-    for middle, late, a, b in product(middles, range(64, LATE + 1, 64), (0, 1, 2), (0, 1, 2)):
-        rows = {"late": [late, 0], "rounds": [a, 0], "meet": [[b] * len(levels), [0] * len(levels)]}
+    for middle, late, a, b in product(middles, range(64, LATE + 1, 64), (0, 1, 2), (0, 3, 5)):
+        meet = [[b * weight // 2] * len(levels), [0] * len(levels)]
+        rows = {"late": [late, 0], "rounds": [a, 0], "meet": meet}
         claim = {"starts": [0, middle], "levels": levels, **rows}
         best = max(best, shared_rounds(instance, PLAIN, claim))
     assert alone + (least - alone) // 6 < best <= least
