@@ -55,6 +55,7 @@ CASES = "orsched compare pang-case --seeds 0:100"
 LITERAL = "hybrid+gate=waited_time+assignment=packing"
 FAITHFUL = f"hybrid@predicted{LITERAL.removeprefix('hybrid')}+order=arrival"
 SCLS, MICO = "python -m benchmarks.reproductions.scls", "python -m benchmarks.reproductions.mico"
+TAIL = "python -m benchmarks.reproductions.tail"
 SSJF, GATES = "python -m benchmarks.reproductions.ssjf", "python -m benchmarks.reproductions.gates"
 PARTS = (
     Part("pang.md", f"{COMPARE} --methods fcfs,offline,online,hybrid {K_R}", ("The four methods",)),
@@ -169,23 +170,39 @@ PARTS = (
         ("Long prompts",),
         data=True,
     ),
+    Part("gittins.md", TAIL, ("The tail",), data=True),
+    Part("gittins.md", f"{TAIL}_requests", ("Who is slow",), data=True),
+    Part(
+        "gittins.md",
+        "python -m benchmarks.reproductions.crowd",
+        ("`crowd` alone, elsewhere",),
+        data=True,
+    ),
 )  # fmt: skip
 
 
 def tables(text: str, heading: str) -> list[list[list[str]]]:
-    """Return the tables of a section as rows of cells, the head first."""
+    """Return the tables of a section as rows of cells, the head first.
+
+    Those between bars, and those that stand as they are printed: two spaces or more between cells.
+    """
     found: list[list[list[str]]] = []
-    here, before = False, ""
+    here, fence, before = False, "", []
     for line in text.splitlines():
-        if line.startswith("#"):
-            here = line.lstrip("# ") == heading
-        elif here and line.startswith("|"):
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            if not before.startswith("|"):
+        if line.startswith("```"):
+            fence, cells = "" if fence else line[3:], []
+        elif line.startswith("#") and not fence:
+            here, cells = line.lstrip("# ") == heading, []
+        elif fence == "text":
+            cells = re.split(" {2,}", line.strip()) if "  " in line.strip() else []
+        else:
+            cells = [cell.strip() for cell in line.strip("|").split("|")] if line[:1] == "|" else []
+        if here and cells:
+            if not before:
                 found.append([cells])
             elif set("".join(cells)) - set(":- "):
                 found[-1].append(cells)
-        before = line
+        before = cells
     return found
 
 

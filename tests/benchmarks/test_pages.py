@@ -37,6 +37,35 @@ def test_the_tables_of_a_section_are_its_own():
     assert tables(PAGE, "Three") == []
 
 
+def test_tables_that_stand_as_they_are_printed_are_tables():
+    text = """
+## One
+
+```console
+$ program  # not a heading of two  cells
+```
+
+```text
+== seeds 0 to 4
+
+policy           mean s  p99 over sjf, %
+gittins, no aging  8.30  -4.7 [-9.9, +0.6]
+
+risk  mean s
+0     6.53
+```
+
+## Two
+"""
+    first, second = tables(text, "One")
+    assert second == [["risk", "mean s"], ["0", "6.53"]]
+    assert stray(first, ["gittins, no aging  x  8.30  -4.7 [-9.9, +0.6]"]) == []
+    assert stray(first, ["gittins, no aging  x  8.30  -4.7 [-9.8, +0.6]"]) == [
+        "8.30 | -4.7 [-9.9, +0.6]"
+    ]
+    assert tables(text, "Two") == []
+
+
 def test_rows_that_are_printed_are_found_whatever_others_printed():
     assert stray(tables(PAGE, "One")[0], PRINTED) == []
 
