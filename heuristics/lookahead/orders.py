@@ -117,10 +117,22 @@ class ShortestPossible(LookAhead):
     def __init__(self, params: IntervalParams, information: Information) -> None:
         super().__init__("a_min", information)
         self.width = params.width
+        self.low: dict[int, int] = {}  # lower end of each request that has arrived and not ended
+
+    def on_arrival(self, view: View, request: int) -> None:
+        """Note the lower end of the interval, which stays as it is, and queue the request."""
+        if request not in self.low:
+            self.low[request] = interval(view, request, self.width)[0]
+        super().on_arrival(view, request)
+
+    def on_finish(self, view: View, request: int, client: int) -> None:
+        """Forget the request."""
+        self.low.pop(request, None)
+        super().on_finish(view, request, client)
 
     def length(self, view: View, request: int) -> int:
         """Return the lower end of the interval, or the tokens that have been seen."""
-        return max(interval(view, request, self.width)[0], view.generated(request))
+        return max(self.low[request], view.generated(request))
 
     def key(self, view: View, request: int) -> int:
         """Return the same."""
@@ -128,4 +140,14 @@ class ShortestPossible(LookAhead):
 
     def victim(self, view: View) -> int:
         """Return the request of the least bound."""
-        return min(view.running, key=lambda request: (self.length(view, request), request))
+        low, generated = self.low, view.generated
+        best, victim = -1, -1
+        for request in view.running:  # each eviction goes over all that run: no call but one
+            tokens = low[request]
+            if -1 < best < tokens:
+                continue
+            seen = generated(request)
+            tokens = max(tokens, seen)
+            if best < 0 or (tokens, request) < (best, victim):
+                best, victim = tokens, request
+        return victim
