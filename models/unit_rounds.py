@@ -1,20 +1,25 @@
-"""The hindsight optimum of the unit-round model, by a time-indexed integer program."""
+"""The hindsight optimum of the unit-round model: prices of rounds, then all that they leave."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from orsched.certificates.unit_rounds import Prices, UnitRounds, bound
 from orsched.costs.unit_rounds import ROUND_NS
-from orsched.models.unit_rounds_mip import UnitRoundsMip, require_unit_rounds
+from orsched.models.unit_rounds_mip import require_unit_rounds
+from orsched.models.unit_rounds_prices import search_prices
 from orsched.models.unit_rounds_search import search
+from orsched.models.unit_rounds_states import MAX_MEMORY, MAX_REQUESTS, StateSearch
 from orsched.request_times import request_times
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+
+_WIDTH = 2000
+"""States of a round in the search that looks for a good schedule before the proof."""
 
 
 @dataclass(frozen=True)
@@ -23,18 +28,37 @@ class HindsightOptimum:
 
     Attributes:
         total: sum over requests of end less arrival of the best schedule found, in rounds.
-        bound: no schedule without evictions has a smaller sum, by the solver's account.
+        bound: no schedule without evictions has a smaller sum, by the search of all states.
         starts: the round in which each request starts.
+        prices: of rounds; ``orsched.certificates.unit_rounds.bound`` says what they prove alone.
     """
 
     total: int
     bound: int
     starts: tuple[int, ...]
+    prices: Prices | None = field(default=None, compare=False, repr=False)
 
     @property
     def optimal(self) -> bool:
         """Whether the schedule is proven to be the best."""
         return self.bound >= self.total
+
+
+def problem_of(instance: Instance) -> UnitRounds:
+    """Return the requests in rounds, and the memory.
+
+    Raises:
+        InputError: the instance is not one of this model.
+    """
+    require_unit_rounds(instance)
+    requests, memory = instance.requests, instance.worker.memory
+    assert memory is not None
+    return UnitRounds(
+        tuple(requests.prompt_tokens.tolist()),
+        tuple(requests.output_tokens.tolist()),
+        tuple((requests.arrival_ns // ROUND_NS).tolist()),
+        memory.blocks,
+    )
 
 
 def total_latency(instance: Instance, schedule: Schedule) -> int:
@@ -46,44 +70,42 @@ def total_latency(instance: Instance, schedule: Schedule) -> int:
 def hindsight_optimum(
     instance: Instance, time_limit: float | None = None, seed: int = 0, iterations: int = 2000
 ) -> HindsightOptimum:
-    """Solve the program of Jaillet et al. (arXiv 2502.07115), on one thread.
+    """Find the best schedule of the model of Jaillet et al. (arXiv 2502.07115), on one thread.
 
-    A variable for each request and each round in which it may start; one start each; in every
-    round the tokens held by those that run are within the memory. Rounds are those up to the last
-    start of the schedule that a search finds from the better of ``mc_sf`` and ``svf``. Whoever
-    starts later has a variable of its own, at the cost of the first round after these and without
-    memory: a relaxation, so that the bound holds for all schedules. Where the solver uses it there
-    are more rounds in the next program; where it does not, its schedule is feasible as it is.
+    A search over orders begins, from the better of ``mc_sf`` and ``svf``. Prices of rounds, from
+    the linear relaxation with rows for ends that exclude each other, prove a bound. They guide a
+    search through all states of the rounds, first through the best of each round, then through all
+    that can lead to a better schedule, up to ``MAX_STATES`` in a round and ``MAX_REQUESTS``.
 
     Args:
         instance: of the unit-round model (``unit_instance``).
-        time_limit: seconds of all programs together, after the search; None: until one is solved.
-        seed: of the search and the solver.
-        iterations: moves of the search before the program.
+        time_limit: seconds after the first search, a third of them for prices; None: as long as
+            it takes to prove the optimum, or to have too many states.
+        seed: of the first search.
+        iterations: moves of the first search.
 
     Raises:
         InputError: the instance is not one of this model.
-        MissingDependencyError: OR-Tools is not installed.
     """
-    require_unit_rounds(instance)
-    requests = instance.requests
-    if not len(requests):
+    problem = problem_of(instance)
+    if not len(problem):
         return HindsightOptimum(0, 0, ())
     best = min((_starts(instance, name) for name in ("mc_sf", "svf")), key=sum)
     best = search(instance, best, iterations, seed)
     end = None if time_limit is None else monotonic() + time_limit
-    rounds, bound, found = max(best) + 1, 0, None
-    while found is None:
-        left = None if end is None else end - monotonic()
-        if left is not None and left <= 0:
-            break
-        solved, found, least = _Program(instance, rounds).solve(best, left, seed)
-        bound, rounds = max(bound, least), rounds + int(requests.output_tokens.max())
-        if not solved:
-            break
-    best = min(best, found or best, key=sum)
-    run = int(requests.output_tokens.sum()) - int(requests.arrival_ns.sum()) // ROUND_NS
-    return HindsightOptimum(sum(best) + run, min(bound, sum(best)) + run, tuple(best))
+    rounds = max(best) + max(problem.outputs) + 1
+    prices = search_prices(problem, rounds, None if time_limit is None else time_limit / 3)
+    least = bound(problem, prices)
+    if len(problem) <= MAX_REQUESTS and problem.memory <= MAX_MEMORY:
+        for width in (_WIDTH, None):
+            left = None if end is None else end - monotonic()
+            if least >= sum(best) or (left is not None and left <= 0):
+                break
+            states = StateSearch(problem, prices, best, width=width)
+            states.run(left)
+            best, least = states.starts, max(least, states.bound)
+    run = sum(problem.outputs) - sum(problem.arrivals)
+    return HindsightOptimum(sum(best) + run, min(least, sum(best)) + run, tuple(best), prices)
 
 
 def _starts(instance: Instance, method: str) -> list[int]:
@@ -92,35 +114,3 @@ def _starts(instance: Instance, method: str) -> list[int]:
     schedule = simulate(instance, method).schedule
     starts: list[int] = (request_times(instance, schedule)["prefill_start_ns"] // ROUND_NS).tolist()
     return starts
-
-
-class _Program:
-    """The integer program in CP-SAT."""
-
-    def __init__(self, instance: Instance, rounds: int) -> None:
-        from orsched.models.full_mip.cpsat_backend import load
-
-        self.mip = UnitRoundsMip(instance, rounds)
-        self.model, self.variables = load(self.mip.model)
-
-    def solve(
-        self, known: list[int], time_limit: float | None, seed: int
-    ) -> tuple[bool, list[int] | None, int]:
-        """Return whether it is solved, starts (None where some are later), a bound on their sum."""
-        from ortools.sat.python import cp_model
-
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.catch_sigint_signal = False
-        solver.parameters.random_seed = seed % 2**31
-        if time_limit is not None:
-            solver.parameters.max_time_in_seconds = time_limit
-        for variable, value in zip(self.variables, self.mip.values_of(known), strict=True):
-            self.model.add_hint(variable, value)
-        status = solver.solve(self.model)
-        bound = solver.best_objective_bound
-        least = math.ceil(bound - 1e-6) if math.isfinite(bound) else 0
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return False, None, least
-        found = self.mip.starts_of([solver.value(variable) for variable in self.variables])
-        return status == cp_model.OPTIMAL, found, least

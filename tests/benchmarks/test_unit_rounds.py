@@ -13,6 +13,9 @@ from benchmarks.reproductions.unit_rounds import (
     small,
     with_predictions,
 )
+from benchmarks.reproductions.unit_rounds_proven import cold, proven
+from benchmarks.reproductions.unit_rounds_proven import main as proven_main
+from benchmarks.reproductions.unit_rounds_proven import published as bounds_of
 from orsched.instances.unit_rounds import unit_rounds
 
 
@@ -61,3 +64,25 @@ def test_readings_and_families_compare_with_what_no_policy_is_below():
         column = f"{family}, M = 16"
         assert min(float(table[name][column]) for name in ("mc_sf", "svf", "sorted_f")) >= 1
     assert float(table["mc_sf"]["long-prompts, M = 16"]) > 1.3
+
+
+def test_proven_draws_and_bounds():
+    pytest.importorskip("ortools")
+    row = proven("6x12", 2, 20.0)
+    assert row["proven"] == "2 of 2"
+    assert float(row["least"]) >= 1
+    assert float(row["annealing"]) >= 1
+    assert row["greatest gap"] == "0"
+    row = bounds_of(3, 0.1)
+    assert row["bound"] <= row["best known"]
+    assert float(row["`mc_sf`, at least"]) <= float(row["at most"])
+
+
+@pytest.mark.full
+def test_solvers_from_nothing_and_tables_left_out(capsys):
+    pytest.importorskip("ortools")
+    row = cold(0, 0.5)
+    assert float(row["over the best known"]) >= 1
+    assert set(row) >= {"over that of cpsat", "over that of scip", "over that of highs"}
+    assert proven_main(["--sizes", "5x10", "--draws", "1", "--published", "0", "--cold", "0"]) == 0
+    assert "1 of 1" in capsys.readouterr().out
