@@ -170,6 +170,7 @@ PARTS = (
         ("Long prompts",),
         data=True,
     ),
+    Part("bounds.md", "python -m benchmarks.where_ranks_lose", ("Where ranks lose",)),
     Part("gittins.md", TAIL, ("The tail",), data=True),
     Part("gittins.md", f"{TAIL}_requests", ("Who is slow",), data=True),
     Part(
