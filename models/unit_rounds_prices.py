@@ -25,9 +25,9 @@ _LEAST = 1e-4
 _MAX_NONZEROS = 4_000_000
 
 
-def no_prices(rounds: int) -> Prices:
+def no_prices() -> Prices:
     """Return prices of nothing, which prove that nobody starts before it arrives."""
-    return Prices(SCALE, (0,) * rounds, {})
+    return Prices(SCALE, (), {})
 
 
 def search_prices(problem: UnitRounds, rounds: int, time_limit: float | None = None) -> Prices:
@@ -40,10 +40,10 @@ def search_prices(problem: UnitRounds, rounds: int, time_limit: float | None = N
     """
     size = int((rounds - np.array(problem.arrivals)) @ np.array(problem.outputs))
     if size > _MAX_NONZEROS:
-        return no_prices(rounds)
+        return no_prices()
     end = None if time_limit is None else monotonic() + time_limit
     program = _Relaxation(problem, rounds)
-    prices = no_prices(rounds)
+    prices = no_prices()
     for _ in range(_PASSES):
         left = None if end is None else end - monotonic()
         if (left is not None and left <= 0) or not program.solve(left):

@@ -9,7 +9,7 @@ round each state is followed by one for each set of requests that may start in i
 - states beside one with the same requests started, no more cost, and no more held in any round,
   as far as the others could use it;
 - states in which a request has ended that could have started a round earlier, and those that idle
-  while somebody waits: such schedules are not the best.
+  when all have arrived: such schedules are not the best.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 MAX_REQUESTS = 62
 """They are bits of a whole number."""
-MAX_MEMORY = 30_000
-"""Tokens held are short numbers."""
+MAX_MEMORY = 16_000
+"""Tokens held are short numbers, and so are the sums of two of them."""
 MAX_STATES = 1_000_000
 _PLAIN_STATES = 20_000
 """States of a round where nothing is compiled."""
@@ -71,7 +71,7 @@ class _States:
     early: Ints
     now: Shorts
     held: Shorts
-    starts: Shorts
+    starts: NDArray[np.int32]
 
     def __len__(self) -> int:
         return len(self.started)
@@ -174,7 +174,7 @@ class StateSearch:
         zero = np.zeros(1, np.int64)
         states = _States(
             zero, zero, zero, zero, zero, np.zeros(1, np.int16),
-            np.zeros((1, longest), np.int16), np.full((1, n), -1, np.int16),
+            np.zeros((1, longest), np.int16), np.full((1, n), -1, np.int32),
         )  # fmt: skip
         states.paid, _ = self._bounds(states, 0)
         return states
@@ -214,15 +214,12 @@ class StateSearch:
 
     def _next(self, states: _States, t: int) -> _States | None:
         """Return the states of the next round that may lead to the best; None: out of time."""
-        held = states.held[:, 0]
-        out = np.zeros(len(states), bool)
-        for i, (output, arrival) in enumerate(
-            zip(self.problem.outputs, self.problem.arrivals, strict=True)
-        ):
-            ends = states.starts[:, i] + output == t + 1
-            out |= ends & (states.starts[:, i] >= 0) & ((states.early >> i) & 1 == 1)
-            if arrival <= t:
-                out |= (held == 0) & states.waits(i)
+        idle = states.held[:, 0] == 0
+        # Where someone is still to arrive it may be best to idle, for a later start to be earlier.
+        out = idle if t >= max(self.problem.arrivals) else np.zeros(len(states), bool)
+        for i, output in enumerate(self.problem.outputs):
+            ends = (states.starts[:, i] >= 0) & (states.starts[:, i] + output == t + 1)
+            out = out | (ends & ((states.early >> i) & 1 == 1))
         states = states.taken(~out)
         states.now = states.held[:, 0]
         states.early = np.where(states.now == self.problem.memory, 0, states.early)

@@ -122,6 +122,9 @@ def bound(problem: UnitRounds, prices: Prices) -> int:
     Raises:
         ValueError: a price is no whole number from 0 on, too great, or of a row that is none.
     """
+    _check(problem, prices)
+    if not (prices.memory or prices.levels):
+        return sum(problem.arrivals)
     rounds = max(len(prices.memory), max(problem.arrivals, default=0)) + 1
     table = costs(problem, prices, rounds)  # later starts pay more: nothing but the start
     least = 0

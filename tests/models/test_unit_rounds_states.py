@@ -10,6 +10,7 @@ import pytest
 
 from orsched.certificates.unit_rounds import UnitRounds, bound
 from orsched.instances.catalog import generate
+from orsched.instances.unit_rounds import unit_instance
 from orsched.models import unit_rounds_states
 from orsched.models.unit_rounds import hindsight_optimum, problem_of
 from orsched.models.unit_rounds_prices import no_prices, search_prices
@@ -64,7 +65,7 @@ def test_no_shortcut_loses_the_best(seed):
     known = one_by_one(outputs, problem.arrivals)
     rounds = max(known) + max(outputs) + 1
     optimum = literal_optimum(problem)
-    for prices in (no_prices(rounds), search_prices(problem, rounds)):
+    for prices in (no_prices(), search_prices(problem, rounds)):
         search = StateSearch(problem, prices, known)
         assert search.run()
         assert search.best == optimum
@@ -78,7 +79,7 @@ def test_it_finds_the_best_of_all_starts(seed, priced):
     known = one_by_one(case[1], case[2])
     run = sum(case[1]) - sum(case[2])
     rounds = max(known) + max(case[1]) + 1
-    prices = search_prices(problem, rounds) if priced else no_prices(rounds)
+    prices = search_prices(problem, rounds) if priced else no_prices()
     search = StateSearch(problem, prices, known)
     assert search.run()
     assert search.best == search.bound == sum(search.starts)
@@ -92,7 +93,7 @@ def test_prices_change_the_work_and_not_the_optimum(seed):
     known = one_by_one(outputs, arrivals)
     rounds = max(known) + max(outputs) + 1
     prices = search_prices(problem, rounds)
-    guided, plain = (StateSearch(problem, each, known) for each in (prices, no_prices(rounds)))
+    guided, plain = (StateSearch(problem, each, known) for each in (prices, no_prices()))
     assert guided.run()
     assert plain.run()
     assert bound(problem, prices) <= guided.best == plain.best
@@ -100,6 +101,21 @@ def test_prices_change_the_work_and_not_the_optimum(seed):
     for i, start in starts.items():
         assert start >= arrivals[i]
         assert held(prompts, outputs, starts, start + outputs[i]) <= memory
+
+
+def test_idling_for_a_late_arrival_may_be_best():
+    """M = 9: the long one at 0 would hold the short one up from round 1 to 8."""
+    problem = problem_from([1, 7], [8, 2], [0, 1], 9)
+    search = StateSearch(problem, no_prices(), [0, 8])
+    assert search.run()
+    assert (search.best, search.starts) == (4, [3, 1])
+    assert literal_optimum(problem) == 4
+
+
+def test_memory_of_more_than_short_numbers_is_not_searched():
+    instance = unit_instance([9000] * 3, [3, 2, 1], [0, 0, 0], 20_000)
+    found = hindsight_optimum(instance, time_limit=5)
+    assert found.bound <= found.total == 3 + 2 + 1 + 1
 
 
 def test_stopped_it_knows_a_bound():
@@ -126,7 +142,7 @@ def test_narrow_it_is_a_search_that_proves_nothing():
     narrow = StateSearch(problem, search_prices(problem, 60), known, width=5)
     assert not narrow.run()
     assert narrow.bound == 0
-    whole = StateSearch(problem, no_prices(60), known)
+    whole = StateSearch(problem, no_prices(), known)
     assert whole.run()
     assert whole.best <= narrow.best == sum(narrow.starts) < sum(known)
 
