@@ -14,7 +14,7 @@ from orsched.models.pcmax.dive import Dive
 from orsched.models.pcmax.entropy import Entropy
 from orsched.models.pcmax.guided import Guided, Pool
 from orsched.models.pcmax.local import Groups, longest_first, repartition
-from orsched.models.pcmax.tree import PATTERNS, Tree
+from orsched.models.pcmax.tree import MORE_NODES, MORE_PATTERNS, NODES, PATTERNS, Tree
 from orsched.stop import most_within
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Search:
         self.numbers = np.random.default_rng(rng.randrange(2**32))
         self.columns = Columns(problem, clock)
         self.misses = 0
-        self._tried: set[int] = set()
+        self._tried: set[tuple[int, int]] = set()
         self._guided: dict[int, Guided | None] = {}
         self._begun: set[int] = set()
         self._few_alike = few_alike(problem)
@@ -124,7 +124,7 @@ class Search:
                     self._guide_at(capacity + above, max(1, _FIRST_TRIES - above), loops, effort)
             self._begun.add(capacity)
             if self.bound == capacity:
-                self._decide(self._guided.get(capacity))
+                self._decide(self._guided.get(capacity), more=tries > 0)
             if self.bound == capacity:
                 self._guide_at(capacity, tries, loops, effort)
             if self.bound == capacity:
@@ -149,16 +149,20 @@ class Search:
                 self.raise_bound(_ROUNDS_AGAIN)
                 return
 
-    def _decide(self, guided: Guided | None) -> None:
-        """Decide the capacity at the bound by branching, once, if few patterns are left."""
+    def _decide(self, guided: Guided | None, more: bool) -> None:
+        """Decide the capacity at the bound by branching, if few patterns are left.
+
+        Once, and once more with more patterns and nodes where nothing else has helped.
+        """
         pool = guided.pool if guided else None
-        if pool is None or not pool.whole or len(pool.patterns) > PATTERNS:
+        patterns, nodes = (MORE_PATTERNS, MORE_NODES) if more else (PATTERNS, NODES)
+        if pool is None or not pool.whole or len(pool.patterns) > patterns:
             return
-        if pool.capacity in self._tried or self.finished():
+        if (pool.capacity, nodes) in self._tried or self.finished():
             return
-        self._tried.add(pool.capacity)
+        self._tried.add((pool.capacity, nodes))
         tree = Tree(pool, self.clock)
-        if tree.run():
+        if tree.run(nodes):
             self._prove(pool.capacity, pool.priced.duals, "tree")
             self.certificate["tree"] = tree.nodes
             self.raise_bound(_ROUNDS_AGAIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import replace
 
@@ -16,10 +17,13 @@ from orsched.certificates.packing import _ruled_out
 from orsched.checker.packing import packing_violations
 from orsched.models.packing import pack
 from orsched.models.pcmax import belief_propagation
+from orsched.models.pcmax import search as search_module
 from orsched.models.pcmax.columns import Columns
 from orsched.models.pcmax.compiled import compiled
 from orsched.models.pcmax.guided import Guided, Pool
+from orsched.models.pcmax.local import longest_first
 from orsched.models.pcmax.problem import Problem
+from orsched.models.pcmax.search import Search
 from orsched.models.pcmax.tree import Tree
 from orsched.stop import Clock
 
@@ -123,6 +127,22 @@ def test_a_tree_is_verified_and_no_changed_one():
     ):
         with pytest.raises(ValueError, match=r"a node does not|no two jobs"):
             _ruled_out(Counter(jobs), clients, patterns, changed, Budget())
+
+
+def test_more_patterns_are_decided_only_where_nothing_else_has_helped(monkeypatch):
+    packing = FAMILIES["H"](7011)
+    problem, pool = pool_of(packing.jobs, packing.clients, 15660)
+    groups = longest_first(packing.jobs, packing.clients)
+    start = {"bound": "dual", "value": 15660}
+    search = Search(problem, groups, start, Clock(None), random.Random(0))
+    guided = Guided(pool, None, np.random.default_rng(0), Clock(None))
+    monkeypatch.setattr(search_module, "PATTERNS", len(pool.patterns) - 1)
+    monkeypatch.setattr(search_module, "MORE_PATTERNS", len(pool.patterns))
+    search._decide(guided, more=False)
+    assert search.bound == 15660
+    monkeypatch.setattr(search, "raise_bound", lambda rounds: None)
+    search._decide(guided, more=True)
+    assert (search.bound, search.certificate["bound"]) == (15661, "tree")
 
 
 def test_with_a_fixed_amount_of_work_the_answer_is_the_same_twice():
