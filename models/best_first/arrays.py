@@ -42,6 +42,8 @@ class Store(NamedTuple):
         spent, since: the time until here, and until the last state before which no client waited.
         before: the node before, -1 at the start.
         below: the node that stands next among those that leave out others, -1 after the last.
+        rounds: a lower bound on the rounds to the end, 0 before it was worked out.
+        blocks: how many full blocks it begins with (``expansion.blocks_of``).
         closed: whether it has been taken from the heap.
         keys, open: the heap: bounds and requests that wait, and nodes.
         known: hash table of states: a node, or -1.
@@ -54,11 +56,31 @@ class Store(NamedTuple):
     since: Any
     before: Any
     below: Any
+    rounds: Any
+    blocks: Any
     closed: Any
     keys: Any
     open: Any
     known: Any
     fronts: Any
+
+
+class Bins(NamedTuple):
+    """Clients that are filled, one after the other; arrays of int64.
+
+    Attributes:
+        stock: how many of each kind remain.
+        taken: one row a client, one column a kind: how many it has.
+        sums: of what remained when a client's turn came, the rounds of the kinds from each on.
+        rests, slacks: of each client, the rounds that are empty, and how many may be: by it and
+            all after it.
+    """
+
+    stock: Any
+    taken: Any
+    sums: Any
+    rests: Any
+    slacks: Any
 
 
 def bits_of(greatest: int) -> int:

@@ -11,15 +11,17 @@ import threading
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from orsched.models.best_first import expansion
+from orsched.models.best_first import expansion, filling
 from orsched.models.best_first.packed import Packed
 from orsched.models.module_copy import module_copy
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from orsched.models.best_first.states import States
 
 _LOG = logging.getLogger("orsched")
-_NAME = "orsched.models.best_first._compiled_expansion"
+_PLACE = "orsched.models.best_first._compiled_"
 
 
 class Engine:
@@ -62,14 +64,23 @@ def engine(example: States) -> Engine:
     return known[0]
 
 
-def _compile() -> Any:
-    """Load the source of the expansion again, with every function compiled."""
+def _compile() -> ModuleType:
+    """Compile both sources; the search then takes what it needs of the other one from there."""
+    packing = _compiled(filling, {})
+    return _compiled(expansion, {"packs": packing.packs})
+
+
+def _compiled(plain: ModuleType, names: dict[str, Any]) -> ModuleType:
+    """Load a source again, with every function compiled and some names taken from elsewhere."""
     import numba
 
-    module = module_copy(expansion, _NAME)
+    name = _PLACE + plain.__name__.rpartition(".")[2]
+    module = module_copy(plain, name)
+    for key, item in names.items():
+        setattr(module, key, item)
     # Without nrt, which only allocation needs, no references are counted: several times faster.
     options: dict[str, Any] = {"nogil": True, "cache": True, "_nrt": False}
-    for name, item in list(vars(module).items()):
-        if callable(item) and getattr(item, "__module__", None) == _NAME:
-            setattr(module, name, numba.njit(item, **options))
+    for key, item in list(vars(module).items()):
+        if callable(item) and getattr(item, "__module__", None) == name:
+            setattr(module, key, numba.njit(item, **options))
     return module

@@ -1,9 +1,10 @@
 """Expansion of packed plain states: written so that numba can compile it as it stands.
 
-The same search as ``search``, with the bounds of ``states`` and one more: a set of weights for the
-requests, whatever they are, proves that R more rounds are too few if all that wait weigh more than
-the clients can hold in what R leaves them. Functions take ``Case``, ``Store`` and the array of
-counts; times are whole numbers.
+The same search as ``search``, with the bounds of ``states`` and three more: a set of weights for
+the requests, whatever they are, proves that R more rounds are too few if all that wait weigh more
+than the clients can hold in what R leaves them; so does trying to fill the clients (``filling``);
+and schedules begin with their full blocks (``blocks_of``). Functions take ``Case``, ``Store``,
+``Bins`` and the array of counts; times are whole numbers.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from orsched.models.best_first.arrays import (
     NODES,
     OPEN,
 )
+from orsched.models.best_first.filling import packs
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from orsched.models.best_first.arrays import Case, Store
+    from orsched.models.best_first.arrays import Bins, Case, Store
 
 GO_ON, FINISHED, FULL, IMPROVED = 0, 1, 2, 3
 _PRIME, _OTHER = 2147483647, 2147483629
 _FREE = 2**60
 
 
-def advance(case: Case, store: Store, at: Any, most: int, room: int, space: Any) -> int:
+def advance(case: Case, store: Store, at: Any, most: int, room: int, space: Any, bins: Bins) -> int:
     """Expand up to ``most`` states; return why it ended.
 
     Stops with ``FULL`` where fewer nodes than ``room``, the most that one state has after it, are
@@ -59,14 +61,14 @@ def advance(case: Case, store: Store, at: Any, most: int, room: int, space: Any)
         node = pop(store, at)
         store.closed[node] = 1
         waiting, active = store.waiting[node], store.active[node]
-        if store.known[find(store, waiting, active)] != node:
+        if store.known[find(store, waiting, active, store.blocks[node])] != node:
             at[LEFT_OUT] += 1
         else:
             waited = active >= free_bit
             unpack(case, waiting, active, cnt, left)
-            if is_dominated(case, store, node, left, waited):
+            if store.rounds[node] == 0 and is_dominated(case, store, node, left, waited):
                 at[LEFT_OUT] += 1
-            else:
+            elif not is_later(case, store, at, node, least, cnt, left, scratch, bins):
                 at[EXPANDED] += 1
                 found = at[FOUND]
                 expand(
@@ -76,6 +78,43 @@ def advance(case: Case, store: Store, at: Any, most: int, room: int, space: Any)
         if better:
             return IMPROVED
     return GO_ON
+
+
+def is_later(
+    case: Case,
+    store: Store,
+    at: Any,
+    node: int,
+    least: int,
+    cnt: Any,
+    left: Any,
+    scratch: Any,
+    bins: Bins,
+) -> bool:
+    """Return whether a state takes longer than its bound said: then it has been put back.
+
+    As many rounds are too few as what waits does not fit into (``packs``). That is looked at only
+    here, of the states whose turn it is, since it takes longer than the other bounds.
+    """
+    work, number = totals(case, cnt, left)
+    spent = store.spent[node]
+    limit = at[BEST] - spent
+    most = (limit - 1 - -(-number // case.clients) * case.stage) // case.round
+    rounds = max(store.rounds[node], least_rounds(case, cnt, left, work, most))
+    equal = equal_at_most(case, blocks_of(case, cnt, left, spent))
+    while rounds <= most:
+        bound = jointly(case, cnt, left, rounds, most, work, number, limit, equal, scratch)
+        if bound >= limit:
+            break
+        store.rounds[node] = rounds
+        if spent + bound > least:
+            store.closed[node] = 0
+            push(store, at, (spent + bound) * scratch[0, len(case.rounds)] + number, node)
+            return True
+        if packs(case, cnt, left, rounds, bins):
+            return False
+        rounds += 1
+    return True
 
 
 def unpack(case: Case, waiting: int, active: int, cnt: Any, left: Any) -> None:
@@ -130,6 +169,7 @@ def expand(
     size = min(free, suffix[0])
     if size == 0:
         return
+    longest = longest_block(case, cnt, left, spent) if free == clients else 0
     ends = size == suffix[0]
     i = 0
     to_go[0] = size
@@ -144,6 +184,8 @@ def expand(
             i += 1
             to_go[i] = rest
             chosen[i] = min(cnt[i], rest) + 1
+            continue
+        if chosen[i] == clients and i < longest:
             continue
         then = waiting - taken(case, chosen, i)
         put_stage(case, chosen, i, free, left, after)
@@ -217,10 +259,13 @@ def offer(
     if waited:
         active |= 1 << (case.clients * case.bits)
     limit = at[BEST] - spent
-    bound = to_end(case, cnt, left, limit, scratch)
+    blocks = blocks_of(case, cnt, left, spent)
+    bound = to_end(case, cnt, left, limit, equal_at_most(case, blocks), scratch)
     if bound >= limit:
         return
-    slot = find(store, waiting, active)
+    if blocks < 0:
+        blocks = store.blocks[node]
+    slot = find(store, waiting, active, blocks)
     known = store.known[slot]
     if known >= 0 and store.spent[known] < spent:
         return
@@ -237,29 +282,80 @@ def offer(
                 push(store, at, key, known)
         return
     new = add(store, at, node, waiting, active, spent, since)
+    store.blocks[new] = blocks
     store.known[slot] = new
     push(store, at, key, new)
 
 
-def to_end(case: Case, cnt: Any, left: Any, limit: int, scratch: Any) -> int:
-    """Return a lower bound on the time to the end, or the limit where that is no less.
+def blocks_of(case: Case, cnt: Any, left: Any, spent: int) -> int:
+    """Return how many full blocks have been if nothing else has been, else -1.
+
+    A full block is a stage that begins equal requests on all clients, and their rounds. Nothing
+    else is active in it, so it can be moved to the start: there the search has all of them, the
+    longest first, and no more of them later. Take the most full blocks that an optimal schedule
+    has: behind these, no optimal one has another. That a state with as many or more of them, and
+    none with fewer, leaves out others keeps this so.
+    """
+    if case.clients == 1 or left[case.clients - 1] > 0:
+        return -1
+    cost, blocks = 0, 0
+    for i in range(len(case.rounds)):
+        gone = case.counts[i] - cnt[i]
+        if gone % case.clients:
+            return -1
+        blocks += gone // case.clients
+        cost += gone // case.clients * (case.stage + case.rounds[i] * case.round)
+    return blocks if cost == spent else -1
+
+
+def equal_at_most(case: Case, blocks: int) -> int:
+    """Return how many equal requests one stage may begin: no full block but at the start."""
+    return case.clients if blocks >= 0 or case.clients == 1 else case.clients - 1
+
+
+def longest_block(case: Case, cnt: Any, left: Any, spent: int) -> int:
+    """Return the kind of the longest full block that may follow where all clients are free."""
+    if case.clients == 1:
+        return 0
+    if blocks_of(case, cnt, left, spent) < 0:
+        return len(case.rounds)
+    last = 0
+    for i in range(len(case.rounds)):
+        if case.counts[i] > cnt[i]:
+            last = i
+    return last
+
+
+def to_end(case: Case, cnt: Any, left: Any, limit: int, equal: int, scratch: Any) -> int:
+    """Return a lower bound on the time to the end, or the limit where that is no less."""
+    work, number = totals(case, cnt, left)
+    most = (limit - 1 - -(-number // case.clients) * case.stage) // case.round
+    rounds = least_rounds(case, cnt, left, work, most)
+    if rounds > most:
+        return limit
+    return jointly(case, cnt, left, rounds, most, work, number, limit, equal, scratch)
+
+
+def totals(case: Case, cnt: Any, left: Any) -> tuple[int, int]:
+    """Return the rounds of all that waits and is active, and how many requests wait."""
+    work, number = 0, 0
+    for i in range(len(case.rounds)):
+        number += cnt[i]
+        work += cnt[i] * case.rounds[i]
+    for j in range(case.clients):
+        work += left[j]
+    return work, number
+
+
+def least_rounds(case: Case, cnt: Any, left: Any, work: int, most: int) -> int:
+    """Return a lower bound on the rounds to the end, one more than ``most`` where it is above.
 
     R rounds are too few for what waits if the clients, busy for l rounds yet, cannot hold it: of
     the m longest requests, the least of which has r rounds, one holds (R - l) // r; of any
     weights, at most what any of the instance's requests that fit into R - l weigh (``holds``).
     """
     clients, kinds = case.clients, len(case.rounds)
-    work, number = 0, 0
-    for i in range(kinds):
-        number += cnt[i]
-        work += cnt[i] * case.rounds[i]
-    for j in range(clients):
-        work += left[j]
-    fewest = -(-number // clients)
-    rounds = max(left[clients - 1], -(-work // clients))
-    most = (limit - 1 - fewest * case.stage) // case.round
-    if rounds > most:
-        return limit
+    rounds: int = max(left[clients - 1], -(-work // clients))
     above = 0
     for i in range(kinds):
         if cnt[i] and above <= 2 * clients:
@@ -282,13 +378,49 @@ def to_end(case: Case, cnt: Any, left: Any, limit: int, scratch: Any) -> int:
             if fit >= weight:
                 break
             rounds += 1
-    if rounds > most:
-        return limit
-    return jointly(case, cnt, left, rounds, work, number, limit, scratch)
+    return min(rounds, most + 1)
+
+
+def starts(case: Case, left: Any, most: int, count: int, length: int, equal: int) -> int:
+    """Return how many stages the equal requests of one kind begin at, at least.
+
+    Up to ``equal`` of them begin at one. Cut what ``most`` rounds leave before each's end into
+    spans of its length, from the end: the starts on a client are as far apart, so a span has one
+    of each client that is free in it, and no stage is in two.
+    """
+    own = -(-count // equal)
+    if count <= equal:
+        return own
+    found, more, able = 0, 0, case.clients
+    latest = most
+    while count > 0:
+        latest -= length
+        while able > 0 and left[able - 1] > latest:
+            able -= 1
+        if able == 0:
+            break
+        count -= min(able, equal)
+        found += 1
+        if able > equal:
+            more += 1
+    if count > 0:
+        if count > more:
+            return _FREE
+        found += count
+    return max(own, found)
 
 
 def jointly(
-    case: Case, cnt: Any, left: Any, rounds: int, work: int, number: int, limit: int, scratch: Any
+    case: Case,
+    cnt: Any,
+    left: Any,
+    rounds: int,
+    most: int,
+    work: int,
+    number: int,
+    limit: int,
+    equal: int,
+    scratch: Any,
 ) -> int:
     """Return the least time over the numbers of stages to come (``States._jointly``)."""
     clients = case.clients
@@ -297,7 +429,7 @@ def jointly(
     for i in range(len(case.rounds)):
         if not cnt[i]:
             continue
-        own = -(-cnt[i] // clients)
+        own = min(cnt[i], starts(case, left, most, cnt[i], case.rounds[i], equal))
         zeros += cnt[i] - own
         distance = min(_FREE, longer - case.rounds[i])
         longer = case.rounds[i]
@@ -322,6 +454,9 @@ def jointly(
             joined = max(0, others - stages) - zeros
             total, entry = first_lost, 0
             while joined > 0 and entry < entries:
+                if distances[entry] == _FREE:
+                    total = _FREE
+                    break
                 total += min(joined, times[entry]) * distances[entry]
                 joined -= times[entry]
                 entry += 1
@@ -356,7 +491,8 @@ def is_dominated(case: Case, store: Store, node: int, left: Any, waited: bool) -
     before = store.fronts[slot]
     while before >= 0:
         passed = spent - store.spent[before]
-        if passed >= 0 and (not waited or store.spent[before] > since):
+        more = store.blocks[before] >= store.blocks[node]
+        if more and passed >= 0 and (not waited or store.spent[before] > since):
             slack, active, within = passed // case.round, store.active[before], True
             for j in range(case.clients):
                 if ((active >> (j * case.bits)) & mask) - slack > left[j]:
@@ -396,19 +532,23 @@ def add(
     new: int = at[NODES]
     store.waiting[new], store.active[new] = waiting, active
     store.spent[new], store.since[new], store.before[new] = spent, since, before
-    store.below[new], store.closed[new] = -1, 0
+    store.below[new], store.closed[new], store.rounds[new], store.blocks[new] = -1, 0, 0, 0
     at[NODES] = new + 1
     return new
 
 
-def find(store: Store, waiting: int, active: int) -> int:
+def find(store: Store, waiting: int, active: int, blocks: int) -> int:
     """Return where in ``known`` a state stands, or would."""
     last = len(store.known) - 1
-    mixed = (waiting % _PRIME) * 48271 + (active % _OTHER) * 69621
+    mixed = (waiting % _PRIME) * 48271 + (active % _OTHER) * 69621 + blocks
     slot = (mixed ^ (mixed >> 19) ^ (mixed >> 37)) & last
     while True:
         known = store.known[slot]
-        if known < 0 or (store.active[known] == active and store.waiting[known] == waiting):
+        if known < 0 or (
+            store.active[known] == active
+            and store.waiting[known] == waiting
+            and store.blocks[known] == blocks
+        ):
             return slot
         slot = (slot + 1) & last
 
@@ -466,7 +606,8 @@ def rehash(store: Store, nodes: int, fronts: Any) -> None:
         fronts: the hash table of before.
     """
     for node in range(nodes):
-        store.known[find(store, store.waiting[node], store.active[node])] = node
+        slot = find(store, store.waiting[node], store.active[node], store.blocks[node])
+        store.known[slot] = node
     for first in fronts:
         if first >= 0:
             store.fronts[front(store, store.waiting[first])] = first

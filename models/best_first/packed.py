@@ -17,6 +17,7 @@ from orsched.models.best_first.arrays import (
     LEFT_OUT,
     NODES,
     OPEN,
+    Bins,
     Case,
     Store,
     bits_of,
@@ -33,7 +34,7 @@ _WORD = 62
 """Bits of a state's two numbers, at most."""
 _MOST_ROUNDS = 100_000
 _FIRST_NODES = 1 << 16
-_FIRST_STEP, _MOST_STEP = 64, 1 << 16
+_FIRST_STEP, _MOST_STEP = 64, 1 << 10
 
 
 def fits(states: States) -> bool:
@@ -106,8 +107,9 @@ class Packed:
         self._start()
         step = _FIRST_STEP
         space = np.zeros((9, max(len(self.case.rounds), self.case.clients) + 1), np.int64)
+        bins = bins_of(self.case)
         while True:
-            why = self.engine.advance(self.case, self.store, self.at, step, self.room, space)
+            why = self.engine.advance(self.case, self.store, self.at, step, self.room, space, bins)
             if why == expansion.FINISHED:
                 self.at[BOUND] = self.best
                 return "finished"
@@ -127,7 +129,7 @@ class Packed:
             count << shift
             for count, shift in zip(case.counts.tolist(), case.shifts.tolist(), strict=False)
         )
-        slot = plain.find(self.store, waiting, 0)
+        slot = plain.find(self.store, waiting, 0, 0)
         self.store.known[slot] = plain.add(self.store, self.at, -1, waiting, 0, 0, 0)
         plain.push(self.store, self.at, self.bound * (int(case.counts.sum()) + 1), 0)
 
@@ -135,7 +137,17 @@ class Packed:
         """Give the store twice the room."""
         old, nodes = self.store, int(self.at[NODES])
         new = _store(2 * len(old.waiting))
-        for name in ("waiting", "active", "spent", "since", "before", "below", "closed"):
+        for name in (
+            "waiting",
+            "active",
+            "spent",
+            "since",
+            "before",
+            "below",
+            "rounds",
+            "blocks",
+            "closed",
+        ):
             getattr(new, name)[:nodes] = getattr(old, name)[:nodes]
         size = int(self.at[OPEN])
         new.keys[:size], new.open[:size] = old.keys[:size], old.open[:size]
@@ -188,10 +200,32 @@ def _case(states: States, most: int, weights: Sequence[dict[int, int]]) -> Case:
     return Case(states.clients, states.round, stage, bits, lengths, counts, shifts, table, holds)
 
 
+def bins_of(case: Case) -> Bins:
+    """Return room to fill the clients of a case."""
+    kinds = len(case.rounds)
+    stock, rests, slacks = (np.zeros(size, np.int64) for size in (kinds, *(case.clients,) * 2))
+    taken, sums = (np.zeros((case.clients, size), np.int64) for size in (kinds, kinds + 1))
+    return Bins(stock, taken, sums, rests, slacks)
+
+
 def _store(size: int) -> Store:
     table = 1 << (2 * size - 1).bit_length()
     waiting, active, spent, since, keys = (np.empty(size, np.int64) for _ in range(5))
-    before, below, nodes = (np.empty(size, np.int32) for _ in range(3))
+    before, below, rounds, blocks, nodes = (np.empty(size, np.int32) for _ in range(5))
     known, fronts = (np.full(table, -1, np.int32) for _ in range(2))
     closed = np.empty(size, np.int8)
-    return Store(waiting, active, spent, since, before, below, closed, keys, nodes, known, fronts)
+    return Store(
+        waiting,
+        active,
+        spent,
+        since,
+        before,
+        below,
+        rounds,
+        blocks,
+        closed,
+        keys,
+        nodes,
+        known,
+        fronts,
+    )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -75,6 +77,20 @@ def test_it_finds_what_the_plain_search_finds(seed):
     assert searched(instance).best == other.best
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_full_blocks_of_equal_requests_may_come_first(seed):
+    rng = random.Random(seed)
+    clients = rng.randint(2, 3)
+    few = [rng.randint(3, 12) for _ in range(rng.randint(1, 3))]
+    lengths = [rng.choice(few) for _ in range(rng.randint(2 * clients, 4 * clients))]
+    worker = Worker(clients, AffineCost(rng.choice((0, 4, 25)), 0, rng.choice((3, 10)), 0))
+    instance = Instance(Requests([1] * len(lengths), lengths), worker)
+    other = BestFirst(States(read_problem(instance)), _NONE, 0, 10**6)
+    assert other.run(never, never) == "finished"
+    found = searched(instance)
+    assert (found.best, found.bound) == (other.best, other.best)
+
+
 def test_nothing_left_out_changes_the_optimum(monkeypatch):
     instances = [varied(seed) for seed in range(6, 14)]  # 12 tells a slack too large
     first = [searched(each) for each in instances]
@@ -100,13 +116,49 @@ def test_the_bound_of_every_state_is_below_what_it_takes(seed):
         limit = to_go + rng.randint(0, 40)
         most = case.holds.shape[1] - 1
         if any(waiting) and limit // case.round <= most:
-            least = expansion.to_end(case, np.array(waiting), np.array(left), limit, space)
+            least = expansion.to_end(
+                case, np.array(waiting), np.array(left), limit, case.clients, space
+            )
             assert least <= to_go
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_equal_requests_begin_at_no_fewer_stages(seed):
+    """All starts on every client are tried: equal ones at one moment share a stage."""
+    rng = random.Random(seed)
+    clients, length = rng.randint(2, 3), rng.randint(2, 4)
+    most = rng.randint(length, 3 * length + 2)
+    left = sorted(rng.randint(0, 4) for _ in range(clients))
+    equal = clients - rng.randint(0, 1)
+    case = searched(Instance(Requests([1], [1]), Worker(clients, AffineCost(1, 0, 1, 0)))).case
+    fewest = _fewest_starts(left, most, length, equal)
+    for count in range(1, 8):
+        least = expansion.starts(case, np.array(left), most, count, length, equal)
+        assert count not in fewest or least <= fewest[count]
+
+
+def _fewest_starts(left, most, length, equal):
+    """The fewest stages of each number of starts; those at a moment are cut into ``equal``."""
+    ways = [_ways(each, most, length) for each in left]
+    fewest = {}
+    for chosen in product(*ways):
+        at = Counter(moment for way in chosen for moment in way)
+        stages = sum(-(-several // equal) for several in at.values())
+        fewest[at.total()] = min(stages, fewest.get(at.total(), stages))
+    return fewest
+
+
+def _ways(begin, most, length):
+    """All sets of moments at which requests of a length can start on a client, one by one."""
+    ways = [()]
+    for moment in range(begin, most - length + 1):
+        ways += [(moment, *way) for way in _ways(moment + length, most, length)]
+    return ways
 
 
 def test_compiled_it_takes_the_same_way():
     pytest.importorskip("numba")
-    instance = gsm8k(2, requests=11, clients=3)
+    instance = gsm8k(1, requests=14, clients=3)
     ready = engine(States(read_problem(instance)))
     ready.wait()
     assert ready.module is not None
@@ -117,7 +169,7 @@ def test_compiled_it_takes_the_same_way():
 
 
 def test_more_room_changes_nothing(monkeypatch):
-    instance = gsm8k(2, requests=11, clients=3)
+    instance = gsm8k(1, requests=14, clients=3)
     one = searched(instance)
     monkeypatch.setattr(packed, "_FIRST_NODES", 1)
     other = searched(instance)
