@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.full_mip.plan import Plan
     from orsched.models.windows.compiled import Compiled
+    from orsched.models.windows.moment_search import MomentSearch
     from orsched.models.windows.plan import PlannedStage
     from orsched.schedule import Schedule
 
@@ -240,11 +241,16 @@ class _Follower:
 
     def __init__(self, instance: Instance, best: Outcome, name: str) -> None:
         self.instance, self.best, self.name = instance, best, name
+        self.moments: MomentSearch | None = None
 
     def search(self, run: Run, threads: int, fast: Compiled) -> Search:
         """Return a search whose plans are carried out here."""
         terms = terms_of(self.instance)
-        return Search(self.instance, terms, run.seed, run, threads, fast, self.makespan)
+        made = Search(self.instance, terms, run.seed, run, threads, fast, self.makespan)
+        if self.moments is not None and made.moments is not None:
+            made.moments = self.moments  # it goes on where it was
+        self.moments = made.moments
+        return made
 
     def makespan(self, plan: list[PlannedStage]) -> int | None:
         """Return the makespan of a plan, or None where memory does not hold it."""

@@ -41,6 +41,7 @@ from orsched.models.windows.construction import (
     even_times,
     state_of,
 )
+from orsched.models.windows.moment_search import MomentSearch
 from orsched.models.windows.path_repair import PathRepair
 from orsched.models.windows.plan import plan_of
 from orsched.models.windows.target_reduction import (
@@ -89,6 +90,8 @@ PILOT_SHARES = (0.15, 0.25, 0.35, 0.45, 0.55, 0.7, 0.85, 0.0, 1.0)
 LONG_AIMS, LONG_STAGES, MORE_STAGES, LONG_PART = (0.1, 0.12), 1, 5, 0.3
 """First states that get a good part of the time: their excess over the first incumbent's, budget
 and number of stages above the least ones, and that part."""
+LEAST_FOR_MOMENTS_S = 15.0
+"""The search over moments takes a thread if there are so many seconds."""
 MOST_TO_REPAIR = 80
 """Client-rounds missing that the program over paths may make up for."""
 COOL, SHORTER = 0.7, 4
@@ -104,8 +107,9 @@ FEW_REQUESTS = 30
 SHAKE = 4
 """Moves a request that are all kept at first, where the same state would come out again: from a
 state that has what is asked for, and with few requests."""
-MOST_ROUNDS, TOLERANCE = 12, 1
-"""Most rounds put in where a state falls short, and by how many above the best estimate."""
+MOST_ROUNDS, TOLERANCE, FEW_ROUNDS = 12, 1, 4
+"""Most rounds put in where a state falls short, by how many above the best estimate, and most where
+whole paths fall short of fractional ones."""
 SHIFTS = (0, -1, -2, 1, 2)
 """Rounds by which a reduction moves the end, where it can make stages cheaper or dearer instead."""
 LAST = 3
@@ -134,6 +138,7 @@ class Task:
         arms: the reduction, the warmth and the shift of the end that were drawn to make it.
         tries: how often rounds have been added.
         long: it gets a good part of the time; rounds are then added one by one.
+        moments: it is not annealed; its state comes from the search over moments.
         made: moves made.
         seconds: time taken.
     """
@@ -146,6 +151,7 @@ class Task:
     arms: tuple[str, str, str] | None = None
     tries: int = 0
     long: bool = False
+    moments: bool = False
     made: int = 0
     seconds: float = 0.0
 
@@ -193,6 +199,10 @@ class Search:
         if not self.rounds and terms.prices.by_tokens and terms.stage_ns:
             prompts, clients = instance.requests.prompt_tokens, instance.worker.clients
             self.repair = PathRepair(self.lengths, prompts, clients, terms.prices)
+        self.moments: MomentSearch | None = None
+        if self.repair is not None and run.stop.seconds_left >= LEAST_FOR_MOMENTS_S:
+            self.moments = MomentSearch(self.repair.program, self.repair.full, terms, seed)
+        self.moving: Future[Task | None] | None = None
         self.last: deque[Windows] = deque(maxlen=LAST)
         self.reductions = AdaptiveWeights(REDUCTIONS)
         bends = np.abs(np.diff(terms.prices.by_starts, 2))[1:]
@@ -210,7 +220,7 @@ class Search:
             try:
                 while not self._over() and not self.exhausted:
                     if self._pilots_pay():
-                        self._pilot(pool)
+                        yield from self._pilot(pool)
                     for task in self._run(pool, self._tasks()):
                         yield self._learn(task)
             finally:
@@ -221,10 +231,18 @@ class Search:
         moves = self.rate * self.run.stop.seconds_left
         return not self.piloted and (self.rounds or moves > PILOTS_PAY * self._moves_of_a_run)
 
-    def _pilot(self, pool: ThreadPoolExecutor) -> None:
-        """Run pilots; queue the best ones for longer annealing, one for each thread."""
+    def _pilot(self, pool: ThreadPoolExecutor) -> Iterator[Attempt]:
+        """Run pilots; queue the best ones for longer annealing, one for each thread.
+
+        Yield what the search over moments finds meanwhile.
+        """
         self.piloted = True
-        pilots = list(self._run(pool, self._pilots(self._aim(FIRST_AIM))))
+        pilots = []
+        for task in self._run(pool, self._pilots(self._aim(FIRST_AIM))):
+            if task.moments:
+                yield self._learn(task)
+            else:
+                pilots.append(task)
         best = sorted(pilots, key=Task.lacking)[: self.threads]
         self.waiting += [self._longer(pilot) for pilot in best]
         if self.repair is not None:
@@ -236,26 +254,51 @@ class Search:
         return max(1, self.best_ns // LEAST_GAIN)
 
     def _run(self, pool: ThreadPoolExecutor, tasks: Iterator[Task]) -> Iterator[Task]:
-        """Yield tasks as they are done, and draw others, until there are no more."""
-        running: list[Future[Task]] = []
+        """Yield tasks as they are done, and draw others, until there are no more.
+
+        The search over moments has a thread of its own.
+        """
+        running: list[Future[Task | None]] = []
+        done: list[Future[Task | None]]
+        drained = False
         while not self._over():
-            while len(running) < self.threads:
+            moving = self._moving(pool)
+            while len(running) + len(moving) < self.threads and not drained:
                 task = next(tasks, None)
                 if task is None:
+                    drained = True
                     break
                 self.made += 1
                 rng = np.random.default_rng([self.seed, self.made])
                 running.append(pool.submit(self._anneal, task, rng))
-            if not running:
+            if not running and (drained or not moving):
                 return
             if self.rounds:
-                done, running = running, []
+                done, running = [*running], []
             else:
-                wait(running, return_when=FIRST_COMPLETED)
-                done = [future for future in running if future.done()]
+                wait([*running, *moving], return_when=FIRST_COMPLETED)
+                done = [future for future in [*moving, *running] if future.done()]
                 running = [future for future in running if not future.done()]
             for future in done:
-                yield future.result()
+                task = future.result()
+                if future is self.moving:
+                    self.moving = None
+                if task is not None:
+                    yield task
+
+    def _moving(self, pool: ThreadPoolExecutor) -> list[Future[Task | None]]:
+        """Return the call of the search over moments that is under way, if there are any."""
+        if self.moments is None or (self.moving is None and self.moments.exhausted):
+            return []
+        if self.moving is None:
+            self.moving = pool.submit(self._search_moments, self.moments)
+        return [self.moving]
+
+    def _search_moments(self, moments: MomentSearch) -> Task | None:
+        """Return the next state that the search over moments finds, or None, in a thread."""
+        left = partial(getattr, self.run.stop, "seconds_left")
+        state = moments(self.first_ns, lambda: self.best_ns, left, self._over)
+        return None if state is None else Task(state, self.best_ns, 0, 0.0, 0, moments=True)
 
     def _over(self) -> bool:
         loading = self.fast is not None and self.fast.is_loading
@@ -413,6 +456,9 @@ class Search:
 
     def _learn(self, task: Task) -> Attempt:
         """Keep what is a better schedule; let what is none wait for more rounds; weigh the arms."""
+        if task.moments:
+            longer = stretched(task.state, FEW_ROUNDS)
+            return Attempt(task.aim_ns, self._keep(longer, self.carry_out(longer)))
         if task.made and task.seconds > 0.02:
             self.rate = task.made / task.seconds
         state = self._repaired(task.state)
@@ -423,16 +469,12 @@ class Search:
             shorter = self.carry_out(other)
             if shorter is not None and (makespan is None or shorter < makespan):
                 state, makespan = other, shorter
-        success = makespan is not None and makespan < self.best_ns
+        success = self._keep(state, makespan)
         if task.arms:
             reduction, warmth, shift = task.arms
             self.reductions.learn(reduction, success)
             self.warmths.learn(warmth, success)
             self.shifts.learn(shift, success)
-        if state is not None and makespan is not None and success:
-            self.best, self.best_ns, self.own = state, makespan, True
-            self.last.append(state)
-            self.effort = max(1.0, self.effort / MORE_EFFORT**2)
         if task.made >= task.moves and task.state.missing:
             (self._relax_long if task.long else self._relax)(task)
         if not success and task.made >= task.moves:
@@ -440,6 +482,15 @@ class Search:
             if self.gain <= 4 * self.least_gain:
                 self.effort = min(MOST_EFFORT, self.effort * MORE_EFFORT)
         return Attempt(task.aim_ns, success)
+
+    def _keep(self, state: Windows | None, makespan: int | None) -> bool:
+        """Keep a state if its makespan is the shortest so far; return whether it is."""
+        if state is None or makespan is None or makespan >= self.best_ns:
+            return False
+        self.best, self.best_ns, self.own = state, makespan, True
+        self.last.append(state)
+        self.effort = max(1.0, self.effort / MORE_EFFORT**2)
+        return True
 
     @property
     def _optimism(self) -> int:
