@@ -107,7 +107,7 @@ class MomentProgram:
     def empty(self, count: int) -> list[int]:
         """Return so many empty slots, fewer if there are not that many.
 
-        Those that no window of the basis is left in come first: there it can be patched.
+        Those come first where the basis can be patched.
         """
         slots = [slot for slot, capacity in enumerate(self.capacity) if not capacity]
         return sorted(slots, key=lambda slot: not self._is_clean(slot))[:count]
@@ -275,9 +275,14 @@ class MomentProgram:
         self._worth[0] = NEVER
 
     def _is_clean(self, slot: int) -> bool:
-        """Return whether no column of a slot is in the basis."""
-        columns = self._basis[0]
-        return BASIC not in (columns[at] for at in self._columns_of(slot))
+        """Return whether the basis has as many columns and rows of a slot as the slot has rows.
+
+        No other columns are in these rows: others of the slot can be basic in their place.
+        """
+        columns, rows = self._basis
+        basic = [columns[at] for at in self._columns_of(slot)].count(BASIC)
+        own = (slot, self._few + slot, self._many + slot)
+        return basic + [rows[row] for row in own].count(BASIC) == len(own)
 
     def _columns_of(self, slot: int) -> list[int]:
         pairs = [self._pair(slot, other) for other in self._others(slot)]
