@@ -105,22 +105,21 @@ class MomentProgram:
         return sorted(held.items())
 
     def empty(self, count: int) -> list[int]:
-        """Return so many empty slots, fewer if there are not that many.
-
-        Those come first where the basis can be patched.
-        """
+        """Return so many empty slots that can be opened, fewer if there are not that many."""
         slots = [slot for slot, capacity in enumerate(self.capacity) if not capacity]
-        return sorted(slots, key=lambda slot: not self._is_clean(slot))[:count]
+        return [slot for slot in slots if self._is_clean(slot)][:count]
 
     def attempt(self, changes: Sequence[Change], limit: float) -> bool:
         """Make changes and keep them if V is at most a limit then; return whether it is."""
         before = [Change(c.slot, self.times[c.slot], self.capacity[c.slot]) for c in changes]
         used = self.used
+        opened = [c for c, old in zip(changes, before, strict=True) if c.capacity > old.capacity == 0]
+        for change in opened:
+            self._clear(change.slot)
         self._set(changes)
         columns, rows = list(self._basis[0]), list(self._basis[1])
-        for change, old in zip(changes, before, strict=True):
-            if change.capacity and not old.capacity and self._is_clean(change.slot):
-                self._open(change, used, columns, rows)
+        for change in opened:
+            self._open(change, used, columns, rows)
         self.lp.setBase(columns, rows)
         self.lp.setRealParam(self._limit, limit)
         self.lp.setIntParam(self._iterations, MOST_ITERATIONS)
@@ -237,9 +236,12 @@ class MomentProgram:
                 self._rewrite(self._windows[one, other, longer], self._window(one, other, longer))
 
     def _rewrite(self, column: int, new: tuple[dict[int, float], float, float]) -> None:
-        """Change what differs in a column, unless it is closed before and after."""
+        """Change what differs in a column; one that closes keeps its entries, which saves time."""
         old = self._now[column]
-        if not old[2] and not new[2]:
+        if not new[2]:
+            if old[2]:
+                self.lp.chgBound(column, 0.0, 0.0)
+                self._now[column] = (old[0], old[1], 0.0)
             return
         self._now[column] = new
         for row in old[0].keys() - new[0].keys():
@@ -262,7 +264,7 @@ class MomentProgram:
 
     def _keep(self) -> None:
         """Keep basis, prices and flow of the solution."""
-        self._basis = self.lp.getBase()
+        self._basis = tuple(map(list, self.lp.getBase()))
         self._duals = np.array(self.lp.getDual())
         self._flows = self.lp.getPrimal()
         needs, spans = self._duals[self._need : self._count], np.arange(self.longest + 1)
@@ -277,12 +279,20 @@ class MomentProgram:
     def _is_clean(self, slot: int) -> bool:
         """Return whether the basis has as many columns and rows of a slot as the slot has rows.
 
-        No other columns are in these rows: others of the slot can be basic in their place.
+        No other columns are in these rows: then the rows can be basic in the columns' place.
         """
         columns, rows = self._basis
         basic = [columns[at] for at in self._columns_of(slot)].count(BASIC)
         own = (slot, self._few + slot, self._many + slot)
         return basic + [rows[row] for row in own].count(BASIC) == len(own)
+
+    def _clear(self, slot: int) -> None:
+        """Let the rows of an empty slot be basic, and none of its columns."""
+        columns, rows = self._basis
+        for column in self._columns_of(slot):
+            columns[column] = LOWER
+        for row in (slot, self._few + slot, self._many + slot):
+            rows[row] = BASIC
 
     def _columns_of(self, slot: int) -> list[int]:
         pairs = [self._pair(slot, other) for other in self._others(slot)]
@@ -345,9 +355,7 @@ class MomentProgram:
         worth, tokens = (each[:, 0] for each in self._out_of(used, at))
         before, rates = int(into.argmax()), (into.max() + worth) / tokens
         after = int(rates.argmax())
-        for column in self._columns_of(slot):
-            columns[column] = LOWER
-        rows[slot], rows[self._few + slot], rows[self._many + slot] = LOWER, UPPER, BASIC
+        rows[slot], rows[self._few + slot] = LOWER, UPPER
         begin = self._begins[slot]
         if before:
             begin = self._window_between(slot, used[before - 1], time - self.times[used[before - 1]])

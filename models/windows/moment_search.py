@@ -41,8 +41,10 @@ MOMENTS = (0.45, 0.7)
 AGAIN = 0.5
 """How often the best moments are searched again, and not new ones, where a target is not reached.
 """
-PATIENCE = 5
-"""A target gets one part in so many of the seconds."""
+PATIENCE, LEAST_PATIENCE_S = 5, 4.0
+"""A target gets one part in so many of the seconds that are left, and at least these."""
+FEWEST_EMPTY = 3
+"""With fewer slots to open the program is built anew."""
 CHOICES = 3
 """So many stages are tried as the one to leave out."""
 WHOLE_S, WHOLE_PAYS = 5.0, 4.0
@@ -116,7 +118,7 @@ class MomentSearch:
 
     def _take(self, moments: MomentProgram, seconds: float) -> None:
         self.now, self._prices = moments, None
-        self._began, self._patience = perf_counter(), seconds / PATIENCE
+        self._began, self._patience = perf_counter(), max(LEAST_PATIENCE_S, seconds / PATIENCE)
         self.exhausted = not moments.value < math.inf
 
     def _target(self) -> Target:
@@ -241,8 +243,23 @@ class MomentSearch:
         moves = {"shift": self._shift, "stage": self._stage, "time": self._time}
         changes = self._chain() if kind == "chain" else moves[kind](heat)
         limit = self._of().value - heat * math.log(1 - self.rng.random())
-        if changes and self._of().attempt(changes, limit):
+        if changes and self._bound(changes) <= limit and self._of().attempt(changes, limit):
             self._prices = None
+            if len(self._of().empty(FEWEST_EMPTY)) < FEWEST_EMPTY:
+                here = self._target()
+                self.now = MomentProgram(self.program, here.times, here.capacity, here.end)
+
+    def _bound(self, changes: list[Change]) -> float:
+        """Return a lower bound on V after changes: by the prices, and no solution is needed."""
+        now, prices = self._of(), self._priced()
+        bound = now.value
+        for slot, time, capacity in changes:
+            before = now.capacity[slot]
+            if before == 0:
+                bound -= float(prices.opening[time]) * capacity
+            else:
+                bound += prices.room[slot] * (before - capacity)
+        return bound
 
     def _moved(self, slots: list[int], by: int) -> list[Change]:
         """Return the changes that shift moments, none where they do not fit."""
