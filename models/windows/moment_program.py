@@ -113,7 +113,9 @@ class MomentProgram:
         """Make changes and keep them if V is at most a limit then; return whether it is."""
         before = [Change(c.slot, self.times[c.slot], self.capacity[c.slot]) for c in changes]
         used = self.used
-        opened = [c for c, old in zip(changes, before, strict=True) if c.capacity > old.capacity == 0]
+        opened = [
+            c for c, old in zip(changes, before, strict=True) if c.capacity > old.capacity == 0
+        ]
         for change in opened:
             self._clear(change.slot)
         self._set(changes)
@@ -196,9 +198,7 @@ class MomentProgram:
                     self._now[at] = column
         self.lp.addCols(entries, costs, [0.0] * len(entries), most)
 
-    def _window(
-        self, one: int, other: int, longer: bool
-    ) -> tuple[dict[int, float], float, float]:
+    def _window(self, one: int, other: int, longer: bool) -> tuple[dict[int, float], float, float]:
         """Return the entries, the cost and the upper bound of the windows between two slots.
 
         The slot after the last one is the end. ``longer``: they count at the next longer request.
@@ -358,7 +358,9 @@ class MomentProgram:
         rows[slot], rows[self._few + slot] = LOWER, UPPER
         begin = self._begins[slot]
         if before:
-            begin = self._window_between(slot, used[before - 1], time - self.times[used[before - 1]])
+            begin = self._window_between(
+                slot, used[before - 1], time - self.times[used[before - 1]]
+            )
         end = len(self.times)
         other = end if after == len(used) else used[after]
         until = self.end if other == end else self.times[other]

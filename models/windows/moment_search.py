@@ -266,7 +266,7 @@ class MomentSearch:
         now = self._of()
         empty = now.empty(len(slots))
         times = [now.times[slot] + by for slot in slots]
-        if not slots or len(empty) < len(slots) or not (0 < min(times) and max(times) < now.end):
+        if not slots or len(empty) < len(slots) or not (min(times) > 0 and max(times) < now.end):
             return []
         opened = [
             Change(to, time, now.capacity[slot])
