@@ -1,0 +1,127 @@
+"""Moments moved by prices: the program beside a fresh one, its bounds, and the search over it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from orsched.instances.gsm8k import gsm8k
+from orsched.models.windows import moment_search
+from orsched.models.windows.moment_program import SHIFTS, Change, MomentProgram
+from orsched.models.windows.moment_search import NOTHING, MomentSearch
+from orsched.models.windows.path_repair import PathRepair
+from orsched.models.windows.terms import terms_of
+
+
+def _case(seed, requests=160, clients=40):
+    instance = gsm8k(seed, requests=requests, clients=clients)
+    terms = terms_of(instance)
+    assert terms.prices.by_tokens
+    prompts = instance.requests.prompt_tokens
+    repair = PathRepair(instance.rounds_needed, prompts, clients, terms.prices)
+    return MomentSearch(repair.program, repair.full, terms, seed), terms
+
+
+def _fresh(search, terms, above):
+    target = search._fresh(int(terms.least * (1 + above)), 4)
+    return MomentProgram(search.program, target.times, target.capacity, target.end)
+
+
+def _change(now, rng, full):
+    """A moment shifted, or one stage of it moved to another time."""
+    slot = int(rng.choice([slot for slot in now.used if now.times[slot] > 0]))
+    if rng.random() < 0.5:
+        time, moved = now.times[slot] + int(rng.choice(SHIFTS)), now.capacity[slot]
+    else:
+        time, moved = int(rng.integers(1, now.end)), full
+    if not 0 < time < now.end:
+        return None
+    left = now.capacity[slot] - moved
+    return [Change(now.empty(1)[0], time, moved), Change(slot, now.times[slot], left)]
+
+
+def _solved_anew(now):
+    moments = now.moments()
+    times = [*(time for time, _ in moments), now.end]
+    return now.program.relaxed(times, [held for _, held in moments]).missing
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_moved_moments_have_the_value_of_a_program_built_anew(seed):
+    """Whether a change is kept or not; one that is not leaves everything as it was."""
+    search, terms = _case(seed)
+    now, rng = _fresh(search, terms, 0.01), np.random.default_rng(seed)
+    kept = 0
+    for _ in range(25):
+        if not now.empty(1):
+            break
+        changes, before = _change(now, rng, search.full), (now.value, now.moments())
+        if changes is None:
+            continue
+        if now.attempt(changes, before[0] + 5):
+            kept += 1
+            assert now.value <= before[0] + 5
+        else:
+            assert (now.value, now.moments()) == before
+        assert now.value == pytest.approx(_solved_anew(now), abs=1e-4)
+    assert kept > 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_change_gains_more_than_the_prices_promise(seed):
+    search, terms = _case(seed)
+    rng = np.random.default_rng(seed)
+    search.now = _fresh(search, terms, 0.01)
+    bounds = []
+    for _ in range(15):
+        if not search.now.empty(1):
+            break
+        changes = _change(search.now, rng, search.full)
+        if changes is None:
+            continue
+        bound, before = search._bound(changes), search.now.value
+        if search.now.attempt(changes, math.inf):
+            assert bound <= search.now.value + 1e-4
+            bounds.append(bound - before)
+        search._prices = None
+    assert min(bounds) < 0 < max(map(abs, bounds))
+
+
+def test_what_is_missing_falls_and_whole_paths_keep_the_end(monkeypatch):
+    """From first moments at 1 % above the bound down to nothing that is missing."""
+    clock = iter(range(10**6))
+    monkeypatch.setattr(moment_search, "perf_counter", lambda: next(clock) * 1e-3)
+    search, terms = _case(0)
+    heuristic = int(terms.least * 1.06)
+    left = iter(range(10**6, 0, -1))
+    state = search(heuristic, lambda: heuristic, lambda: 30.0, lambda: next(left) < 10**6 - 3000)
+    assert state is not None
+    assert len(state.tables.start) == 160
+    assert len(state.paths()) <= 40
+    assert search.best is not None
+    assert search._estimate(search.best) < terms.least * 1.02
+    assert state.end >= terms.rounds
+    assert state.missing < 40
+
+
+def test_targets_with_less_keep_to_the_bounds():
+    search, terms = _case(1)
+    least = terms.stages_ns // terms.stage_ns
+    search.now = _fresh(search, terms, 0.01)
+    here = search._target()
+    found = search._less(here)
+    assert {target.end for target in found} == {here.end, here.end - 1}
+    for target in found:
+        gain = search._estimate(here) - search._estimate(target)
+        assert gain in (terms.stage_ns, terms.round_ns)
+        assert max(target.times) < target.end
+    here.end = terms.rounds
+    assert all(target.end == terms.rounds for target in search._less(here))
+    here.capacity = [
+        search.full * (least - len(here.times) + 1),
+        *[search.full] * (len(here.times) - 1),
+    ]
+    assert search._less(here) == []
+    assert NOTHING < 1
