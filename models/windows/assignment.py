@@ -16,7 +16,7 @@ import numpy as np
 from orsched.models.windows import moves as plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from orsched.columns import IntColumn
     from orsched.models.windows.prices import Prices
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SWAPS_A_REQUEST = 1_000
 TEMPERATURES, COLDEST = 40, 0.01
 """Temperatures of a run, and the last as a share of the first, which is half of a highest step."""
+SQUEEZED, FITTING_SWAPS, HOTTEST_FIT = 4, 2_000, 40.0
+"""Moments at which a stage less is tried, swaps a request for each, and the first temperature in
+tokens above capacity."""
 FILLS = (0.5, 0.8, 0.65, 0.8, 1.0)
 """What the fill counts for, as a share of the step, by run."""
 
@@ -126,3 +129,73 @@ def _anneal(
         if best.time_ns <= floor or give_up():
             break
     return best
+
+
+def squeezed(
+    found: Assigned,
+    spans: IntColumn,
+    lengths: IntColumn,
+    prompts: IntColumn,
+    prices: Prices,
+    rng: np.random.Generator,
+    fast: Any,
+    give_up: Callable[[], bool],
+    planned: Sequence[int] = (),
+) -> Assigned:
+    """Return an assignment with fewer stages of the one capacity, as far as swaps find it.
+
+    One stage less is asked for at one of the moments whose last stage holds least; what is
+    above the capacities that are left is annealed away. ``planned``: stages that each moment should
+    have, if they are known; this is tried first.
+    """
+    (capacity, stage_ns), *_ = prices.levels
+    load = np.bincount(found.stage, weights=prompts[found.request], minlength=len(planned))
+    if planned and sum(planned) * stage_ns < found.time_ns:
+        tables = [found.request, load, spans, found.stage, lengths, prompts]
+        made = _fitted(tables, np.array(planned) * capacity, prices, rng, fast, give_up)
+        if made is not None:
+            found = Assigned(made, found.stage, sum(planned) * stage_ns)
+    while True:
+        load = np.bincount(found.stage, weights=prompts[found.request]).astype(np.int64)
+        stages = -(-load // capacity)
+        spare = (stages.sum() - 1) * capacity >= prompts.sum()
+        last = np.where(stages > 1, load - (stages - 1) * capacity, capacity + 1)
+        better = None
+        for at in np.argsort(last, kind="stable")[:SQUEEZED] if spare else []:
+            if last[at] > capacity or give_up():
+                break
+            fewer = stages.copy()
+            fewer[at] -= 1
+            tables = [found.request, load, spans, found.stage, lengths, prompts]
+            better = _fitted(tables, fewer * capacity, prices, rng, fast, give_up)
+            if better is not None:
+                break
+        if better is None:
+            return found
+        found = Assigned(better, found.stage, found.time_ns - stage_ns)
+
+
+def _fitted(
+    tables: list[IntColumn],
+    capacity: IntColumn,
+    prices: Prices,
+    rng: np.random.Generator,
+    fast: Any,
+    give_up: Callable[[], bool],
+) -> IntColumn | None:
+    """Swap until the tokens of each moment fit in its capacity; return the requests, or None."""
+    above = int(capacity.max())
+    request, load, *others = (np.array(table, np.int64) for table in tables)
+    load = load - capacity + above
+    worth = np.maximum(0, np.arange(above + len(prices.least_ns)) - above)
+    count = FITTING_SWAPS * len(request) // TEMPERATURES
+    for step in range(TEMPERATURES):
+        temperature = HOTTEST_FIT * COLDEST ** (step / (TEMPERATURES - 1))
+        draws = rng.random((count, 3))
+        thresholds = (-temperature * np.log1p(-draws[:, 2])).astype(np.int64)
+        fast.swap_requests(request, load, *others, worth, draws[:, :2].ravel(), thresholds)
+        if (load <= above).all():
+            return request
+        if give_up():
+            break
+    return None

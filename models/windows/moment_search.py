@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -65,6 +65,13 @@ class Target:
     end: int
 
 
+class Found(NamedTuple):
+    """A state with whole paths, and the stages that each of its moments should need."""
+
+    state: Windows
+    stages: list[int]
+
+
 class MomentSearch:
     """The search on one instance under stages of one capacity; it goes on with each call."""
 
@@ -86,8 +93,8 @@ class MomentSearch:
         best_ns: Callable[[], int],
         seconds_left: Callable[[], float],
         over: Callable[[], bool],
-    ) -> Windows | None:
-        """Search until there is a state with whole paths, or it is over; return that state.
+    ) -> Found | None:
+        """Search until there is a state with whole paths, or it is over; return it.
 
         V need not be 0. ``first_ns``: makespan of the heuristic's schedule; ``best_ns``: of the
         best one so far.
@@ -210,7 +217,7 @@ class MomentSearch:
             waited > WHOLE_PAYS * self._whole_s or seconds < 3 * self._whole_s + WHOLE_S
         )
 
-    def _whole(self, seconds: float) -> Windows | None:
+    def _whole(self, seconds: float) -> Found | None:
         """Return the state of the pending target with whole paths."""
         target, begin = self.pending, perf_counter()
         assert target is not None
@@ -223,7 +230,8 @@ class MomentSearch:
             return None
         prices = self.terms.prices
         lengths = self.program.lengths
-        return Windows(lengths, times[:-1], times[-1], found[1], prices.by_starts, prices.late)
+        state = Windows(lengths, times[:-1], times[-1], found[1], prices.by_starts, prices.late)
+        return Found(state, [held // self.full for held in target.capacity])
 
     def _of(self) -> MomentProgram:
         assert self.now is not None

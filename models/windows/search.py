@@ -33,7 +33,7 @@ import numpy as np
 
 from orsched.models.windows.adaptive_weights import AdaptiveWeights
 from orsched.models.windows.annealing import anneal
-from orsched.models.windows.assignment import SWAPS_A_REQUEST, assign
+from orsched.models.windows.assignment import SWAPS_A_REQUEST, assign, squeezed
 from orsched.models.windows.construction import (
     aligned_times,
     anchored_times,
@@ -53,7 +53,7 @@ from orsched.models.windows.target_reduction import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from orsched.instance import Instance
     from orsched.methods import Run
@@ -92,6 +92,8 @@ LONG_AIMS, LONG_STAGES, MORE_STAGES, LONG_PART = (0.1, 0.12), 1, 5, 0.3
 and number of stages above the least ones, and that part."""
 LEAST_FOR_MOMENTS_S = 15.0
 """The search over moments takes a thread if there are so many seconds."""
+NEAR_STAGES = 2
+"""Stages are squeezed out where that many less would be a shorter schedule."""
 MOST_TO_REPAIR = 80
 """Client-rounds missing that the program over paths may make up for."""
 COOL, SHORTER = 0.7, 4
@@ -138,7 +140,7 @@ class Task:
         arms: the reduction, the warmth and the shift of the end that were drawn to make it.
         tries: how often rounds have been added.
         long: it gets a good part of the time; rounds are then added one by one.
-        moments: it is not annealed; its state comes from the search over moments.
+        moments: it is not annealed, but from the search over moments: the stages of each.
         made: moves made.
         seconds: time taken.
     """
@@ -151,7 +153,7 @@ class Task:
     arms: tuple[str, str, str] | None = None
     tries: int = 0
     long: bool = False
-    moments: bool = False
+    moments: Sequence[int] = ()
     made: int = 0
     seconds: float = 0.0
 
@@ -297,8 +299,10 @@ class Search:
     def _search_moments(self, moments: MomentSearch) -> Task | None:
         """Return the next state that the search over moments finds, or None, in a thread."""
         left = partial(getattr, self.run.stop, "seconds_left")
-        state = moments(self.first_ns, lambda: self.best_ns, left, self._over)
-        return None if state is None else Task(state, self.best_ns, 0, 0.0, 0, moments=True)
+        found = moments(self.first_ns, lambda: self.best_ns, left, self._over)
+        if found is None:
+            return None
+        return Task(found.state, self.best_ns, 0, 0.0, 0, moments=found.stages)
 
     def _over(self) -> bool:
         loading = self.fast is not None and self.fast.is_loading
@@ -458,7 +462,7 @@ class Search:
         """Keep what is a better schedule; let what is none wait for more rounds; weigh the arms."""
         if task.moments:
             longer = stretched(task.state, FEW_ROUNDS)
-            return Attempt(task.aim_ns, self._keep(longer, self.carry_out(longer)))
+            return Attempt(task.aim_ns, self._keep(longer, self.carry_out(longer, task.moments)))
         if task.made and task.seconds > 0.02:
             self.rate = task.made / task.seconds
         state = self._repaired(task.state)
@@ -505,8 +509,11 @@ class Search:
         most = (aim - self.terms.estimate(state)) // self.terms.round_ns
         return None if most < 0 else stretched(state, min(most, MOST_ROUNDS))
 
-    def carry_out(self, state: Windows | None) -> int | None:
-        """Return the makespan of a state with V = 0, or None where it is no schedule."""
+    def carry_out(self, state: Windows | None, planned: Sequence[int] = ()) -> int | None:
+        """Return the makespan of a state with V = 0, or None where it is no schedule.
+
+        ``planned``: stages that each of its moments should need, if that is known.
+        """
         if state is None:
             return None
         state = merged(state)
@@ -519,4 +526,17 @@ class Search:
         assigned = assign(state, self.lengths, prompts, prices, rng, fast, over, swaps)
         if assigned is None:
             return None
+        near = self.best_ns - self.terms.constant_ns - self.terms.round_ns * state.end
+        near += NEAR_STAGES * self.terms.stage_ns
+        if (
+            self.moments is not None
+            and fast is not None
+            and fast.swap_requests is not None
+            and (planned or assigned.time_ns < near)
+        ):
+            planned = planned if len(planned) == state.stages else ()
+            spans = state.spans()
+            assigned = squeezed(
+                assigned, spans, self.lengths, prompts, prices, rng, fast, over, planned
+            )
         return self.follow(plan_of(state, assigned, partial(prices.divide, prompts=prompts)))

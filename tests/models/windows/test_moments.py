@@ -96,8 +96,10 @@ def test_what_is_missing_falls_and_whole_paths_keep_the_end(monkeypatch):
     search, terms = _case(0)
     heuristic = int(terms.least * 1.06)
     left = iter(range(10**6, 0, -1))
-    state = search(heuristic, lambda: heuristic, lambda: 30.0, lambda: next(left) < 10**6 - 3000)
-    assert state is not None
+    found = search(heuristic, lambda: heuristic, lambda: 30.0, lambda: next(left) < 10**6 - 3000)
+    assert found is not None
+    state = found.state
+    assert len(found.stages) == state.stages
     assert len(state.tables.start) == 160
     assert len(state.paths()) <= 40
     assert search.best is not None
