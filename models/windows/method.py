@@ -159,7 +159,7 @@ class WindowsMethod:
             start = self._warm_start(smooth, replace(part, callback=None))
         except TimeLimitError:  # the other schedule stands
             return
-        easier = _Follower(smooth, start, self.name)
+        easier = _Follower(smooth, start, self.name, at_moments=False)
         search = easier.search(part, threads, fast)
         try:
             yield search, start.schedule
@@ -237,17 +237,26 @@ def _part(run: Run, seconds: float) -> Run:
 
 
 class _Follower:
-    """Carries out plans and keeps the best schedule."""
+    """Carries out plans and keeps the best schedule.
 
-    def __init__(self, instance: Instance, best: Outcome, name: str) -> None:
+    ``at_moments``: whether searches may move stage times by prices; under a cost that only stands
+    for another one this has not been seen to help.
+    """
+
+    def __init__(
+        self, instance: Instance, best: Outcome, name: str, at_moments: bool = True
+    ) -> None:
         self.instance, self.best, self.name = instance, best, name
+        self.at_moments = at_moments
         self.moments: MomentSearch | None = None
 
     def search(self, run: Run, threads: int, fast: Compiled) -> Search:
         """Return a search whose plans are carried out here."""
         terms = terms_of(self.instance)
         made = Search(self.instance, terms, run.seed, run, threads, fast, self.makespan)
-        if self.moments is not None and made.moments is not None:
+        if not self.at_moments:
+            made.moments = None
+        elif self.moments is not None and made.moments is not None:
             made.moments = self.moments  # it goes on where it was
         self.moments = made.moments
         return made
@@ -267,7 +276,7 @@ class _Beside(_Follower):
     """Carries out plans under a cost beside the real one, and under the real one, too."""
 
     def __init__(self, instance: Instance, best: Outcome, name: str, real: _Follower) -> None:
-        super().__init__(instance, best, name)
+        super().__init__(instance, best, name, at_moments=False)
         self.real = real
 
     def makespan(self, plan: list[PlannedStage]) -> int | None:

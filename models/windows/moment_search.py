@@ -93,13 +93,18 @@ class MomentSearch:
         best_ns: Callable[[], int],
         seconds_left: Callable[[], float],
         over: Callable[[], bool],
+        known: Target | None = None,
     ) -> Found | None:
         """Search until there is a state with whole paths, or it is over; return it.
 
         V need not be 0. ``first_ns``: makespan of the heuristic's schedule; ``best_ns``: of the
-        best one so far.
+        best one so far. ``known``: moments at which the search begins, if any are.
         """
-        if self.now is None:
+        if self.now is None and known is not None:
+            self.best = known
+            less = self._less(known)
+            self._begin(less[0] if less else known, seconds_left())
+        elif self.now is None:
             aim = self.terms.least + int(FIRST_AIM * (first_ns - self.terms.least))
             self._begin(self._fresh(aim, FIRST_STAGES), seconds_left())
         while not over() and not self.exhausted:

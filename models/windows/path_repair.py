@@ -51,7 +51,7 @@ class PathRepair:
 
         None where there are no such paths. V need not be 0.
         """
-        times, stages = self._moments(state)
+        times, stages = self.moments(state)
         for added in range(MORE_STAGES + 1):
             found = self.program.relaxed(times, [self.full * each for each in stages])
             if found.missing < 0.5 or give_up():
@@ -69,7 +69,7 @@ class PathRepair:
             state.lengths, times[:-1], times[-1], whole[1], tables.price, tables.late_price
         )
 
-    def _moments(self, state: Windows) -> tuple[list[int], list[int]]:
+    def moments(self, state: Windows) -> tuple[list[int], list[int]]:
         """Return the times at which requests start, and the end; and the stages of each."""
         tables = state.tables
         starts: dict[int, int] = {}

@@ -41,7 +41,7 @@ from orsched.models.windows.construction import (
     even_times,
     state_of,
 )
-from orsched.models.windows.moment_search import MomentSearch
+from orsched.models.windows.moment_search import MomentSearch, Target
 from orsched.models.windows.path_repair import PathRepair
 from orsched.models.windows.plan import plan_of
 from orsched.models.windows.target_reduction import (
@@ -299,7 +299,12 @@ class Search:
     def _search_moments(self, moments: MomentSearch) -> Task | None:
         """Return the next state that the search over moments finds, or None, in a thread."""
         left = partial(getattr, self.run.stop, "seconds_left")
-        found = moments(self.first_ns, lambda: self.best_ns, left, self._over)
+        known = None
+        if self.own and self.best is not None and self.repair is not None:
+            times, stages = self.repair.moments(self.best)
+            held = [self.repair.full * each for each in stages]
+            known = Target(times[:-1], held, times[-1])
+        found = moments(self.first_ns, lambda: self.best_ns, left, self._over, known)
         if found is None:
             return None
         return Task(found.state, self.best_ns, 0, 0.0, 0, moments=found.stages)
