@@ -91,7 +91,7 @@ LONG_AIMS, LONG_STAGES, MORE_STAGES, LONG_PART = (0.1, 0.12), 1, 5, 0.3
 """First states that get a good part of the time: their excess over the first incumbent's, budget
 and number of stages above the least ones, and that part."""
 LEAST_FOR_MOMENTS_S = 15.0
-"""The search over moments takes a thread if there are so many seconds."""
+"""The search over moments takes one of two or more threads if there are so many seconds."""
 NEAR_STAGES = 2
 """Stages are squeezed out where that many less would be a shorter schedule."""
 MOST_TO_REPAIR = 80
@@ -202,7 +202,8 @@ class Search:
             prompts, clients = instance.requests.prompt_tokens, instance.worker.clients
             self.repair = PathRepair(self.lengths, prompts, clients, terms.prices)
         self.moments: MomentSearch | None = None
-        if self.repair is not None and run.stop.seconds_left >= LEAST_FOR_MOMENTS_S:
+        timed = run.stop.seconds_left >= LEAST_FOR_MOMENTS_S
+        if self.repair is not None and threads > 1 and timed:
             self.moments = MomentSearch(self.repair.program, self.repair.full, terms, seed)
         self.moving: Future[Task | None] | None = None
         self.last: deque[Windows] = deque(maxlen=LAST)
