@@ -111,7 +111,9 @@ class ExactMethod:
         elif run.objective.is_makespan:
             from orsched.models.best_first import solve_best_first
 
-            result = solve_best_first(instance, limit, run.initial_schedule, self._listener(run))
+            result = solve_best_first(
+                instance, limit, run.initial_schedule, self._listener(run), seed=run.seed
+            )
         else:
             from orsched.models.best_first_times import solve_best_first_times
 

@@ -102,6 +102,10 @@ class Packed:
         """How many states were left out."""
         return int(self.at[LEFT_OUT])
 
+    def beat(self, best: int) -> None:
+        """Go on below the time of a better incumbent that was found elsewhere."""
+        self.none, self.at[BEST], self.at[FOUND] = best, best, -1
+
     def run(self, out_of_time: Callable[[], bool], improved: Callable[[], bool]) -> str:
         """Search; arguments and answer as those of ``BestFirst.run``."""
         self._start()

@@ -101,6 +101,10 @@ class BestFirst:
         self.bound = self.best
         return "finished"
 
+    def beat(self, best: int) -> None:
+        """Go on below the time of a better incumbent that was found elsewhere."""
+        self.best, self.found = best, None
+
     def _expand(self, node: Node, least: int, out_of_time: Callable[[], bool]) -> bool:
         """Offer all that may follow; False if time was up before the end."""
         self.expanded += 1

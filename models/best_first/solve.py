@@ -12,6 +12,7 @@ from orsched.errors import InputError, OrschedError
 from orsched.models.best_first.compiled import engine
 from orsched.models.best_first.packed import Packed, fits
 from orsched.models.best_first.search import BestFirst
+from orsched.models.best_first.second_start import SecondStart
 from orsched.models.best_first.states import States
 from orsched.models.full_mip.plan import schedule_of
 from orsched.models.full_mip.problem import read_problem
@@ -94,13 +95,16 @@ def solve_best_first(
     *,
     max_states: int | None = None,
     alone: bool = False,
+    seed: int = 0,
 ) -> BestFirstResult:
     """Search over finish events, the state of the least bound first (``states``).
 
     It is reproducible but for the clock. Prefill caps, levels and memory are as they are; with
     them every stage that fits is tried, which takes much longer than where a stage takes a fixed
     time, however full it is. There numba (extra ``fast``), once it is loaded, takes over after the
-    first thousand states, some twenty times as fast.
+    first thousand states, some twenty times as fast. Behind 50,000 states, or a tenth of the time
+    limit, ``windows`` has a twentieth of it, at most 5 s, to find a shorter schedule (with numba,
+    and from 5 s on); without a limit it has a few iterations.
 
     Args:
         instance: one worker, all requests there at once; levels, affine or another cost model that
@@ -112,7 +116,8 @@ def solve_best_first(
             True ends the search.
         max_states: with more states the search ends and says what it has proven; default: two
             million, and twenty million compiled.
-        alone: search without heuristic and analytic bound: the reference for tests.
+        alone: search without heuristics and analytic bound: the reference for tests.
+        seed: of ``windows``; the search itself draws nothing.
 
     Raises:
         InputError: an argument is wrong, or requests arrive over time.
@@ -124,6 +129,7 @@ def solve_best_first(
         MaxRuntime(time_limit)  # validates
     if max_states is not None:
         max_states = whole_number(max_states, "max_states", minimum=1)
+    seed = whole_number(seed, "seed")
     problem = read_problem(instance)
     if problem.timed:
         raise InputError(
@@ -135,7 +141,7 @@ def solve_best_first(
     search = Search(instance, problem, callback, begin)
     prepare(search, initial_schedule, alone, end)
     started = perf_counter()
-    answer = _run(search, end, max_states)
+    answer = _run(search, end, max_states, SecondStart(search, end, seed, not alone))
     runtimes = {"start": started - begin, "solve": perf_counter() - started}
     runtimes["total"] = perf_counter() - begin
     counted = answer.solver
@@ -152,7 +158,7 @@ def solve_best_first(
     )
 
 
-def _run(search: Search, end: float | None, max_states: int | None) -> Answer:
+def _run(search: Search, end: float | None, max_states: int | None, second: SecondStart) -> Answer:
     """Search, unless there is nothing left to search for."""
     if search.schedule is not None and search.schedule.makespan_ns == search.lower_ns:
         return Answer("finished", "", {}, ("the first schedule meets the bound",))
@@ -161,15 +167,21 @@ def _run(search: Search, end: float | None, max_states: int | None) -> Answer:
     states = States(search.problem)
     if states.first_stages > MAX_FIRST_STAGES:
         return Answer("too_large", "", {}, (f"there are {states.first_stages:,} first stages",))
-    return _Phases(search, states, end, max_states).run()
+    return _Phases(search, states, end, max_states, second).run()
 
 
 class _Phases:
     """The plain search, and the compiled one where it is there and takes the states."""
 
     def __init__(
-        self, search: Search, states: States, end: float | None, max_states: int | None
+        self,
+        search: Search,
+        states: States,
+        end: float | None,
+        max_states: int | None,
+        second: SecondStart,
     ) -> None:
+        self.second, self.stopped = second, False
         self.search, self.states, self.end, self.max_states = search, states, end, max_states
         self.engine: Engine | None = None
         self.packs = fits(states)
@@ -205,7 +217,8 @@ class _Phases:
         return Answer(termination, "", self.counted, notes)
 
     def _phase(self) -> Any:
-        return self.found.run(self._is_over, self._improved)
+        termination = self.found.run(self._is_over, self._improved)
+        return "stopped" if self.stopped else termination
 
     def _is_late(self) -> bool:
         return self.end is not None and perf_counter() >= self.end
@@ -219,7 +232,19 @@ class _Phases:
         return ready and expanded >= _PLAIN_STATES
 
     def _is_over(self) -> bool:
-        return self._is_late() or (isinstance(self.found, BestFirst) and self._is_ready())
+        if isinstance(self.found, BestFirst) and self._is_ready():
+            return True
+        if self.second.is_due(self.found.expanded):
+            self._start_again()
+        return self.stopped or self._is_late()
+
+    def _start_again(self) -> None:
+        """Search for a better incumbent in another way, and go on below it."""
+        _take(self.search, self.found)
+        if self.second.better():
+            assert self.search.schedule is not None
+            self.found.beat(_units(self.search.problem, self.search.schedule.makespan_ns))
+            self.stopped = self.search.report()
 
     def _improved(self) -> bool:
         _take(self.search, self.found)
