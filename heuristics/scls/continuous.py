@@ -82,6 +82,7 @@ class ContinuousSlices(Policy):
         self.lines = [_WorkerQueue(each) for each in view.workers]
         self.loads = [-line.blocks for line in self.lines]  # set aside and promised, less the room
         self.alike = len({line.memory for line in self.lines}) == 1
+        self.roused: set[int] = set()  # idle workers that evicted requests were given to
         self.limit = view.output_limit_tokens
         self.tokens = min(self.params.slice_tokens, self.limit)
         self.rounds = self.tokens - (view.first_token == "prefill")
@@ -101,7 +102,13 @@ class ContinuousSlices(Policy):
         line = self.lines[view.index]
         if request in line.needs:
             self._free(line, request)
-        self._assign(view, request)
+        index = self._assign(view, request)
+        if not self.lines[index].needs:
+            self.roused.add(index)
+
+    def idle_may_act(self) -> bool:
+        """Return whether an evicted request waits for a worker that had none; others have none."""
+        return bool(self.roused)
 
     def _free(self, line: _WorkerQueue, request: int) -> None:
         needs = line.needs.pop(request)
@@ -140,6 +147,7 @@ class ContinuousSlices(Policy):
     def decide(self, view: View) -> Step | None:
         """Evict those whose slice is over, let requests join, decode."""
         line = self.lines[view.index]
+        self.roused.discard(view.index)
         if line.joining:
             self._begin_slices(line)
         if line.heap and line.heap[0][0] <= view.rounds:

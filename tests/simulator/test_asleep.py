@@ -84,6 +84,9 @@ NAMES = [
     "fcfs",
     "gittins",
     "gittins@clairvoyant",
+    "scls_continuous",
+    "scls_continuous+slice_tokens=16+renew=never",
+    "scls_continuous+slice_tokens=32+renew=idle",
 ]
 
 
@@ -132,7 +135,9 @@ def test_the_clocks_of_those_that_sleep_go_on() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["vllm", "vllm+dispatch=round_robin", "fcfs", "gittins"])
+@pytest.mark.parametrize(
+    "name", ["vllm", "vllm+dispatch=round_robin", "fcfs", "gittins", "scls_continuous"]
+)
 def test_only_those_that_may_act_are_asked(name: str) -> None:
     instance = fleet(40, 0, 3, 0.2)
     done = simulated(instance, name)
