@@ -1,11 +1,11 @@
 """Which side of the gap of the mean JCT is loose: policies or bounds, on cases that are solved.
 
-python -m benchmarks.which_side_is_loose [--cases 5] [--requests 5] [--seed 0] [--whole]
+python -m benchmarks.which_side_is_loose [--cases 5] [--requests 10] [--workers 1] [--only NAME] [--whole]
 
-Needs ``ORSCHED_DATA``. Cases are consecutive requests of the four workloads, at the share of the
-rate that one of its workers has, on one worker. A round yields 32 tokens here and takes as long as
-32 of theirs, so that all schedules of whole prefills, rounds and waits can be searched: the least
-sum of JCTs is found by best-first search (``solved_cases``). Bounds and policies are of the same
+Needs ``ORSCHED_DATA``. Cases are consecutive requests of the four workloads, on some of the workers
+at the share of the rate that these have. A round yields 32 tokens here and takes as long as 32 of
+theirs, so that all schedules of whole prefills, rounds and waits can be searched: the least sum of
+JCTs is found by the exact search for means (``solved_cases``). Bounds and policies are of the same
 plain schedules. ``--whole``: instead, the whole workloads of a seed on their four workers: the
 bounds that allow chunks and mixed steps, and `gittins` with lengths unknown and known over each.
 """
@@ -13,7 +13,7 @@ bounds that allow chunks and mixed steps, and `gittins` with lengths unknown and
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +35,20 @@ if TYPE_CHECKING:
 TOKENS = 32
 """Tokens that a round of a small case stands for."""
 
-METHODS = ("fcfs", "hybrid")
-MOST_STATES = 400_000
+METHODS = ("fcfs", "hybrid", "latency_search")
+"""The second plans for one worker only."""
+
+SECONDS = 60.0
+"""For the optimum of one worker; no case takes as long."""
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "latency_search": {
+        "objective": "jct_mean",
+        "iterations": 10,
+        "parameters": {"mixed": False, "chunks": False},
+    }
+}
+"""Plain schedules for the search, too; an iteration is a number of moves."""
 
 
 class Row(NamedTuple):
@@ -51,12 +63,12 @@ class Row(NamedTuple):
     policies: list[float]
 
 
-def small_case(name: str, load: float, seed: int, requests: int) -> Instance:
-    """Return a few consecutive requests on one worker, in rounds of ``TOKENS`` tokens."""
+def small_case(name: str, load: float, seed: int, requests: int, workers: int = 1) -> Instance:
+    """Return a few consecutive requests on some workers, in rounds of ``TOKENS`` tokens."""
     whole = setting.workload(name, load, seed % 10)
     start = np.random.default_rng(seed).integers(0, len(whole) - requests)
     some = whole.requests.take(np.arange(start, start + requests))
-    share = (some.arrival_ns - some.arrival_ns.min()) * len(whole.workers)
+    share = (some.arrival_ns - some.arrival_ns.min()) * len(whole.workers) // workers
     outputs = -(-some.output_tokens // TOKENS) + 1
     made = orsched.Requests(some.prompt_tokens, outputs, share)
     cost = setting.ALL[name].cost()
@@ -67,7 +79,8 @@ def small_case(name: str, load: float, seed: int, requests: int) -> Instance:
         cost.round_fixed_ns * TOKENS,
         cost.round_client_ns * TOKENS,
     )
-    return Instance(made, Worker(requests, one), "prefill")
+    fleet = [Worker(requests, one, name=f"worker-{place}") for place in range(workers)]
+    return Instance(made, fleet, "prefill")
 
 
 def bounds_of(instance: Instance, allows: Sequence[str]) -> dict[str, int]:
@@ -80,26 +93,34 @@ def bounds_of(instance: Instance, allows: Sequence[str]) -> dict[str, int]:
 
 def policy_sum(instance: Instance, method: str) -> float:
     """Return the sum of JCTs of a method's schedule."""
-    results = orsched.solve(instance, method).schedule.results
-    return float(results["jct_ns"]["mean"]) * len(instance)
+    schedule = orsched.solve(instance, method, **OPTIONS.get(method, {})).schedule
+    if allowances_of(instance, schedule):
+        raise SystemExit(f"{method} does more than plain schedules do")
+    return float(schedule.results["jct_ns"]["mean"]) * len(instance)
 
 
-def solved(name: str, load: float, seeds: Sequence[int], requests: int) -> Row | None:
+def solved(name: str, load: float, seeds: Sequence[int], requests: int, workers: int) -> Row | None:
     """Return the means over the cases of a workload at a load that are solved."""
     rows = []
     for seed in seeds:
-        instance = small_case(name, load, seed, requests)
-        least = least_jct_sum(instance, MOST_STATES)
+        instance = small_case(name, load, seed, requests, workers)
+        least = least_jct_sum(instance, SECONDS)
         if least is None:
             continue
         bounds = bounds_of(instance, ())
         old = max(value for kind, value in bounds.items() if kind != "shared_rounds")
-        policies = [policy_sum(instance, method) / least for method in METHODS]
-        rows.append([bounds["alone"] / least, old / least, max(bounds.values()) / least, *policies])
+        policies = [policy_sum(instance, method) / least for method in methods(workers)]
+        alone = bounds.get("alone", 0)
+        rows.append([alone / least, old / least, max(bounds.values()) / least, *policies])
     if not rows:
         return None
     means = np.mean(rows, axis=0).tolist()
     return Row(name, load, len(rows), *means[:3], means[3:])
+
+
+def methods(workers: int) -> tuple[str, ...]:
+    """Return the methods that take so many workers."""
+    return METHODS if workers == 1 else (METHODS[0], *METHODS[2:])
 
 
 def whole(name: str, load: float, seed: int) -> dict[str, str]:
@@ -126,8 +147,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--cases", type=count, default=5)
-    parser.add_argument("--requests", type=count, default=5)
+    parser.add_argument("--requests", type=count, default=10)
+    parser.add_argument("--workers", type=count, default=1)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", action="append", choices=setting.WORKLOADS)
     parser.add_argument("--whole", action="store_true")
     chosen = parser.parse_args(arguments)
     if chosen.whole:
@@ -139,16 +162,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(markdown(found))
         return
     seeds = range(chosen.seed, chosen.seed + chosen.cases)
-    head = ["workload", "load", "solved", "alone", "bound before", "bound", *METHODS]
+    head = [
+        "workload",
+        "load",
+        "solved",
+        "alone",
+        "bound before",
+        "bound",
+        *methods(chosen.workers),
+    ]
     rows = []
-    for name in setting.WORKLOADS:
+    for name in chosen.only or setting.WORKLOADS:
         for load in setting.LOADS:
-            row = solved(name, load, seeds, chosen.requests)
+            row = solved(name, load, seeds, chosen.requests, chosen.workers)
             if row is not None:
                 ratios = (row.alone, row.before, row.bound, *row.policies)
-                shown = [name, load, f"{row.cases} of {chosen.cases}"]
+                shown = [name, str(load), f"{row.cases} of {chosen.cases}"]
                 shown += [f"{each:.3f}" for each in ratios]
                 rows.append(dict(zip(head, shown, strict=True)))
+                print(" ".join(shown), flush=True)
     if rows:
         print(markdown(rows))
 

@@ -15,7 +15,7 @@ the least over these of a sum whose terms are counted by different clocks, so th
 
 With arrivals also, where that is more, the times of prefills alone, one after the other on a
 machine that may interrupt them, the shortest rest first, behind the arrivals and the event; then
-each request's own rounds.
+each request's own rounds. And always, where that is more, the bound of ``pairs``.
 
 [1] Kaspi and Montreuil, "On the scheduling of identical parallel processes with arbitrary initial
 processor available time", 1988. [2] Eastman, Even and Isaacs, "Bounds for the optimal scheduling of
@@ -28,6 +28,8 @@ from __future__ import annotations
 from functools import cmp_to_key
 from heapq import heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
+
+from orsched.models.best_first_times.pairs import Pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +68,7 @@ class Relaxation:
     """The bound, with what it has worked out of those that wait."""
 
     def __init__(self, epochs: Epochs) -> None:
-        self.epochs, self.case = epochs, epochs.case
+        self.epochs, self.case, self._pairs = epochs, epochs.case, Pairs(epochs)
         self._known: dict[Counts, Waiting] = {}
 
     def least(self, state: State) -> int:
@@ -83,6 +85,7 @@ class Relaxation:
         if case.round_client:
             rest += case.round_client * self._client_rounds(state.running, waiting)
         alone = case.round_client * own
+        pairs = self._pairs.least(waiting.kinds, state, own + waiting.own)
         best = -1
         for rounds, free, behind in self._events(state.running, left, weights):
             found = rest + self._behind(waiting, left, weights, rounds, free)
@@ -91,7 +94,9 @@ class Relaxation:
             found += behind * waiting.shortest
             if best < 0 or found < best:
                 best = found
-        return best + own * case.round_fixed
+                if best + own * case.round_fixed <= pairs:
+                    break
+        return max(best + own * case.round_fixed, pairs)
 
     def _events(
         self, running: tuple[int, ...], left: list[int], weights: list[int]
