@@ -1,6 +1,7 @@
 """Which side of the gap of the mean JCT is loose: policies or bounds, on cases that are solved.
 
-python -m benchmarks.which_side_is_loose [--cases 5] [--requests 10] [--workers 1] [--only NAME] [--whole]
+python -m benchmarks.which_side_is_loose [--cases 5] [--requests 8] [--workers 1] [--only NAME]
+python -m benchmarks.which_side_is_loose --whole
 
 Needs ``ORSCHED_DATA``. Cases are consecutive requests of the four workloads, on some of the workers
 at the share of the rate that these have. A round yields 32 tokens here and takes as long as 32 of
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--cases", type=count, default=5)
-    parser.add_argument("--requests", type=count, default=10)
+    parser.add_argument("--requests", type=count, default=8)
     parser.add_argument("--workers", type=count, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", action="append", choices=setting.WORKLOADS)
