@@ -16,6 +16,7 @@ from orsched.memory import BlockMemory
 from orsched.models.best_first_times import solve_best_first_times
 from orsched.models.best_first_times.cases import read_case
 from orsched.models.best_first_times.epochs import Epochs, State
+from orsched.models.best_first_times.pairs import Pairs
 from orsched.models.best_first_times.relaxation import Relaxation, shortest_rest_first, smith
 from orsched.models.best_first_times.search import TimesSearch
 from orsched.models.bound_scope import allowances_of
@@ -249,3 +250,16 @@ def test_the_shortest_rest_is_first():
     assert shortest_rest_first([(5, 2), (0, 1)]) == [1, 7]
     assert shortest_rest_first([]) == []
     assert State((0,), (), 0).clock == 0
+
+
+def test_of_two_requests_one_waits_for_the_others_prompt():
+    """With long prompts the bound from pairs is more than what each takes alone, and sound."""
+    cost = AffineCost(25, 50, 29, 2)
+    instance = Instance(Requests([9, 7], [4, 4]), Worker(2, cost), first_token="prefill")
+    epochs, aim = epochs_of(instance, "jct_mean")
+    waiting = Relaxation(epochs)._of(epochs.start.waiting)
+    pairs = aim.of_units(Pairs(epochs).least(waiting.kinds, epochs.start, waiting.own))
+    ones = [instance.replace(requests=instance.requests.take([row])) for row in (0, 1)]
+    apart = [solve_best_first_times(one, "jct_mean").value for one in ones]
+    found = solve_best_first_times(instance, "jct_mean", alone=True).value
+    assert sum(apart) / 2 < aim.fraction(pairs) <= found
