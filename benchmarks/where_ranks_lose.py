@@ -8,6 +8,7 @@ schedules that prefill once. A part whose absence closes the gap is where the ga
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 import orsched
@@ -16,7 +17,7 @@ from orsched import AffineCost, Instance, Requests, Worker
 from orsched.models.bounds import bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 NAMES = ("pang-100x20", "gsm8k-llama65b")
 POLICIES = ("gittins@clairvoyant", "sjf")
@@ -49,8 +50,9 @@ def gap(instance: Instance) -> tuple[float, float]:
     return min(each.results["jct_ns"]["mean"] for each in solved) / 1e9, least / 1e9
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print a row for each instance and part."""
+    argparse.ArgumentParser(description=__doc__.split("\n", 1)[0]).parse_args(arguments)
     rows = []
     for name in NAMES:
         for without, instance in variants(orsched.load(name)):

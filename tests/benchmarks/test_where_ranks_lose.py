@@ -20,7 +20,7 @@ def test_parts_are_left_out_and_no_policy_is_below_the_bound(monkeypatch, capsys
     assert like.prompt_tokens.tolist() == [6, 14, 3, 17, 9]  # 48 tokens for 32, rounded up
     assert found["prefills"].workers[0].cost.prefill_ns([9]) == 0
     monkeypatch.setattr(where_ranks_lose.orsched, "load", lambda _: instance)
-    where_ranks_lose.main()
+    where_ranks_lose.main([])
     policy, least = gaps["nothing"]
     row = f"| nothing | {policy:.3f} | {least:.3f} | {policy - least:.3f} |"
     assert capsys.readouterr().out.count(row) == len(where_ranks_lose.NAMES)
