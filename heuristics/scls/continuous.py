@@ -107,8 +107,11 @@ class ContinuousSlices(Policy):
             self.roused.add(index)
 
     def idle_may_act(self) -> bool:
-        """Return whether an evicted request waits for a worker that had none; others have none."""
-        return bool(self.roused)
+        """Return whether an evicted request waits for a worker that had none; others have none.
+
+        The only worker is the one that every arrival is for; nobody is told so.
+        """
+        return len(self.lines) == 1 or bool(self.roused)
 
     def _free(self, line: _WorkerQueue, request: int) -> None:
         needs = line.needs.pop(request)

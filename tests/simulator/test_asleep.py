@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from orsched import registry
+from orsched.checker import check
 from orsched.instances.synthetic import peers_workload
 from orsched.memory import BlockMemory
 from orsched.policy import Information, Policy, View
@@ -16,6 +17,7 @@ from orsched.simulator import simulate_policy
 from orsched.simulator.asleep import Asleep
 from orsched.solver import read_spec
 from orsched.step import Step, prefill_stage
+from tests.simulator.losses import losing
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -133,6 +135,14 @@ def test_the_clocks_of_those_that_sleep_go_on() -> None:
     assert [clocks[:2] for clocks in policy.seen] == [
         [arrival] * 2 for arrival in sorted(instance.requests.arrival_ns.tolist())
     ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_only_worker_is_asked_at_each_arrival_though_it_may_be_lost(name: str) -> None:
+    """Nobody is told whom an arrival is for where there is one worker, and that one may sleep."""
+    for seed in (0, 1, 9, 14):  # the first requests come while it waits
+        instance = losing(seed, 1)
+        assert check(instance, simulated(instance, name).schedule) == []
 
 
 @pytest.mark.parametrize(
