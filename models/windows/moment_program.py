@@ -65,6 +65,13 @@ class MomentPrices:
     shifting: dict[tuple[int, int], float]
 
 
+def can_set_bases() -> bool:
+    """Return whether this PySCIPOpt takes a basis to begin from; from 6.2 on it does."""
+    from pyscipopt import LP
+
+    return hasattr(LP, "setBase")
+
+
 class MomentProgram:
     """Moments, their capacities and the best fractional paths.
 

@@ -41,6 +41,7 @@ from orsched.models.windows.construction import (
     even_times,
     state_of,
 )
+from orsched.models.windows.moment_program import can_set_bases
 from orsched.models.windows.moment_search import MomentSearch, Target
 from orsched.models.windows.path_repair import PathRepair
 from orsched.models.windows.plan import plan_of
@@ -203,7 +204,7 @@ class Search:
             self.repair = PathRepair(self.lengths, prompts, clients, terms.prices)
         self.moments: MomentSearch | None = None
         timed = run.stop.seconds_left >= LEAST_FOR_MOMENTS_S
-        if self.repair is not None and threads > 1 and timed:
+        if self.repair is not None and threads > 1 and timed and can_set_bases():
             self.moments = MomentSearch(self.repair.program, self.repair.full, terms, seed)
         self.moving: Future[Task | None] | None = None
         self.last: deque[Windows] = deque(maxlen=LAST)

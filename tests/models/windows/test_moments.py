@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pyscipopt
 import pytest
 
+import orsched
 from orsched.instances.gsm8k import gsm8k
-from orsched.models.windows import moment_search
+from orsched.models.windows import moment_program, moment_search, moves, search
+from orsched.models.windows.assignment import Assigned, squeezed
 from orsched.models.windows.moment_program import SHIFTS, Change, MomentProgram
 from orsched.models.windows.moment_search import NOTHING, MomentSearch
 from orsched.models.windows.path_repair import PathRepair
+from orsched.models.windows.prices import prices_of
 from orsched.models.windows.terms import terms_of
 
 
 def _case(seed, requests=160, clients=40):
+    if not moment_program.can_set_bases():
+        pytest.skip("this PySCIPOpt takes no basis")
     instance = gsm8k(seed, requests=requests, clients=clients)
     terms = terms_of(instance)
     assert terms.prices.by_tokens
@@ -127,3 +133,30 @@ def test_targets_with_less_keep_to_the_bounds():
     ]
     assert search._less(here) == []
     assert NOTHING < 1
+
+
+def test_without_bases_no_thread_searches_moments(monkeypatch):
+    assert moment_program.can_set_bases() == hasattr(pyscipopt.LP, "setBase")
+    with monkeypatch.context() as patched:
+        patched.setattr(pyscipopt, "LP", object)
+        assert not moment_program.can_set_bases()
+    monkeypatch.setattr(search, "can_set_bases", lambda: False)
+    monkeypatch.setattr(search, "MomentSearch", None)  # would be called, and fail
+    monkeypatch.setattr(search, "LEAST_FOR_MOMENTS_S", 0.0)
+    instance = gsm8k(0, requests=160, clients=40)
+    result = orsched.solve(instance, "windows+threads=2", time_limit=1.0)
+    assert result.gap < 0.02
+
+
+@pytest.mark.parametrize("planned", [(), (1, 1)])
+def test_stages_are_squeezed_out_until_volume_forbids_it(planned):
+    """Two long and two short prompts: three stages as they stand, two once two are swapped."""
+    prompts, lengths, stage = np.array([60, 60, 40, 40]), np.full(4, 5), np.array([0, 0, 1, 1])
+    prices = prices_of([(100, 1_000)], prompts, 2, 10)
+    found = Assigned(np.arange(4), stage, 3_000)
+    rng = np.random.default_rng(0)
+    made = squeezed(found, lengths, lengths, prompts, prices, rng, moves, lambda: False, planned)
+    load = np.bincount(made.stage, weights=prompts[made.request])
+    assert load.tolist() == [100, 100]
+    assert made.time_ns == 2_000
+    assert sorted(made.request) == [0, 1, 2, 3]
