@@ -459,9 +459,9 @@ def test_the_solvers_take_huge_limits_and_seeds(backend, limit):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["solve", "two-by-two", "--time-limit", "0"], 2, "time_limit"),
-        (["solve", "two-by-two", "--time-limit", "-1"], 2, "time_limit"),
-        (["solve", "two-by-two", "--time-limit", "nan"], 2, "time_limit"),
+        (["solve", "two-by-two", "--time-limit", "0"], 2, "--time-limit"),
+        (["solve", "two-by-two", "--time-limit", "-1"], 2, "--time-limit"),
+        (["solve", "two-by-two", "--time-limit", "nan"], 2, "--time-limit"),
         (["solve", "two-by-two", "--time-limit", "inf", "--method", "fcfs"], 0, ""),
         (["solve", "two-by-two", "--time-limit", "x"], 2, "time-limit"),
         (["solve", "two-by-two", "--seed", "-1"], 2, "seed"),
@@ -477,7 +477,7 @@ def test_the_solvers_take_huge_limits_and_seeds(backend, limit):
         (["solve", "/"], 2, "/"),
         (["compare", "two-by-two", "--methods", ","], 2, "method"),
         (["compare", "two-by-two", "--methods", "fcfs,fcfs"], 0, ""),
-        (["compare", "two-by-two", "--time-limit", "nan"], 2, "time_limit"),
+        (["compare", "two-by-two", "--time-limit", "nan"], 2, "--time-limit"),
         (["compare", "gsm8k", "--seeds", "3:3"], 2, "seeds"),
         (["compare", "gsm8k", "--seeds", "-1:3"], 2, "seeds"),
         (["compare", "gsm8k", "--seeds", "0:1", "--set", "requests=-1"], 2, "requests"),
