@@ -23,30 +23,9 @@ from orsched.models.bound_scope import allowances_of
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.problem import read_problem
-from orsched.objective_values import objective_value, weighted_times
+from orsched.objective_values import objective_value
 from orsched.objectives import objective_named
-from tests.brute_force import least_total
-from tests.models.full_mip.small import random_instance
-
-TIMES = (
-    "jct_mean",
-    "ttft_mean",
-    "weighted_jct_mean",
-    "0.5*makespan+0.5*jct_mean",
-    "0.3*ttft_mean+1.7*weighted_jct_mean",
-)
-
-
-def weighted(seed, most):
-    """A small instance with weights, one of them above 0."""
-    instance, rng = random_instance(seed, most), random.Random(seed)
-    weights = [rng.randint(0, 5) for _ in range(len(instance) - 1)]
-    return instance.replace(requests=instance.requests.replace(weights=[*weights, 1]))
-
-
-def optimum(instance, objective):
-    times = weighted_times(instance, objective)
-    return times.value_ns(least_total(instance, times.makespan, times.finish, times.first))
+from tests.models.full_mip.timed import TIMES, optimum, weighted
 
 
 def epochs_of(instance, objective):

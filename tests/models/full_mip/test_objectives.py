@@ -16,30 +16,11 @@ from orsched.models.full_mip.latency_mip import LatencyMip, bins_that_suffice
 from orsched.models.full_mip.objectives import served_alone
 from orsched.models.full_mip.plan import plan_of
 from orsched.models.full_mip.problem import read_problem
-from orsched.objective_values import objective_value, weighted_times
+from orsched.objective_values import objective_value
 from orsched.objectives import objective_named
 from tests.brute_force import least_total, most_attained, optimum_ns
 from tests.models.full_mip.small import random_instance
-
-TIMES = (
-    "jct_mean",
-    "ttft_mean",
-    "weighted_jct_mean",
-    "0.5*makespan+0.5*jct_mean",
-    "0.3*ttft_mean+1.7*weighted_jct_mean",
-)
-
-
-def weighted(seed, most):
-    """A small instance with weights, one of them above 0."""
-    instance, rng = random_instance(seed, most), random.Random(seed)
-    weights = [rng.randint(0, 5) for _ in range(len(instance) - 1)]
-    return instance.replace(requests=instance.requests.replace(weights=[*weights, 1]))
-
-
-def optimum(instance, objective):
-    times = weighted_times(instance, objective)
-    return times.value_ns(least_total(instance, times.makespan, times.finish, times.first))
+from tests.models.full_mip.timed import TIMES, optimum, weighted
 
 
 def best_attainment(instance, slo):
