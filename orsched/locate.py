@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Sequence
 
     from orsched.costs import CostModel
@@ -46,7 +47,8 @@ def load(
     Args:
         source: a name or a path.
         clients: J, the requests that the worker serves at once.
-        cost: its cost model, or the file of one (default: Pang's LLaMA-65B).
+        cost: its cost model, a machine's name or a cost-model file (default: Pang's LLaMA-65B).
+            It replaces the cost models of a native instance.
         prefill_cap_tokens: most tokens of a prefill stage (default: no limit).
         memory_blocks: its KV-cache blocks (default: no limit) of ``block_tokens`` tokens (128).
         block_tokens: see ``memory_blocks``.
@@ -76,8 +78,26 @@ def load(
     found = _native(source)
     foreign = [name for name, value in (("drop_empty", drop_empty), ("spread", spread)) if value]
     for name in (*choice.given(), *foreign):
-        raise has_its_own(name)
+        if name != "cost":
+            raise has_its_own(name)
+    if cost is not None:
+        found = with_cost(found, cost)
     return found.with_classes(*classes) if classes else found
+
+
+def with_cost(instance: Instance, cost: CostModel | str | os.PathLike[str]) -> Instance:
+    """Return an instance whose workers have this cost model, or the one that a name stands for.
+
+    Clients, caps and memory stay as they are. Raises ``InputError`` as ``read_cost``.
+    """
+    from orsched.request_files import read_cost
+
+    model = read_cost(cost)
+    label = Path(cost).stem if isinstance(cost, (str, os.PathLike)) else model.model
+    return instance.replace(
+        workers=tuple(replace(worker, cost=model) for worker in instance.workers),
+        name=f"{instance.name} ({label})",
+    )
 
 
 def has_its_own(name: str) -> InputError:
@@ -85,8 +105,8 @@ def has_its_own(name: str) -> InputError:
     return InputError(
         "does not apply: a native instance has its own",
         field=name,
-        remedy="leave it out, or write its requests alone: orsched convert INSTANCE requests.csv, "
-        "which --clients and --cost go with",
+        remedy="leave it out, or write the requests alone with orsched convert INSTANCE "
+        "requests.csv, and describe their worker",
     )
 
 

@@ -216,6 +216,10 @@ def cell_text(name: str, value: Any) -> str:
         return f"{1e6 * value:.0f} us"
     if name.startswith(("tpot_", "itl_")):
         return f"{value:,.4f}"
+    if isinstance(value, float) and name in ("measured", "plan") and 0 < abs(value) < 1:
+        return f"{value:#.4g}"
+    if isinstance(value, float) and name == "error":
+        return f"{100 * value:+.2f} %"
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, int):

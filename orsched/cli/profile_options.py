@@ -50,7 +50,7 @@ _OPTIONS = (
         "run",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         metavar="RUN",
-        help="A measured run (.csv or requests.jsonl): fit the profile, or the model's shape.",
+        help="A measured run (.csv, requests.jsonl, vllm bench result): fit the profile or shape.",
     ),
     click.option("--clients", type=int, metavar="J", help="Of --fit: most requests at once."),
     click.option(

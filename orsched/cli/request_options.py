@@ -125,7 +125,7 @@ def load_instance(source: str) -> Instance:
                 return _from_stdin(given())
             return _loaded(source, given())
         except InputError as error:
-            raise _with_flag(error) from None
+            raise _with_flag(error, source) from None
 
 
 STDIN = "-"
@@ -149,7 +149,7 @@ def _from_stdin(options: dict[str, Any]) -> Instance:
 
 
 def _loaded(source: str, options: dict[str, Any]) -> Instance:
-    from orsched.locate import has_its_own, load
+    from orsched.locate import has_its_own, load, with_cost
     from orsched.request_files import holds_requests
     from orsched.scenario import read_workers, with_workers
 
@@ -159,8 +159,11 @@ def _loaded(source: str, options: dict[str, Any]) -> Instance:
     else:
         found = load(source)
         for name in _FLAGS:
-            if name in options:
+            if name in options and name != "cost":
                 raise has_its_own(name)
+        if "cost" in options:
+            found = with_cost(found, options["cost"])
+            say("--cost replaces the cost model of the instance; its memory and caps stay", "note")
         if "class_limits" in options:
             found = found.with_classes(*options["class_limits"])
     if click.get_current_context().params.get("arrivals") is None:
@@ -218,12 +221,13 @@ def _worker_files() -> tuple[Worker, ...] | None:
     return workers if isinstance(workers, tuple) else None
 
 
-def _with_flag(error: InputError) -> InputError:
+def _with_flag(error: InputError, source: str) -> InputError:
     """Return an error that names the option, where it names an argument of ``load``."""
     if error.file is not None or error.field not in _FLAGS:
         return error
-    flag, remedy = _FLAGS[error.field], error.remedy
+    flag = _FLAGS[error.field]
     context = click.get_current_context()
     if not any(flag in parameter.opts for parameter in context.command.params):
-        remedy = f"make an instance of them: orsched convert FILE case.json {flag} 64"
-    return InputError(error.problem, row=error.row, field=flag, remedy=remedy)
+        remedy = "give an instance file, which orsched convert FILE case.json --clients 64 writes"
+        return InputError(error.problem, file=source, row=error.row, remedy=remedy)
+    return InputError(error.problem, row=error.row, field=flag, remedy=error.remedy)

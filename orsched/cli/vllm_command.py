@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from orsched.cli.options import FORMAT, INSTANCE, load_instance
+from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
 from orsched.cli.output import remark
+from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError
 from orsched.scalars import require_suffix
 
@@ -33,6 +34,7 @@ def vllm_group() -> None:
     help="A table (.csv, .json, .jsonl), a trace for vllm bench serve, or a batch file (.jsonl).",
 )
 @click.option("--batch", type=_FILE, help="The batch file without priorities, for --as batch.")
+@with_options(*REQUEST_OPTIONS, COPIES)
 def export_command(
     instance: str, schedule: Path, output: Path, kind: str, batch: Path | None
 ) -> None:
@@ -103,7 +105,7 @@ def results_command(
         rows_sent = sent_order(problem, schedule)
         if len(rows_sent) == len(times.requests):
             times = times.in_rows_of(rows_sent)
-        rows = [row._asdict() for row in times.against_plan(problem, schedule)]
+        rows = [_with_unit(row._asdict()) for row in times.against_plan(problem, schedule)]
     if output is not None:
         times.write_csv(output)
         remark(f"{len(times.requests)} requests written to {output}")
@@ -130,5 +132,20 @@ def _figure_rows(figures: dict[str, Any]) -> list[dict[str, Any]]:
         for part, number in parts:
             shown = number / 1e9 if is_time and number is not None else number
             label = f"{part} {name.removesuffix('_ns')}".strip()
-            rows.append({"figure": label, "measured": shown})
+            rows.append(_with_unit({"figure": label, "measured": shown}))
     return rows
+
+
+def _with_unit(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a figure with its unit behind the name."""
+    unit = _UNITS.get(row["figure"], "s")
+    return {"figure": row.pop("figure"), "unit": unit, **row}
+
+
+_UNITS = {
+    "prompt_tokens": "tokens",
+    "output_tokens": "tokens",
+    "tokens_per_s": "tokens/s",
+    "order": "rank correlation",
+}
+"""Units of the figures that are no times in seconds."""

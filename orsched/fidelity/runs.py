@@ -18,7 +18,10 @@ from orsched.heuristics.continuous.methods import VLLM
 from orsched.instance import Instance
 from orsched.instances.readers import cells, detect, read
 from orsched.instances.readers.objects import Fields, read_objects
+from orsched.instances.readers.spreadsheet import is_spreadsheet
 from orsched.instances.readers.table import read_table
+from orsched.instances.readers.text import head_of
+from orsched.instances.readers.vllm_bench import read_bench_times
 from orsched.memory import BlockMemory
 from orsched.policy import Information
 from orsched.request_times import request_times
@@ -37,7 +40,11 @@ if TYPE_CHECKING:
 
     Column = NDArray[np.int64]
 
-RUN_FORMAT = "llmservingsim-run"
+RUN_FORMAT, BENCH_FORMAT = "llmservingsim-run", "vllm-bench"
+_RUNS = (
+    "give CSV with arrival_s, first_token_s and last_token_s, the result of vllm bench serve "
+    "--save-detailed, or a requests.jsonl of LLMServingSim"
+)
 _CSV = ("queued_s", "first_token_s", "last_token_s")
 _META = ("engine_kwargs", "kv_cache")
 _JSON = ("queued_ts", "first_token_ts", "last_token_ts")
@@ -166,7 +173,8 @@ def recorded_settings(path: str | PathLike[str]) -> dict[str, int]:
 def read_run(path: str | PathLike[str]) -> MeasuredRun:
     """Read a measured run: CSV with ``arrival_s``, lengths, ``first_token_s`` and ``last_token_s``.
 
-    Or the ``requests.jsonl`` of a run that LLMServingSim recorded. Where the engine's own clock is
+    Or the ``requests.jsonl`` of a run that LLMServingSim recorded, or the result of ``vllm bench
+    serve --save-detailed``, whose times are the client's. Where the engine's own clock is
     recorded (``queued_s``, ``queued_ts``), it is taken to be behind by the largest difference of
     arrival and queueing: so the fastest request took no time from one to the other.
 
@@ -176,6 +184,17 @@ def read_run(path: str | PathLike[str]) -> MeasuredRun:
     """
     file = Path(path)
     form = detect(file)
+    if form == BENCH_FORMAT:
+        bench = read_bench_times(file)
+        some = bench.requests
+        whole = Times(some.arrival_ns, bench.first_token_ns, bench.finish_ns, some.output_tokens)
+        return MeasuredRun(file.name, some, whole, 0)
+    if form != RUN_FORMAT and not _is_csv(file):
+        raise InputError(
+            f"the format {form} holds requests without the times of their tokens",
+            file=str(file),
+            remedy=_RUNS,
+        )
     requests = read(file, form).requests
     if form == RUN_FORMAT:
         arrival, queued, first, last, lines = _objects(file)
@@ -188,6 +207,10 @@ def read_run(path: str | PathLike[str]) -> MeasuredRun:
     times = Times(requests.arrival_ns, first + moved, last + moved, requests.output_tokens)
     _check(file, times, None if queued is None else queued + moved, lines, names)
     return MeasuredRun(file.name, requests, times, offset if form != RUN_FORMAT else 0)
+
+
+def _is_csv(file: Path) -> bool:
+    return not is_spreadsheet(file) and not head_of(file).lstrip().startswith("{")
 
 
 def _table(

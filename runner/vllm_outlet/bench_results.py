@@ -13,9 +13,7 @@ from orsched.columns import int_column
 from orsched.errors import InputError
 from orsched.files.atomic import write_text
 from orsched.files.formulas import warn_of_formulas
-from orsched.instances.readers.objects import DECODER, Fields
-from orsched.instances.readers.text import open_text
-from orsched.instances.readers.vllm_bench import read_vllm_bench
+from orsched.instances.readers.vllm_bench import read_bench_times
 from orsched.metrics import distribution, ratio
 from orsched.request_times import request_times
 from orsched.runner.vllm_outlet.export import seconds
@@ -157,32 +155,8 @@ def read_request_times(path: str | PathLike[str], *, drop_failed: bool = False) 
         InputError: the file is not such a result, or was written without details; rows of
             messages count from 0.
     """
-    requests = read_vllm_bench(path, drop_empty=drop_failed).requests
-    with open_text(path) as stream:
-        values: dict[str, Any] = DECODER.decode(stream.read())
-    n = len(values["input_lens"])
-    arrays = {name: _array(values, name, n, path) for name in ("start_times", "ttfts", "itls")}
-    fields = Fields(path)
-
-    def times(name: str, items: list[Any]) -> list[int]:
-        return [fields.time_ns({name: each}, name, row, NS_PER_S) for row, each in enumerate(items)]
-
-    ttfts = times("ttfts", arrays["ttfts"])
-    gaps = [_gaps(fields, row, items) for row, items in enumerate(arrays["itls"])]
-    if "latencies" in values:
-        spans = times("latencies", _array(values, "latencies", n, path))
-    else:
-        spans = [ttft + sum(own) for ttft, own in zip(ttfts, gaps, strict=True)]
-    failed = values.get("errors") or [""] * n
-    lengths = zip(values["input_lens"], values["output_lens"], failed, strict=True)
-    kept = [row for row, (p, d, error) in enumerate(lengths) if p and d and not error]
-    arrival = requests.arrival_ns
-    return RequestTimes(
-        requests,
-        arrival + np.array([ttfts[row] for row in kept], np.int64),
-        arrival + np.array([max(spans[row], ttfts[row]) for row in kept], np.int64),
-        np.array([gap for row in kept for gap in gaps[row]], np.int64),
-    )
+    found = read_bench_times(path, drop_failed=drop_failed)
+    return RequestTimes(found.requests, found.first_token_ns, found.finish_ns, found.gaps_ns)
 
 
 def rank_correlation(a: IntColumn, b: IntColumn) -> float | None:
@@ -214,24 +188,6 @@ def _figures(requests: Requests, first: IntColumn, finish: IntColumn) -> dict[st
 def _row(figure: str, plan: float | None, measured: float | None) -> PlanRow:
     known = plan is not None and measured
     return PlanRow(figure, plan, measured, (plan - measured) / measured if known else None)  # type: ignore[operator]
-
-
-def _gaps(fields: Fields, row: int, items: Any) -> list[int]:
-    if not isinstance(items, list):
-        raise InputError("is not an array", file=fields.file, row=row, field="itls")
-    return [fields.time_ns({"itls": item}, "itls", row, NS_PER_S) for item in items]
-
-
-def _array(values: dict[str, Any], name: str, n: int, path: str | PathLike[str]) -> list[Any]:
-    column = values.get(name)
-    if not isinstance(column, list) or len(column) != n:
-        raise InputError(
-            f"is not an array of {n} values",
-            file=str(path),
-            field=name,
-            remedy="run the benchmark with --save-result --save-detailed",
-        )
-    return column
 
 
 def _require_same(run: Requests, plan: Requests) -> None:

@@ -29,7 +29,8 @@ CHUNK_TOKENS = 16
 def priority_rows(instance: Instance, schedule: Schedule) -> list[dict[str, Any]]:
     """Return one row a request, in the plan's order: what ``LLM.generate`` takes as lists.
 
-    ``max_tokens`` is the instance's output limit; ``output_tokens`` what the plan reckons with.
+    ``output_tokens`` is what the plan reckons with. It is no ``max_tokens``: a server would cut the
+    answers that turn out longer.
     """
     requests = instance.requests
     return [
@@ -38,7 +39,6 @@ def priority_rows(instance: Instance, schedule: Schedule) -> list[dict[str, Any]
             "arrival_s": seconds(int(requests.arrival_ns[row])),
             "prompt_tokens": int(requests.prompt_tokens[row]),
             "output_tokens": int(requests.output_tokens[row]),
-            "max_tokens": instance.output_limit_tokens,
             "priority": rank,
         }
         for rank, row in enumerate(in_order(instance, schedule))

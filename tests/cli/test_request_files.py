@@ -110,7 +110,7 @@ def test_a_foreign_trace_needs_no_conversion(call, tmp_path):
         (("mine.csv", "--clients", 4, "--workers", "0"), "workers"),
         (("none.csv",), "none.csv: there is no such file"),
         (("pang-100x20", "--clients", 3), "'--clients': does not apply: a native instance has its"),
-        (("pang-100x20", "--cost", "c.json"), "'--cost': does not apply"),
+        (("pang-100x20", "--cost", "c.json"), "c.json: no such file"),
         (("pang-100x20", "--drop-empty"), "'--drop-empty': does not apply"),
     ],
 )  # fmt: skip
@@ -121,6 +121,15 @@ def test_what_is_missing_or_idle_is_named_with_its_option(call, mine, arguments,
         code, out, err = call(command, *arguments)
         assert (code, out) == (2, "")
         assert says in err
+
+
+def test_a_shipped_instance_runs_on_another_cost_model(call, tmp_path):
+    save_cost(AffineCost(50_000_000), tmp_path / "c.json")
+    for said, machine in (("c.json", "affine"), ("h100-llama3-8b-sheet", "H100")):
+        for command, *more in (("compare", "--methods", "fcfs"), ("solve",), ("simulate",)):
+            code, _, err = call(command, "two-by-two", "--cost", said, *more)
+            assert (code, machine in err) == (0, True), err
+            assert "--cost replaces the cost model of the instance" in err
 
 
 def test_the_cost_file_is_never_overwritten(call, mine, tmp_path):
@@ -143,6 +152,9 @@ def test_load_takes_the_same_in_python(mine, call):
         orsched.load(mine)
     with pytest.raises(InputError, match="field 'clients': does not apply"):
         orsched.load("pang-100x20", clients=3)
+    replaced = orsched.load("two-by-two", cost="h100-llama3-8b-sheet")
+    assert replaced.worker.cost == orsched.load(mine, clients=1, cost="h100-8b-sheet").worker.cost
+    assert replaced.worker.clients == orsched.load("two-by-two").worker.clients
     named = orsched.load("pang-100x20", classes=["interactive:ttft=1"])
     assert named.classes[0].ttft_ns == 10**9
 
@@ -215,6 +227,10 @@ def test_classes_without_a_request_are_named_with_the_remedy(call):
 
 
 def test_commands_without_a_worker_name_the_conversion(call, mine):
-    code, _, err = call("vllm", "export", "mine.csv", "s.json", "-o", "plan")
-    assert code == 2
-    assert "orsched convert FILE case.json --clients 64" in err
+    """The remedy names what the command takes, and no option that it does not have."""
+    for command in (("predict", "apply", "m.json", "mine.csv", "p.jsonl", "o.json"),
+                    ("run", "mine.csv", "--model", "tiny-sim")):  # fmt: skip
+        code, _, err = call(*command)
+        assert code == 2
+        assert "orsched convert FILE case.json --clients 64" in err
+        assert "field '--clients'" not in err

@@ -62,6 +62,55 @@ def test_the_constants_of_a_shape_are_found_again(weighting):
     assert all(constant.determined for constant in found.constants)
 
 
+def bench_result(run, **changes):
+    """Return a run as vLLM's benchmark would save it."""
+    times, some = run.times, run.requests
+    gaps = [
+        [(int(last - first) / 1e9) / (n - 1)] * (n - 1) if n > 1 else []
+        for first, last, n in zip(times.first, times.last, some.output_tokens.tolist(), strict=True)
+    ]
+    return json.dumps({
+        "total_input_tokens": int(some.prompt_tokens.sum()),
+        "total_output_tokens": int(some.output_tokens.sum()),
+        "input_lens": some.prompt_tokens.tolist(),
+        "output_lens": some.output_tokens.tolist(),
+        "start_times": [1000 + int(at) / 1e9 for at in some.arrival_ns],
+        "ttfts": [int(span) / 1e9 for span in times.first - times.arrival],
+        "itls": gaps,
+        "errors": [""] * len(some),
+        **changes,
+    })  # fmt: skip
+
+
+def test_a_result_of_vllm_s_benchmark_is_a_run(tmp_path, capsys):
+    run = simulated(TimesOfShape(SHAPE, SERVER.clients).cost(TRUE))
+    path = tmp_path / "bench.json"
+    path.write_text(bench_result(run))
+    found = read_run(path)
+    shift = int(run.times.arrival.min())
+    assert abs(found.times.first - (run.times.first - shift)).max() <= 10
+    assert abs(found.times.last - (run.times.last - shift)).max() <= 1_000
+    given = ["--model", "8b", "--clients", "16", "--token-budget", "512", "--format", "json"]
+    assert command(["cost", "--fit", str(path), *given]) == 0
+    assert json.loads(capsys.readouterr().out)["run"] == "bench.json"
+    path.write_text(bench_result(run, errors=["", "reset"] + [""] * 58))
+    with pytest.raises(InputError, match="orsched vllm results FILE --drop-failed"):
+        read_run(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("own.jsonl", '{"prompt_tokens": 1, "output_tokens": 2}\n'),
+        ("trace.jsonl", '{"timestamp": 1, "input_length": 3, "output_length": 2}\n'),
+    ],
+)
+def test_requests_without_the_times_of_tokens_are_no_run(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match="requests without the times of their tokens"):
+        read_run(tmp_path / name)
+
+
 def test_the_factor_of_a_profile_is_found_again(tmp_path):
     base = profile_cost(find_profile(write(tmp_path)), ModelFacts(32))
     run = simulated(FactorOfTables(base).cost([1.25]), gap_s=0.002)
