@@ -123,7 +123,7 @@ class TimesOfShape:
 
     def __init__(self, shape: ModelShape, clients: int, power: float = 2.0) -> None:
         self.clients, self.power = clients, power
-        self.weights = BYTES * (shape.layer_weights + shape.head_weights) / GIGA
+        self.weights = shape.read_bytes / GIGA
         self.token_kv = BYTES * shape.kv_numbers / GIGA
         self.token = 2 * shape.layer_weights / TERA
         self.attended = shape.attended_flops / TERA

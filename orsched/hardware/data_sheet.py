@@ -23,7 +23,7 @@ ALL_REDUCE_S = 10e-6
 """Of each of a layer's two sums over several GPUs."""
 
 NUMBER_BYTES = 2
-"""BF16, for weights and caches."""
+"""BF16, for caches, and for weights that are not quantised."""
 
 MEMORY_SHARE = 0.9
 """Of a GPU's memory that weights and caches may take."""
@@ -56,11 +56,11 @@ def data_sheet_cost(
 ) -> RooflineCost:
     """Return the roofline of a model on GPUs, in BF16, from their peaks alone.
 
-    A step reads the layers and the output layer, 2 bytes a number, at ``memory_efficiency`` (None:
-    ``efficiency``) of the bandwidth. A token is a multiplication and an addition for each number
-    in the layers, at ``efficiency`` of the peak; the output layer, which a prompt passes once, is
-    left out. A token of context is read once for each token that a round makes. On several GPUs
-    all of it is divided, and each layer waits for two sums.
+    A step reads the layers and the output layer, 2 bytes a number unless they are quantised, at
+    ``memory_efficiency`` (None: ``efficiency``) of the bandwidth. A token is a multiplication and
+    an addition for each number in the layers, at ``efficiency`` of the peak; the output layer,
+    which a prompt passes once, is left out. A token of context is read once for each token that a
+    round makes. On several GPUs all of it is divided, and each layer waits for two sums.
 
     Raises:
         InputError: an efficiency that is no share in (0, 1], or a wrong number of GPUs.
@@ -75,7 +75,7 @@ def data_sheet_cost(
     layer_s = LAYER_S + (2 * ALL_REDUCE_S if n > 1 else 0)
     return RooflineCost.from_s(
         fixed=shape.layers * layer_s,
-        weights=(shape.layer_weights + shape.head_weights) * NUMBER_BYTES / bandwidth,
+        weights=shape.read_bytes / bandwidth,
         token=2 * shape.layer_weights / flops,
         context=shape.kv_numbers * NUMBER_BYTES / bandwidth,
         attended=shape.attended_flops / flops,
@@ -88,11 +88,11 @@ def fitting(gpu: Gpu, shape: ModelShape, tensor_parallel: int = 1) -> Fitting:
     Raises:
         InputError: the weights themselves do not fit.
     """
-    room = int(gpu.memory_bytes * MEMORY_SHARE) * tensor_parallel - shape.weights * NUMBER_BYTES
+    room = int(gpu.memory_bytes * MEMORY_SHARE) * tensor_parallel - shape.weight_bytes
     tokens = room // (shape.kv_numbers * NUMBER_BYTES)
     if tokens < BLOCK_TOKENS:
         raise InputError(
-            f"the weights of {shape.title}, {shape.weights * NUMBER_BYTES / 1e9:.0f} GB, do not fit"
+            f"the weights of {shape.title}, {shape.weight_bytes / 1e9:.0f} GB, do not fit"
             f" onto {tensor_parallel} x {gpu.title}",
             field="tensor_parallel",
             remedy=f"at least {least_gpus(gpu, shape)} GPUs: --tensor-parallel",
@@ -102,7 +102,7 @@ def fitting(gpu: Gpu, shape: ModelShape, tensor_parallel: int = 1) -> Fitting:
 
 def least_gpus(gpu: Gpu, shape: ModelShape) -> int:
     """Return the least power of two of GPUs that hold a model and 4,096 tokens of caches."""
-    needed = (shape.weights + 4096 * shape.kv_numbers) * NUMBER_BYTES
+    needed = shape.weight_bytes + 4096 * shape.kv_numbers * NUMBER_BYTES
     count = 1
     while count * gpu.memory_bytes * MEMORY_SHARE < needed:
         count *= 2

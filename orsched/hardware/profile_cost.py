@@ -38,6 +38,8 @@ MLP = ("gate_up_proj", "act_fn", "down_proj")
 A_STEP = ("embedding", "final_layernorm", "lm_head", "sampler")
 """Kernels that a step runs once."""
 
+MOST_LAYERS = 10_000
+
 _BYTES = 2
 """Of a number that is reduced, unless said otherwise: 16 bits."""
 
@@ -63,7 +65,7 @@ class ModelFacts:
     times_a_step: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        whole_number(self.layers, "layers", minimum=1, maximum=10_000)
+        whole_number(self.layers, "layers", minimum=1, maximum=MOST_LAYERS)
         whole_number(self.dense_layers, "dense_layers", maximum=self.layers)
         whole_number(self.expert_parallel, "expert_parallel", minimum=1)
         for name in ("hidden", "activated"):
@@ -179,10 +181,32 @@ def config_facts(path: Path) -> dict[str, int]:
         found = {}
         for own, theirs in _CONFIG.items():
             if theirs not in values:
-                raise InputError(f"there is no '{theirs}'", field=theirs)
-            found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=2**24)
-        dense = values.get("first_k_dense_replace", 0)
-        return found | {"dense_layers": whole_number(dense, "first_k_dense_replace")}
+                raise InputError(
+                    "the field is missing", field=theirs, remedy="add it, or give --layers N"
+                )
+            most = MOST_LAYERS if own == "layers" else 2**24
+            found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=most)
+        return found | {"dense_layers": _dense_layers(values, found["layers"])}
+
+
+def _dense_layers(values: dict[str, Any], layers: int) -> int:
+    """Return how many layers have no experts, by the rules of DeepSeek, Qwen and Llama 4."""
+    first = whole_number(values.get("first_k_dense_replace") or 0, "first_k_dense_replace")
+    every, interleave, freq = (
+        whole_number(values.get(name) or 1, name, minimum=1)
+        for name in ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq")
+    )
+    alone = values.get("mlp_only_layers") or []
+    if not isinstance(alone, list):
+        raise InputError("is not a list", field="mlp_only_layers", remedy="a list of layers")
+    return sum(
+        layer < first
+        or layer in alone
+        or (layer + 1) % every > 0
+        or (layer + 1) % interleave > 0
+        or layer % freq > 0
+        for layer in range(layers)
+    )
 
 
 def described(cost: ProfiledCost, files: ProfileFiles, model: ModelFacts) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
+from orsched.hardware.config_fields import TIED_BY_DEFAULT, layer_bits, require_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,7 @@ class ModelShape:
         head_size: numbers of a head.
         tied: whether the output layer is the embedding.
         source: where the numbers are from.
+        layer_bits: bits of a number in the layers' matrices; all else has 16.
     """
 
     name: str
@@ -45,6 +47,7 @@ class ModelShape:
     head_size: int
     tied: bool = False
     source: str = ""
+    layer_bits: float = 16
 
     @property
     def layer_weights(self) -> int:
@@ -63,6 +66,16 @@ class ModelShape:
         return self.layer_weights + self.head_weights * (1 if self.tied else 2)
 
     @property
+    def read_bytes(self) -> int:
+        """Bytes of the layers and the output layer, which every step reads."""
+        return round(self.layer_weights * self.layer_bits / 8) + 2 * self.head_weights
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all numbers."""
+        return self.read_bytes + (0 if self.tied else 2 * self.head_weights)
+
+    @property
     def kv_numbers(self) -> int:
         """Numbers that a token leaves in the caches."""
         return 2 * self.layers * self.kv_heads * self.head_size
@@ -76,43 +89,38 @@ class ModelShape:
     def from_config(cls, values: dict[str, Any], name: str, source: str) -> Self:
         """Read a ``config.json`` of the LLaMA family (also Mistral, Qwen 2 and 3).
 
+        Every field is used, known to change nothing (``config_fields.IRRELEVANT``), or refused.
+
         Raises:
-            InputError: a field is missing, no whole number or out of range, or the model has
-                experts or another kind of attention.
+            InputError: a field is missing, not a whole number or out of range, or it says what the
+                shape does not hold: experts, windows, compressed caches, unknown weights.
         """
-        _refuse_others(values)
+        require_fields(values)
+        bits, weights = layer_bits(values)
         found = {}
         for own, theirs in _FIELDS.items():
             if theirs not in values:
                 raise InputError(
-                    f"there is no '{theirs}'",
+                    "the field is missing",
                     field=theirs,
-                    remedy="a config.json of a decoder of the LLaMA family",
+                    remedy="give the config.json of a decoder of the LLaMA family",
                 )
             found[own] = whole_number(values[theirs], theirs, minimum=1, maximum=_MOST)
         heads = found["heads"]
         given = values.get("num_key_value_heads")
         kv_heads = heads if given is None else given
         size = values.get("head_dim") or found["hidden"] // heads
+        tied = values.get("model_type") in TIED_BY_DEFAULT
         return cls(
             name=name,
             title=name,
             kv_heads=whole_number(kv_heads, "num_key_value_heads", minimum=1, maximum=heads),
             head_size=whole_number(size, "head_dim", minimum=1, maximum=_MOST),
-            tied=bool(values.get("tie_word_embeddings", False)),
-            source=source,
+            tied=bool(values.get("tie_word_embeddings", tied)),
+            source=f"{source}, {weights}" if weights else source,
+            layer_bits=bits,
             **found,
         )
-
-
-def _refuse_others(values: dict[str, Any]) -> None:
-    for field in ("num_local_experts", "num_experts", "n_routed_experts", "kv_lora_rank"):
-        if values.get(field):
-            raise InputError(
-                "experts and compressed caches are not in this roofline",
-                field=field,
-                remedy="measure such a model: orsched calibrate --template",
-            )
 
 
 def read_config(path: Path) -> ModelShape:
@@ -126,7 +134,7 @@ def read_config(path: Path) -> ModelShape:
     with locating(file):
         values = parse_json(read_text(file))
         if not isinstance(values, dict):
-            raise InputError("holds no object", remedy="a model's config.json")
+            raise InputError("is not an object", remedy="give a model's config.json")
         return ModelShape.from_config(values, file.resolve().parent.name, "config.json")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from orsched.costs import RooflineCost
 from orsched.errors import InputError
-from orsched.hardware import GPUS, MODELS, data_sheet_cost, fitting, read_config
+from orsched.hardware import GPUS, MODELS, config_fields, data_sheet_cost, fitting, read_config
 from orsched.hardware.data_sheet import least_gpus
 from orsched.hardware.shapes import SHORT, ModelShape
 
@@ -127,6 +127,28 @@ def test_a_config_is_the_shape_of_the_catalogue(tmp_path):
         ({"head_dim": "128"}, "head_dim"),
         ({"num_local_experts": 8}, "num_local_experts"),
         ({"kv_lora_rank": 512}, "kv_lora_rank"),
+        ({"text_config": {}, "vision_config": {"depth": 1}}, "vision_config"),
+        ({"architectures": ["GPTNeoXForCausalLM"]}, "architectures"),
+        ({"model_type": "starcoder2"}, "model_type"),
+        ({"sliding_window": 4096, "max_position_embeddings": 32_768}, "sliding_window"),
+        ({"layer_types": ["full_attention", "linear_attention"]}, "layer_types"),
+        ({"torch_dtype": "float8_e4m3fn"}, "torch_dtype"),
+        ({"num_kv_shared_layers": 4}, "num_kv_shared_layers"),
+        ({"quantization": {"bits": 4}}, "quantization"),
+        ({"quantization_config": 8}, "quantization_config"),
+        *(
+            ({"quantization_config": {"quant_method": "gptq", "bits": 4} | change}, field)
+            for change, field in (
+                ({"quant_method": "fp8"}, "quantization_config.quant_method"),
+                ({"quant_method": None}, "quantization_config.quant_method"),
+                ({"bits": None}, "quantization_config.bits"),
+                ({"group_size": 0}, "quantization_config.group_size"),
+                ({"lm_head": True}, "quantization_config.lm_head"),
+                ({"dynamic": {"x": {}}}, "quantization_config.dynamic"),
+                ({"modules_to_not_convert": ["mlp"]}, "quantization_config.modules_to_not_convert"),
+                ({"kv_cache_scheme": {"bits": 8}}, "quantization_config.kv_cache_scheme"),
+            )
+        ),
     ],
 )
 def test_a_wrong_config_names_its_field(tmp_path, change, field):
@@ -137,6 +159,61 @@ def test_a_wrong_config_names_its_field(tmp_path, change, field):
     values = {key: value for key, value in CONFIG.items() if key != "vocab_size"}
     with pytest.raises(InputError, match="vocab_size"):
         ModelShape.from_config(values, "x", "y")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_experts": 0},
+        {"sliding_window": 131_072, "use_sliding_window": False, "max_window_layers": 28},
+        {"sliding_window": 262_144, "max_position_embeddings": 131_072},
+        {"sliding_window": None, "layer_types": ["full_attention"] * 32, "new_switch": False},
+        {"rope_scaling": {"factor": 8.0}, "eos_token_id": [1, 2], "temperature": 0.6},
+        {"dtype": "float16", "quantization_config": None},
+    ],
+)
+def test_fields_that_change_nothing_are_known(change):
+    assert ModelShape.from_config(CONFIG | change, "x", "y") == ModelShape.from_config(
+        CONFIG, "x", "y"
+    )
+
+
+def test_no_field_is_of_two_kinds():
+    assert not config_fields.USED & config_fields.IRRELEVANT
+    assert not config_fields.REFUSED.keys() & (config_fields.USED | config_fields.IRRELEVANT)
+
+
+QWEN_GPTQ = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "hidden_size": 3584,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "intermediate_size": 18_944,
+    "vocab_size": 152_064,
+    "quantization_config": {"bits": 8, "quant_method": "gptq"},
+    "torch_dtype": "float16",
+}
+"""Of a public report (vllm #22291): 8.7 GB of weights, about 225,000 tokens on 24 GB."""
+
+
+def test_weights_of_few_bits_leave_more_room_and_are_read_faster():
+    shape = ModelShape.from_config(QWEN_GPTQ, "x", "y")
+    plain = MODELS["qwen2.5-7b"]
+    assert shape.source == "y, weights of 8 bits (gptq)"
+    assert shape.weight_bytes == plain.layer_weights + 4 * plain.head_weights
+    assert fitting(GPUS["rtx4090"], shape).kv_tokens == pytest.approx(225_000, rel=0.001)
+    slow, fast = (data_sheet_cost(GPUS["rtx4090"], each) for each in (plain, shape))
+    assert fast.weights_fs < slow.weights_fs
+    assert fast.token_fs == slow.token_fs  # products have 16 bits
+    awq = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+    kept = {"quantization_config": awq | {"modules_to_not_convert": ["lm_head"]}}
+    assert ModelShape.from_config(QWEN_GPTQ | kept, "x", "y").layer_bits == 4 + 20 / 128
+
+
+def test_a_family_that_ties_its_output_layer_does_so_unsaid():
+    assert ModelShape.from_config(CONFIG | {"model_type": "gemma"}, "x", "y").tied
+    assert not ModelShape.from_config(CONFIG, "x", "y").tied
 
 
 def test_heads_of_keys_are_those_of_queries_where_none_are_named():

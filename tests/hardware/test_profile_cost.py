@@ -204,11 +204,22 @@ def test_the_command_refuses(tmp_path, capsys, options, said):
     assert "--from-profile" in capsys.readouterr().err
 
 
-def test_a_config_of_any_family_has_layers_and_hidden_size(tmp_path):
+@pytest.mark.parametrize(
+    ("fields", "dense"),
+    [
+        ({}, 0),
+        ({"first_k_dense_replace": 1}, 1),
+        ({"first_k_dense_replace": 1, "moe_layer_freq": 2}, 3),
+        ({"decoder_sparse_step": 1, "mlp_only_layers": [0, 2]}, 2),
+        ({"decoder_sparse_step": 2}, 2),
+        ({"interleave_moe_layer_step": 4}, 3),
+    ],
+)
+def test_a_config_of_any_family_has_layers_and_hidden_size(tmp_path, fields, dense):
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"text_config": {"num_hidden_layers": 4, "hidden_size": 16,
-                                                "first_k_dense_replace": 1}}))  # fmt: skip
-    assert config_facts(tmp_path) == {"layers": 4, "hidden": 16, "dense_layers": 1}
+    shape = {"num_hidden_layers": 4, "hidden_size": 16}
+    path.write_text(json.dumps({"text_config": shape | fields}))
+    assert config_facts(tmp_path) == {"layers": 4, "hidden": 16, "dense_layers": dense}
     path.write_text("{}")
     with pytest.raises(InputError, match="num_hidden_layers"):
         config_facts(path)
