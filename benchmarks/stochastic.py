@@ -66,7 +66,9 @@ def problem(requests: int, clients: int, seed: int, blocks: int | None = None) -
     )
     memory = None if blocks is None else BlockMemory(blocks, 16, "paged")
     cost = AffineCost(20 * MS, MS // 10, 20 * MS, MS)
-    return Instance(column, Worker(clients, cost, None, memory), output_limit_tokens=limit)
+    return Instance(
+        column, Worker(clients, cost, None, memory), output_limit_tokens=limit, first_token="decode"
+    )
 
 
 def search(instance: Instance, lengths: IntColumn, objective: str, seed: int, risk: float) -> Plan:

@@ -80,7 +80,7 @@ def gsm8k(
             from the 1,319, with replacement, from a stream of their own.
         clients: J.
         prefill_cap_tokens: tokens that a prefill stage holds (our assumption; None: no cap).
-        first_token: ``decode`` (Pang) or ``prefill``.
+        first_token: ``decode`` (default, as in Pang's paper) or ``prefill``.
         prediction_sigma: error of the predicted lengths, 0 for exact ones, None for none.
         name: label; by default it names the seed and the size.
 
@@ -119,7 +119,7 @@ def pang_case(
         requests: how many; the prompt lengths are drawn, however many they are.
         clients: J.
         prefill_cap_tokens: tokens that a prefill stage holds (our assumption; None: no cap).
-        first_token: ``decode`` (Pang) or ``prefill``.
+        first_token: ``decode`` (default, as in Pang's paper) or ``prefill``.
         prediction_sigma: error of the predicted lengths, 0 for exact ones, None for none.
     """
     number = whole_number(seed, "seed", remedy="cases start at 0")

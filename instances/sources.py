@@ -134,7 +134,6 @@ def _instance(
         ),
         owners,
         **{
-            "first_token": "prefill",
             "name": f"{mix.name}-{label}",
             "description": f"Requests drawn from the {len(mix.sources)} sources of {mix.name}.",
             "source": mix.source,

@@ -115,7 +115,7 @@ def uniform(
     rate: float | None = None,
     prefill_cap_tokens: int | None = 2048,
     memory: BlockMemory | None = None,
-    first_token: str = "decode",
+    first_token: str = "prefill",
 ) -> Instance:
     """Return requests with uniform lengths (both ends included) on one affine worker.
 
@@ -130,7 +130,7 @@ def uniform(
         rate: requests a second; None: all arrive at time 0.
         prefill_cap_tokens: most tokens of a prefill stage; None: no cap.
         memory: of the worker (a ``BlockMemory``, in Python only); None: no limit.
-        first_token: the stage that yields it, ``decode`` or ``prefill``.
+        first_token: the stage that yields it, ``prefill`` or ``decode``.
 
     Raises:
         InputError: an argument is wrong.

@@ -50,8 +50,8 @@ class Instance:
     Attributes:
         requests: the jobs, one row each.
         workers: at least one worker.
-        first_token: ``decode``: all N^d tokens come from decode rounds (Pang, SCLS);
-            ``prefill``: the prefill stage yields token 1 and N^d - 1 rounds follow (vLLM).
+        first_token: ``prefill`` (default): the prefill stage yields token 1 and N^d - 1 rounds
+            follow (vLLM); ``decode``: all N^d tokens come from decode rounds (Pang, SCLS).
         output_limit_tokens: the server's limit on output tokens, known to every policy
             (default: the longest output).
         name, description, source, licence: labels, not part of the problem.
@@ -67,7 +67,7 @@ class Instance:
 
     requests: Requests
     workers: tuple[Worker, ...]
-    first_token: str = "decode"
+    first_token: str = "prefill"
     output_limit_tokens: int = None  # type: ignore[assignment]
     name: str = "instance"
     description: str = field(default="", repr=False)
@@ -90,7 +90,9 @@ class Instance:
         check_roles(self)
         if self.first_token not in FIRST_TOKEN_RULES:
             raise InputError(
-                f"{self.first_token!r} is no rule", field="first_token", remedy="decode or prefill"
+                f"{self.first_token!r} is not a first-token rule",
+                field="first_token",
+                remedy="use prefill or decode",
             )
         longest = int(self.requests.output_tokens.max(initial=1))
         limit = longest if self.output_limit_tokens is None else self.output_limit_tokens
@@ -337,7 +339,8 @@ class Instance:
             shown.append(f"{len(kinds) - 3:,} other kinds")
         last = int(self.requests.arrival_ns.max(initial=0)) / NS_PER_S
         arrivals = f"arriving until {last:,.3f} s" if last else "all there at the start"
-        who = f"Instance {self.name!r}: {len(self):,} requests, {arrivals}"
+        who = f"Instance {self.name!r}: {len(self):,} requests, {arrivals}, "
+        who += f"first token from {self.first_token}"
         return f"{who}; workers {', '.join(shown)}"
 
     def _repr_html_(self) -> str:

@@ -53,7 +53,7 @@ def load(
         memory_blocks: its KV-cache blocks (default: no limit) of ``block_tokens`` tokens (128).
         block_tokens: see ``memory_blocks``.
         prefix_cache: ``lru``, ``task_aware`` or ``least_future_use``: keep freed blocks.
-        first_token: ``prefill`` (default) or ``decode``, as in ``Instance``.
+        first_token: as in ``Instance`` (default: ``prefill``).
         output_limit_tokens: the server's limit on output tokens.
         workers: copies of the worker, or workers in place of all that describes one.
         classes: service classes, or texts such as ``interactive:ttft=1,tpot=0.05``.

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 BLOCK_TOKENS = 128
 """Tokens of a KV-cache block, where none are said."""
 
-FIRST_TOKEN = "prefill"
-"""The rule of the first token, where none is said: that of vLLM."""
-
 
 @dataclass(frozen=True)
 class WorkerChoice:
@@ -114,10 +111,8 @@ class WorkerChoice:
 
     def labels(self) -> dict[str, Any]:
         """Return the fields of ``Instance`` that are said here."""
-        found: dict[str, Any] = {"first_token": self.first_token or FIRST_TOKEN}
-        if self.output_limit_tokens is not None:
-            found["output_limit_tokens"] = self.output_limit_tokens
-        return found
+        names = ("first_token", "output_limit_tokens")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 _OF_A_WORKER = (

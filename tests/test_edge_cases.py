@@ -46,7 +46,12 @@ COST = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3
 def predicted(prompts, outputs, clients, **worker):
     """An instance with exact predictions, so that every method runs on it."""
     requests = Requests(prompts, outputs, predicted_tokens=outputs)
-    return Instance(requests, Worker(clients, **worker), output_limit_tokens=max([1, *outputs]))
+    return Instance(
+        requests,
+        Worker(clients, **worker),
+        output_limit_tokens=max([1, *outputs]),
+        first_token="decode",
+    )
 
 
 EMPTY = predicted([], [], 2)

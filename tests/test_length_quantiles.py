@@ -68,12 +68,12 @@ def test_a_prediction_is_replaced_as_a_whole():
 
 
 def test_other_predictions_take_the_distributions_away():
-    instance = orsched.Instance(requests(), orsched.Worker(2))
+    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
     assert predict(instance, "oracle").requests.predicted_quantiles is None
 
 
 def test_the_hash_of_an_instance_tells_distributions_apart():
-    instance = orsched.Instance(requests(), orsched.Worker(2))
+    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
     hashes = {instance.sha256}
     for changes in (
         {"predicted_quantiles": None},
@@ -86,7 +86,7 @@ def test_the_hash_of_an_instance_tells_distributions_apart():
 
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])
 def test_json_and_parquet_hold_distributions(tmp_path, suffix):
-    instance = orsched.Instance(requests(), orsched.Worker(2))
+    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
     save_instance(instance, tmp_path / f"a{suffix}")
     back = load_instance(tmp_path / f"a{suffix}")
     assert back == instance
@@ -98,7 +98,7 @@ def test_parquet_lists_of_different_lengths_are_refused(tmp_path):
     import pyarrow.parquet as pq
 
     path = tmp_path / "a.parquet"
-    save_instance(orsched.Instance(requests(), orsched.Worker(2)), path)
+    save_instance(orsched.Instance(requests(), orsched.Worker(2), first_token="decode"), path)
     table = pq.read_table(path)
     place = table.column_names.index("predicted_quantiles")
     rows = [*ROWS[:2], [1, 2]]
@@ -146,10 +146,13 @@ def test_a_wrong_cell_of_one_s_own_table_is_named_as_the_file_has_it(tmp_path):
 
 def test_data_frames_hold_distributions():
     pytest.importorskip("pandas")
-    instance = orsched.Instance(requests(), orsched.Worker(2))
+    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
     frame = instance.to_pandas()
     assert frame["predicted_p75"].tolist() == [21, 7, 91]
-    assert orsched.Instance.from_pandas(frame, orsched.Worker(2)).requests == requests()
+    assert (
+        orsched.Instance.from_pandas(frame, orsched.Worker(2), first_token="decode").requests
+        == requests()
+    )
 
 
 @given(st.floats(0, 1, exclude_min=True, exclude_max=True))
@@ -197,7 +200,7 @@ def test_what_is_left_of_a_single_length_is_the_rest_of_it():
 
 
 def test_pages_and_summaries_say_that_there_are_distributions():
-    instance = orsched.Instance(requests(), orsched.Worker(2))
+    instance = orsched.Instance(requests(), orsched.Worker(2), first_token="decode")
     assert instance.summary()["prediction_levels"] == list(LEVELS)
     assert "yes, quantiles 0.1, 0.25, 0.5, 0.75, 0.9" in instance._repr_html_()
     bare = instance.replace(requests=instance.requests.replace(predicted_quantiles=None))

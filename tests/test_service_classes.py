@@ -64,24 +64,26 @@ def test_wrong_classes_are_located(make, field, says):
 def test_wrong_classes_of_an_instance_are_located(classes, field, row):
     requests = Requests([1] * 3, [1] * 3, service_class=[0, 0, 1])
     with pytest.raises(InputError) as caught:
-        Instance(requests, Worker(1), classes=classes)
+        Instance(requests, Worker(1), classes=classes, first_token="decode")
     assert (caught.value.field, caught.value.row) == (field, row)
 
 
 def test_an_unknown_class_lists_those_there_are():
     with pytest.raises(InputError, match="known: interactive, batch"):
-        Instance(Requests([1], [1]), Worker(1)).class_code("chat")
+        Instance(Requests([1], [1]), Worker(1), first_token="decode").class_code("chat")
 
 
 def test_classes_replace_those_of_their_name_and_others_come_behind():
-    instance = Instance(Requests([1], [1]), Worker(1)).with_classes("interactive:ttft=1", "code")
+    instance = Instance(Requests([1], [1]), Worker(1), first_token="decode").with_classes(
+        "interactive:ttft=1", "code"
+    )
     assert [kind.name for kind in instance.classes] == ["interactive", "batch", "code"]
     assert instance.classes[0].ttft_ns == 10**9
     assert instance.names_classes
 
 
 def test_the_hash_is_that_of_before_without_classes_tenants_and_deadlines():
-    plain = Instance(Requests([1, 2], [3, 4]), Worker(2))
+    plain = Instance(Requests([1, 2], [3, 4]), Worker(2), first_token="decode")
     hashes = {
         plain.sha256,
         plain.with_classes("interactive:ttft=1").sha256,
@@ -97,8 +99,11 @@ def test_the_hash_is_that_of_before_without_classes_tenants_and_deadlines():
 
 def test_deadlines_are_those_of_the_request_else_of_its_class():
     requests = Requests([1] * 3, [1] * 3, service_class=[0, 1, 1], deadline_ns=[0, 0, 7])
-    assert Instance(requests.replace(deadline_ns=None), Worker(1)).deadlines_ns is None
-    instance = Instance(requests, Worker(1)).with_classes("batch:deadline=2")
+    assert (
+        Instance(requests.replace(deadline_ns=None), Worker(1), first_token="decode").deadlines_ns
+        is None
+    )
+    instance = Instance(requests, Worker(1), first_token="decode").with_classes("batch:deadline=2")
     assert instance.deadlines_ns.tolist() == [-1, 2 * 10**9, 7]
 
 
@@ -152,7 +157,7 @@ def test_policies_see_class_tenant_and_limits_of_what_has_arrived():
         [1, 1], [1, 1], [0, 10**9], service_class=[2, 1], tenant=[3, 4], deadline_ns=[5, 6]
     )
     classes = with_specs(DEFAULT_CLASSES, ["interactive:ttft=1", "code"])
-    instance = Instance(requests, Worker(1), classes=classes)
+    instance = Instance(requests, Worker(1), classes=classes, first_token="decode")
     policy = Looks()
     simulate(instance, policy)
     names, classes, tenants, deadlines = policy.seen
@@ -169,5 +174,5 @@ def test_without_tenants_and_deadlines_views_hold_none():
             return super().decide(view)
 
     assert issubclass(Asks, Policy)
-    simulate(Instance(Requests([1], [1]), Worker(1)), Asks())
+    simulate(Instance(Requests([1], [1]), Worker(1), first_token="decode"), Asks())
     assert seen[0] == (None, None, [1])

@@ -181,7 +181,9 @@ def continuous_worker(constants: Constants) -> Worker:
 
 def instance(requests: Requests, worker: Worker, workers: int = WORKERS) -> Instance:
     """Return the requests on so many equal workers."""
-    return Instance(requests, (worker,) * workers, output_limit_tokens=LIMIT, name="scls")
+    return Instance(
+        requests, (worker,) * workers, output_limit_tokens=LIMIT, name="scls", first_token="decode"
+    )
 
 
 def slice_params(engine: str, **changes: Any) -> dict[str, Any]:

@@ -130,7 +130,9 @@ def workload(case: Case, value: float, run: int, predictor: str) -> Instance:
 def _instance(outputs: NDArray[np.int64], arrivals: NDArray[np.float64]) -> Instance:
     requests = Requests(np.ones(JOBS, np.int64), outputs, arrival_s=arrivals)
     worker = Worker(JOBS, AffineCost(0, 0, TOKEN_NS, 0))
-    return Instance(requests, worker, output_limit_tokens=512 + OFFSET_TOKENS, name="ssjf")
+    return Instance(
+        requests, worker, output_limit_tokens=512 + OFFSET_TOKENS, name="ssjf", first_token="decode"
+    )
 
 
 def _with_offset(instance: Instance, predicted: NDArray[np.int64]) -> Instance:

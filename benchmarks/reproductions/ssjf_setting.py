@@ -160,7 +160,9 @@ def workload(case: Case, seed: int) -> Instance:
     outputs, told, _ = lengths(count, seed)
     requests = Requests(np.full(count, PROMPT_TOKENS), outputs)
     worker = Worker(1 if case.batching == "none" else case.size, case.cost())
-    instance = Instance(requests, worker, output_limit_tokens=512, name="ssjf")
+    instance = Instance(
+        requests, worker, output_limit_tokens=512, name="ssjf", first_token="decode"
+    )
     rate = case.arrivals_per_s
     law = {"law": "poisson", "rate": rate}
     if case.cv is not None:

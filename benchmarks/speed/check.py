@@ -35,7 +35,7 @@ def run(options: Options) -> Section:
 
 
 def _row(requests: int, repeats: int) -> dict[str, Any]:
-    instance = uniform(requests, 200, seed=0)
+    instance = uniform(requests, 200, seed=0, first_token="decode")
     simulate_s, done = _timed(lambda: simulate_policy(instance, FirstComeFirstServed()), repeats)
     bound_s, bound = _timed(lambda: makespan_bound(instance), repeats)
     schedule = done.schedule.replace(bound=bound.to_dict())

@@ -100,7 +100,7 @@ def _instances(tiny: bool) -> dict[str, Instance]:
         "peers": generate("peers"),
         "burst, KV blocks": generate("peers", burst=True, memory=memory),
         "arrivals 12x3": generate("peers", requests=12, clients=3),
-        "100,000": generate("uniform", requests=100_000, clients=200),
+        "100,000": generate("uniform", requests=100_000, clients=200, first_token="decode"),
     }
 
 

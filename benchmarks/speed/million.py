@@ -17,7 +17,7 @@ def run(options: Options) -> Section:
     """Measure fcfs, online and one iteration of hybrid."""
     requests = 500 if options.tiny else 1_000_000
     path = options.folder / "million.parquet"
-    orsched.save_instance(uniform(requests, 200, seed=0), path)
+    orsched.save_instance(uniform(requests, 200, seed=0, first_token="decode"), path)
     section = Section(NAME, f"{requests:,} requests at 200 clients, whole process")
     programs = {
         method: Program(

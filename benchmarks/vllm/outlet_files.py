@@ -35,7 +35,9 @@ def make_plan():
         [rng.randint(1, 40) for _ in range(COUNT)],
         [0] * half + sorted(rng.randint(1, 500_000_000) for _ in range(COUNT - half)),
     )
-    instance = orsched.Instance(requests, orsched.Worker(8), output_limit_tokens=40)
+    instance = orsched.Instance(
+        requests, orsched.Worker(8), output_limit_tokens=40, first_token="decode"
+    )
     return instance, orsched.solve(instance, method="sjf").schedule
 
 

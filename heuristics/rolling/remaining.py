@@ -85,7 +85,7 @@ def as_instance(left: Remaining) -> Instance:
     worker = Worker(
         clients, AffineCost(left.stage_ns, 0, left.round_ns, 0), prefill_cap_tokens=left.cap
     )
-    return Instance(requests, (worker,), output_limit_tokens=max(lengths))
+    return Instance(requests, (worker,), "decode", max(lengths))
 
 
 def room_of(left: Remaining) -> int:

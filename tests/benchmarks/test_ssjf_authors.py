@@ -148,7 +148,7 @@ def finishes(policy, arrival_s, tokens):
     """Completion times in seconds of requests of so many tokens of 20 ms, one after the other."""
     requests = Requests([1] * len(tokens), tokens, arrival_s=arrival_s)
     worker = Worker(len(tokens), AffineCost(0, 0, ssjf_authors_runs.TOKEN_NS, 0))
-    instance = Instance(requests, worker)
+    instance = Instance(requests, worker, first_token="decode")
     schedule = simulate_policy(instance, policy).schedule
     assert check(instance, schedule) == []
     return [time / S for time in schedule.request_times(instance)["finish_ns"].tolist()]

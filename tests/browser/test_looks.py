@@ -122,7 +122,9 @@ def test_at_800_pixels_tables_scroll_and_charts_fit(opened, sample):
 def test_shares_take_the_place_of_bars_that_would_be_thinner_than_a_pixel(opened):
     draw = np.random.default_rng(1)
     requests = orsched.Requests(draw.integers(1, 30, 2500), draw.integers(1, 4, 2500))
-    instance = orsched.Instance(requests, orsched.Worker(2), name="many short ones")
+    instance = orsched.Instance(
+        requests, orsched.Worker(2), name="many short ones", first_token="decode"
+    )
     page = opened(instance, [served(instance, bound=False)])
 
     def shown():
@@ -163,7 +165,9 @@ def test_pointing_at_a_request_tells_its_latencies(opened):
 
 def test_latencies_far_from_the_others_stand_at_the_border_with_their_value(opened):
     requests = orsched.Requests(np.full(300, 10), np.append(np.full(299, 10), 3000))
-    instance = orsched.Instance(requests, orsched.Worker(300), name="one long request")
+    instance = orsched.Instance(
+        requests, orsched.Worker(300), name="one long request", first_token="decode"
+    )
     page = opened(instance, [served(instance, bound=False)])
     until(page, "document.getElementById('latencies').dataset.drawn === 'done'")
     axis = "document.getElementById('latency-jct')._fullLayout.xaxis.range[1]"

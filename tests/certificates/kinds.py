@@ -62,8 +62,12 @@ def finding(proof: str, value: int = 9, **changes: Any) -> Any:
 def problem(
     prompts: list[int], rounds: list[int], worker: Worker | tuple[Worker, ...], **more: Any
 ) -> Instance:
-    """Return an instance; ``arrivals`` and ``first_token`` as wanted."""
-    return Instance(Requests(prompts, rounds, more.pop("arrivals", None)), worker, **more)
+    """Return an instance; ``arrivals``, and fields: ``first_token`` is ``decode`` by default."""
+    return Instance(
+        Requests(prompts, rounds, more.pop("arrivals", None)),
+        worker,
+        **{"first_token": "decode", **more},
+    )
 
 
 def _rounds(reason: str, instance: Instance) -> Kind:
@@ -171,13 +175,15 @@ def kinds() -> dict[str, Kind]:
         ),
         "weighted_busy": Kind(
             Instance(
-                Requests([1] * 9, [30, 90, 20] * 3, weights=[1, 2, 3] * 3), (Worker(3, COST), slow)
+                Requests([1] * 9, [30, 90, 20] * 3, weights=[1, 2, 3] * 3), (Worker(3, COST), slow),
+                first_token="decode",
             ),
             ("bound",), "weighted_busy", "weighted_jct_mean",
         ),
         "weighted_ranks": Kind(
             Instance(
-                Requests([1] * 9, [30, 90, 20] * 3, weights=[2] * 9), Worker(3, COST)
+                Requests([1] * 9, [30, 90, 20] * 3, weights=[2] * 9), Worker(3, COST),
+                first_token="decode",
             ),
             ("bound",), "weighted_ranks", "weighted_jct_mean",
         ),

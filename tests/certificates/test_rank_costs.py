@@ -145,7 +145,9 @@ def test_ranks_are_above_all_others_where_clients_are_full(objective, gain):
 
 def test_equal_requests_without_prefills_are_solved():
     """Five equal requests on two clients: the bound is the optimum, to the nanosecond."""
-    instance = Instance(Requests([1] * 5, [3] * 5), Worker(2, AffineCost(0, 0, 10, 1)))
+    instance = Instance(
+        Requests([1] * 5, [3] * 5), Worker(2, AffineCost(0, 0, 10, 1)), first_token="decode"
+    )
     bound = orsched.bound(instance, "mean_jct")
     assert bound.name == "ranks"
     assert bound.certificate["sum_ns"] == 3 * (12 * 5 + 12 * 3 + 11)
@@ -158,6 +160,7 @@ def test_numbers_of_any_size_do_not_wrap_around():
     instance = Instance(
         Requests([9, 2, 7] * 20, [30, 900, 20] * 20),
         Worker(4, AffineCost(25 * large, large, 29 * large, 2 * large)),
+        first_token="decode",
     )
     little = instance.replace(workers=Worker(4, AffineCost(25, 1, 29, 2)))
     (_, total, _), *_ = rank_certificates(instance, "mean_jct", PLAIN, lambda: False)
@@ -166,7 +169,9 @@ def test_numbers_of_any_size_do_not_wrap_around():
 
 
 def test_what_it_does_not_know_is_refused():
-    one = Instance(Requests([3, 4], [2, 5]), Worker(2, AffineCost(5, 1, 10, 1)))
+    one = Instance(
+        Requests([3, 4], [2, 5]), Worker(2, AffineCost(5, 1, 10, 1)), first_token="decode"
+    )
     two = one.replace(workers=(one.worker, Worker(2, one.worker.cost, name="b")))
     shares = {"stage_share": "clients", "round_share": "clients", "line": [5, 1, 1]}
     work = work_of(one, PLAIN, shares)

@@ -99,6 +99,8 @@ def test_an_instance_whose_search_ends_with_a_tree():
     """By the clock: on a slow machine it may prove less. Every method failed here."""
     rng = random.Random(1000020)
     rounds = [rng.randint(1, 10**4) for _ in range(75)]
-    instance = orsched.Instance(orsched.Requests([10] * 75, rounds), orsched.Worker(25))
+    instance = orsched.Instance(
+        orsched.Requests([10] * 75, rounds), orsched.Worker(25), first_token="decode"
+    )
     result = orsched.solve(instance, "fcfs")
     assert check(instance, result.schedule) == []

@@ -21,7 +21,7 @@ KIND = ViolationKind.AVAILABILITY
 def example():
     """One worker that fails at 32 and is back at 50, and its schedule."""
     worker = orsched.Worker(4, COST, available_ns=[(0, 32), (50, None)])
-    instance = orsched.Instance(orsched.Requests([5], [10]), (worker,))
+    instance = orsched.Instance(orsched.Requests([5], [10]), (worker,), first_token="decode")
     schedule = orsched.simulate(instance, "vllm").schedule
     assert check(instance, schedule) == []
     return instance, schedule

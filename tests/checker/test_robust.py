@@ -60,7 +60,9 @@ class SmallAtFirst(ContextCost):
 def instance_with(cost):
     requests = Requests([3, 4, 5, 2], [2, 1, 3, 4], [0, 5, 0, 9])
     # The instance asks its cost model about the largest case only.
-    plain = Instance(requests, Worker(2, AffineCost(1, 1, 1, 1), 9, BlockMemory(9, 2)))
+    plain = Instance(
+        requests, Worker(2, AffineCost(1, 1, 1, 1), 9, BlockMemory(9, 2)), first_token="decode"
+    )
     object.__setattr__(plain.workers[0], "cost", cost)
     return plain
 
@@ -69,7 +71,11 @@ INSTANCES = [
     instance_with(cost)
     for cost in (AffineCost(1, 1, 1, 1), ContextCost(), PickyCost(), HugeCost(), SmallAtFirst())
 ]
-INSTANCES.append(Instance(Requests([], []), (Worker(1), Worker(2, ContextCost(), name="b"))))
+INSTANCES.append(
+    Instance(
+        Requests([], []), (Worker(1), Worker(2, ContextCost(), name="b")), first_token="decode"
+    )
+)
 INSTANCES.append(
     Instance(
         Requests([3, 4, 5, 2], [2, 1, 3, 4], [0, 5, 0, 9]),

@@ -186,5 +186,5 @@ def test_an_instance_without_requests():
     """Nothing is sent where nothing is served."""
     workers = (Worker(1, role="prefill"), Worker(1, role="decode"))
     empty = pool_instance(1).requests.take([])
-    instance = Instance(empty, workers, link=Link())
+    instance = Instance(empty, workers, link=Link(), first_token="decode")
     assert check(instance, simulate_policy(instance, pool_policy(1)).schedule) == []

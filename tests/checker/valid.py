@@ -43,7 +43,9 @@ def run(instance, policy=FirstComeFirstServed, slo=SLOW):
 
 def two_workers():
     """Two schedules of one worker each, side by side."""
-    halves = [Instance(random_requests(5, seed), Worker(2, COST)) for seed in (1, 2)]
+    halves = [
+        Instance(random_requests(5, seed), Worker(2, COST), first_token="decode") for seed in (1, 2)
+    ]
     schedules = [simulate_policy(half, FirstComeFirstServed()).schedule for half in halves]
     steps = {
         f.name: np.concatenate([getattr(s.steps, f.name) for s in schedules]) for f in fields(Steps)
@@ -61,7 +63,9 @@ def two_workers():
         work[name] = place[work[name] + lengths[0] * second]
     a, b = (half.requests for half in halves)
     joined = [np.concatenate([getattr(r, c) for r in (a, b)]) for c in COLUMNS]
-    instance = Instance(Requests(*joined), (Worker(2, COST), Worker(2, COST, name="worker-1")))
+    instance = Instance(
+        Requests(*joined), (Worker(2, COST), Worker(2, COST, name="worker-1")), first_token="decode"
+    )
     schedule = Schedule(
         instance.sha256,
         Steps(**{name: column[order] for name, column in steps.items()}),
@@ -78,13 +82,19 @@ COLUMNS = ("prompt_tokens", "output_tokens", "arrival_ns", "predicted_tokens")
 def valid_schedules():
     """Name -> (instance, valid schedule): rules, arrivals, limits, contexts, workers, modes."""
     instances = {
-        "plain": Instance(random_requests(), Worker(3, COST)),
+        "plain": Instance(random_requests(), Worker(3, COST), first_token="decode"),
         "first-token-prefill": Instance(
             random_requests(12), Worker(3, COST), first_token="prefill"
         ),
-        "arrivals": Instance(random_requests(latest=1500, seed=3), Worker(3, COST)),
-        "limits": Instance(random_requests(seed=4), Worker(4, COST, 11, BlockMemory(9, 4))),
-        "contexts": Instance(random_requests(seed=5, latest=400), Worker(3, ContextCost())),
+        "arrivals": Instance(
+            random_requests(latest=1500, seed=3), Worker(3, COST), first_token="decode"
+        ),
+        "limits": Instance(
+            random_requests(seed=4), Worker(4, COST, 11, BlockMemory(9, 4)), first_token="decode"
+        ),
+        "contexts": Instance(
+            random_requests(seed=5, latest=400), Worker(3, ContextCost()), first_token="decode"
+        ),
     }
     made = {name: (instance, run(instance)) for name, instance in instances.items()}
     made |= {"two-workers": two_workers()}

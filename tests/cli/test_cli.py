@@ -293,7 +293,9 @@ def test_bad_input_exits_with_2_and_no_traceback(call, arguments, fragment, tmp_
 
 def test_infeasible_instances_name_request_and_limit(call, tmp_path):
     path = tmp_path / "i.json"
-    save_instance(Instance(Requests([5], [1]), Worker(1, prefill_cap_tokens=4)), path)
+    save_instance(
+        Instance(Requests([5], [1]), Worker(1, prefill_cap_tokens=4), first_token="decode"), path
+    )
     code, _, err = call("solve", path)
     assert code == 2
     assert "request 0" in err
@@ -302,7 +304,9 @@ def test_infeasible_instances_name_request_and_limit(call, tmp_path):
 
 def test_time_limit_without_a_schedule_exits_with_3(call, tmp_path):
     path = tmp_path / "i.json"
-    save_instance(Instance(Requests([50] * 300_000, [300] * 300_000), Worker(2)), path)
+    save_instance(
+        Instance(Requests([50] * 300_000, [300] * 300_000), Worker(2), first_token="decode"), path
+    )
     code, out, err = call("solve", path, "--method", "fcfs", "--time-limit", "0.05")
     assert (code, out) == (3, "")
     assert "time limit" in err

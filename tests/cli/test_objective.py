@@ -14,6 +14,7 @@ def problem(tmp_path):
     instance = Instance(
         Requests([5, 7, 9, 2], [2, 1, 4, 30], weights=[3, 0, 1, 10]),
         [Worker(2, AffineCost(10_000_000, 1000, 5_000_000, 0))],
+        first_token="decode",
     )
     save_instance(instance, path)
     return path

@@ -149,7 +149,7 @@ def test_bounds_are_below_methods_and_not_far(method, objective):
 )
 def test_bounds_are_at_most_the_optimum_and_that_at_most_the_heuristics(cost, pairs, clients):
     prompts, outputs = zip(*pairs, strict=True)
-    problem = Instance(Requests(prompts, outputs), Worker(clients, cost))
+    problem = Instance(Requests(prompts, outputs), Worker(clients, cost), first_token="decode")
     best = optimum_ns(problem)
     assert bound(problem).value_ns <= best
     for method in ("fcfs", "hybrid"):

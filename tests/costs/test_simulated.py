@@ -75,6 +75,7 @@ def test_scaling_multiplies_the_makespan(cost: Any) -> None:
     scaled = Instance(
         requests=replace(requests, arrival_ns=requests.arrival_ns * 3),
         workers=(replace(problem.workers[0], cost=cost.scaled(3)),),
+        first_token="decode",
     )
     once = simulate_policy(problem, FirstComeFirstServed()).schedule
     thrice = simulate_policy(scaled, FirstComeFirstServed()).schedule

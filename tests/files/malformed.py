@@ -202,7 +202,7 @@ INSTANCE = [
     ("no workers", drop("workers"), "workers", "needs the field 'workers'", "add it"),
     ("no requests", drop("requests"), "requests", "needs the field 'requests'", "add it"),
     ("no first-token rule", drop("first_token"), "first_token", "needs the field", "add it"),
-    ("wrong first-token rule", put("first_token", "both"), "first_token", "'both' is no rule", "decode or prefill"),
+    ("wrong first-token rule", put("first_token", "both"), "first_token", "'both' is not a first-token rule", "use prefill or decode"),
     ("limit null", put("output_limit_tokens", None), "output_limit_tokens", "not null", "leave it out"),
     ("limit 0", put("output_limit_tokens", 0), "output_limit_tokens", "0 is below 1", "values from 1"),
     ("name a number", put("name", 5), "name", "must be a text, not a number", "quotes"),

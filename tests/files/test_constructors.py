@@ -93,7 +93,10 @@ def test_counts(bad):
     require("prefix_block_tokens", lambda: Prefixes([0, 1], [1], bad))
     if bad is not None:  # no cap, the default limit
         require("prefill_cap_tokens", lambda: Worker(1, prefill_cap_tokens=bad))
-        require("output_limit_tokens", lambda: Instance(ONE, Worker(1), output_limit_tokens=bad))
+        require(
+            "output_limit_tokens",
+            lambda: Instance(ONE, Worker(1), output_limit_tokens=bad, first_token="decode"),
+        )
     if bad != 0:
         require("round_fixed_ns", lambda: AffineCost(round_fixed_ns=bad))
         schedule = Schedule("0" * 64, STEPS, WORK, "m", "none")
@@ -114,18 +117,23 @@ def test_workers_memory_and_labels():
 
 @pytest.mark.parametrize("bad", [None, 5, [], (), "worker", [5], Worker, [Worker(1), None]])
 def test_instances_need_workers(bad):
-    require("workers", lambda: Instance(ONE, bad))
+    require("workers", lambda: Instance(ONE, bad, first_token="decode"))
 
 
 def test_other_fields_of_instances():
-    require("requests", lambda: Instance([1], Worker(1)))
+    require("requests", lambda: Instance([1], Worker(1), first_token="decode"))
     require("first_token", lambda: Instance(ONE, Worker(1), first_token="both"))
     require("first_token", lambda: Instance(ONE, Worker(1), first_token=[]))
     for label in ("name", "description", "source", "licence"):
         require(label, lambda label=label: Instance(ONE, Worker(1), **{label: 5}))
-    require("output_tokens", lambda: Instance(Requests([1], [9]), Worker(1), output_limit_tokens=8))
+    require(
+        "output_tokens",
+        lambda: Instance(
+            Requests([1], [9]), Worker(1), output_limit_tokens=8, first_token="decode"
+        ),
+    )
     slow = Worker(1, AffineCost(prefill_fixed_ns=2**62))
-    require("requests", lambda: Instance(Requests([1, 1], [1, 1]), slow))
+    require("requests", lambda: Instance(Requests([1, 1], [1, 1]), slow, first_token="decode"))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +193,7 @@ def test_schedules_are_equal_by_value_and_not_hashable():
 
 
 def test_no_requests_are_an_instance():
-    instance = Instance(Requests([], []), Worker(1))
+    instance = Instance(Requests([], []), Worker(1), first_token="decode")
     assert len(instance) == 0
     assert instance.summary()["requests"] == 0
 

@@ -48,7 +48,7 @@ def test_files_hold_roles_links_and_transfers(tmp_path, seed, suffix):
 
 def test_files_without_roles_are_as_before(tmp_path):
     """What does not use links has neither their fields nor another hash."""
-    instance = Instance(Requests([10], [3]), (Worker(2),))
+    instance = Instance(Requests([10], [3]), (Worker(2),), first_token="decode")
     save_instance(instance, tmp_path / "a.json")
     document = json.loads((tmp_path / "a.json").read_text())
     assert "link" not in document
@@ -60,9 +60,10 @@ def test_links_and_roles_are_part_of_the_problem():
     requests = Requests([10], [3])
     workers = (Worker(2, role="prefill"), Worker(2, role="decode"))
     hashes = {
-        Instance(requests, workers, link=link).sha256 for link in (Link(), Link(1), Link(0, 1))
+        Instance(requests, workers, link=link, first_token="decode").sha256
+        for link in (Link(), Link(1), Link(0, 1))
     }
-    both = Instance(requests, (Worker(2), Worker(2)), link=Link())
+    both = Instance(requests, (Worker(2), Worker(2)), link=Link(), first_token="decode")
     assert len(hashes | {both.sha256}) == 4
 
 
@@ -103,7 +104,7 @@ def test_wrong_links_are_located(spec, field):
 
 
 def make(*workers, link=None):
-    return Instance(Requests([10], [3]), workers, link=link)
+    return Instance(Requests([10], [3]), workers, link=link, first_token="decode")
 
 
 PREFIXED = BlockMemory(100, 16, "paged", PrefixCache())

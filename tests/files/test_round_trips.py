@@ -193,7 +193,7 @@ def test_instances_round_trip(folder, suffix, instance):
 def test_prefix_caches_round_trip(folder, suffix, rule, table):
     size = 16 if table.prefixes is None else table.prefixes.block_tokens
     memory = BlockMemory(9, size, "paged", PrefixCache(rule))
-    instance = Instance(table, Worker(2, memory=memory))
+    instance = Instance(table, Worker(2, memory=memory), first_token="decode")
     path = folder / f"cached{suffix}"
     back = same_bytes_twice(instance, save_instance, load_instance, path)
     assert back == instance
@@ -238,7 +238,9 @@ def test_order_of_names_in_a_block_does_not_change_the_bytes(tmp_path):
 
 
 def test_json_and_parquet_hold_the_same(tmp_path):
-    instance = Instance(Requests([3, 4], [2, 5], [0, 7], ids=["a", "b"]), Worker(2))
+    instance = Instance(
+        Requests([3, 4], [2, 5], [0, 7], ids=["a", "b"]), Worker(2), first_token="decode"
+    )
     schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
     save_instance(instance, tmp_path / "i.parquet")
     save_instance(load_instance(tmp_path / "i.parquet"), tmp_path / "i.json")
@@ -249,7 +251,7 @@ def test_json_and_parquet_hold_the_same(tmp_path):
 
 
 def test_a_column_is_a_line_so_that_differences_are_readable(tmp_path):
-    instance = Instance(Requests([3, 4], [2, 5]), Worker(2))
+    instance = Instance(Requests([3, 4], [2, 5]), Worker(2), first_token="decode")
     save_instance(instance, tmp_path / "a.json")
     other = instance.replace(requests=instance.requests.replace(prompt_tokens=[3, 9]))
     save_instance(other, tmp_path / "b.json")
@@ -259,13 +261,15 @@ def test_a_column_is_a_line_so_that_differences_are_readable(tmp_path):
 
 
 def test_columns_that_are_none_are_left_out(tmp_path):
-    save_instance(Instance(Requests([3], [2]), Worker(2)), tmp_path / "a.json")
+    save_instance(
+        Instance(Requests([3], [2]), Worker(2), first_token="decode"), tmp_path / "a.json"
+    )
     written = json.loads((tmp_path / "a.json").read_text())["requests"]
     assert list(written) == ["prompt_tokens", "output_tokens", "arrival_ns", "service_class"]
 
 
 def test_a_byte_order_mark_and_other_layouts_are_read(tmp_path):
-    instance = Instance(Requests([3], [2]), Worker(2))
+    instance = Instance(Requests([3], [2]), Worker(2), first_token="decode")
     save_instance(instance, tmp_path / "a.json")
     document = json.loads((tmp_path / "a.json").read_text())
     text = json.dumps(dict(reversed(document.items())), indent=4).replace("\n", "\r\n")
@@ -282,7 +286,9 @@ def test_optional_fields_have_the_defaults_of_the_classes(tmp_path):
         "requests": {"prompt_tokens": [3], "output_tokens": [2]},
     }
     (tmp_path / "a.json").write_text(json.dumps(document))
-    assert load_instance(tmp_path / "a.json") == Instance(Requests([3], [2]), Worker(2))
+    assert load_instance(tmp_path / "a.json") == Instance(
+        Requests([3], [2]), Worker(2), first_token="decode"
+    )
 
 
 @pytest.mark.parametrize(
@@ -318,7 +324,9 @@ def test_what_a_file_cannot_hold_is_refused_and_the_old_file_stays(tmp_path, suf
 @pytest.mark.parametrize("name", ["a.txt", "a", "a.csv", "a.json.gz"])
 def test_unknown_suffixes_are_refused_before_writing(tmp_path, name):
     with pytest.raises(InputError, match="names no native format"):
-        save_instance(Instance(Requests([3], [2]), Worker(2)), tmp_path / name)
+        save_instance(
+            Instance(Requests([3], [2]), Worker(2), first_token="decode"), tmp_path / name
+        )
     with pytest.raises(InputError, match=r"\.json"):
         save_cost(AffineCost(), tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []

@@ -112,7 +112,7 @@ def test_every_cost_model_round_trips_and_fits_both_schemas(schemas, tmp_path, n
         for key in json.loads((tmp_path / "cost.json").read_text())
         if key not in ("format", "version", "model", "fit")
     ]
-    instance = Instance(Requests([1], [1]), Worker(1, cost=cost))
+    instance = Instance(Requests([1], [1]), Worker(1, cost=cost), first_token="decode")
     save_instance(instance, tmp_path / "instance.json")
     assert load_instance(tmp_path / "instance.json") == instance
     assert errors(schemas["instance"], tmp_path / "instance.json") == []
@@ -144,8 +144,12 @@ def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
 @pytest.mark.parametrize(
     "instance",
     [
-        Instance(Requests([], []), Worker(1)),
-        Instance(Requests([3, 4], [2, 1]), (Worker(2, prefill_cap_tokens=9), Worker(1, name="b"))),
+        Instance(Requests([], []), Worker(1), first_token="decode"),
+        Instance(
+            Requests([3, 4], [2, 1]),
+            (Worker(2, prefill_cap_tokens=9), Worker(1, name="b")),
+            first_token="decode",
+        ),
         Instance(
             Requests(
                 [2**31 - 1],
@@ -172,7 +176,7 @@ def test_what_is_saved_fits_the_schema(schemas, tmp_path, instance):
 
 
 def test_saved_schedules_and_traces_fit_their_schemas(schemas, tmp_path):
-    instance = Instance(Requests([3, 4], [2, 5]), Worker(2))
+    instance = Instance(Requests([3, 4], [2, 5]), Worker(2), first_token="decode")
     schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
     bound = {"name": "volume", "value_ns": 1, "certificate": {"stages": 1}}
     schedule = schedule.replace(bound=bound, results={"gap": 0.5, "slo": None})

@@ -194,7 +194,7 @@ def _instances():
         yield _packed(random.Random(seed))
     dice = random.Random(1000020)  # its packing is proven by a tree
     outputs = [dice.randint(1, 10**4) for _ in range(75)]
-    yield Instance(Requests([10] * 75, outputs), Worker(25))
+    yield Instance(Requests([10] * 75, outputs), Worker(25), first_token="decode")
     for seed in range(60):
         yield random_instance(random.Random(seed))
     for seed in range(30):
@@ -212,7 +212,9 @@ def _packed(dice):
     prompts = [dice.randint(1, 9) for _ in range(many)]
     cost = affine_ms(*dice.choice(((10, 1, 20, 1), (1, 0, 50, 0), (100, 1, 3, 0))))
     worker = Worker(clients, cost, prefill_cap_tokens=dice.choice((None, 20, 100)))
-    return Instance(Requests(prompts, outputs), (worker,) * dice.choice((1, 1, 1, 2)))
+    return Instance(
+        Requests(prompts, outputs), (worker,) * dice.choice((1, 1, 1, 2)), first_token="decode"
+    )
 
 
 def _bounds(instance):

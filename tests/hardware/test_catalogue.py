@@ -115,7 +115,7 @@ def test_equal_workers_are_counted_and_others_listed():
     one = Worker(1, AffineCost(), name="a")
     two = tuple(replace(one, name=name) for name in "abc")
     other = Worker(2, AffineCost(1, 1, 1, 1), name="d")
-    words = machine_words(Instance(Requests([1], [1]), (*two, other)))
+    words = machine_words(Instance(Requests([1], [1]), (*two, other), first_token="decode"))
     pang = "affine, LLaMA-65B on Ascend 910 (Pang et al.), 1 client"
     assert words.startswith(f"3 x {pang}; affine, ")
     assert words.endswith(", 2 clients")

@@ -24,7 +24,11 @@ BASE = "online+assignment=shared+order=arrival+gate=prefill_first"
 
 def equal(requests, clients, part, arrivals=None):
     cost = AffineCost(0, 0, 100, part)
-    return Instance(Requests([1] * requests, [20] * requests, arrivals), Worker(clients, cost))
+    return Instance(
+        Requests([1] * requests, [20] * requests, arrivals),
+        Worker(clients, cost),
+        first_token="decode",
+    )
 
 
 def choice_of(instance):

@@ -79,7 +79,7 @@ def test_the_sign_lot_waits_for_as_many_idle_clients_as_the_economic_lot():
 
 
 def test_it_never_waits_where_a_client_idles_and_none_decodes():
-    instance = Instance(Requests([1, 1], [3, 3]), Worker(2, UNIT))
+    instance = Instance(Requests([1, 1], [3, 3]), Worker(2, UNIT), first_token="decode")
     assert not check(instance, schedule_of(instance, table(threshold=1e6)))
 
 
@@ -102,7 +102,12 @@ def test_lengths_that_are_not_known_change_nothing_before_they_are_seen():
     short, long = [20] * 6 + [30], [20] * 6 + [300]
     made = []
     for outputs in (short, long):
-        instance = Instance(Requests([5] * 7, outputs), Worker(3, UNIT), output_limit_tokens=512)
+        instance = Instance(
+            Requests([5] * 7, outputs),
+            Worker(3, UNIT),
+            output_limit_tokens=512,
+            first_token="decode",
+        )
         steps = schedule_of(instance, shipped_table()).steps
         made.append(list(zip(steps.phase.tolist(), steps.start_ns.tolist(), strict=True)))
     same = [a == b for a, b in zip(*made, strict=False)]

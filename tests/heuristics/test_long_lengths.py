@@ -35,7 +35,7 @@ def drawn(seed, most=12):
         predicted_quantiles=rows, quantile_levels=LEVELS,
     )  # fmt: skip
     worker = orsched.Worker(rng.randint(1, 4), AffineCost(30, 1, 10, 1), rng.choice((None, 12)))
-    return orsched.Instance(requests, worker, output_limit_tokens=12)
+    return orsched.Instance(requests, worker, output_limit_tokens=12, first_token="decode")
 
 
 def run(method, instance, information="predicted"):
@@ -84,7 +84,10 @@ def test_of_equal_medians_the_one_that_may_be_long_is_first(method):
         quantile_levels=LEVELS,
     )  # fmt: skip
     instance = orsched.Instance(
-        requests, orsched.Worker(1, AffineCost(10, 1, 10, 1)), output_limit_tokens=99
+        requests,
+        orsched.Worker(1, AffineCost(10, 1, 10, 1)),
+        output_limit_tokens=99,
+        first_token="decode",
     )
     starts = run(method, instance).request_times(instance)["prefill_start_ns"]
     # One in eight that robust starts is the first that has arrived, the first of all among them.
@@ -100,7 +103,7 @@ def test_plans_are_made_for_quantiles_and_followed():
         quantile_levels=LEVELS,
     )  # fmt: skip
     worker = orsched.Worker(4, AffineCost(300, 1, 100, 1))
-    instance = orsched.Instance(requests, worker)
+    instance = orsched.Instance(requests, worker, first_token="decode")
     policy, _ = ROLLING.build(instance, Information.PREDICTED, PLANS | {"interval": 3e-5}, 0)
     try:
         schedule = simulate_policy(instance, policy).schedule
@@ -137,7 +140,7 @@ def test_it_is_the_quantile_at_nine_tenths(levels, wanted):
         [4, 4, 4], [5, 5, 5], [50, 60, 70], predicted_quantiles=rows, quantile_levels=levels
     )
     policy = Looks()
-    simulate_policy(orsched.Instance(requests, orsched.Worker(2)), policy)
+    simulate_policy(orsched.Instance(requests, orsched.Worker(2), first_token="decode"), policy)
     assert isinstance(policy.long, LongLengths)
     assert policy.before == [0, 0, 0]
     found = [policy.long[row] for row in range(3)]
@@ -150,6 +153,6 @@ def test_it_is_the_quantile_at_nine_tenths(levels, wanted):
 def test_without_distributions_there_is_nothing_to_plan_for():
     requests = orsched.Requests([4], [5], predicted_tokens=[6])
     policy = Looks()
-    simulate_policy(orsched.Instance(requests, orsched.Worker(2)), policy)
+    simulate_policy(orsched.Instance(requests, orsched.Worker(2), first_token="decode"), policy)
     assert policy.long is None
     assert PredictedView.quantile_levels == ()

@@ -51,7 +51,9 @@ def test_every_method_is_checked_and_bounded(instance, method):
 
 def test_fcfs_keeps_the_order_and_stops_at_the_first_that_does_not_fit():
     """Cap 6: the stage takes 4 and stops at 5, although 1 would fit."""
-    instance = Instance(Requests([4, 5, 1], [1, 1, 1]), Worker(3, UNIT, prefill_cap_tokens=6))
+    instance = Instance(
+        Requests([4, 5, 1], [1, 1, 1]), Worker(3, UNIT, prefill_cap_tokens=6), first_token="decode"
+    )
     schedule = orsched.solve(instance, "fcfs").schedule
     assert _starts(instance, schedule) == [0, 14, 14]
 
@@ -165,7 +167,7 @@ def test_gates_of_models_without_a_time_for_typical_steps_never_wait():
     cost = BilinearCost(0, 0, 10**6, -(10**8), 0, 0, 10**6, -(10**8))
     worker = Worker(2, cost)
     assert fixed_costs(worker) == (0, 0)
-    instance = Instance(Requests([500] * 5, [3] * 5, [0, 0, 7, 9, 9]), worker)
+    instance = Instance(Requests([500] * 5, [3] * 5, [0, 0, 7, 9, 9]), worker, first_token="decode")
     for method in ("online", "hybrid", "fcfs", "offline"):
         assert orsched.solve(instance, method, iterations=2).checked
 
@@ -186,7 +188,9 @@ def test_gates_change_when_not_what():
 def test_clairvoyant_methods_use_the_truth_and_predicted_ones_do_not():
     """With predictions swapped, ``predicted`` orders by them; ``clairvoyant`` does not care."""
     worker = Worker(1, UNIT)
-    instance = Instance(Requests([1, 1], [9, 2], predicted_tokens=[2, 9]), worker)
+    instance = Instance(
+        Requests([1, 1], [9, 2], predicted_tokens=[2, 9]), worker, first_token="decode"
+    )
     truth = _run(instance, "clairvoyant", assignment="shared")
     believed = _run(instance, "predicted", assignment="shared")
     assert _starts(instance, truth)[0] == 0
@@ -241,7 +245,9 @@ def test_unknown_gate_is_refused():
 )
 @pytest.mark.parametrize("name", ["dispatch", "steal"])
 def test_parameters_of_a_dispatcher_are_refused_where_there_is_none(method, workers, problem, name):
-    instance = Instance(Requests([1], [1], None, [1]), (Worker(1, UNIT),) * workers)
+    instance = Instance(
+        Requests([1], [1], None, [1]), (Worker(1, UNIT),) * workers, first_token="decode"
+    )
     with pytest.raises(InputError, match=problem) as error:
         orsched.solve(instance, method, parameters={name: "least_work"})
     assert error.value.field == name
@@ -249,7 +255,7 @@ def test_parameters_of_a_dispatcher_are_refused_where_there_is_none(method, work
 
 def test_an_unknown_method_is_named_as_the_argument_is():
     with pytest.raises(InputError, match="unknown method 'nix'") as error:
-        orsched.solve(Instance(Requests([1], [1]), Worker(1, UNIT)), "nix")
+        orsched.solve(Instance(Requests([1], [1]), Worker(1, UNIT), first_token="decode"), "nix")
     assert error.value.field == "method"
 
 
@@ -258,7 +264,7 @@ def test_hooks_that_are_set_on_an_object_are_not_called():
     heard = []
     policy = FirstComeFirstServed()
     policy.on_finish = lambda view, request, client: heard.append(request)
-    instance = Instance(Requests([1], [1]), Worker(1, UNIT))
+    instance = Instance(Requests([1], [1]), Worker(1, UNIT), first_token="decode")
     simulate_policy(instance, policy)
     assert heard == []
 
@@ -274,7 +280,7 @@ def test_hooks_that_are_set_on_an_object_are_not_called():
 @pytest.mark.parametrize("method", ["online", "hybrid"])
 def test_interactive_requests_come_first_where_that_is_asked_for(method, assignment):
     requests = Requests([1] * 4, [4, 3, 2, 1], None, [4, 3, 2, 1], service_class=[1, 1, 0, 0])
-    instance = Instance(requests, Worker(1, UNIT))
+    instance = Instance(requests, Worker(1, UNIT), first_token="decode")
     orders = {}
     for priority in ("none", "service_class"):
         parameters = {

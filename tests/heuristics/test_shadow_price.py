@@ -57,19 +57,19 @@ def starts(instance, schedule):
 
 def test_it_waits_for_a_client_that_is_free_soon():
     """One round of one idle client costs 2, a stage 10: both requests start at round 11."""
-    instance = Instance(Requests([1] * 4, [11, 10, 5, 5]), Worker(2, UNIT))
+    instance = Instance(Requests([1] * 4, [11, 10, 5, 5]), Worker(2, UNIT), first_token="decode")
     assert starts(instance, run(instance, "clairvoyant")) == [0, 0, 11, 11]
 
 
 def test_it_does_not_wait_for_a_client_that_is_busy_for_long():
     """Eight rounds of one idle client would cost 16, more than the stage of 10."""
-    instance = Instance(Requests([1] * 4, [11, 3, 3, 3]), Worker(2, UNIT))
+    instance = Instance(Requests([1] * 4, [11, 3, 3, 3]), Worker(2, UNIT), first_token="decode")
     assert starts(instance, run(instance, "clairvoyant")) == [0, 0, 3, 6]
 
 
 def test_at_the_end_it_waits_for_no_client():
     """The last request starts at once: another client that becomes free has nothing to take."""
-    instance = Instance(Requests([1] * 3, [11, 10, 5]), Worker(2, UNIT))
+    instance = Instance(Requests([1] * 3, [11, 10, 5]), Worker(2, UNIT), first_token="decode")
     for name in ("none", "clairvoyant"):
         assert starts(instance, run(instance, name)) == [0, 0, 10]
 
@@ -77,7 +77,9 @@ def test_at_the_end_it_waits_for_no_client():
 def test_waiting_for_arrivals_never_costs_more_than_the_stage():
     """Requests come every 40 ns, then none: the last one waits for 10 ns worth of time at most."""
     instance = Instance(
-        Requests([1] * 6, [30, 2, 2, 2, 2, 2], [0, 40, 80, 120, 160, 200]), Worker(8, UNIT)
+        Requests([1] * 6, [30, 2, 2, 2, 2, 2], [0, 40, 80, 120, 160, 200]),
+        Worker(8, UNIT),
+        first_token="decode",
     )
     schedule = run(instance, "none")
     times = schedule.request_times(instance)
@@ -221,7 +223,7 @@ def test_robust_forgets_predictions_that_are_wrong():
     n = 200
     truth = np.where(np.arange(n) % 2, 40, 4)
     requests = Requests([1] * n, truth, None, 44 - truth)
-    instance = Instance(requests, Worker(4, UNIT), output_limit_tokens=44)
+    instance = Instance(requests, Worker(4, UNIT), output_limit_tokens=44, first_token="decode")
     policy = policy_of("robust")
     simulate_policy(instance, policy)
     assert not policy.skill.trusted

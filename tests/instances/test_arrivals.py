@@ -29,7 +29,7 @@ SPECS = [
 
 def of(count, **columns):
     ones = np.ones(count, np.int64)
-    return Instance(Requests(ones, ones, **columns), Worker(1))
+    return Instance(Requests(ones, ones, **columns), Worker(1), first_token="decode")
 
 
 def gaps_s(instance):

@@ -23,7 +23,7 @@ def instance_of(outputs, limit=None):
     n = len(outputs)
     limit = max(outputs) if limit is None else limit
     return orsched.Instance(orsched.Requests([1] * n, outputs), orsched.Worker(2),
-                            output_limit_tokens=limit)  # fmt: skip
+                            output_limit_tokens=limit, first_token="decode")  # fmt: skip
 
 
 def true_classes(outputs, borders):
@@ -110,18 +110,24 @@ def test_prompt_lengths_tell_what_they_tell_and_no_request_its_own_length():
     """Outputs that follow from the prompt are all told; one that stands out never is."""
     prompts = np.repeat([10, 50, 90, 400], 50)
     outputs = prompts * 3
-    told = orsched.Instance(orsched.Requests(prompts, outputs), orsched.Worker(2))
+    told = orsched.Instance(
+        orsched.Requests(prompts, outputs), orsched.Worker(2), first_token="decode"
+    )
     predicted = predict(told, "prompt_length", 1).requests.predicted_tokens
     np.testing.assert_array_equal(predicted, outputs)
     odd = outputs.copy()
     odd[7] = 2_000
-    other = orsched.Instance(orsched.Requests(prompts, odd), orsched.Worker(2))
+    other = orsched.Instance(
+        orsched.Requests(prompts, odd), orsched.Worker(2), first_token="decode"
+    )
     np.testing.assert_array_equal(
         predict(other, "prompt_length", 1).requests.predicted_tokens, predicted
     )
-    two = orsched.Instance(orsched.Requests([5, 5], [30, 70]), orsched.Worker(2))
+    two = orsched.Instance(
+        orsched.Requests([5, 5], [30, 70]), orsched.Worker(2), first_token="decode"
+    )
     assert predict(two, "prompt_length").requests.predicted_tokens.tolist() == [70, 30]
-    one = orsched.Instance(orsched.Requests([5], [30]), orsched.Worker(2))
+    one = orsched.Instance(orsched.Requests([5], [30]), orsched.Worker(2), first_token="decode")
     assert predict(one, "prompt_length").requests.predicted_tokens.tolist() == [1]
 
 
@@ -131,7 +137,7 @@ def test_lengths_that_are_all_equal_are_predicted_as_they_are():
 
 
 def test_no_requests():
-    empty = orsched.Instance(orsched.Requests([], []), orsched.Worker(1))
+    empty = orsched.Instance(orsched.Requests([], []), orsched.Worker(1), first_token="decode")
     for spec in SPECS:
         assert len(predict(empty, spec).requests.predicted_tokens) == 0
 

@@ -101,7 +101,9 @@ def test_measured_gaps_are_those_of_equal_rounds(case):
 def test_a_gap_by_hand():
     """The prefill of the second request stands between two tokens of the first."""
     worker = orsched.Worker(2, orsched.AffineCost(100, 1, 10, 0))
-    instance = orsched.Instance(orsched.Requests([5, 7], [4, 1], [0, 115]), worker)
+    instance = orsched.Instance(
+        orsched.Requests([5, 7], [4, 1], [0, 115]), worker, first_token="decode"
+    )
     result = orsched.solve(instance, "fcfs")
     # rounds at 105 to 115, 115 to 125; then 107 for the prefill, and the next round ends at 242
     assert largest_gaps_ns(Timeline(instance, result.schedule)).tolist() == [117, 0]
@@ -166,7 +168,9 @@ def test_a_derived_model_is_asked_for_each_round():
 
     bumpy = Bumpy(0, 0, 0, 10**9, 0, 0, 0, 10**8)
     assert stating(bumpy, "longest_round_ns") is None
-    instance = orsched.Instance(orsched.Requests([3], [6]), orsched.Worker(1, bumpy))
+    instance = orsched.Instance(
+        orsched.Requests([3], [6]), orsched.Worker(1, bumpy), first_token="decode"
+    )
     assert orsched.solve(instance, "fcfs").itl_max_s == 10_000 / 1e9
     plain = replace(COSTS[0])
     assert stating(plain, "longest_round_ns") is not None

@@ -192,7 +192,7 @@ def test_a_bound_that_holds_for_mixed_steps(instance):
 def test_mixed_steps_can_beat_the_other_bounds():
     """One fixed part for a stage and a round together: below what separate steps can reach."""
     worker = Worker(3, AffineCost(50, 0, 50, 0), prefill_cap_tokens=1)
-    instance = Instance(Requests([1] * 6, [8, 1, 1, 1, 1, 1]), worker)
+    instance = Instance(Requests([1] * 6, [8, 1, 1, 1, 1, 1]), worker, first_token="decode")
     mixed = orsched.bound(instance, allows=("chunks", "mixed"))
     assert mixed.value_ns <= least_with_mixed_steps(instance)
     assert least_with_mixed_steps(instance) < makespan_bound(instance).value_ns
@@ -230,7 +230,7 @@ def test_a_slow_worker_is_worth_what_it_is():
 def test_weights_are_the_speeds_of_proportional_workers():
     """Twice as fast: twice the weight, and the bound is the work over the summed speed."""
     fast, slow = Worker(1, AffineCost(0, 0, 10, 0)), Worker(1, AffineCost(0, 0, 20, 0), name="slow")
-    instance = Instance(Requests([1] * 9, [10] * 9), (fast, slow))
+    instance = Instance(Requests([1] * 9, [10] * 9), (fast, slow), first_token="decode")
     assert balanced_weights(
         Workers.of(instance, choices_of(instance, PLAIN), PLAIN), instance, None
     ) == [2, 1]
@@ -241,7 +241,7 @@ def test_weights_are_the_speeds_of_proportional_workers():
 def test_a_worker_too_slow_to_end_in_time_serves_nobody():
     """One request takes 1,000 there, the other worker serves all three in 300."""
     fast, slow = Worker(1, AffineCost(0, 0, 10, 0)), Worker(1, AffineCost(0, 0, 100, 0), name="s")
-    instance = Instance(Requests([1] * 3, [10] * 3), (fast, slow))
+    instance = Instance(Requests([1] * 3, [10] * 3), (fast, slow), first_token="decode")
     bound = makespan_bound(instance)
     assert bound.value_ns == 300 == least_over_divisions(instance, optimum_ns, max)
     assert certificate_violations(instance, bound.to_dict()) == []
@@ -249,7 +249,7 @@ def test_a_worker_too_slow_to_end_in_time_serves_nobody():
 
 def test_workers_of_which_nothing_is_known():
     odd = Worker(1, BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7), name="odd")
-    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), (Worker(1), odd))
+    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), (Worker(1), odd), first_token="decode")
     assert (makespan_bound(instance).name, makespan_bound(instance).value_ns) == (
         "last_arrival",
         50,
@@ -265,7 +265,7 @@ def test_a_request_that_fits_onto_no_worker_is_named():
         Worker(1, prefill_cap_tokens=4, name="small"),
         Worker(1, memory=BlockMemory(2, 4), name="tiny"),
     )
-    instance = Instance(Requests([3, 5], [9, 9]), workers)
+    instance = Instance(Requests([3, 5], [9, 9]), workers, first_token="decode")
     for objective in ("makespan", *OBJECTIVES):
         with pytest.raises(InfeasibleError, match=r"row 1\).*the 4 .*small.*; it .*tiny"):
             orsched.bound(instance, objective)
@@ -273,7 +273,7 @@ def test_a_request_that_fits_onto_no_worker_is_named():
 
 
 def test_empty_instances_of_several_workers():
-    empty = Instance(Requests([], []), (Worker(1), Worker(2)))
+    empty = Instance(Requests([], []), (Worker(1), Worker(2)), first_token="decode")
     for objective in ("makespan", *OBJECTIVES):
         bound = orsched.bound(empty, objective)
         assert (bound.name, bound.value_ns) == ("empty", 0)
@@ -285,14 +285,24 @@ def test_paged_blocks_do_not_limit_the_clients():
     whole = Worker(4, AffineCost(1, 0, 10, 0), memory=BlockMemory(10, 1))
     paged = replace(whole, memory=BlockMemory(10, 1, "paged"))
     requests = Requests([1] * 4, [4] * 4)
-    bounds = [makespan_bound(Instance(requests, worker)) for worker in (whole, paged)]
+    bounds = [
+        makespan_bound(Instance(requests, worker, first_token="decode"))
+        for worker in (whole, paged)
+    ]
     assert bounds[1].value_ns == 41 < bounds[0].value_ns
     for worker, bound in zip((whole, paged), bounds, strict=True):
-        assert certificate_violations(Instance(requests, worker), bound.to_dict()) == []
+        assert (
+            certificate_violations(
+                Instance(requests, worker, first_token="decode"), bound.to_dict()
+            )
+            == []
+        )
 
 
 def test_malformed_certificates_are_refused_not_raised():
-    instance = Instance(Requests([1, 2], [3, 4]), (Worker(1), Worker(2, name="other")))
+    instance = Instance(
+        Requests([1, 2], [3, 4]), (Worker(1), Worker(2, name="other")), first_token="decode"
+    )
     good = makespan_bound(instance).to_dict()
     claim = good["certificate"]
     first, second = claim["workers"]
@@ -334,7 +344,7 @@ def test_row_order_changes_no_bound():
 def test_sums_beyond_64_bits_are_exact():
     """The longest times that an instance may have: whole numbers, no floats, no overflow."""
     workers = (Worker(3, AffineCost(0, 0, 2**29, 0)), Worker(2, AffineCost(0, 0, 2**29 + 1, 0)))
-    instance = Instance(Requests([1] * 3, [2**31 - 1] * 3), workers)
+    instance = Instance(Requests([1] * 3, [2**31 - 1] * 3), workers, first_token="decode")
     for objective in ("makespan", *OBJECTIVES):
         bound = orsched.bound(instance, objective)
         assert bound_violations(instance, bound.to_dict(), objective) == []

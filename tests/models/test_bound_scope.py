@@ -149,11 +149,17 @@ def test_the_bounds_hold_for_the_best_of_many_schedules():
 
 
 BEATEN = {
-    "chunks": Instance(Requests([3] * 3, [1] * 3), Worker(3, AffineCost(10, 0, 0, 0), 5)),
-    "mixed": Instance(
-        Requests([1] * 4, [6, 1, 1, 1]), Worker(2, AffineCost(50, 0, 50, 0), prefill_cap_tokens=1)
+    "chunks": Instance(
+        Requests([3] * 3, [1] * 3), Worker(3, AffineCost(10, 0, 0, 0), 5), first_token="decode"
     ),
-    "restarts": Instance(Requests([1] * 3, [3] * 3), Worker(2, AffineCost(0, 0, 10, 0))),
+    "mixed": Instance(
+        Requests([1] * 4, [6, 1, 1, 1]),
+        Worker(2, AffineCost(50, 0, 50, 0), prefill_cap_tokens=1),
+        first_token="decode",
+    ),
+    "restarts": Instance(
+        Requests([1] * 3, [3] * 3), Worker(2, AffineCost(0, 0, 10, 0)), first_token="decode"
+    ),
     "restarts that yield": Instance(
         Requests([1], [3]), Worker(1, AffineCost(1, 0, 10, 0)), first_token="prefill"
     ),
@@ -263,7 +269,9 @@ def test_unknown_allowances_are_refused():
 
 
 def test_a_prompt_above_the_cap_can_be_bounded_in_chunks():
-    instance = Instance(Requests([5, 2], [1, 1]), Worker(2, AffineCost(1, 1, 1, 1), 3))
+    instance = Instance(
+        Requests([5, 2], [1, 1]), Worker(2, AffineCost(1, 1, 1, 1), 3), first_token="decode"
+    )
     with pytest.raises(InfeasibleError):
         bound(instance)
     for objective in ("makespan", *OBJECTIVES):
@@ -277,6 +285,8 @@ def test_a_prompt_above_the_cap_can_be_bounded_in_chunks():
 def test_padding_may_make_a_falling_prefill_shorter(alpha):
     """Where a longer prompt is faster, nothing is proven of a worker that pads."""
     cost = PoolingCost(alpha * 10**5, 10**6, 0, 1, 1)
-    instance = Instance(Requests([5, 9], [2, 2]), Worker(2, cost, padding=True))
+    instance = Instance(
+        Requests([5, 9], [2, 2]), Worker(2, cost, padding=True), first_token="decode"
+    )
     assert (bound(instance).name == "last_arrival") == (alpha < 0)
     assert bound(instance.replace(workers=Worker(2, cost))).name != "last_arrival"

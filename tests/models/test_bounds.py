@@ -160,7 +160,9 @@ def test_malformed_certificates_are_refused_not_raised():
 
 def test_single_request_is_bounded_exactly_while_pangs_value_is_no_bound():
     """One request of 68/345 takes 10.1 s, Pang's (31)-(32) says 24.8 s."""
-    instance = Instance(Requests([68], [345]), Worker(200, prefill_cap_tokens=2048))
+    instance = Instance(
+        Requests([68], [345]), Worker(200, prefill_cap_tokens=2048), first_token="decode"
+    )
     bound = makespan_bound(instance)
     alone = 25_000_000 + 68 * 130_000 + 345 * (29_000_000 + 210_000)
     assert bound.value_ns == alone == optimum_ns(instance)
@@ -192,6 +194,7 @@ def test_late_arrivals_are_used():
     instance = Instance(
         Requests(early + late, early + late, [0, 0] + [10**6] * 6),
         Worker(2, AffineCost(1, 1, 1, 1)),
+        first_token="decode",
     )
     bound = makespan_bound(instance)
     assert bound.certificate["released_ns"] == 10**6
@@ -201,7 +204,9 @@ def test_late_arrivals_are_used():
 
 def test_lifted_bound_beats_volume_and_longest():
     """Three equal jobs on two clients: one client serves two of them."""
-    instance = Instance(Requests([1] * 3, [5] * 3), Worker(2, AffineCost(0, 0, 1, 0)))
+    instance = Instance(
+        Requests([1] * 3, [5] * 3), Worker(2, AffineCost(0, 0, 1, 0)), first_token="decode"
+    )
     rounds = makespan_bound(instance).certificate["decode_rounds"]
     assert rounds == {"value": 10, "reason": "lifted", "k": 3, "l": 1}
     assert makespan_bound(instance).value_ns == optimum_ns(instance) == 10
@@ -211,7 +216,7 @@ def _with_memory(blocks, room, rounds):
     """Requests that hold the given blocks for the given rounds; a stage and a round cost 1."""
     prompts = [b - d for b, d in zip(blocks, rounds, strict=True)]
     worker = Worker(5, AffineCost(1, 0, 1, 0), memory=BlockMemory(room, 1))
-    return Instance(Requests(prompts, rounds), worker)
+    return Instance(Requests(prompts, rounds), worker, first_token="decode")
 
 
 @pytest.mark.parametrize(
@@ -255,7 +260,7 @@ def test_memory_can_be_what_bounds(instance, stages, rounds):
 def test_prompts_of_more_than_a_part_of_the_cap(prompts, expected):
     """Cap 10: one of more than 5 a stage, two of more than 3."""
     worker = Worker(6, AffineCost(7, 0, 1, 0), prefill_cap_tokens=10)
-    instance = Instance(Requests(prompts, [1] * len(prompts)), worker)
+    instance = Instance(Requests(prompts, [1] * len(prompts)), worker, first_token="decode")
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_stages"] == expected
     assert bound.value_ns <= optimum_ns(instance)
@@ -265,7 +270,7 @@ def test_prompts_of_more_than_a_part_of_the_cap(prompts, expected):
 def test_levels_price_tokens_and_stages_together():
     """Four stages of two requests each; the small level holds one prompt, a large one two."""
     levels = LevelsCost(((10, 30), (20, 40), (80, 100)), 0)
-    instance = Instance(Requests([10] * 8, [1] * 8), Worker(2, levels))
+    instance = Instance(Requests([10] * 8, [1] * 8), Worker(2, levels), first_token="decode")
     bound = makespan_bound(instance)
     # Alone: four of the smallest take 120, the cheapest cover 100; together 4 * 20 + 80.
     assert bound.value_ns == optimum_ns(instance) == 160
@@ -275,7 +280,7 @@ def test_levels_price_tokens_and_stages_together():
 def test_a_bilinear_stage_is_as_long_as_its_longest_prompt():
     """p3 alone: two a stage, sorted: 9 and 2; the mean alone would give 8."""
     cost = BilinearCost(0, 0, 10**6, 0, 0, 0, 0, 0)
-    instance = Instance(Requests([9, 1, 2, 4], [1] * 4), Worker(2, cost))
+    instance = Instance(Requests([9, 1, 2, 4], [1] * 4), Worker(2, cost), first_token="decode")
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_ns"] == 9 + 2
     assert bound.value_ns == optimum_ns(instance) == 11
@@ -284,7 +289,7 @@ def test_a_bilinear_stage_is_as_long_as_its_longest_prompt():
 
 def test_pooled_prompts_take_their_own_times():
     cost = PoolingCost(10**6, -(10**6), 3 * 10**6, 0, 0)
-    instance = Instance(Requests([1, 2, 5], [1] * 3), Worker(3, cost))
+    instance = Instance(Requests([1, 2, 5], [1] * 3), Worker(3, cost), first_token="decode")
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_ns"] == 3 + 3 + 20 == optimum_ns(instance) == bound.value_ns
     assert certificate_violations(instance, bound.to_dict()) == []
@@ -293,7 +298,7 @@ def test_pooled_prompts_take_their_own_times():
 def test_fewer_requests_than_clients_share_a_pool():
     """Two requests on a hundred clients: the mean context is over two."""
     cost = PoolingCost(0, 0, 0, 2 * 10**9, 10**9)
-    instance = Instance(Requests([5, 5], [3, 3]), Worker(100, cost))
+    instance = Instance(Requests([5, 5], [3, 3]), Worker(100, cost), first_token="decode")
     bound = makespan_bound(instance)
     assert optimum_ns(instance) - 3 <= bound.value_ns <= optimum_ns(instance)
     assert certificate_violations(instance, bound.to_dict()) == []
@@ -305,7 +310,7 @@ def test_row_order_does_not_matter_beyond_the_candidates(n, rng):
     """More ties than the longest request is looked for among: the value stays."""
     draw = lambda most: [rng.randint(1, most) for _ in range(n)]  # noqa: E731
     requests = Requests(draw(3), draw(3), [10 * a for a in draw(3)])
-    instance = Instance(requests, Worker(n, AffineCost(5, 10**6, 1, 1)))
+    instance = Instance(requests, Worker(n, AffineCost(5, 10**6, 1, 1)), first_token="decode")
     rows = list(range(n))
     rng.shuffle(rows)
     permuted = instance.replace(requests=requests.take(rows))
@@ -316,7 +321,9 @@ def test_large_sums_do_not_overflow():
     """Sums beyond 64 bits are exact: context sums go with the square of the lengths."""
     n = 2**20
     cost = BilinearCost(0, 0, 0, 0, 1, 0, 0, 0)
-    instance = Instance(Requests(np.full(3, n), np.full(3, n)), Worker(1, cost))
+    instance = Instance(
+        Requests(np.full(3, n), np.full(3, n)), Worker(1, cost), first_token="decode"
+    )
     certificate = makespan_bound(instance).certificate
     contexts = 3 * (n * n + n * (n + 1) // 2)
     assert certificate["context_sum"] == contexts
@@ -325,7 +332,7 @@ def test_large_sums_do_not_overflow():
 
 def test_negative_coefficients_give_the_last_arrival_only():
     cost = BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7)
-    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), Worker(2, cost))
+    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), Worker(2, cost), first_token="decode")
     bound = makespan_bound(instance)
     assert (bound.name, bound.value_ns) == ("last_arrival", 50)
 
@@ -333,15 +340,17 @@ def test_negative_coefficients_give_the_last_arrival_only():
 def test_infeasible_and_unknown_objectives_are_refused():
     worker = Worker(1, prefill_cap_tokens=4)
     with pytest.raises(InfeasibleError, match=r"request 1 .*5 prompt tokens.*the 4 that"):
-        makespan_bound(Instance(Requests([1, 5], [1, 1]), worker))
+        makespan_bound(Instance(Requests([1, 5], [1, 1]), worker, first_token="decode"))
     with pytest.raises(InfeasibleError, match="memory blocks"):
-        makespan_bound(Instance(Requests([9], [9]), Worker(1, memory=BlockMemory(2, 8))))
+        makespan_bound(
+            Instance(Requests([9], [9]), Worker(1, memory=BlockMemory(2, 8)), first_token="decode")
+        )
     with pytest.raises(InputError, match="mean_tpot"):
         orsched.bound(orsched.load("two-by-two"), "mean_tpot")
 
 
 def test_empty_instance_is_bounded_by_nothing():
-    instance = Instance(Requests([], []), Worker(1))
+    instance = Instance(Requests([], []), Worker(1), first_token="decode")
     assert makespan_bound(instance).value_ns == 0
     assert certificate_violations(instance, makespan_bound(instance).to_dict()) == []
     assert orsched.solve(instance, "hybrid").makespan_ns == 0
@@ -358,7 +367,7 @@ def test_where_ordering_cannot_help_fcfs_is_optimal(instance):
 def test_no_note_where_splitting_a_stage_is_cheaper():
     """Levels of 1 and 10 ms: two small stages beat the one that takes both requests."""
     worker = Worker(2, LevelsCost(((100, 10**6), (200, 10**7)), 10**6))
-    instance = Instance(Requests([100, 100], [5, 5]), worker)
+    instance = Instance(Requests([100, 100], [5, 5]), worker, first_token="decode")
     assert ordering_cannot_help(instance) is None
     assert optimum_ns(instance) < orsched.solve(instance, "fcfs").makespan_ns
 
@@ -371,20 +380,20 @@ def test_no_note_where_there_is_a_queue():
 def test_shorter_requests_beside_it_shorten_a_pooled_round():
     """Pooling, delta alone: beside two short prompts a round takes less than one alone."""
     cost = PoolingCost(0, 0, 0, 0, 3 * 10**6)
-    instance = Instance(Requests([1, 1, 40], [2, 2, 2]), Worker(3, cost))
+    instance = Instance(Requests([1, 1, 40], [2, 2, 2]), Worker(3, cost), first_token="decode")
     alone = 3 * (41 + 42)
     optimum = optimum_ns(instance)
     bound = makespan_bound(instance)
     assert bound.value_ns <= optimum < alone
     assert certificate_violations(instance, bound.to_dict()) == []
     # With nobody shorter beside it the bound is the time of a request on its own.
-    single = Instance(Requests([40], [2]), Worker(1, cost))
+    single = Instance(Requests([40], [2]), Worker(1, cost), first_token="decode")
     assert makespan_bound(single).value_ns == optimum_ns(single) == alone
 
 
 def test_a_moment_after_all_arrivals_proves_nothing():
     """Without a request released at or after it, a moment would be its own bound."""
-    instance = Instance(Requests([3], [2]), Worker(1, AffineCost(1, 1, 1, 1)))
+    instance = Instance(Requests([3], [2]), Worker(1, AffineCost(1, 1, 1, 1)), first_token="decode")
     forged = copy.deepcopy(makespan_bound(instance).to_dict())
     forged["name"] = "stages_and_rounds"
     forged["value_ns"] = 10**9
@@ -406,7 +415,7 @@ def test_a_moment_after_all_arrivals_proves_nothing():
 
 def test_a_wrong_value_of_the_empty_bound_is_refused():
     assert certificate_violations(
-        Instance(Requests([], []), Worker(1)),
+        Instance(Requests([], []), Worker(1), first_token="decode"),
         {"name": "empty", "value_ns": 1, "certificate": {"bound": "empty"}},
     )
 

@@ -194,7 +194,9 @@ def test_long_requests_leave_no_more_than_the_optimum(seed):
         outputs = [long if rng.random() < 0.55 else rng.randint(1, long + 2) for _ in range(n)]
         arrivals = [rng.randint(0, rng.choice((0, 0, 40))) for _ in range(n)]
         requests = Requests([rng.randint(1, 4) for _ in range(n)], outputs, arrivals)
-        instance = Instance(requests, Worker(rng.randint(1, 3), rng.choice(costs)))
+        instance = Instance(
+            requests, Worker(rng.randint(1, 3), rng.choice(costs)), first_token="decode"
+        )
         optimum = optimum_ns(instance)
         for bound in improving_bounds(instance, lambda: False):
             assert bound.value_ns <= optimum

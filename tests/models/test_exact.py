@@ -15,7 +15,7 @@ from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 
-SMALL = Instance(Requests([3, 2, 4], [4, 3, 2]), Worker(2))
+SMALL = Instance(Requests([3, 2, 4], [4, 3, 2]), Worker(2), first_token="decode")
 
 
 @pytest.mark.parametrize("backend", ["cpsat", "scip"])
@@ -95,7 +95,7 @@ def test_a_hopeless_size_is_answered_by_heuristic_and_bound():
 def test_auto_says_what_it_picked():
     assert choose(SMALL)[0] == "exact"
     assert choose(orsched.load("pang-100x20"))[0] == "windows"
-    late = Instance(Requests([1] * 20, [2] * 20, range(20)), Worker(2))
+    late = Instance(Requests([1] * 20, [2] * 20, range(20)), Worker(2), first_token="decode")
     assert choose(late)[0] == "hybrid"
     bilinear = Worker(2, BilinearCost(1, 1, 1, 1, 1, 1, 1, 1))
     assert choose(SMALL.replace(workers=(bilinear,)))[0] == "hybrid"

@@ -185,7 +185,9 @@ def test_malformed_certificates_are_refused_not_raised():
 
 def test_one_client_meets_the_optimum():
     """One client: shortest first, one after the other, is optimal and the bound meets it."""
-    instance = Instance(Requests([1, 2, 3], [3, 1, 2]), Worker(1, AffineCost(5, 1, 10, 1)))
+    instance = Instance(
+        Requests([1, 2, 3], [3, 1, 2]), Worker(1, AffineCost(5, 1, 10, 1)), first_token="decode"
+    )
     # Alone: 39, 18 and 30 ns; in the order of their lengths they end at 18, 48 and 87.
     bound = orsched.bound(instance, "mean_jct")
     assert bound.certificate["sum_ns"] == 18 + 48 + 87 == least_sum_ns(instance, "mean_jct")
@@ -195,7 +197,9 @@ def test_one_client_meets_the_optimum():
 
 def test_late_first_tokens_wait_for_clients():
     """Two equal requests on one client: the second starts when the first has ended."""
-    instance = Instance(Requests([1, 1], [50, 50]), Worker(1, AffineCost(5, 1, 10, 1)))
+    instance = Instance(
+        Requests([1, 1], [50, 50]), Worker(1, AffineCost(5, 1, 10, 1)), first_token="decode"
+    )
     bound = orsched.bound(instance, "mean_ttft")
     assert bound.name == "queue_ranks"
     assert bound.certificate["sum_ns"] == least_sum_ns(instance, "mean_ttft") == 2 * 17 + 556
@@ -227,7 +231,7 @@ def test_queues_are_bounded_by_ranks():
 def test_few_requests_that_fit_are_bounded_by_themselves():
     """With a free client for everyone and nothing shared, each takes what it takes alone."""
     cost = AffineCost(0, 0, 7, 0)
-    instance = Instance(Requests([1] * 3, [2, 3, 4]), Worker(5, cost))
+    instance = Instance(Requests([1] * 3, [2, 3, 4]), Worker(5, cost), first_token="decode")
     bound = orsched.bound(instance, "mean_jct")
     assert bound.certificate["sum_ns"] == 7 * 9 == least_sum_ns(instance, "mean_jct")
 
@@ -235,7 +239,7 @@ def test_few_requests_that_fit_are_bounded_by_themselves():
 def test_levels_and_memory_have_machine_times():
     levels = LevelsCost(((10, 30), (20, 40), (80, 100)), 6)
     worker = Worker(4, levels, memory=BlockMemory(30, 1))
-    instance = Instance(Requests([8] * 6, [2] * 6), worker)
+    instance = Instance(Requests([8] * 6, [2] * 6), worker, first_token="decode")
     bound = orsched.bound(instance, "mean_jct")
     assert "line" in bound.certificate["workers"][0]
     assert bound_violations(instance, bound.to_dict(), "mean_jct") == []
@@ -243,13 +247,16 @@ def test_levels_and_memory_have_machine_times():
 
 
 def test_empty_and_infeasible_instances():
-    empty = Instance(Requests([], []), Worker(1))
+    empty = Instance(Requests([], []), Worker(1), first_token="decode")
     for objective in OBJECTIVES:
         bound = orsched.bound(empty, objective)
         assert (bound.name, bound.value_ns) == ("empty", 0)
         assert bound_violations(empty, bound.to_dict(), objective) == []
     with pytest.raises(InfeasibleError, match="prompt tokens"):
-        orsched.bound(Instance(Requests([5], [1]), Worker(1, prefill_cap_tokens=4)), "mean_jct")
+        orsched.bound(
+            Instance(Requests([5], [1]), Worker(1, prefill_cap_tokens=4), first_token="decode"),
+            "mean_jct",
+        )
 
 
 def test_shortest_remaining_first_by_hand():

@@ -92,7 +92,7 @@ def test_forged_certificates_are_refused(seed):
     fewer = copy.deepcopy(found)
     fewer["certificate"]["workers"].pop()
     assert certificate_violations(instance, fewer)
-    plain = Instance(instance.requests, (Worker(4),))
+    plain = Instance(instance.requests, (Worker(4),), first_token="decode")
     assert certificate_violations(plain, found)
     assert certificate_violations(instance, bound(plain).to_dict())
 

@@ -83,7 +83,9 @@ def test_longest_path_agrees_with_networkx(name):
 def test_two_workers_have_the_path_of_the_busier_one():
     requests = orsched.Requests([1, 1], [1, 2])
     cost = orsched.AffineCost(10, 0, 5, 0)
-    instance = orsched.Instance(requests, (orsched.Worker(1, cost), orsched.Worker(1, cost)))
+    instance = orsched.Instance(
+        requests, (orsched.Worker(1, cost), orsched.Worker(1, cost)), first_token="decode"
+    )
     steps = Steps([0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 10, 10], [10, 10, 15, 20], [1, 1, 1, 2])
     work = Work([0, 0, 1, 1], [0] * 4, [0, 1, 0, 1], [0, 2, 1, 3], [0, 2, 1, 3], [1] * 4)
     schedule = Schedule(instance.sha256, steps, work, "hand", "none")
@@ -97,7 +99,7 @@ def test_two_workers_have_the_path_of_the_busier_one():
 def test_a_request_that_changes_workers_takes_the_path_with_it():
     cost = orsched.AffineCost(10, 0, 5, 0)
     workers = (orsched.Worker(1, cost), orsched.Worker(1, cost))
-    instance = orsched.Instance(orsched.Requests([1], [3]), workers)
+    instance = orsched.Instance(orsched.Requests([1], [3]), workers, first_token="decode")
     steps = Steps([0, 0, 1, 1], [0, 1, 0, 1], [0, 10, 17, 27], [10, 15, 27, 37], [1, 1, 1, 2])
     work = Work([0] * 4, [0] * 4, [0, 1, 0, 1], range(4), range(4), [1, 1, 2, 1], [0, 0, 1, 1])
     schedule = Schedule(instance.sha256, steps, work, "hand", "none")
@@ -135,14 +137,14 @@ def test_every_step_follows_the_last_one_of_its_worker_and_of_its_requests(seed)
 
 
 def test_an_empty_schedule_has_an_empty_path():
-    instance = orsched.Instance(orsched.Requests([], []), orsched.Worker(1))
+    instance = orsched.Instance(orsched.Requests([], []), orsched.Worker(1), first_token="decode")
     schedule = orsched.solve(instance, "fcfs").schedule
     assert critical_path(precedence_graph(instance, schedule)) == []
     assert critical_path_summary(instance, schedule)["longest_client"] is None
 
 
 def test_steps_that_overlap_are_refused():
-    instance = orsched.Instance(orsched.Requests([1], [1]), orsched.Worker(1))
+    instance = orsched.Instance(orsched.Requests([1], [1]), orsched.Worker(1), first_token="decode")
     steps = Steps([0, 0], [0, 1], [0, 5], [10, 15], [1, 1])
     work = Work([0, 0], [0, 0], [0, 1], [0, 1], [0, 1], [1, 1])
     with pytest.raises(InputError, match="step 1 starts before step 0 has ended"):

@@ -49,7 +49,7 @@ def several(draw):
     )
     arrivals = column(0, draw(st.sampled_from((0, 0, 40))))
     requests = Requests(column(1, 6), column(1, 5), arrivals)
-    return Instance(requests, (worker,) * draw(st.integers(2, 3)))
+    return Instance(requests, (worker,) * draw(st.integers(2, 3)), first_token="decode")
 
 
 def optimum_of_several_ns(instance):

@@ -146,7 +146,7 @@ def test_equal_requests_pay_all_that_their_pairs_cost():
 def test_of_two_that_share_rounds_the_product_of_weights_is_small_enough():
     """A pair pays for each shared round no more than the smaller prefill over all of them."""
     requests = Requests([3] * 40, list(range(1, 41)))
-    instance = Instance(requests, Worker(2, AffineCost(1, 1, 2, 2)))
+    instance = Instance(requests, Worker(2, AffineCost(1, 1, 2, 2)), first_token="decode")
     weights, tokens = parts_of(instance, PLAIN).weights().tolist(), range(1, 41)
     for (s, p), (t, q) in product(zip(weights, tokens, strict=True), repeat=2):
         assert s * t * min(p, q) <= WEIGHT**2
@@ -155,7 +155,9 @@ def test_of_two_that_share_rounds_the_product_of_weights_is_small_enough():
 
 def test_who_is_prefilled_later_has_waited_for_it():
     """Where the first window is dear, a prefill of 10 waits 90 of it: its share, and lateness."""
-    instance = Instance(Requests([10], [1]), Worker(1, AffineCost(0, 1, 5, 0)))
+    instance = Instance(
+        Requests([10], [1]), Worker(1, AffineCost(0, 1, 5, 0)), first_token="decode"
+    )
     parts = parts_of(instance, PLAIN)
     assert (parts.prefill[0], parts.first[0], parts.decode[0]) == (10, 0, 5)
     starts, none = np.array([0, 100, 200]), np.zeros((1, 3), np.int64)
@@ -182,7 +184,9 @@ def test_a_queue_for_prefills_counts_in_full(allows):
 
 def test_who_waits_pays_no_share_of_rounds():
     """Two requests, better one after the other: lateness and shared rounds are no two costs."""
-    instance = Instance(Requests([1, 1], [1, 1]), Worker(2, AffineCost(0, 0, 20, 100)))
+    instance = Instance(
+        Requests([1, 1], [1, 1]), Worker(2, AffineCost(0, 0, 20, 100)), first_token="decode"
+    )
     assert least_sum_ns(instance, "mean_jct") == 120 + 240 < 2 * 220
     for middle, late in product(range(60, 400, 20), range(0, LATE + 1, 64)):
         rows = {"late": [late, 0], "rounds": [1, 0], "meet": [[], []]}
@@ -194,7 +198,9 @@ def test_who_waits_pays_no_share_of_rounds():
 def test_a_steady_stream_is_close_to_its_bound(workers):
     """Rounds of twenty requests, without prefills: most of what sharing costs, and never more."""
     made = Requests([1] * 200, [20] * 200, [40 * k // workers for k in range(200)])
-    instance = Instance(made, (Worker(200, AffineCost(0, 0, 20, 1)),) * workers)
+    instance = Instance(
+        made, (Worker(200, AffineCost(0, 0, 20, 1)),) * workers, first_token="decode"
+    )
     least = orsched.solve(instance, "fcfs").schedule.results["jct_ns"]["mean"] * len(instance)
     alone, proven = int(parts_of(instance, PLAIN).own.sum()), []
     claim = shared_rounds_choices(instance, PLAIN, lambda: False)
@@ -214,7 +220,9 @@ def test_a_steady_stream_is_close_to_its_bound(workers):
 )
 def test_equal_requests_at_once(cost, requests, prompt):
     """All numbers of a grid, where they prove most: a fifth of what sharing costs, no more."""
-    instance = Instance(Requests([prompt] * requests, [6] * requests), Worker(4, cost))
+    instance = Instance(
+        Requests([prompt] * requests, [6] * requests), Worker(4, cost), first_token="decode"
+    )
     least, parts = least_sum_ns(instance, "mean_jct"), parts_of(instance, PLAIN)
     alone, levels = int(parts.own.sum()), sorted({*parts.prefill.tolist()} - {0})
     weight = int(parts.weights()[0])

@@ -87,7 +87,9 @@ def test_long_requests_leave_fewer_short_windows():
 
 def test_long_lengths_by_hand():
     """Two clients: three requests of five on one of them, or five of four."""
-    jobs = all_jobs(Instance(Requests([1] * 6, [5, 5, 5, 4, 4, 1]), Worker(2)))
+    jobs = all_jobs(
+        Instance(Requests([1] * 6, [5, 5, 5, 4, 4, 1]), Worker(2), first_token="decode")
+    )
     assert [(long.length, long.fitting) for long in long_lengths(jobs, 12)] == [(5, 2), (4, 3)]
     assert [(long.length, long.fitting) for long in long_lengths(jobs, 9)] == [
         (5, 1),
@@ -150,7 +152,9 @@ def test_windows_of_few_stages():
 
 def test_one_stage_rounds_everything_up():
     """Two requests at once on two clients: the shorter one waits, or there is a second stage."""
-    instance = Instance(Requests([1] * 4, [1, 2, 3, 10]), Worker(4, AffineCost(1, 0, 10, 0)))
+    instance = Instance(
+        Requests([1] * 4, [1, 2, 3, 10]), Worker(4, AffineCost(1, 0, 10, 0)), first_token="decode"
+    )
     assert makespan_bound(instance).value_ns == optimum_ns(instance) == 101
 
 

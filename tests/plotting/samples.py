@@ -38,7 +38,9 @@ def served(instance, *, bound=True):
 def by_hand():
     """Two workers, a prefill in two chunks, and a request that is evicted and starts again."""
     workers = (Worker(2, AffineCost(), name="big"), Worker(1, AffineCost(), name="small"))
-    instance = Instance(Requests([5, 2, 4], [2, 3, 1]), workers, name="by hand")
+    instance = Instance(
+        Requests([5, 2, 4], [2, 3, 1]), workers, name="by hand", first_token="decode"
+    )
     steps = Steps(
         worker=[0, 1, 1, 0, 0, 0, 0],
         phase=[0, 0, 1, 0, 1, 0, 1],
@@ -64,7 +66,9 @@ def every_kind():
         Worker(2, AffineCost(10, 1, 4, 1), memory=BlockMemory(9, 2, "paged"), padding=True),
         Worker(2, AffineCost(10, 1, 4, 1), memory=BlockMemory(9, 4), name="mixed"),
     )
-    instance = Instance(Requests([3, 5, 4, 6], [1, 3, 4, 3]), workers, name="every kind")
+    instance = Instance(
+        Requests([3, 5, 4, 6], [1, 3, 4, 3]), workers, name="every kind", first_token="decode"
+    )
     steps = Steps(
         worker=[0, 1, 1, 0, 0, 1, 1, 1],
         phase=[0, 0, 2, 1, 1, 2, 1, 1],
@@ -85,5 +89,5 @@ def every_kind():
 
 def empty():
     """Nothing to do."""
-    instance = Instance(Requests([], []), (Worker(2),), name="empty")
+    instance = Instance(Requests([], []), (Worker(2),), name="empty", first_token="decode")
     return instance, served(instance, bound=False)

@@ -268,7 +268,9 @@ def many_served(instance):
 def one_of_many(clients=40, n=12):
     """Twelve requests on workers with many more clients."""
     requests = Requests([50] * n, [20] * n, [10**9 * k for k in range(n)])
-    return Instance(requests, (Worker(clients), Worker(clients)), name="mostly empty")
+    return Instance(
+        requests, (Worker(clients), Worker(clients)), name="mostly empty", first_token="decode"
+    )
 
 
 def test_clients_without_a_request_are_folded_into_a_strip_that_counts_them():
@@ -297,10 +299,10 @@ def test_clients_without_a_request_are_folded_into_a_strip_that_counts_them():
 
 def test_two_empty_clients_are_shown_and_numbers_stay_those_of_the_clients():
     requests = Requests([5, 5], [3, 3])
-    instance = Instance(requests, (Worker(4),), name="two of four")
+    instance = Instance(requests, (Worker(4),), name="two of four", first_token="decode")
     lanes = lanes_of(instance, client_use(instance, served(instance, bound=False)).stays)
     assert (lanes.rows, lanes.folded.tolist()) == (4, [0])
-    instance = Instance(requests, (Worker(9),), name="two of nine")
+    instance = Instance(requests, (Worker(9),), name="two of nine", first_token="decode")
     schedule = served(instance, bound=False)
     schedule = schedule.replace(work=replace(schedule.work, client=schedule.work.client + 6))
     axes = gantt(instance, schedule)
@@ -329,7 +331,9 @@ def test_clients_are_separated_by_white_and_not_by_the_colour_of_bubbles(sample,
 def test_bars_thinner_than_a_pixel_become_an_image():
     n = 4000
     requests = Requests([1] * n, [2] * n, [10**9 * k for k in range(n)])
-    instance = Instance(requests, (Worker(3),), name="short requests, far apart")
+    instance = Instance(
+        requests, (Worker(3),), name="short requests, far apart", first_token="decode"
+    )
     found = parts(gantt(instance, served(instance, bound=False)))
     assert "density" in found
     wide = random_instance(n=1500, clients=1200)
@@ -339,7 +343,7 @@ def test_bars_thinner_than_a_pixel_become_an_image():
 @pytest.mark.parametrize("workers", [1, 5, 20, 60])
 def test_many_workers_keep_the_picture_in_bounds(workers, tmp_path):
     requests = Requests([10] * 3, [3] * 3)
-    instance = Instance(requests, (Worker(8),) * workers, name="many")
+    instance = Instance(requests, (Worker(8),) * workers, name="many", first_token="decode")
     schedule = many_served(instance)
     lanes = lanes_of(instance, client_use(instance, schedule).stays)
     assert 120 <= lanes.height_pixels() <= 2000
@@ -351,7 +355,7 @@ def test_a_hundred_thousand_requests_are_drawn_in_seconds(tmp_path):
     n = 100_000
     draw = np.random.default_rng(0)
     requests = Requests(draw.integers(5, 50, n), draw.integers(1, 30, n), np.arange(n) * 10**8)
-    instance = Instance(requests, (Worker(64),) * 4, name="large")
+    instance = Instance(requests, (Worker(64),) * 4, name="large", first_token="decode")
     schedule = orsched.simulate(instance, "vllm").schedule
     begin = perf_counter()
     for save in (save_gantt, orsched.save_latency, orsched.save_timeline):

@@ -159,6 +159,8 @@ def test_equal_bytes_come_twice(tmp_path, suffix):
 
 
 def test_nothing_to_do_is_drawn(tmp_path):
-    instance = orsched.Instance(orsched.Requests([], []), orsched.Worker(2), name="empty")
+    instance = orsched.Instance(
+        orsched.Requests([], []), orsched.Worker(2), name="empty", first_token="decode"
+    )
     save_latency(instance, served(instance, bound=False), tmp_path / "a.png", slo=SLO(1, 1))
     assert (tmp_path / "a.png").stat().st_size > 1000

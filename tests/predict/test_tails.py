@@ -144,7 +144,9 @@ def test_too_few_rows_other_laws_and_other_kinds_are_refused():
 
 def test_an_instance_gets_the_quantiles_of_the_tails(pair, tmp_path):
     test, plain, tailed = pair
-    instance = Instance(Requests([5] * 4, [9] * 4), Worker(2, AffineCost(1, 1, 1, 1)))
+    instance = Instance(
+        Requests([5] * 4, [9] * 4), Worker(2, AffineCost(1, 1, 1, 1)), first_token="decode"
+    )
     requests = predict_instance(instance, tailed, test.prompts[:4]).requests
     inner = predict_instance(instance, plain, test.prompts[:4]).requests
     low, high = (0.001, 0.002, 0.005, 0.01, 0.025), (0.975, 0.99, 0.995, 0.998, 0.999)

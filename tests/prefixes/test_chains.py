@@ -136,8 +136,10 @@ def test_the_rules_have_names():
 
 def test_hashes_of_instances_without_a_prefix_cache_stay():
     requests = Requests([8, 8], [2, 2], prefixes=Prefixes([0, 2, 4], [5, 6, 5, 7], 4))
-    plain = Instance(requests, Worker(2, memory=BlockMemory(9, 4, "paged")))
-    cached = Instance(requests, Worker(2, memory=BlockMemory(9, 4, "paged", PrefixCache())))
+    plain = Instance(requests, Worker(2, memory=BlockMemory(9, 4, "paged")), first_token="decode")
+    cached = Instance(
+        requests, Worker(2, memory=BlockMemory(9, 4, "paged", PrefixCache())), first_token="decode"
+    )
     assert plain.sha256 == "d5475852e1bf71dd149519022f5702c61e2c8e11185b670ea170ec4d849d953e"
     assert cached.sha256 != plain.sha256
     assert "prefix_cache" not in plain.worker.to_dict()["memory"]

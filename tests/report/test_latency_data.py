@@ -75,7 +75,7 @@ def test_without_limits_attainment_is_over_limits_on_ttft():
 
 def test_values_far_beyond_the_others_are_beyond_the_border():
     requests = orsched.Requests(np.full(300, 10), np.append(np.full(299, 10), 3000))
-    instance = orsched.Instance(requests, orsched.Worker(300))
+    instance = orsched.Instance(requests, orsched.Worker(300), first_token="decode")
     found = data_of(instance, [served(instance, bound=False)])
     (curve,) = found["jct"]["methods"]
     usual = summarise(instance, served(instance))["jct_ns"]["p99"]

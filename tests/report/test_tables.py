@@ -45,7 +45,7 @@ def parsed(html):
 @pytest.fixture
 def instance():
     worker = Worker(2, prefill_cap_tokens=900, memory=BlockMemory(10, 128), name=EVIL)
-    return Instance(Requests([3, 5], [2, 4]), worker, name=EVIL)
+    return Instance(Requests([3, 5], [2, 4]), worker, name=EVIL, first_token="decode")
 
 
 def test_instance_tables_hold_the_figures_and_escape_texts(instance):
@@ -61,7 +61,7 @@ def test_instance_tables_hold_the_figures_and_escape_texts(instance):
 
 def test_empty_instances_and_many_workers_have_tables():
     workers = tuple(Worker(1, name=f"w{i}") for i in range(13))
-    reader = parsed(Instance(Requests([], []), workers)._repr_html_())
+    reader = parsed(Instance(Requests([], []), workers, first_token="decode")._repr_html_())
     assert "w9" in reader.texts
     assert "w10" not in reader.texts
     assert "3" in reader.texts

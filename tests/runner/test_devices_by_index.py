@@ -44,7 +44,9 @@ def test_a_run_settles_the_index_once(
 ) -> None:
     monkeypatch.setitem(SIZES, "cuda", (64, 2**12))
     instance = orsched.Instance(
-        orsched.Requests([5, 9, 3], [4, 2, 6]), orsched.Worker(2, orsched.AffineCost())
+        orsched.Requests([5, 9, 3], [4, 2, 6]),
+        orsched.Worker(2, orsched.AffineCost()),
+        first_token="decode",
     )
     settings = RunSettings(model="tiny", device=device, dtype="float32", peaks=True)
     found = run(instance, "fcfs", settings)

@@ -43,7 +43,7 @@ def by_hand(late=()):
     workers = tuple(orsched.Worker(2, COST, name=name) for name in "ab")
     many = 4 + len(late)
     requests = orsched.Requests([5] * many, [20] * many, [0] * 4 + list(late))
-    return orsched.Instance(requests, workers, autoscaling=RULE)
+    return orsched.Instance(requests, workers, autoscaling=RULE, first_token="decode")
 
 
 def test_a_worker_starts_when_it_was_ordered_and_has_started():

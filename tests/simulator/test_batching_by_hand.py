@@ -192,7 +192,9 @@ def test_two_workers_share_the_requests_and_a_restart_may_move(execute):
     """Worker 1 is slower; it sleeps until an eviction on worker 0 lets it have request 1."""
     requests = Requests([2, 2], [2, 2], [0, 3])
     instance = Instance(
-        requests, (Worker(1, PLAIN), Worker(1, AffineCost(0, 10, 100, 0), name="slow"))
+        requests,
+        (Worker(1, PLAIN), Worker(1, AffineCost(0, 10, 100, 0), name="slow")),
+        first_token="decode",
     )
     policy = Script(
         prefill_stage([0]),

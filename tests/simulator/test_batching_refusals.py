@@ -23,7 +23,7 @@ COST = AffineCost(0, 1, 10, 0)
 def small(workers=1, **worker):
     """Three requests with prompts of 5, 6 and 7 tokens that yield 2, 3 and 4."""
     owners = tuple(Worker(2, COST, name=f"worker-{i}", **worker) for i in range(workers))
-    return Instance(Requests([5, 6, 7], [2, 3, 4]), owners)
+    return Instance(Requests([5, 6, 7], [2, 3, 4]), owners, first_token="decode")
 
 
 def chunk(request, tokens, **fields):
@@ -163,6 +163,6 @@ def test_a_worker_that_does_not_exist_gets_no_request(arrivals, worker):
             return None
 
     workers = [Worker(1), Worker(1, name="b")]
-    instance = Instance(Requests([1, 1, 1], [1, 1, 1], arrivals), workers)
+    instance = Instance(Requests([1, 1, 1], [1, 1, 1], arrivals), workers, first_token="decode")
     with pytest.raises(PolicyError, match=f"for worker {worker!r}, where there are 2"):
         simulate_policy(instance, Lost())

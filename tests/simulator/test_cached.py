@@ -52,7 +52,9 @@ def attended_of_stays(instance, schedule):
 
 
 def test_several_chunks_in_a_step_have_each_its_own():
-    instance = orsched.Instance(orsched.Requests([10, 7], [1, 1]), orsched.Worker(2, ATTENTION))
+    instance = orsched.Instance(
+        orsched.Requests([10, 7], [1, 1]), orsched.Worker(2, ATTENTION), first_token="decode"
+    )
     schedule = simulated(
         instance,
         Step([0], [4]),
@@ -63,7 +65,9 @@ def test_several_chunks_in_a_step_have_each_its_own():
 
 
 def test_a_chunk_beside_a_round_is_behind_its_own_prompt_only():
-    instance = orsched.Instance(orsched.Requests([5, 8], [9, 1]), orsched.Worker(2, ATTENTION))
+    instance = orsched.Instance(
+        orsched.Requests([5, 8], [9, 1]), orsched.Worker(2, ATTENTION), first_token="decode"
+    )
     schedule = simulated(
         instance, Step([0]), Step([1], [6], decode=None), Step([1], [2], decode=None)
     )
@@ -71,7 +75,9 @@ def test_a_chunk_beside_a_round_is_behind_its_own_prompt_only():
 
 
 def test_an_evicted_request_begins_with_nothing():
-    instance = orsched.Instance(orsched.Requests([6], [3]), orsched.Worker(1, ATTENTION))
+    instance = orsched.Instance(
+        orsched.Requests([6], [3]), orsched.Worker(1, ATTENTION), first_token="decode"
+    )
     schedule = simulated(
         instance,
         Step([0], [4]),
@@ -86,7 +92,9 @@ def test_a_hit_is_attended_to():
     requests = orsched.Requests(
         [12, 14], [1, 1], prefixes=Prefixes.from_documents([0, 0], [12, 12], 4)
     )
-    instance = orsched.Instance(requests, orsched.Worker(2, ATTENTION, memory=memory))
+    instance = orsched.Instance(
+        requests, orsched.Worker(2, ATTENTION, memory=memory), first_token="decode"
+    )
     schedule = simulated(instance, Step([0]), Step([1], [1]), Step([1], [1]))
     assert schedule.work.hit.max() == 12
     assert durations(schedule, PREFILL, MIXED) == [triangle(12), 1 + 12, 1 + 13]

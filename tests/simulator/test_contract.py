@@ -28,6 +28,7 @@ COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 
 
 def small(prompts=(5, 6, 7), outputs=(2, 3, 4), *, clients=2, arrivals=None, **fields):
+    fields = {"first_token": "decode", **fields}
     worker = {k: fields.pop(k) for k in ("cost", "prefill_cap_tokens", "memory") if k in fields}
     requests = Requests(list(prompts), list(outputs), arrivals and list(arrivals))
     return Instance(requests, Worker(clients, **{"cost": COST, **worker}), **fields)
@@ -242,7 +243,7 @@ def test_all_views_share_one_tuple_of_workers():
 
     policy = Looks()
     worker = Worker(clients=1)
-    simulate_policy(Instance(Requests([1, 1], [1, 1]), (worker,) * 3), policy)
+    simulate_policy(Instance(Requests([1, 1], [1, 1]), (worker,) * 3, first_token="decode"), policy)
     assert policy.shared == [True, True, True]
 
 
@@ -465,7 +466,7 @@ def test_memory_below_the_output_limit_is_refused_by_name(method):
     """Blind policies set room for the limit aside: 7 + 9 blocks are more than there are."""
     requests = Requests([5, 7, 6], [2, 3, 4], predicted_tokens=[9, 9, 9])
     worker = Worker(2, COST, memory=BlockMemory(15, 1))
-    instance = Instance(requests, worker, output_limit_tokens=9)
+    instance = Instance(requests, worker, output_limit_tokens=9, first_token="decode")
     with pytest.raises(InfeasibleError, match=r"request 1 .*16 memory blocks.*output limit"):
         orsched.solve(instance, method)
     assert orsched.solve(instance, "hybrid").checked
@@ -477,6 +478,7 @@ def test_client_time_beyond_64_bits_is_exact(name):
     instance = Instance(
         Requests([1] * 8, [1] * 8, predicted_tokens=[1] * 8),
         Worker(50, AffineCost(2**58, 0, 1, 0), prefill_cap_tokens=1),
+        first_token="decode",
     )
     schedule = simulate_policy(instance, POLICIES[name]()).schedule
     results = summarise(instance, schedule)

@@ -32,7 +32,7 @@ def alone(available, prompts=(5,), outputs=(10,), clients=4, **fields):
     """One worker with all requests there at the start."""
     worker = orsched.Worker(clients, COST, available_ns=available)
     requests = orsched.Requests(list(prompts), list(outputs))
-    return orsched.Instance(requests, (worker,), **fields)
+    return orsched.Instance(requests, (worker,), **{"first_token": "decode", **fields})
 
 
 def rows(schedule):
@@ -87,6 +87,7 @@ def test_a_lost_mixed_step_undoes_the_chunk_and_the_round():
     instance = orsched.Instance(
         orsched.Requests([5, 5], [4, 4], [0, 6]),
         (orsched.Worker(4, COST, available_ns=[(0, 18), (20, None)]),),
+        first_token="decode",
     )
     schedule = solved(instance)
     assert schedule.lost_steps == ((0, 15, 18),)
@@ -105,7 +106,7 @@ def test_another_worker_takes_over(policy):
         orsched.Worker(1, COST, name="a", available_ns=[(0, 32)]),
         orsched.Worker(1, COST, name="b"),
     )
-    instance = orsched.Instance(orsched.Requests([5, 5], [10, 10]), workers)
+    instance = orsched.Instance(orsched.Requests([5, 5], [10, 10]), workers, first_token="decode")
     schedule = solved(instance, policy)
     last = schedule.work.last_step[schedule.work.phase == 1]
     assert set(schedule.steps.worker[last].tolist()) >= {1}
@@ -237,7 +238,9 @@ def test_what_cannot_be_lost_is_refused():
     memory = orsched.BlockMemory(100, 4, "paged", orsched.memory.PrefixCache())
     worker = orsched.Worker(4, COST, None, memory, available_ns=[(0, 32), (50, None)])
     with pytest.raises(InputError, match="prefix caches of workers"):
-        orsched.simulate(orsched.Instance(orsched.Requests([5], [5]), (worker,)), "vllm")
+        orsched.simulate(
+            orsched.Instance(orsched.Requests([5], [5]), (worker,), first_token="decode"), "vllm"
+        )
     for policy in ("online", "windows", "exact"):
         with pytest.raises(InputError, match="come and go"):
             orsched.solve(alone([(0, 32), (50, None)]), policy)

@@ -121,7 +121,9 @@ def test_two_roles_on_one_device_with_a_free_link_are_one_worker(seed, rule):
 def test_a_worker_of_both_roles_is_the_aggregated_one(seed, mode):
     """INV-35: with one worker of both roles, whatever binds, a link changes nothing."""
     requests = pool_instance(2 * seed + 1).requests
-    one = Instance(requests, (Worker(4, memory=BlockMemory(40, 16, "paged")),))
+    one = Instance(
+        requests, (Worker(4, memory=BlockMemory(40, 16, "paged")),), first_token="decode"
+    )
     linked = one.replace(link=Link(1000, 1000))
     expected, found = make(one, VLLM, mode=mode), make(linked, DISAGGREGATED, mode=mode)
     assert found.steps == expected.steps

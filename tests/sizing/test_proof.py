@@ -188,7 +188,7 @@ def test_random_traces_each_have_a_certificate():
 def test_limits_that_none_can_keep_are_said_with_the_first_request():
     n = 10
     prompts = [100] * 4 + [1000] * 6
-    instance = Instance(Requests(prompts, [20] * n), Worker(4, AffineCost()))
+    instance = Instance(Requests(prompts, [20] * n), Worker(4, AffineCost()), first_token="decode")
     with pytest.raises(InfeasibleError, match=r"60.00% of the requests.*first is request 4 .*1000"):
         proof_of(asked(instance, slo_ttft=0.1, slo_tpot=0.05, attainment=0.5))
     proof_of(asked(instance, slo_ttft=0.1, slo_tpot=0.05, attainment=0.4))

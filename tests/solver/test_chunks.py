@@ -94,7 +94,9 @@ def test_the_others_refuse_them(method):
 
 def test_a_policy_says_that_it_splits():
     instance = orsched.Instance(
-        orsched.Requests([5, 3], [2, 2]), orsched.Worker(2, prefill_cap_tokens=2)
+        orsched.Requests([5, 3], [2, 2]),
+        orsched.Worker(2, prefill_cap_tokens=2),
+        first_token="decode",
     )
     assert instance.needs_chunks
     result = orsched.simulate(instance, Halves())

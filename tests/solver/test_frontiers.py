@@ -40,7 +40,11 @@ def instance(n=12, arrivals=False):
     random = np.random.default_rng(3)
     times = random.integers(0, 10**9, n) if arrivals else None
     worker = Worker(3, AffineCost(20_000_000, 100_000, 10_000_000, 0))
-    return Instance(Requests(random.integers(1, 50, n), random.integers(1, 20, n), times), [worker])
+    return Instance(
+        Requests(random.integers(1, 50, n), random.integers(1, 20, n), times),
+        [worker],
+        first_token="decode",
+    )
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8))

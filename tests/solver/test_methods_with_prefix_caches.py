@@ -62,7 +62,11 @@ def all_the_same(workers):
     memory = BlockMemory(200, 4, "paged", PrefixCache())
     names = [f"w{index}" for index in range(workers)]
     cost = AffineCost(0, 1000, 1, 1)
-    return Instance(requests, tuple(Worker(2, cost, memory=memory, name=name) for name in names))
+    return Instance(
+        requests,
+        tuple(Worker(2, cost, memory=memory, name=name) for name in names),
+        first_token="decode",
+    )
 
 
 @pytest.mark.parametrize(("method", "information"), METHODS)

@@ -24,6 +24,7 @@ def instance(n=12, seed=0, weights=None, arrivals=False):
             weights=weights,
         ),
         [Worker(3, AffineCost(20_000_000, 100_000, 10_000_000, 1_000_000))],
+        first_token="decode",
     )
 
 

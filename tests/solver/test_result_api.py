@@ -144,7 +144,9 @@ def test_frames_name_ids_classes_and_tenants():
         [3, 4, 5], [2, 1, 3], [0, 10, 20], ids=("a", "b", "c"), tenant=["x", "y", "x"]
     )
     worker = orsched.Worker(2, orsched.AffineCost(4, 1, 8, 1))
-    instance = orsched.Instance(requests, worker).with_classes("interactive:ttft=1", "batch")
+    instance = orsched.Instance(requests, worker, first_token="decode").with_classes(
+        "interactive:ttft=1", "batch"
+    )
     frame = orsched.solve(instance, "fcfs").to_pandas()
     assert list(frame["request"]) == ["a", "b", "c"]
     assert list(frame["tenant"]) == ["x", "y", "x"]

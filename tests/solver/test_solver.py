@@ -123,7 +123,7 @@ def test_time_limit_ends_a_search_with_its_incumbent():
 
 
 def test_time_limit_without_a_schedule_says_so():
-    instance = Instance(Requests([50] * 30_000, [300] * 30_000), Worker(20))
+    instance = Instance(Requests([50] * 30_000, [300] * 30_000), Worker(20), first_token="decode")
     for method in ("fcfs", "hybrid"):
         with pytest.raises(TimeLimitError):
             orsched.solve(instance, method, time_limit=1e-3)
@@ -228,7 +228,7 @@ def test_wrong_arguments_are_refused(arguments, field):
 
 
 def test_predictions_are_needed_where_they_are_used():
-    instance = Instance(Requests([1, 2], [3, 4]), Worker(1))
+    instance = Instance(Requests([1, 2], [3, 4]), Worker(1), first_token="decode")
     for method in ("hybrid@predicted", "online@predicted", "offline@predicted"):
         with pytest.raises(InputError) as caught:
             orsched.solve(instance, method)
@@ -301,7 +301,7 @@ def test_an_initial_schedule_of_mixed_steps_beats_the_proof_and_takes_it_back():
     """Mixed steps need fewer rounds: no bound on stages and rounds may stand beside them."""
     cost = orsched.AffineCost(32_000_000, 1_000_000, 20_000_000, 1_000_000)
     requests = orsched.Requests([24, 2, 1], [1, 1, 4])
-    instance = orsched.Instance(requests, [orsched.Worker(2, cost)])
+    instance = orsched.Instance(requests, [orsched.Worker(2, cost)], first_token="decode")
     start = orsched.solve(instance, "gittins").schedule
     alone = orsched.solve(instance, "exact")
     found = orsched.solve(instance, "exact", initial_schedule=start)

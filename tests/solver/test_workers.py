@@ -16,7 +16,7 @@ PANG = ("offline", "online", "hybrid", "windows", "exact")
 
 
 def on(*workers):
-    return Instance(REQUESTS, workers)
+    return Instance(REQUESTS, workers, first_token="decode")
 
 
 @pytest.mark.parametrize("method", PANG)

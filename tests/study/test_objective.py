@@ -12,6 +12,7 @@ from orsched.study.table import rows_of
 SMALL = Instance(
     Requests([5, 7, 9], [2, 1, 4], weights=[1, 0, 10]),
     [Worker(1, AffineCost(10_000_000, 1000, 5_000_000, 0))],
+    first_token="decode",
 )
 GRID = {"instances": [SMALL], "policies": ["fcfs", "exact", "hybrid"]}
 

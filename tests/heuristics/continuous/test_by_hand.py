@@ -116,7 +116,9 @@ def test_dynamic_starts_when_full_or_when_the_oldest_waited_long_enough(size, st
 
 def test_a_padded_batch_ends_where_its_longest_prompt_exceeds_the_cap():
     worker = orsched.Worker(4, COST, 8, padding=True)
-    instance = orsched.Instance(orsched.Requests([2, 3, 4], [1, 1, 1]), worker)
+    instance = orsched.Instance(
+        orsched.Requests([2, 3, 4], [1, 1, 1]), worker, first_token="decode"
+    )
     schedule = orsched.solve(instance, "static").schedule
     assert schedule.work.first_step[schedule.work.phase == 0].tolist() == [0, 0, 2]
 

@@ -166,13 +166,13 @@ def test_lengths_need_information():
 
 def test_a_worker_that_pads_is_refused():
     worker = orsched.Worker(2, padding=True)
-    instance = orsched.Instance(orsched.Requests([1], [1]), worker)
+    instance = orsched.Instance(orsched.Requests([1], [1]), worker, first_token="decode")
     with pytest.raises(InputError, match="does not pad"):
         run(instance, "vllm", {}, "none")
 
 
 def test_what_can_never_be_admitted_is_named():
-    instance = orsched.Instance(orsched.Requests([9], [1]), orsched.Worker(2))
+    instance = orsched.Instance(orsched.Requests([9], [1]), orsched.Worker(2), first_token="decode")
     with pytest.raises(PolicyError, match="request 0 can never be admitted"):
         run(instance, "vllm", {"chunked_prefill": False, "max_num_batched_tokens": 8})
 

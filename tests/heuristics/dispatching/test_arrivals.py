@@ -22,7 +22,9 @@ COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 def instance(arrival):
     """Two requests at the start, one a worker, and one that arrives later."""
     requests = Requests([5, 5, 3], [20, 20, 4], [0, 0, arrival])
-    return Instance(requests, tuple(Worker(2, COST, name=name) for name in "ab"))
+    return Instance(
+        requests, tuple(Worker(2, COST, name=name) for name in "ab"), first_token="decode"
+    )
 
 
 def rows_of(schedule, worker):
@@ -64,7 +66,9 @@ def test_arrivals_for_two_workers_end_the_rounds_of_both():
 def test_an_arrival_in_a_single_round_ends_the_step_after_it():
     """Rounds go on past the finish at 20, but not when request 4 has arrived at 13."""
     requests = Requests([5] * 4 + [3], [1, 20, 20, 20, 4], [0, 0, 0, 0, 13])
-    given = Instance(requests, tuple(Worker(3, COST, name=name) for name in "ab"))
+    given = Instance(
+        requests, tuple(Worker(3, COST, name=name) for name in "ab"), first_token="decode"
+    )
     policy = Dispatched(UntilArrivals, DISPATCHERS["round_robin"]())
     schedule = simulate_policy(given, policy).schedule
     assert check(given, schedule) == []
@@ -87,7 +91,7 @@ def test_requests_go_to_workers_that_can_hold_them(name, steal):
         Worker(2, COST, memory=small, name="small"),
         Worker(2, COST, memory=large, name="large"),
     )
-    given = Instance(requests, workers, output_limit_tokens=40)
+    given = Instance(requests, workers, output_limit_tokens=40, first_token="decode")
     policy = Dispatched(Knowing, DISPATCHERS[name](), steal=steal)
     schedule = simulate_policy(given, policy).schedule
     assert check(given, schedule) == []

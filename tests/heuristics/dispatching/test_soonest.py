@@ -49,7 +49,12 @@ def test_a_request_goes_where_it_is_done_first():
     three = tuple(
         orsched.Worker(4, cost, name=str(index)) for index, cost in enumerate((slow, fast, fast))
     )
-    assert workers_of(orsched.Instance(requests, three)).tolist() == [1, 1, 1, 1]
+    assert workers_of(orsched.Instance(requests, three, first_token="decode")).tolist() == [
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_a_slow_worker_is_used_once_it_is_the_sooner_one():
@@ -57,7 +62,7 @@ def test_a_slow_worker_is_used_once_it_is_the_sooner_one():
     fast, slow = AffineCost(0, 10, 1000, 0), AffineCost(0, 10, 2500, 0)
     requests = orsched.Requests([5] * 3, [30] * 3, [0] * 3)
     two = (orsched.Worker(1, slow, name="slow"), orsched.Worker(1, fast, name="fast"))
-    assert workers_of(orsched.Instance(requests, two)).tolist() == [1, 1, 0]
+    assert workers_of(orsched.Instance(requests, two, first_token="decode")).tolist() == [1, 1, 0]
 
 
 def test_outputs_that_are_not_done_change_nothing():

@@ -23,7 +23,9 @@ def run(prompts, outputs, known="none", clients=4, workers=1, arrivals=None, mem
         prompts, outputs, arrivals, predicted_tokens=predicted, service_class=classes
     )
     worker = orsched.Worker(clients, cost, None, memory)
-    instance = orsched.Instance(requests, (worker,) * workers, output_limit_tokens=limit)
+    instance = orsched.Instance(
+        requests, (worker,) * workers, output_limit_tokens=limit, first_token="decode"
+    )
     policy, _ = GITTINS.build(instance, Information(known), PLAIN | params, 0)
     schedule = simulate_policy(instance, policy).schedule
     assert orsched.check(instance, schedule) == []
@@ -110,7 +112,9 @@ def test_where_memory_runs_out_the_one_with_most_to_come_is_evicted():
 def test_who_does_not_fit_alone_is_named():
     memory = orsched.BlockMemory(12, 1, "paged")
     requests = orsched.Requests([4, 4], [9, 2])
-    instance = orsched.Instance(requests, orsched.Worker(2, COST, None, memory))
+    instance = orsched.Instance(
+        requests, orsched.Worker(2, COST, None, memory), first_token="decode"
+    )
     policy, _ = GITTINS.build(instance, Information.NONE, {}, 0)
     with pytest.raises((PolicyError, orsched.errors.InfeasibleError)):
         simulate_policy(instance, policy)
@@ -129,7 +133,7 @@ def test_wrong_parameters_are_named(name, value):
 
 def test_it_does_not_pad():
     worker = orsched.Worker(2, COST, padding=True)
-    instance = orsched.Instance(orsched.Requests([1], [1]), worker)
+    instance = orsched.Instance(orsched.Requests([1], [1]), worker, first_token="decode")
     policy, _ = GITTINS.build(instance, Information.NONE, {}, 0)
     with pytest.raises(InputError, match="padding"):
         simulate_policy(instance, policy)

@@ -188,7 +188,7 @@ def test_of_equal_medians_the_one_that_may_be_over_soon_is_first():
         predicted_quantiles=[[20, 20, 20, 21, 21], [2, 2, 20, 200, 200], [1, 1, 1, 1, 2]],
         quantile_levels=LEVELS,
     )  # fmt: skip
-    instance = orsched.Instance(requests, worker, output_limit_tokens=400)
+    instance = orsched.Instance(requests, worker, output_limit_tokens=400, first_token="decode")
     finish = run(instance, **PARAMS).request_times(instance)["finish_ns"]
     assert np.argsort(finish).tolist() == [2, 1, 0]
     requests = requests.replace(predicted_quantiles=None)
@@ -198,7 +198,9 @@ def test_of_equal_medians_the_one_that_may_be_over_soon_is_first():
 
 def test_a_policy_without_information_does_not_change_with_the_distributions():
     worker = orsched.Worker(2, AffineCost(10, 1, 10, 1))
-    instance = orsched.Instance(orsched.Requests([5, 4, 3], [20, 2, 1]), worker)
+    instance = orsched.Instance(
+        orsched.Requests([5, 4, 3], [20, 2, 1]), worker, first_token="decode"
+    )
     rows = [[1, 2, 3, 4, 5], [9] * 5, [1, 1, 1, 1, 50]]
     schedules = [
         simulate_policy(each, GITTINS.build(each, Information.NONE, {}, 0)[0]).schedule

@@ -23,6 +23,7 @@ UNIT = AffineCost(0, 0, 1, 0)
 
 
 def problem(prompts, outputs, workers, predicted=None, arrivals=None, limit=100, **fields):
+    fields = {"first_token": "decode", **fields}
     predicted = outputs if predicted is None else predicted
     requests = Requests(prompts, outputs, arrivals, predicted_tokens=predicted)
     return Instance(requests, tuple(workers), output_limit_tokens=limit, **fields)

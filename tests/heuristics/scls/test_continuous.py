@@ -25,7 +25,7 @@ PREFILL, DECODE, MIXED = 0, 1, 2
 def continuous(prompts, outputs, arrivals=None, workers=1, blocks=10, clients=8, cap=None):
     memory = None if blocks is None else BlockMemory(blocks, 1, "paged")
     worker = Worker(clients, COST, cap, memory)
-    return Instance(Requests(prompts, outputs, arrivals), (worker,) * workers)
+    return Instance(Requests(prompts, outputs, arrivals), (worker,) * workers, first_token="decode")
 
 
 def test_iteration_level_sets_the_output_limit_aside():

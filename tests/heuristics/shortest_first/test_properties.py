@@ -138,7 +138,7 @@ def test_with_aging_nobody_starves(batching, name):
     arrivals = np.sort(rng.integers(0, 20_000, n))
     requests = orsched.Requests([1] * n, outputs, arrivals, predicted)
     worker = orsched.Worker(2, orsched.AffineCost(10, 1, 10, 1))
-    instance = orsched.Instance(requests, worker)
+    instance = orsched.Instance(requests, worker, first_token="decode")
     known = {"ssjf": predicted, "sjf": outputs}[name]
     overtaken = {}
     for aging in (None, aging_ns / 1e9):
@@ -161,7 +161,7 @@ def test_the_limit_of_a_batch_holds_and_is_used():
         most = max(len(step.tokens) for step in steps)
         assert most <= 2
     requests = orsched.Requests([1] * 6, [4] * 6)
-    instance = orsched.Instance(requests, orsched.Worker(6))
+    instance = orsched.Instance(requests, orsched.Worker(6), first_token="decode")
     steps = engine_steps(run(instance, "sjf", MODES["continuous, 2"]))
     assert {len(step.tokens) for step in steps} == {2}
 

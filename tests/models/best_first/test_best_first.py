@@ -44,7 +44,9 @@ def plain(seed, most=6, clients=3):
     n = rng.randint(1, most)
     lengths = [rng.choice((1, 2, 3, 5, 5, 8)) for _ in range(n)]
     worker = Worker(rng.randint(1, clients), rng.choice(STAGE_COSTS))
-    return Instance(Requests([rng.randint(1, 9) for _ in range(n)], lengths), worker)
+    return Instance(
+        Requests([rng.randint(1, 9) for _ in range(n)], lengths), worker, first_token="decode"
+    )
 
 
 @given(instances())
@@ -67,7 +69,7 @@ def test_it_finds_the_optimum_where_a_stage_takes_a_fixed_time(seed):
 @pytest.mark.parametrize("cost", [AffineCost(40, 1, 10, 1), LevelsCost(((9, 30), (14, 40)), 10)])
 def test_caps_levels_and_memory_are_kept(cost, memory):
     worker = Worker(3, cost, 12, memory)
-    instance = Instance(Requests([6, 5, 4, 7, 2], [3, 5, 5, 1, 2]), worker)
+    instance = Instance(Requests([6, 5, 4, 7, 2], [3, 5, 5, 1, 2]), worker, first_token="decode")
     result = solve_best_first(instance, alone=True)
     assert result.makespan_ns == optimum_ns(instance)
     assert orsched.check(instance, result.schedule) == []
@@ -194,7 +196,9 @@ def test_callbacks_see_growing_bounds_and_end_it():
 
 def test_arrivals_are_refused():
     with pytest.raises(InputError) as caught:
-        solve_best_first(Instance(Requests([1, 1], [2, 2], [0, 5]), Worker(1)))
+        solve_best_first(
+            Instance(Requests([1, 1], [2, 2], [0, 5]), Worker(1), first_token="decode")
+        )
     assert caught.value.field == "requests.arrival_ns"
 
 

@@ -23,7 +23,9 @@ def drawn(rng):
     lengths = [rng.choice((3, 4, 7, 7, 9, 12)) for _ in range(rng.randint(1, 8))]
     clients = rng.randint(1, 4)
     instance = Instance(
-        Requests([1] * len(lengths), lengths), Worker(clients, AffineCost(9, 0, 5, 0))
+        Requests([1] * len(lengths), lengths),
+        Worker(clients, AffineCost(9, 0, 5, 0)),
+        first_token="decode",
     )
     case = Packed(States(read_problem(instance)), 2**62, 0, 10).case
     waiting = [rng.randint(0, count) for count in case.counts.tolist()]
@@ -55,7 +57,9 @@ def test_it_says_whether_requests_fit(seed):
 def test_after_many_steps_it_says_yes(monkeypatch):
     monkeypatch.setattr(filling, "MOST_TRIED", 1)
     lengths = [5, 5, 5]
-    instance = Instance(Requests([1] * 3, lengths), Worker(2, AffineCost(9, 0, 5, 0)))
+    instance = Instance(
+        Requests([1] * 3, lengths), Worker(2, AffineCost(9, 0, 5, 0)), first_token="decode"
+    )
     case = Packed(States(read_problem(instance)), 2**62, 0, 10).case
     assert filling.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))
     monkeypatch.undo()

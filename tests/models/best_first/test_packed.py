@@ -39,7 +39,11 @@ def varied(seed):
     """An instance of different lengths, in which states leave out others."""
     rng = random.Random(seed)
     lengths = [rng.randint(5, 60) for _ in range(rng.randint(8, 9))]
-    return Instance(Requests([1] * len(lengths), lengths), Worker(3, AffineCost(25, 0, 29, 0)))
+    return Instance(
+        Requests([1] * len(lengths), lengths),
+        Worker(3, AffineCost(25, 0, 29, 0)),
+        first_token="decode",
+    )
 
 
 def never():
@@ -84,7 +88,7 @@ def test_full_blocks_of_equal_requests_may_come_first(seed):
     few = [rng.randint(3, 12) for _ in range(rng.randint(1, 3))]
     lengths = [rng.choice(few) for _ in range(rng.randint(2 * clients, 4 * clients))]
     worker = Worker(clients, AffineCost(rng.choice((0, 4, 25)), 0, rng.choice((3, 10)), 0))
-    instance = Instance(Requests([1] * len(lengths), lengths), worker)
+    instance = Instance(Requests([1] * len(lengths), lengths), worker, first_token="decode")
     other = BestFirst(States(read_problem(instance)), _NONE, 0, 10**6)
     assert other.run(never, never) == "finished"
     found = searched(instance)
@@ -130,7 +134,9 @@ def test_equal_requests_begin_at_no_fewer_stages(seed):
     most = rng.randint(length, 3 * length + 2)
     left = sorted(rng.randint(0, 4) for _ in range(clients))
     equal = clients - rng.randint(0, 1)
-    case = searched(Instance(Requests([1], [1]), Worker(clients, AffineCost(1, 0, 1, 0)))).case
+    case = searched(
+        Instance(Requests([1], [1]), Worker(clients, AffineCost(1, 0, 1, 0)), first_token="decode")
+    ).case
     fewest = _fewest_starts(left, most, length, equal)
     for count in range(1, 8):
         least = expansion.starts(case, np.array(left), most, count, length, equal)

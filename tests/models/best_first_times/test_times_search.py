@@ -93,7 +93,7 @@ def drawn(rng, n, clients, timed):
     arrivals = [rng.randint(0, 200) for _ in range(n)] if timed else [0] * n
     prompts = [rng.randint(1, 9) for _ in range(n)]
     requests = Requests(prompts, [rng.randint(1, 9) for _ in range(n)], arrivals)
-    return Instance(requests, Worker(clients, cost))
+    return Instance(requests, Worker(clients, cost), first_token="decode")
 
 
 @pytest.mark.parametrize(("timed", "objective"), [(False, "jct_mean"), (True, "ttft_mean")])
@@ -143,7 +143,7 @@ def test_bounds_are_below_and_policies_above(seed, objective):
 def ten(seed=0):
     base = orsched.load("pang-100x20")
     rows = random.Random(seed).sample(range(100), 10)
-    return Instance(base.requests.take(rows), Worker(3, base.worker.cost))
+    return Instance(base.requests.take(rows), Worker(3, base.worker.cost), first_token="decode")
 
 
 @pytest.mark.parametrize("objective", ["jct_mean", "ttft_mean"])
@@ -201,7 +201,9 @@ def test_what_it_does_not_take_is_refused():
     with pytest.raises(InputError, match="first stages"):
         solve(many, "exact", objective="jct_mean", parameters={"search": "best_first"})
     with pytest.raises(InputError, match="no requests"):
-        solve_best_first_times(Instance(Requests([], []), instance.worker), "jct_mean")
+        solve_best_first_times(
+            Instance(Requests([], []), instance.worker, first_token="decode"), "jct_mean"
+        )
 
 
 def test_the_mip_stays_where_it_is_asked_for():

@@ -80,10 +80,13 @@ def test_too_few_stages_are_infeasible(backend):
 def test_an_infeasible_request_is_named(backend):
     requests = Requests([3, 9], [2, 2], ids=["short", "long"])
     with pytest.raises(InfeasibleError, match=r"request long \(row 1\).*prefill stage"):
-        solve_full_mip(orsched.Instance(requests, Worker(1, prefill_cap_tokens=8)), backend)
+        solve_full_mip(
+            orsched.Instance(requests, Worker(1, prefill_cap_tokens=8), first_token="decode"),
+            backend,
+        )
     memory = Worker(1, memory=BlockMemory(1, 8))
     with pytest.raises(InfeasibleError, match=r"request long \(row 1\).*memory blocks"):
-        solve_full_mip(orsched.Instance(requests, memory), backend)
+        solve_full_mip(orsched.Instance(requests, memory, first_token="decode"), backend)
 
 
 def test_time_ends_with_incumbent_and_bound(backend):
@@ -191,7 +194,7 @@ def test_a_solver_that_dies_leaves_the_incumbent(backend, monkeypatch):
 
 
 def test_no_requests(backend):
-    instance = orsched.Instance(Requests([], []), Worker(2))
+    instance = orsched.Instance(Requests([], []), Worker(2), first_token="decode")
     for alone in (False, True):
         result = solve_full_mip(instance, backend, alone=alone)
         assert (result.status, result.makespan_ns, result.bound_ns) == ("optimal", 0, 0)
@@ -201,12 +204,16 @@ def test_what_does_not_map_is_refused(backend):
     requests = Requests([1, 2], [3, 4])
     for cost in (orsched.BilinearCost(*[1] * 8), orsched.PoolingCost(1, 1, 1, 1, 1)):
         with pytest.raises(InputError, match="does not map into Pang's MIP"):
-            solve_full_mip(orsched.Instance(requests, Worker(1, cost)), backend)
+            solve_full_mip(
+                orsched.Instance(requests, Worker(1, cost), first_token="decode"), backend
+            )
     with pytest.raises(InputError, match="the instance has 2"):
-        solve_full_mip(orsched.Instance(requests, (Worker(1), Worker(1))), backend)
+        solve_full_mip(
+            orsched.Instance(requests, (Worker(1), Worker(1)), first_token="decode"), backend
+        )
     huge = orsched.LevelsCost(((9, 2**54 + 1),), 2)
     with pytest.raises(InputError, match="too many for a solver"):
-        solve_full_mip(orsched.Instance(requests, Worker(1, huge)), backend)
+        solve_full_mip(orsched.Instance(requests, Worker(1, huge), first_token="decode"), backend)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +283,9 @@ def test_a_start_that_pauses_a_request_is_no_solution(backend):
             return orsched.Step(decode=[1] if view.rounds == 1 else None)
 
     cost = orsched.AffineCost(5, 1, 2, 1)
-    instance = orsched.Instance(orsched.Requests([1, 1], [3, 3]), [orsched.Worker(2, cost)])
+    instance = orsched.Instance(
+        orsched.Requests([1, 1], [3, 3]), [orsched.Worker(2, cost)], first_token="decode"
+    )
     start = orsched.solve(instance, Pauses).schedule
     with pytest.raises(InputError, match="requests that pause"):
         plan_of(instance, start)

@@ -153,7 +153,9 @@ def test_plans_and_schedules_are_two_forms_of_one_thing(instance):
 def test_fewer_bins_where_the_incumbent_proves_it():
     """A stage of 1,000 and rounds of 1 each: three stages take longer than two and all rounds."""
     cost = orsched.AffineCost(1000, 0, 1, 0)
-    instance = orsched.Instance(Requests([1] * 4, [2, 3, 4, 5]), Worker(2, cost))
+    instance = orsched.Instance(
+        Requests([1] * 4, [2, 3, 4, 5]), Worker(2, cost), first_token="decode"
+    )
     problem = read_problem(instance)
     assert stages_that_suffice(problem, None)[0] == 4
     known = optimum_ns(instance)
@@ -165,7 +167,9 @@ def test_fewer_bins_where_the_incumbent_proves_it():
 
 def test_levels_bound_the_number_of_stages_together_with_the_tokens():
     cost = LevelsCost(((4, 10), (8, 20), (12, 30)), 1)
-    problem = read_problem(orsched.Instance(Requests([4, 4, 4], [1, 1, 1]), Worker(3, cost)))
+    problem = read_problem(
+        orsched.Instance(Requests([4, 4, 4], [1, 1, 1]), Worker(3, cost), first_token="decode")
+    )
     assert least_makespan_ns(problem, 1) >= 10 + 1
     assert least_makespan_ns(problem, 3) == 3 * 10 + 1
 

@@ -197,6 +197,7 @@ def test_only_the_makespan_has_other_formulations():
 
 def test_no_requests():
     found = solve_full_mip(
-        Instance(Requests([], []), Worker(2, AffineCost(1, 1, 1, 1))), objective="jct_mean"
+        Instance(Requests([], []), Worker(2, AffineCost(1, 1, 1, 1)), first_token="decode"),
+        objective="jct_mean",
     )
     assert found.status == "optimal"

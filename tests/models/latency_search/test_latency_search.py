@@ -211,7 +211,11 @@ def test_it_takes_up_where_another_search_has_ended():
 )
 def test_workers_that_it_does_not_plan_for_are_refused(workers, field):
     with pytest.raises(InputError) as caught:
-        orsched.solve(Instance(Requests([1], [1]), workers), "latency_search", iterations=1)
+        orsched.solve(
+            Instance(Requests([1], [1]), workers, first_token="decode"),
+            "latency_search",
+            iterations=1,
+        )
     assert caught.value.field == field
     assert caught.value.remedy
 
@@ -228,7 +232,9 @@ def test_a_cost_without_lines_is_searched_beside_and_carried_out_itself():
 
 
 def test_steps_of_requests_to_come_wait_for_them():
-    case = Instance(Requests([3, 3], [2, 2], [0, 1000]), Worker(1, AffineCost(5, 1, 7, 2)))
+    case = Instance(
+        Requests([3, 3], [2, 2], [0, 1000]), Worker(1, AffineCost(5, 1, 7, 2)), first_token="decode"
+    )
     problem = problem_of(case, objective_named("jct_mean"), mixed=True, chunks=True)
     search = Search(problem, Plain, np.random.default_rng(0), mixed=True)
     search.start(plans_of(case, orsched.solve(case, "fcfs").schedule, problem, mixed=True))

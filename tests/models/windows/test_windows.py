@@ -172,7 +172,7 @@ def test_compiled_moves_are_the_plain_ones_at_full_scale(seed):
 def test_annealing_closes_a_small_case_and_the_plan_is_a_schedule():
     """Lengths 4, 3, 3, 2 on two clients fit into R = 6 with stages at 0, 3, 4 only."""
     worker = Worker(2, AffineCost(1, 0, 10, 0))
-    instance = Instance(Requests([1] * 4, [4, 3, 3, 2]), worker)
+    instance = Instance(Requests([1] * 4, [4, 3, 3, 2]), worker, first_token="decode")
     state = construct(instance.rounds_needed, 2, [0, 2, 5], 6)
     anneal(state, 20_000, 4.0, 0.2, np.random.default_rng(1), lambda: False)
     assert state.missing == 0
@@ -249,7 +249,11 @@ def test_swaps_compiled_are_the_plain_ones():
 )
 def test_windows_is_between_optimum_and_hybrid(rows, clients, cost):
     prompts, outputs = zip(*rows, strict=True)
-    instance = Instance(Requests(prompts, outputs), Worker(clients, cost, prefill_cap_tokens=18))
+    instance = Instance(
+        Requests(prompts, outputs),
+        Worker(clients, cost, prefill_cap_tokens=18),
+        first_token="decode",
+    )
     result = orsched.solve(instance, "windows", iterations=4)
     hybrid = orsched.solve(instance, "hybrid")
     assert optimum_ns(instance) <= result.makespan_ns <= hybrid.makespan_ns
@@ -429,7 +433,9 @@ def test_iterations_reproduce_and_interruption_keeps_the_incumbent():
 
 def test_requests_that_come_later_are_refused():
     with pytest.raises(InputError) as caught:
-        orsched.solve(Instance(Requests([1, 2], [3, 4], [0, 5]), Worker(1)), "windows")
+        orsched.solve(
+            Instance(Requests([1, 2], [3, 4], [0, 5]), Worker(1), first_token="decode"), "windows"
+        )
     assert caught.value.field == "arrival_ns"
 
 
@@ -473,9 +479,9 @@ def test_the_affine_cost_beside_an_affine_one_is_that_one():
 
 
 def test_empty_and_single_instances_are_trivial():
-    empty = Instance(Requests([], []), Worker(3))
+    empty = Instance(Requests([], []), Worker(3), first_token="decode")
     assert orsched.solve(empty, "windows").makespan_ns == 0
-    single = Instance(Requests([5], [7]), Worker(3))
+    single = Instance(Requests([5], [7]), Worker(3), first_token="decode")
     assert orsched.solve(single, "windows").status == "optimal"
 
 

@@ -218,6 +218,7 @@ def two_workers(requests, seed):
     return Instance(
         Requests([rng.randint(1, 30) for _ in outputs], outputs, arrivals),
         [Worker(4, AffineCost(300_000, 10_000, 500_000, 50_000), name=name) for name in "ab"],
+        first_token="decode",
     )
 
 

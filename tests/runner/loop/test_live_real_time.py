@@ -93,7 +93,9 @@ def case(workers=2):
     rng = random.Random(2)
     cost = AffineCost(10_000_000, 100_000, 12_000_000, 300_000)
     columns = [[rng.randint(1, most) for _ in range(40)] for most in (50, 25, 200_000_000, 25)]
-    return Instance(Requests(*columns), tuple(Worker(4, cost) for _ in range(workers)))
+    return Instance(
+        Requests(*columns), tuple(Worker(4, cost) for _ in range(workers)), first_token="decode"
+    )
 
 
 @pytest.mark.parametrize("spec", ["fcfs@none", "gittins@predicted", "scls@none+interval_s=0.02"])

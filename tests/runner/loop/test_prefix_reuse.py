@@ -128,13 +128,15 @@ def test_a_plan_with_hits_is_followed_step_by_step(seed: int) -> None:
 def test_equal_identifiers_are_equal_tokens_and_others_are_not() -> None:
     prefixes = Prefixes([0, 3, 6, 7, 7], [4, 5, 6, 4, 5, 7, 9], 8)
     requests = Requests([20, 24, 8, 30], [1] * 4, prefixes=prefixes)
-    prompts = Prompts(Instance(requests, Worker(4)), 0, VOCABULARY)
+    prompts = Prompts(Instance(requests, Worker(4), first_token="decode"), 0, VOCABULARY)
     first, second, third, last = (prompts.of(request) for request in range(4))
     assert [len(text) for text in (first, second, third, last)] == [20, 24, 8, 30]
     assert first[:16] == second[:16]
     assert first[16:] != second[16:20]
     assert len({tuple(text[:8]) for text in (first, third, last)}) == 3
-    assert first != Prompts(Instance(requests, Worker(4)), 1, VOCABULARY).of(0)
+    assert first != Prompts(Instance(requests, Worker(4), first_token="decode"), 1, VOCABULARY).of(
+        0
+    )
 
 
 def test_what_a_torch_worker_cannot_keep_is_refused_with_a_remedy() -> None:

@@ -154,7 +154,7 @@ def test_what_is_predicted_of_the_rest_is_the_rest_of_its_distribution():
         [4, 4, 4], [6, 9, 9], predicted_quantiles=rows, quantile_levels=[0.1, 0.5, 0.9]
     )
     worker = orsched.Worker(3, orsched.AffineCost(5, 1, 5, 1))
-    instance = orsched.Instance(requests, worker, output_limit_tokens=12)
+    instance = orsched.Instance(requests, worker, output_limit_tokens=12, first_token="decode")
     done = execute_policy(
         instance,
         FirstComeFirstServed(),

@@ -113,7 +113,7 @@ def test_a_wait_for_an_arrival_is_no_gap():
 
 
 def test_nothing_done_has_no_shares():
-    instance = Instance(Requests([], []), (Worker(2, AffineCost()),))
+    instance = Instance(Requests([], []), (Worker(2, AffineCost()),), first_token="decode")
     none = np.zeros(0, np.int64)
     empty = Schedule(
         instance.sha256,

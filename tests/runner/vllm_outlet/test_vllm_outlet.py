@@ -34,7 +34,9 @@ from orsched.simulator import simulate_policy
 def make(prompts=(30, 5, 17, 40), outputs=(4, 3, 2, 6), arrivals=None, clients=2, ids=None):
     """Return an instance and a plan of it that serves the shortest prompts first."""
     requests = orsched.Requests(prompts, outputs, arrivals, ids=ids)
-    instance = orsched.Instance(requests, orsched.Worker(clients), output_limit_tokens=100)
+    instance = orsched.Instance(
+        requests, orsched.Worker(clients), output_limit_tokens=100, first_token="decode"
+    )
     result = orsched.solve(instance, method="sjf")
     return instance, result.schedule
 
@@ -65,7 +67,7 @@ def test_priorities_are_the_order_of_admission(plan):
 def test_fcfs_has_the_order_of_arrival(rows):
     prompts, outputs, arrivals = zip(*rows, strict=True)
     requests = orsched.Requests(prompts, outputs, arrivals)
-    instance = orsched.Instance(requests, orsched.Worker(3))
+    instance = orsched.Instance(requests, orsched.Worker(3), first_token="decode")
     schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
     expected = sorted(range(len(rows)), key=lambda row: (arrivals[row], row))
     assert in_order(instance, schedule) == expected
@@ -96,13 +98,13 @@ def test_requests_that_are_not_served_come_last(plan):
         arrival_ns=np.zeros(5, np.int64),
         service_class=np.ones(5, np.int64),
     )
-    wider = orsched.Instance(more, instance.workers, output_limit_tokens=100)
+    wider = orsched.Instance(more, instance.workers, output_limit_tokens=100, first_token="decode")
     assert priorities(wider, schedule) == [*priorities(instance, schedule), 4]
 
 
 def test_a_schedule_of_more_requests_is_refused(plan):
     _, schedule = plan
-    other = orsched.Instance(orsched.Requests([3], [2]), orsched.Worker(2))
+    other = orsched.Instance(orsched.Requests([3], [2]), orsched.Worker(2), first_token="decode")
     with pytest.raises(InputError, match="not one of this instance"):
         priorities(other, schedule)
 
