@@ -31,11 +31,12 @@ class VtcParams(ContinuousParams):
     """Parameters of ``vtc``: those of ``vllm`` but for the order, and the weights of tokens.
 
     Attributes:
-        policy: ``priority``, by counters, is the only one.
+        policy, priority: ``priority`` by counters is the only one.
         prompt_weight, output_weight: what a prompt token and an output token count (w_p, w_q).
     """
 
     policy: str = "priority"
+    priority: str = "arrival"
     prompt_weight: int = PROMPT_WEIGHT
     output_weight: int = OUTPUT_WEIGHT
 

@@ -11,6 +11,7 @@ from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.instances.dataset_table import DATA_SETS, DataSet
 from orsched.instances.readers import ReadReport, Trace, read, spread_arrivals
+from orsched.service_classes import priority_classes
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -136,6 +137,8 @@ def convert(
     trace = read(path, format, drop_empty=drop_empty, **(reader_options or {}))
     if spread:
         trace = Trace(spread_arrivals(trace.requests, spread_seed), trace.report)
+    if trace.report.priorities:
+        fields.setdefault("classes", priority_classes(trace.report.priorities))
     instance = instance_of(trace.requests, trace.report, path, workers, **fields)
     if Path(target).suffix == ".csv":
         write_requests_csv(instance.requests, target)

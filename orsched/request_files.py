@@ -215,7 +215,7 @@ def load_requests(
     from orsched.instances.datasets import instance_of, source_path
     from orsched.instances.readers import detect, read, spread_arrivals
     from orsched.instances.readers.formats import OWN
-    from orsched.service_classes import DEFAULT_CLASSES, with_specs
+    from orsched.service_classes import DEFAULT_CLASSES, priority_classes, with_specs
 
     path = source_path(source)
     if not os.path.exists(path):
@@ -227,6 +227,8 @@ def load_requests(
     requests, report = read(path, form, drop_empty=drop_empty, **options)
     if spread:
         requests = spread_arrivals(requests)
+    if report.priorities:
+        kinds = with_specs(priority_classes(report.priorities), classes)
     named = {"classes": kinds, **choice.labels()}
     instance = instance_of(requests, report, path, workers, **named)
     return Loaded(instance, report, choice.assumed())

@@ -108,6 +108,11 @@ DEFAULT_CLASSES = (ServiceClass("interactive"), ServiceClass("batch"))
 """The classes of an instance that names none."""
 
 
+def priority_classes(priorities: Iterable[int]) -> tuple[ServiceClass, ...]:
+    """Return a class without limits for each priority, such as ``priority-10``."""
+    return tuple(ServiceClass(f"priority-{each}", bulk=False) for each in priorities)
+
+
 def read_class(spec: str) -> ServiceClass:
     """Return the class that a text such as ``interactive:ttft=1,tpot=0.05`` stands for.
 

@@ -20,15 +20,16 @@ class Ordering:
 
     Attributes:
         policy: ``fcfs`` or ``priority``.
-        priority: what the smallest value of goes first under ``priority``: ``arrival``,
-            ``service_class`` (interactive before batch) or ``length`` (shortest first; needs
-            information on lengths). Ties go by arrival, then row.
+        priority: what the smallest value of goes first under ``priority``: ``service_class`` (its
+            place: interactive before batch, or the smallest priority of a file), ``length``
+            (shortest first; needs information on lengths) or ``arrival``. Ties go by arrival, then
+            row.
         aging_s: a wait of so many seconds counts as much as one level of the priority (a service
             class, a token); None: no aging, so that a request may wait for ever.
     """
 
     policy: str = "fcfs"
-    priority: str = "arrival"
+    priority: str = "service_class"
     aging_s: float | None = None
 
     def __post_init__(self) -> None:

@@ -20,7 +20,8 @@ _WHOLE = re.compile(r"\s*([+-]?\d+)(?:\.0*)?\s*", re.ASCII)
 _TIMESTAMP = re.compile(
     r"\s*(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d):([0-5]\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?\s*", re.ASCII
 )
-_COMMA = re.compile(r"[+-]?[0-9]{1,15},[0-9]{1,15}", re.ASCII)
+_COMMA = re.compile(r"[+-]?[0-9]{1,15}(?:,[0-9]{1,15})+", re.ASCII)
+_GROUPS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+", re.ASCII)
 _EXACT = Context(prec=60)
 
 
@@ -79,17 +80,24 @@ def _seconds(index: int, cell: str) -> int:
 
 
 def no_number(cell: str, what: str, remedy: str, mark: str = ".") -> tuple[str, str]:
-    """Return what to say of a cell that is no number, and the remedy: it may have a comma.
+    """Return what to say of a cell that is not a number, and the remedy: it may have a comma.
 
-    ``mark`` is what should stand in its place: a decimal point, or nothing in whole numbers.
+    A comma stands for a decimal point or between groups of three digits, and one comma before three
+    digits for either. ``mark`` is empty where only whole numbers are read.
     """
     text = cell.strip()
     if not text:
         return "a value is missing", remedy
-    if _COMMA.fullmatch(text):
-        words = "with a decimal point" if mark else "without commas"
-        return f"{_shown(cell)} {what}: it has a comma", f"write {text.replace(',', mark)} {words}"
-    return f"{_shown(cell)} {what}", remedy
+    if not _COMMA.fullmatch(text):
+        return f"{_shown(cell)} {what}", remedy
+    joined = f"{text.replace(',', '')} without commas"
+    point = f"{text.replace(',', '.')} with a decimal point" if text.count(",") == 1 else ""
+    if not _GROUPS.fullmatch(text):
+        say = f"write {point}" if mark and point else "write a number without commas"
+        return f"{_shown(cell)} {what}: it has a comma", say if mark else remedy
+    if mark and point:
+        joined = f"{point}, or {joined} if the comma separates thousands"
+    return f"{_shown(cell)} {what}: it has a comma", f"write {joined}"
 
 
 def exact(digits: str) -> Decimal:

@@ -86,11 +86,13 @@ def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) 
     own = _own(names)
     if {*headings.REQUIRED} <= found and not found & _MEASURED:
         return OWN
+    if own is not None and "csv" in kinds and not found & _MEASURED and _says_more(own):
+        return OWN
     nearest, most = "", 0.0
     for name, form in FORMATS.items():
         if form.kind in kinds:
             share = len(found.intersection(form.fields)) / len(form.fields)
-            timed = own is not None and headings.ARRIVAL in own.found
+            timed = own is not None and _is_timed(own)
             if share == 1 and not (timed and name in _UNTIMED and "arrived_at" not in found):
                 return name
             if share > most:
@@ -111,6 +113,18 @@ def _match(path: str | PathLike[str], kinds: tuple[str, ...], names: list[str]) 
         field=missing[0],
         remedy=f"{nearest} has the fields {', '.join(FORMATS[nearest].fields)}",
     )
+
+
+def _is_timed(own: headings.Matched) -> bool:
+    """Whether a heading has arrivals, or a column that may be meant as such."""
+    unread = (headings.looks_like(name, own) for name in own.unused)
+    return headings.ARRIVAL in own.found or "timestamp" in unread
+
+
+def _says_more(own: headings.Matched) -> bool:
+    """Whether a heading has all that requests need, and what formats of traces leave out."""
+    plain = {*headings.REQUIRED, headings.ARRIVAL, "id"}
+    return own.found.keys() >= {*headings.REQUIRED} and bool(own.found.keys() - plain)
 
 
 def _own(names: list[str]) -> headings.Matched | None:

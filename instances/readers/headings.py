@@ -43,12 +43,34 @@ ALIASES: dict[str, frozenset[str]] = {
     "id": frozenset({"id", "request_id", "req_id", "uuid"}),
     "predicted_tokens": frozenset({"predicted_tokens", "predicted_output_tokens"}),
     "service_class": frozenset({"service_class", "class"}),
+    "priority": frozenset({"priority", "request_priority"}),
     "tenant": frozenset({"tenant"}),
     "deadline_ns": frozenset({"deadline_ns"}),
     "deadline_s": frozenset({"deadline_s"}),
     "weight": frozenset({"weight"}),
 }
 """Columns of requests, and the names that stand for them beside the times of arrival."""
+
+_TIME_WORDS = frozenset({
+    "t", "ts", "time", "times", "timestamp", "date", "datetime", "arrival", "arrive", "arrived",
+    "start", "started", "begin", "begun", "sent", "created", "received", "submit", "submitted",
+    "issued", "queued", "enqueued", "epoch", "clock", "when", "at",
+})  # fmt: skip
+_OTHER_TIMES = frozenset({
+    "end", "ended", "finish", "finished", "stop", "stopped", "done", "complete", "completed",
+    "completion", "first", "last", "next", "duration", "latency", "elapsed", "took", "wait",
+    "waiting", "ttft", "tpot", "itl", "e2e", "jct", "response", "answer", "prefill", "decode",
+    "generation", "inference", "processing", "service", "serving", "queue", "queueing", "between",
+    "per", "since", "timeout", "zone", "timezone", "delta", "interval", "inter", "token", "tokens",
+    "total", "mean", "max", "min", "limit", "deadline", "updated", "expires", "think", "run",
+    "wall", "cpu", "gpu", "exec", "execution", "compute", "model", "scheduled",
+})  # fmt: skip
+_LENGTH_WORDS = frozenset({"tokens", "toks", "len", "length", "size", "output", "outputs"})
+_LOOKS = {
+    "priority": frozenset({"priority", "priorities", "prio", "urgency"}),
+    "predicted_tokens": frozenset({"predicted", "prediction", "pred", "expected", "estimated"}),
+}
+"""Words of a name that make it look like a column that is read under another name."""
 
 _QUANTILE = re.compile(r"predicted_(?:tokens_|output_tokens_)?p([0-9]{1,2})(?:_([0-9]{1,30}))?")
 _OWN = frozenset({*ALIASES, "arrival_s", "arrival_ns", "class"})
@@ -96,6 +118,8 @@ def match(names: Sequence[str]) -> Matched:
             unused.append(name)
     if "deadline_s" in found and "deadline_ns" in found:
         raise _ambiguous("deadline_ns", "deadline_s", "deadline_ns")
+    if "priority" in found and "service_class" in found:
+        raise _ambiguous("class", found["service_class"].name, found["priority"].name)
     return Matched(found, unused)
 
 
@@ -141,6 +165,36 @@ def require(matched: Matched) -> None:
                 field=name,
                 remedy=f'rename the column "{name}" to "{near[0]}", or remove it',
             )
+    for name in matched.unused:
+        if target := looks_like(name, matched):
+            raise InputError(
+                f"looks like {_WHAT[target]}, but is not read under this name",
+                row=1,
+                field=name,
+                remedy=f'rename the column "{name}" to "{target}", or remove it',
+            )
+
+
+_WHAT = {
+    "timestamp": "a time of arrival",
+    "priority": "a priority",
+    "predicted_tokens": "a predicted length",
+}
+
+
+def looks_like(name: str, matched: Matched) -> str | None:
+    """Return the name under which a column would be read that looks like a time, priority, length.
+
+    None where it does not, or where another column is read as that.
+    """
+    words = set(snake(name).split("_"))
+    if ARRIVAL not in matched.found and words & _TIME_WORDS and not words & _OTHER_TIMES:
+        return "timestamp"
+    if not matched.found.keys() & {"service_class", "priority"} and words & _LOOKS["priority"]:
+        return "priority"
+    if words & _LOOKS["predicted_tokens"] and words & _LENGTH_WORDS:
+        return None if "predicted_tokens" in matched.found else "predicted_tokens"
+    return None
 
 
 def _renaming(missing: Iterable[str], names: Sequence[str]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from orsched.errors import InputError
-from orsched.files.cells import class_codes
+from orsched.files.cells import class_codes, whole_numbers
 from orsched.files.quantile_columns import gather, level_of
 from orsched.instances.readers import cells
 from orsched.instances.readers.assemble import Columns, kept, left_out
@@ -20,11 +21,14 @@ from orsched.instances.readers.table import CHUNK_ROWS, Table, joined, parsed, r
 from orsched.instances.readers.text import head_of
 from orsched.instances.readers.times import Times, settle
 from orsched.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Requests
+from orsched.service_classes import MAX_CLASSES
 from orsched.units import MAX_TIME_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
+
+    from numpy.typing import NDArray
 
     from orsched.instances.readers.report import Trace
     from orsched.instances.readers.table import Parser
@@ -87,6 +91,8 @@ class _Reading:
             return self.times
         if target == "service_class":
             return self._codes
+        if target == "priority":
+            return _priorities
         if level_of(target) is not None:
             return cells.whole_numbers
         return _PARSERS[target]
@@ -126,6 +132,13 @@ class _Reading:
             notes.append(f"{_listed(texts)}: read by --predict alone")
         if unused:
             notes.append(f"columns not used: {_listed(unused)}")
+        priorities: tuple[int, ...] = ()
+        if "priority" in values:
+            priorities, values["service_class"] = self._levels(values.pop("priority"), names)
+            notes.append(
+                f'"{names["priority"]}" is read as classes, the smallest first '
+                "(--param policy=priority serves them in this order)"
+            )
         prompts, outputs = values["prompt_tokens"], values["output_tokens"]
         found = Columns(
             self.file, FORMAT, table.lines, prompts, outputs,
@@ -135,7 +148,22 @@ class _Reading:
         if reasons:
             values["prompt_tokens"] = np.maximum(prompts, 1)
             values["output_tokens"] = np.maximum(outputs, 1)
-        return kept(found, self._requests(values, names, table), reasons)
+        trace = kept(found, self._requests(values, names, table), reasons)
+        return trace._replace(report=replace(trace.report, priorities=priorities))
+
+    def _levels(
+        self, column: NDArray[np.int64], names: Mapping[str, str]
+    ) -> tuple[tuple[int, ...], NDArray[np.int64]]:
+        """Return the different priorities, smallest first, and the place of each row's."""
+        levels, places = np.unique(column, return_inverse=True)
+        if len(levels) > MAX_CLASSES:
+            raise InputError(
+                f"{len(levels):,} different priorities, at most {MAX_CLASSES:,} are told apart",
+                file=self.file,
+                field=names["priority"],
+                remedy="give fewer levels, or remove the column",
+            )
+        return tuple(levels.tolist()), places.astype(np.int64)
 
     def _requests(self, values: dict[str, Any], names: Mapping[str, str], table: Table) -> Requests:
         same = {"id": "ids", "deadline_s": "deadline_ns", "weight": "weights"}
@@ -170,6 +198,22 @@ def _tenants(names: list[str]) -> Any:
 
 def _nanoseconds(column: Sequence[str]) -> Any:
     return cells.whole_numbers(column, MAX_TIME_NS, "give whole nanoseconds, 0 or more")
+
+
+def _priorities(column: Sequence[str]) -> Any:
+    """Read whole numbers of either sign: the smallest is the most urgent, as in vLLM."""
+    try:
+        return np.array(whole_numbers(column, "priority"), dtype=np.int64)
+    except InputError as error:
+        raise CellError(error.row or 0, error.problem, _PRIORITY_REMEDY) from None
+    except OverflowError:
+        raise CellError(0, "holds numbers beyond 64 bits", _PRIORITY_REMEDY) from None
+
+
+_PRIORITY_REMEDY = (
+    "give whole numbers, the smallest for the most urgent; or rename the column to class, with "
+    "--class NAME for each name"
+)
 
 
 def _weights(column: Sequence[str]) -> Any:

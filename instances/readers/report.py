@@ -20,6 +20,8 @@ class ReadReport:
         kept: requests that were returned.
         dropped: reason -> number of requests left out, which happens only when asked for.
         notes: what else a reader of the numbers should know, a sentence each.
+        priorities: the different values of a column of priorities, smallest first: a request's
+            class is the place of its own in them.
     """
 
     file: str
@@ -28,10 +30,11 @@ class ReadReport:
     kept: int
     dropped: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    priorities: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""
-        return {**asdict(self), "notes": list(self.notes)}
+        return {**asdict(self), "notes": list(self.notes), "priorities": list(self.priorities)}
 
     def __str__(self) -> str:
         lost = "".join(f", {count} left out ({reason})" for reason, count in self.dropped.items())

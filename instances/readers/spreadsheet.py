@@ -76,7 +76,8 @@ class _Rows:
         return [_text(value) for value in values]
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and the part of it that is being read."""
+        self._rows.close()
         self._book.close()
 
 

@@ -195,7 +195,12 @@ def _chunks(
 
 
 def _wrong_width(found: int, width: int, line: int, file: str) -> InputError:
-    remedy = "the line may be cut off" if found < width else "write numbers without commas in them"
+    remedy = (
+        "complete the line, which may be cut off"
+        if found < width
+        else "quote texts that hold the separator, and write numbers with a decimal point and no "
+        "separators of thousands"
+    )
     return InputError(
         f"{found} fields where {width} are expected", file=file, row=line, remedy=remedy
     )

@@ -40,7 +40,10 @@ def _whole(cell: str, row: int, field: str) -> int:
         )
     if not _WHOLE.fullmatch(text) or len(text) > _LONGEST:
         raise InputError(
-            f"{text!r:.60} is not a whole number", row=row, field=field, remedy="write digits only"
+            f"{text!r:.60} is not a whole number",
+            row=row,
+            field=field,
+            remedy="give a whole number",
         )
     return int(text.partition(".")[0])
 

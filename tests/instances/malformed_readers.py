@@ -111,7 +111,7 @@ CASES = [
     Case("wrong format named", "vidur", AZURE, 1, "num_prefill_tokens", "no column", "first line"),
     Case("unknown format", "parchment", AZURE, None, "format", "no format", "azure"),
     Case("short row", None, AZURE + "2023-11-16 18:17:04,1\n", 3, None, "2 fields", "cut off"),
-    Case("long row", None, PAIRS + "1,1,024,5\n", 3, None, "4 fields", "without commas"),
+    Case("long row", None, PAIRS + "1,1,024,5\n", 3, None, "4 fields", "quote texts"),
     Case("open quote", None, PAIRS + '1,"2,3\n', 3, None, "not a CSV table", "quotes"),
     Case(
         "time mangled", None, AZURE + "17:04.0,1,1\n", 3, "TIMESTAMP",
@@ -230,7 +230,7 @@ BROKEN = {
     "nan_tokens.csv": (None, 4, "prompt_tokens", "'NaN' is not a whole number", "whole number"),
     "gzip_bytes.csv": (None, None, None, "gzip-compressed", "gunzip"),
     "no_detail.json": (None, None, "input_lens", "the array is missing", "--save-detailed"),
-    "thousands.csv": (None, 3, None, "8 fields where 6", "without commas"),
+    "thousands.csv": (None, 3, None, "8 fields where 6", "separators of thousands"),
     "latin1.csv": (None, 3, None, "not UTF-8", "UTF-8"),
     "conversations.json": (None, None, None, "not token counts", "tokenizer"),
 }

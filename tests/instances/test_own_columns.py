@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import zipfile
 from datetime import datetime
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import orsched
 from orsched.errors import InputError, MissingDependencyError
 from orsched.files import read_requests_csv, write_requests_csv
 from orsched.instances.readers import detect, headings, read
@@ -115,6 +117,117 @@ def test_what_is_left_out_and_out_of_order_is_said(write):
     with pytest.raises(InputError, match="no request is left: all 1 are empty or failed"):
         read(write("prompt_len,output_len\n1,0\n"), drop_empty=True)
     assert "no arrival times" in str(read(write("prompt_len,output_len\n1,2\n")).report)
+
+
+@pytest.mark.parametrize(
+    ("name", "like", "read_as"),
+    [
+        *((name, "a time of arrival", "timestamp")
+          for name in ("ts", "time_local", "start", "requestTs", "sent", "queued_s", "t", "begin")),
+        *((name, "a priority", "priority") for name in ("prio", "priority_level", "urgency")),
+        *((name, "a predicted length", "predicted_tokens")
+          for name in ("pred_len", "expected output", "estimatedTokens")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "xlsx", "pairs"])
+def test_a_column_that_looks_like_one_that_is_read_stops_with_the_renaming(
+    write, tmp_path, name, like, read_as, kind
+):
+    names = [name, "prompt_tokens", "answer_tokens" if kind == "pairs" else "completion_tokens"]
+    if kind == "pairs":  # a format without times would lose them
+        names.append("id")
+    if kind == "jsonl":
+        path = write(json.dumps(dict.fromkeys(names, 1)) + "\n", "mine.jsonl")
+    elif kind == "xlsx":
+        path = sheet(tmp_path / "mine.xlsx", [names, [1] * len(names)])
+    else:
+        path = write(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    if kind == "pairs" and read_as != "timestamp":
+        return
+    with pytest.raises(InputError, match=f"looks like {like}") as caught:
+        read(path)
+    assert (caught.value.field, caught.value.row) == (name, 1)
+    assert caught.value.remedy == f'rename the column "{name}" to "{read_as}", or remove it'
+
+
+@pytest.mark.parametrize(
+    "name", ["end_time", "first_token_s", "generation_time", "latency_ms", "ttft", "max_tokens",
+             "total_tokens", "time_per_output_token", "e2e_time", "cached_tokens", "finished_at"],
+)  # fmt: skip
+def test_times_and_lengths_that_are_no_arrivals_are_named_in_the_report(write, name):
+    report = read(write(f"{name},prompt_len,output_len\n1,2,3\n"), "requests").report
+    assert f"columns not used: {name}" in str(report)
+
+
+def test_times_beside_arrivals_are_no_question(write):
+    path = write("arrival_s,ts,start,prompt_len,output_len\n0,1,2,3,4\n")
+    assert "columns not used: ts, start" in str(read(path).report)
+
+
+@pytest.mark.parametrize("head", ["TIMESTAMP,ContextTokens,GeneratedTokens", "time,in_len,out_len"])
+def test_priorities_are_classes_in_the_order_of_vllm(write, head):
+    at = "2024-01-01 00:00:0"
+    rows = f"{at}0,5,6,10\n{at}1,5,6,-2\n{at}2,5,6,10\n{at}3,5,6,3\n"
+    requests, report = read(write(f"{head},priority\n{rows}"))
+    assert report.priorities == (-2, 3, 10)
+    assert requests.service_class.tolist() == [2, 0, 2, 1]
+    instance = orsched.load(
+        write(f"{head},priority\n{rows}"), clients=1, classes=["priority-3:ttft=1"]
+    )
+    assert [kind.name for kind in instance.classes] == ["priority--2", "priority-3", "priority-10"]
+    assert instance.classes[1].ttft_ns == 10**9
+    assert not instance.bulk.any()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prompt_len,output_len,priority\n1,2,high\n", "'high' is not a whole number"),
+        ("prompt_len,output_len,priority\n1,2,1.5\n", "'1.5' is not a whole number"),
+        ("prompt_len,output_len,priority\n1,2," + "9" * 30 + "\n", "beyond 64 bits"),
+        ("prompt_len,output_len,priority,class\n1,2,1,batch\n", "both"),
+        ("prompt_len,output_len,priority\n" + "".join(f"1,2,{k}\n" for k in range(1001)),
+         "1,001 different priorities"),
+    ],
+)  # fmt: skip
+def test_what_is_no_priority_is_refused(write, text, says):
+    with pytest.raises(InputError, match=says) as caught:
+        read(write(text))
+    assert caught.value.remedy
+
+
+def test_an_urgent_request_of_a_file_goes_first_under_vllm_s_priority(write):
+    """A public case (vllm #24365): it waits for a seat, and no longer."""
+    rows = "".join(f"0,100,{40 + k},10\n" for k in range(6)) + "0.001,100,9,0\n"
+    instance = orsched.load(
+        write("arrival_s,prompt_tokens,output_tokens,priority\n" + rows), clients=2
+    )
+    firsts = [
+        orsched.simulate(instance, "vllm", parameters=parameters)
+        .schedule.request_times(instance)["first_token_ns"][-1]
+        for parameters in ({}, {"policy": "priority"})
+    ]  # fmt: skip
+    assert firsts[1] < firsts[0]
+
+
+@pytest.mark.parametrize(
+    ("cell", "column", "remedy"),
+    [
+        ("10,5", "prompt_tokens", "give a whole number, 0 or more"),
+        ("1,500", "prompt_tokens", "write 1500 without commas"),
+        ("1,234,567", "prompt_tokens", "write 1234567 without commas"),
+        ("0,5", "arrival_s", "write 0.5 with a decimal point"),
+        ("1,234,567", "arrival_s", "write 1234567 without commas"),
+        ("12,34,5", "arrival_s", "write a number without commas"),
+        ("1,250", "arrival_s", "write 1.250 with a decimal point, or 1250 without commas if the "
+                               "comma separates thousands"),
+    ],
+)  # fmt: skip
+def test_the_remedy_for_a_comma_keeps_the_number(write, cell, column, remedy):
+    values = {"prompt_tokens": "1", "output_tokens": "2", "arrival_s": "0", column: cell}
+    with pytest.raises(InputError, match="it has a comma") as caught:
+        read(write(";".join(values) + "\n" + ";".join(values.values()) + "\n"))
+    assert (caught.value.field, caught.value.remedy) == (column, remedy)
 
 
 def test_prompts_are_not_said_to_be_unused(write):
