@@ -37,8 +37,6 @@ ITERATIONS = 3
 SMALL = 6
 """Most requests for methods that prove optima: theirs take exponentially long."""
 PROVING = ("exact", "auto")
-CLOCKED = ("rolling",)
-"""Methods whose schedule depends on the time that a search takes beside the run."""
 PROGRESS = re.compile(r"orsched: \d+ s: ")
 DECISION = re.compile(r'("decision_\w+": )[\d.e-]+')
 
@@ -83,7 +81,7 @@ def schedules(seeds: int) -> Iterator[tuple[str, Any]]:
     for seed in range(seeds):
         instance = generated(seed)
         for method in names("methods"):
-            if method in CLOCKED or (method in PROVING and len(instance) > SMALL):
+            if method in PROVING and len(instance) > SMALL:
                 continue
             yield f"{method} seed {seed}", _schedule(instance, method)
 

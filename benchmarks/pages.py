@@ -93,7 +93,6 @@ PARTS = (
         ("The 100 cases under the paper's reading",),
     ),
     Part("pang.md", "python -m benchmarks.reproductions.pang_cases", ("Case by case",)),
-    Part("unit-rounds.md", "python -m benchmarks.reproductions.unit_rounds", ("Results",)),
     Part(
         "scls.md",
         SCLS,
@@ -149,7 +148,6 @@ PARTS = (
         data=True,
     ),
     Part("gates.md", GATES, ("Results", "Robust orders")),
-    Part("gates.md", "python -m benchmarks.learned_gate", ("A learned gate",)),
     Part("gates.md", "python -m benchmarks.client_choice", ("How many clients",)),
     Part(
         "fidelity.md",

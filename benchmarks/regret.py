@@ -52,18 +52,15 @@ RATE = 1.5
 SIGMA = 0.3
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 ITERATIONS = 18
-PARAMETERS = {"rolling": "+background=thread", "sample_average": "+scenarios=4"}
-"""Beside the defaults: in a thread a plan is the same, and no process is started for it; a quarter
-of the scenarios takes a quarter of the time."""
 BESIDE = tuple(
     f"online@none+assignment=shared+gate={gate}"
-    for gate in ("waited_time", "idle_cost", "shadow_price", "learned")
+    for gate in ("waited_time", "idle_cost", "shadow_price")
 )
-"""Gates with the same information: the literal one of Pang, the derived ones and the learned."""
-SEARCHES = ("latency_search", "rolling", "sample_average", "windows")
+"""Gates with the same information: the literal one of Pang, and the derived ones."""
+SEARCHES = ("latency_search", "windows")
 """Those that take seconds a run, which ``--no-search`` leaves out."""
 LEFT_OUT = {"exact": "its end is one of time", "auto": "one of the others by size"}
-MAKESPAN = ("offline", "hybrid", "online", "robust", "rolling", "windows")
+MAKESPAN = ("offline", "hybrid", "online", "robust", "windows")
 """Those that are made for the makespan."""
 
 
@@ -91,7 +88,7 @@ def lower(part: str, seed: int) -> Bound:
 def specs() -> list[str]:
     """Return each registered method with each information class that it knows."""
     return [*BESIDE] + [
-        f"{each.name}@{known}{PARAMETERS.get(each.name, '')}"
+        f"{each.name}@{known}"
         for each in orsched.methods()
         for known in each.information
         if each.name not in LEFT_OUT

@@ -38,10 +38,8 @@ class GatedParams:
             known (Pang, Algorithm 1 sorts longest first).
         steal: whether idle clients take from other clients' queues (Algorithm 1).
         gate: ``prefill_first``, ``waited_time`` (Pang's C_p and C_d), ``idle_cost`` (derived for
-            the middle of a run), ``shadow_price`` (derived, knows the end and arrivals) or
-            ``learned`` (a table of thresholds that a search has found).
+            the middle of a run) or ``shadow_price`` (derived, knows the end and arrivals).
         gate_factor: multiplies the threshold of ``idle_cost``.
-        gate_file: of ``learned``: a file of ``orsched train-gate``; empty: the shipped table.
         use_clients: how many clients to use: ``all``, or, once no more arrivals are expected, as
             many as give those that wait and run the least mean JCT (``latency``).
         priority: what comes before the order within a queue: ``none``, or ``service_class``
@@ -53,7 +51,6 @@ class GatedParams:
     steal: bool = True
     gate: str = "idle_cost"
     gate_factor: float = 1.0
-    gate_file: str = ""
     priority: str = "none"
     use_clients: str = "all"
 
@@ -71,9 +68,7 @@ class GatedParams:
             )
         if not is_number(self.gate_factor):
             raise InputError(f"{self.gate_factor!r} is not a number", field="gate_factor")
-        if not isinstance(self.gate_file, str):
-            raise InputError("is no path", field="gate_file", remedy="a file of orsched train-gate")
-        make_gate(self.gate, self.gate_factor, self.gate_file)
+        make_gate(self.gate, self.gate_factor)
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values."""
@@ -134,7 +129,7 @@ class GatedPolicy(Policy):
 
     def make_gate(self) -> Gate:
         """Return a fresh gate for a run."""
-        return make_gate(self.params.gate, self.params.gate_factor, self.params.gate_file)
+        return make_gate(self.params.gate, self.params.gate_factor)
 
     def _pack(self, view: View) -> Sequence[int]:
         if self.lengths is None or not isinstance(view, ClairvoyantView | PredictedView):

@@ -177,21 +177,16 @@ def fixed_costs(worker: Worker) -> tuple[int, int]:
     return max(0, stage), max(0, one_round)
 
 
-GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price", "learned")
+GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price")
 
 
-def make_gate(name: str, factor: float = 1.0, file: str = "") -> Gate:
+def make_gate(name: str, factor: float = 1.0) -> Gate:
     """Return a fresh gate: one of ``GATES``; ``waited_time`` is the paper's.
 
     Args:
         name: which one.
         factor: of ``idle_cost``.
-        file: of ``learned``; empty: the table that comes with orsched.
     """
-    if file and name != "learned":
-        raise InputError(
-            f"the gate {name} reads no file", field="gate_file", remedy="gate=learned, or leave out"
-        )
     if name == "prefill_first":
         return PrefillFirst()
     if name == "waited_time":
@@ -202,11 +197,6 @@ def make_gate(name: str, factor: float = 1.0, file: str = "") -> Gate:
         from orsched.heuristics.shadow_price import ShadowPrice
 
         return ShadowPrice()
-    if name == "learned":
-        from orsched.heuristics.gate_table import load_gate
-        from orsched.heuristics.learned_gate import LearnedGate, shipped_table
-
-        return LearnedGate(load_gate(file) if file else shipped_table())
     raise InputError(
         f"unknown gate {name!r}", field="gate", remedy=known_names(name, GATES, "one of: ")
     )

@@ -10,8 +10,6 @@ from orsched.instances.gsm8k import gsm8k, pang_case
 from orsched.instances.small import KNOWN_OPTIMA, SMALL
 from orsched.instances.sources import sources
 from orsched.instances.synthetic import peers_workload, uniform
-from orsched.instances.unit_adversarial import unit_adversarial
-from orsched.instances.unit_rounds import unit_rounds
 from orsched.near_names import known_names
 
 if TYPE_CHECKING:
@@ -44,8 +42,6 @@ GENERATORS: dict[str, Callable[..., Instance]] = {
     "peers": peers_workload,
     "sources": sources,
     "uniform": uniform,
-    "unit-adversarial": unit_adversarial,
-    "unit-rounds": unit_rounds,
 }
 """Generators of instances, by name; their arguments are those of the functions."""
 

@@ -1,10 +1,9 @@
-"""Names of a package that are imported at first use (PEP 562), and those that were renamed."""
+"""Names of a package that are imported at first use (PEP 562)."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from warnings import warn
 
 TYPE_CHECKING = False  # the working folder is on the path still: nothing more is imported here
 if TYPE_CHECKING:
@@ -12,24 +11,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def lazy_names(
-    package: str, home: Mapping[str, Sequence[str]], renamed: Mapping[str, str] | None = None
-) -> Callable[[str], Any]:
+def lazy_names(package: str, home: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 
     Args:
         package: its name.
         home: module -> the public names that the package has from it.
-        renamed: old name -> new one; kept for one release, with a warning.
     """
     module_of = {name: module for module, names in home.items() for name in names}
-    now = renamed or {}
 
     def get(name: str) -> Any:
-        if name in now:
-            text = f"{package}.{name} is now {package}.{now[name]}"
-            warn(text, DeprecationWarning, stacklevel=2)
-            return getattr(import_module(package), now[name])
         if name not in module_of:
             raise AttributeError(
                 f"module {package!r} has no attribute {name!r}{_near(name, module_of)}"
@@ -66,15 +57,3 @@ def callable_module(name: str) -> None:
             return self.__dict__[function](*arguments, **options)
 
     module.__class__ = Callable
-
-
-def renamed_module(old: str, new: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module that has another name now; it warns."""
-
-    def get(name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        warn(f"{old} is now {new}", DeprecationWarning, stacklevel=2)
-        return getattr(import_module(new), name)
-
-    return get

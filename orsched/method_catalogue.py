@@ -16,10 +16,6 @@ _VLLM = "Kwon et al., PagedAttention, SOSP 2023, arXiv 2309.06180"
 _SCLS = "Cheng et al., Slice-Level Scheduling, arXiv 2406.13511"
 _SSJF = "Qiu et al., Efficient Interactive LLM Serving with SSJF, arXiv 2404.08509"
 _ECHO = "Wang et al., Echo, arXiv 2504.03651"
-_INTERVALS = "Chen et al., LLM Inference under Prediction Uncertainty, arXiv 2508.14544"
-_SVF = "Kong et al., Geometry-Aware Online Scheduling for LLM Serving, arXiv 2606.22327"
-_PHASES = "Feng et al., Competitive Non-Clairvoyant KV-Cache Scheduling, arXiv 2601.22996"
-_FLUID = "Ao et al., Optimizing LLM Inference: Fluid-Guided Online Scheduling, arXiv 2504.11320"
 _OWN = "orsched's own"
 
 PAPERS = {
@@ -44,18 +40,7 @@ PAPERS = {
     "gittins": _OWN,
     "slack": _OWN,
     "mc_sf": "Jaillet et al., Online Scheduling with KV Cache Constraints, arXiv 2502.07115",
-    "svf": _SVF,
-    "svf_1bit": _SVF,
-    "sorted_f": "Wang et al., LLM Serving Optimization with Variable Lengths, arXiv 2508.06133",
-    "gba": _PHASES,
-    "gsa": _PHASES,
-    "wait": _FLUID,
-    "nested_wait": _FLUID,
-    "a_max": _INTERVALS,
-    "a_min": _INTERVALS,
     "robust": _OWN,
-    "sample_average": f"{_OWN}, of the future work in {_PANG}",
-    "rolling": _OWN,
     "windows": _OWN,
     "latency_search": _OWN,
     "auto": _OWN,

@@ -331,10 +331,6 @@ class ClairvoyantView(View):
         self.output_tokens = output_tokens
 
 
-SHORT_WAIT_NS = 10**6
-"""A decision that is shorter has not waited."""
-
-
 class Policy(ABC):
     """Decides the steps of a worker. One object serves one run, simulated or on real workers.
 
@@ -362,9 +358,6 @@ class Policy(ABC):
         roles: whether it knows workers that prefill or decode alone.
         eviction: the rule by which prefix caches take free blocks, in place of each worker's own
             (``orsched.eviction``); None for that. Read when the run begins.
-        live: whether a real worker waits for each decision; set by the executor before ``start``.
-        waited_ns: wall-clock time that ``decide`` has waited for work in the background so far. A
-            simulation does not count it as decision time. Waits below a millisecond are ignored.
         waits_for_workers: whether requests stay with a worker that fails until it is back. With a
             worker that stays away such a policy is refused.
         drains: whether it gives workers that drain nothing new, as autoscaling demands.
@@ -377,8 +370,6 @@ class Policy(ABC):
     chunks: bool = False
     roles: ClassVar[bool] = False
     eviction: Eviction | None = None
-    live: bool = False
-    waited_ns: int = 0
     waits_for_workers: ClassVar[bool] = False
     drains: ClassVar[bool] = False
 

@@ -27,7 +27,7 @@ _HOME = {
 }
 
 __all__ = sorted(name for names in _HOME.values() for name in names)
-__getattr__ = lazy_names("orsched.runner", _HOME, {"Ran": "RunResult"})
+__getattr__ = lazy_names("orsched.runner", _HOME)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from orsched.checker import check
 from orsched.columns import whole_number
 from orsched.instance import say_unused
-from orsched.lazy_names import lazy_names
 from orsched.runner.loop.interrupts import finishing
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.open_lengths import require_live, require_tokens, with_open_lengths
@@ -155,7 +154,7 @@ def _execute(
 ) -> Executed:
     """Let the policy drive the workers, which end with the run; ``end`` covers what comes after."""
     watching = nullcontext() if workers.watch is None else workers.watch
-    with closing(workers), watching, _undisturbed(resolved.policy):
+    with closing(workers), watching, _undisturbed():
         done = execute_policy(
             instance,
             resolved.policy,
@@ -188,20 +187,11 @@ def _observer(say: Callable[[str], None], planned: int) -> Callable[[View, Step]
 
 
 @contextmanager
-def _undisturbed(policy: Policy) -> Iterator[None]:
-    """Keep the garbage collector from walking through all of torch in the middle of a run.
-
-    The background work of a policy is ended.
-    """
+def _undisturbed() -> Iterator[None]:
+    """Keep the garbage collector from walking through all of torch in the middle of a run."""
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
-        close = getattr(policy, "close", None)
-        if close is not None:
-            close()
-
-
-__getattr__ = lazy_names("orsched.runner.execution", {}, {"Ran": "RunResult"})

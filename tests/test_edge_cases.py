@@ -100,9 +100,7 @@ def test_a_worker_has_clients(clients):
 
 COLOCATED = ("conserve", "echo", "hygen", "slack")
 CHUNKING = {"disaggregated", "fcfs_batched", "gittins", "mico", "scls", "scls_continuous", "sjf"}
-LOOK_AHEAD = {"mc_sf", "svf", "svf_1bit", "a_max", "a_min", "sorted_f"}
-LOOK_AHEAD |= {"gba", "gsa", "wait", "nested_wait"}
-CHUNKING |= {"latency_search", "sls", "ssjf", "vllm", "vtc", *COLOCATED, *LOOK_AHEAD}
+CHUNKING |= {"latency_search", "mc_sf", "sls", "ssjf", "vllm", "vtc", *COLOCATED}
 """Methods that split a prompt that is longer than a stage may be."""
 
 
@@ -195,7 +193,6 @@ def test_long_times_are_exact(method):
     scale = 2**53
     cost = orsched.AffineCost(scale, 1, scale, 1)
     instance = predicted([3, 2, 4], [4, 3, 2], 2, cost=cost)
-    method = "gsa+first=4" if method == "gsa" else method  # its first slice is the longest answer
     result = orsched.solve(instance, method, time_limit=20.0, iterations=3)
     results = result.schedule.results
     steps = scale * (results["prefill_stages"] + results["decode_rounds"])

@@ -23,12 +23,6 @@ COMMANDS = {
     "simulate": ["simulate", "two-by-two"],
     "own": ["simulate", "two-by-two", "--policy", "own_policy:Mine"],
     "exact": ["solve", "gate", "--method", "exact"],
-    "rolling": [
-        "solve",
-        "packing",
-        "--method",
-        "rolling+interval=0.1+planning_time=0.05+iterations=1",
-    ],
     "study": ["study", "s.toml", "--jobs", "2"],
     "own-study": ["study", "own.toml", "--jobs", "1", "--allow-code"],
     "run": ["run", "two-by-two", "--worker", "torch", "--device", "cpu", "--workers-as", "process"],
@@ -51,7 +45,7 @@ def planted(tmp_path):
     return folder
 
 
-SHORT = ("simulate", "exact", "rolling", "study", "own-study")
+SHORT = ("simulate", "exact", "study", "own-study")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from concurrent.futures import Future
 from statistics import median
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,6 @@ from orsched import registry
 from orsched.heuristics.gated import GatedPolicy
 from orsched.heuristics.methods import GatedMethod
 from orsched.heuristics.policy_method import PolicyMethod
-from orsched.heuristics.rolling.background import Planner
-from orsched.heuristics.rolling.policy import RollingPolicy
 from orsched.instances.gsm8k import gsm8k
 from orsched.memory import BlockMemory
 from orsched.metrics import distribution
@@ -28,26 +25,10 @@ from orsched.workers import Worker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from orsched.heuristics.rolling.snapshot import Plan, Snapshot
     from orsched.instance import Instance
 
 NAME = "decide"
-SLICED = ("gsa", "nested_wait")
-"""They start every request anew at the end of each slice, and serve a tenth of the requests."""
-USES_QUANTILES = ("gittins", "robust", "rolling")
-FORESEES = (
-    "a_max",
-    "a_min",
-    "mc_sf",
-    "svf",
-    "svf_1bit",
-    "sorted_f",
-    "gba",
-    "gsa",
-    "wait",
-    "nested_wait",
-)
-TENTH = "paged, a tenth"
+USES_QUANTILES = ("gittins", "robust")
 PAGED = BlockMemory(2_000, 16, "paged")
 LEVELS, FACTORS = (0.1, 0.25, 0.5, 0.75, 0.9), (0.4, 0.6, 1.0, 1.5, 2.5)
 PANG_US, LIMIT_US, POOL_US = 50.0, 100.0, 10.0
@@ -105,9 +86,6 @@ class Timed(Policy):
         begin = perf_counter_ns()
         step = self.inner.decide(view)
         passed = perf_counter_ns() - begin
-        planner = getattr(self.inner, "planner", None)
-        if isinstance(planner, BetweenDecisions):
-            planner.make()
         pooled -= len(getattr(self.inner, "pool", ()))
         new = _new(view, step) if isinstance(step, Step) else 0
         self.waiting -= new
@@ -122,33 +100,6 @@ class Timed(Policy):
         return step
 
 
-class BetweenDecisions:
-    """A planner that makes a plan after the decision that asked for it, before the next one.
-
-    Nothing runs beside a decision that is timed, and a plan is there when it is due, as live.
-    """
-
-    def __init__(self) -> None:
-        self.planner = Planner("process")
-        self.close = self.planner.close
-        self.asked: tuple[Future[Plan], Snapshot, int] | None = None
-
-    def submit(
-        self, snapshot: Snapshot, iterations: int, seed: int, seconds: float
-    ) -> Future[Plan]:
-        """Keep the snapshot."""
-        future: Future[Plan] = Future()
-        self.asked = future, snapshot, seed
-        return future
-
-    def make(self) -> None:
-        """Have the plan made, without a search: the decisions are the same work with any plan."""
-        if self.asked is not None:
-            future, snapshot, seed = self.asked
-            self.asked = None
-            future.set_result(self.planner.submit(snapshot, 0, seed).result())
-
-
 def _new(view: View, step: Step) -> int:
     """Return how many requests no longer wait, of those that a step prefills."""
     return sum(each not in view.running or each in step.preempt for each in step.prefill)
@@ -157,13 +108,11 @@ def _new(view: View, step: Step) -> int:
 def methods() -> Iterator[tuple[str, Any, Information]]:
     """Yield every registered policy with what it may know: Pang's with each, others by default."""
     for name in registry.names("methods"):
-        if name in SLICED:
-            continue
         method = registry.resolve("methods", name)
         if isinstance(method, GatedMethod):
             for information in sorted(method.information):
                 yield name, method, information
-        elif type(method) is PolicyMethod or name == "rolling":  # others search before they serve
+        elif type(method) is PolicyMethod:  # others search before they serve
             yield name, method, method.information[0]
 
 
@@ -183,8 +132,6 @@ def _policy(method: Any, information: Information, instance: Instance) -> Policy
     if isinstance(method, GatedMethod):
         return GatedPolicy(method.defaults, information, method.name)
     policy: Policy = method.build(instance, information, {}, 0)[0]
-    if isinstance(policy, RollingPolicy):
-        policy.planner = BetweenDecisions()  # type: ignore[assignment]
     return policy
 
 
@@ -197,11 +144,7 @@ def run(options: Options) -> Section:
     workers = {"pang": pang, "open": pang.replace(workers=(Worker(200, pang.worker.cost),))}
     cases = [(kind, *each) for kind in workers for each in methods()]
     workers["paged"] = pang.replace(workers=(Worker(200, pang.worker.cost, memory=PAGED),))
-    cases += [("paged", *each) for each in methods() if each[0] in FORESEES]
-    tenth = gsm8k(requests=requests // 10, clients=200)
-    workers[TENTH] = tenth.replace(workers=workers["paged"].workers)
-    for name in SLICED:
-        cases.append((TENTH, name, registry.resolve("methods", name), Information.NONE))
+    cases += [("paged", *each) for each in methods() if each[0] == "mc_sf"]
     told = with_quantiles(pang)
     workers |= {
         "pang, quantiles": told,
@@ -217,12 +160,9 @@ def run(options: Options) -> Section:
             continue
         runs = []
         for _ in range(options.repeats):
-            enough = waiting // 10 if kind == TENTH else waiting
-            timed = Timed(_policy(method, information, workers[kind]), enough)
+            timed = Timed(_policy(method, information, workers[kind]), waiting)
             gc.collect()
             simulate_policy(workers[kind], timed)
-            if isinstance(timed.inner, RollingPolicy):
-                timed.inner.close()
             runs.append(timed)
         row = _row(name, kind, runs)
         section.rows.append(row)
@@ -236,9 +176,8 @@ def run(options: Options) -> Section:
     section.notes = [
         f"{requests:,} requests at time 0, on Pang's worker (cap 2,048 tokens, 1,024 KV blocks), "
         "or an open one without cap and memory, where 200 requests start at once. "
-        "paged: 2,000 blocks of 16 tokens and no cap, for the policies that look how far memory "
-        "will go; it binds before the clients do. A tenth: of the requests, with a tenth waiting, "
-        "for those that start every request anew at the end of each slice. "
+        "paged: 2,000 blocks of 16 tokens and no cap, for the policy that looks how far memory "
+        "will go; it binds before the clients do. "
         "A decision is one call of decide: to decode on, or which requests to prefill on which "
         "clients. Pang states less than 5 ms.",
         "pooled: requests that decisions took from a pool to batch them or deal them to workers; "
@@ -249,8 +188,6 @@ def run(options: Options) -> Section:
         "with its fastest run, so nearly without interruptions. stages: the decisions that formed "
         "a prefill stage, which are the long ones; stage_p50 is their median, of the fastest runs; "
         "stage_us is their time by the request that they start.",
-        "rolling: its process makes plans, without a search, between decisions, and that is not "
-        "counted; live, it makes them meanwhile. Snapshots and plans taken up are counted.",
         "Preparation before the first request (packing, the search of hybrid) is not a decision "
         "and not in the table.",
     ]

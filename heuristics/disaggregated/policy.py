@@ -48,7 +48,6 @@ class Disaggregated(Policy):
             for queue in self.queues
         ]
         for policy, own in zip(self.policies, views, strict=True):
-            policy.live = self.live
             policy.start(own)
         roles = [each.worker.role for each in views]
         self.prefill_pool = [i for i, role in enumerate(roles) if role == "prefill"]

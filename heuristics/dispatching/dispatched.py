@@ -66,7 +66,6 @@ class Dispatched(Policy):
         self.dispatcher.start(view)
         self.given: list[dict[int, None]] = [{} for _ in view.workers]
         for policy, own in zip(self.policies, view.workers, strict=True):
-            policy.live = self.live
             policy.start(own)
             if not own.available:
                 self.dispatcher.lose(own.index)
@@ -126,7 +125,6 @@ class Dispatched(Policy):
         self.dispatcher.lose(index)
         self.before.update(self.policies[index].counted())
         policy = self.policies[index] = self.make()
-        policy.live = self.live
         policy.start(view)
         self.given[index] = {}
         if self.steal:
@@ -167,11 +165,6 @@ class Dispatched(Policy):
         The only worker is the one that every arrival is for; nobody is told so.
         """
         return len(self.policies) == 1 or (self.steal and self.queued > 0)
-
-    @property
-    def waited_ns(self) -> int:  # type: ignore[override]
-        """Return the sum of what the workers' policies have waited."""
-        return sum(policy.waited_ns for policy in self.policies)
 
     def counted(self) -> dict[str, int]:
         """Return the sums of what the workers' policies counted."""

@@ -149,7 +149,7 @@ class Mip:
         values = self.values_of(start) if isinstance(start, Schedule) else start
         return {variable.id: value for variable, value in values.items()}
 
-    def schedule_of(self, values: Mapping[str, float]) -> Schedule | None:
+    def schedule_of(self, values: Mapping[str, float]) -> Schedule:
         """Return the checked schedule that values of the program's variables decide."""
         return self.program.schedule_of([values.get(v.name, 0.0) for v in self._columns])
 

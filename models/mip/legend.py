@@ -48,11 +48,5 @@ COLUMNS: dict[str, Legend] = {
         ("rows u0_k, u1_k, u2_k, u3_k, u4_k", "symmetry: used bins first"),
         ("rows same_i_j", "symmetry: equal requests in order"),
     ),
-    "unit-rounds": (
-        ("s_i_k", "0-1: request i starts in round k"),
-        ("s_i_later", "0-1: it starts after all these rounds, in no memory: a relaxation"),
-        ("rows one_i", "one start each"),
-        ("rows m_t", "memory in round t"),
-    ),
 }
 """What the names of columns and rows mean; i request, j client, k stage or round, l level."""

@@ -1,4 +1,4 @@
-"""The three programs as linear models with named columns, and the way from and to schedules."""
+"""The programs as linear models with named columns, and the way from and to schedules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
-from orsched.costs.unit_rounds import ROUND_NS
 from orsched.errors import InputError
 from orsched.instance import require_instance
 from orsched.models.full_mip.aim import TimesAim
@@ -18,8 +17,6 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.models.mip.legend import COLUMNS, Legend
-from orsched.models.mip.starts import schedule_of_starts, starts_of_schedule
-from orsched.models.unit_rounds_mip import UnitRoundsMip, require_unit_rounds
 from orsched.objectives import minimised
 from orsched.scalars import require_one_of
 
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from orsched.objectives import Objective
     from orsched.schedule import Schedule
 
-PROGRAMS = ("full-mip", "window-mip", "latency-mip", "unit-rounds")
+PROGRAMS = ("full-mip", "window-mip", "latency-mip")
 MAX_NONZEROS = 10_000_000
 """Larger models are refused: in Python they would take minutes to build, and gigabytes."""
 
@@ -48,7 +45,7 @@ class Program:
         unit_ns: nanoseconds in a unit of the objective.
         constant_ns: nanoseconds that the objective leaves out.
         measures: what unit times objective plus constant is, divided by ``divisor``.
-        schedule_of: from values of the columns to a checked schedule; None where they say none.
+        schedule_of: from values of the columns to a checked schedule.
         values_of: from a valid schedule to values of the columns.
     """
 
@@ -58,7 +55,7 @@ class Program:
     unit_ns: int
     constant_ns: int
     measures: str
-    schedule_of: Callable[[Sequence[float]], Schedule | None]
+    schedule_of: Callable[[Sequence[float]], Schedule]
     values_of: Callable[[Schedule], list[int]]
     divisor: int = 1
 
@@ -78,7 +75,6 @@ def read_program(
     *,
     objective: str | Objective | None = None,
     stages: int | None = None,
-    rounds: int | None = None,
     formulation: str = "compact",
     symmetry_breaking: bool = True,
     max_nonzeros: int = MAX_NONZEROS,
@@ -86,15 +82,12 @@ def read_program(
     """Return a program of an instance as a linear model.
 
     Args:
-        instance: the problem; the full and the window MIP take one worker whose times map into
-            them, ``unit-rounds`` an instance of that model.
-        program: ``full-mip``, ``window-mip``, ``latency-mip`` or ``unit-rounds``.
+        instance: the problem; one worker whose times map into the programs.
+        program: ``full-mip``, ``window-mip`` or ``latency-mip``.
         objective: of the latency MIP, a sum of times: ``jct_mean`` (default), ``ttft_mean``,
             ``weighted_jct_mean``, ``makespan`` or a weighted sum of them.
         stages: K of the full and the window MIP, bins of the latency MIP; default: as many as
             suffice whatever the objective and with all further rows.
-        rounds: rounds of ``unit-rounds`` in which a request may start; default: those up to the
-            last end if all run one after the other, in which nobody starts later.
         formulation: of the full MIP, ``compact`` or ``printed``.
         symmetry_breaking: leave it out where rows name clients or stages of their own.
         max_nonzeros: a larger model is refused before it is built.
@@ -106,12 +99,12 @@ def read_program(
     require_instance(instance)
     require_one_of(program, "program", PROGRAMS)
     require_one_of(formulation, "formulation", FORMULATIONS)
-    if program != "latency-mip":
-        _refuse(objective, "objective", "it has its own: latency-mip takes others")
-    if program == "unit-rounds":
-        _refuse(stages, "stages", "it counts rounds: leave it out, or give rounds")
-        return _unit_rounds(instance, rounds, max_nonzeros)
-    _refuse(rounds, "rounds", "it counts stages: leave it out, or give stages")
+    if program != "latency-mip" and objective is not None:
+        raise InputError(
+            f"{program} has no other objective than the makespan",
+            field="objective",
+            remedy="leave it out, or give the program latency-mip",
+        )
     if program == "latency-mip":
         aim = minimised("jct_mean" if objective is None else objective)
         return _latency(instance, aim, stages, symmetry_breaking, max_nonzeros)
@@ -182,41 +175,6 @@ def _plan(instance: Instance, schedule: Schedule, stages: int) -> Plan:
             remedy="build it with more stages",
         )
     return plan
-
-
-def _unit_rounds(instance: Instance, rounds: int | None, max_nonzeros: int) -> Program:
-    require_unit_rounds(instance)
-    requests = instance.requests
-    first = (requests.arrival_ns // ROUND_NS).tolist()
-    outputs = requests.output_tokens.tolist()
-    if rounds is None:
-        count = max(first, default=0) + sum(outputs)
-    else:
-        count = whole_number(rounds, "rounds", minimum=max(first, default=0) + 1)
-    columns = [count - each + 1 for each in first]
-    entries = sum((c - 1) * o + c for c, o in zip(columns, outputs, strict=True))
-    _limit(Size(sum(columns), len(first) + count + max(outputs, default=0), entries), max_nonzeros)
-    mip = UnitRoundsMip(instance, count)
-
-    def schedule(values: Sequence[float]) -> Schedule | None:
-        starts = mip.starts_of(values)
-        return None if starts is None else schedule_of_starts(instance, starts)
-
-    return Program(
-        "unit-rounds",
-        instance,
-        mip.model,
-        ROUND_NS,
-        mip.constant * ROUND_NS,
-        "total latency",
-        schedule,
-        lambda schedule: mip.values_of(starts_of_schedule(instance, schedule)),
-    )
-
-
-def _refuse(value: object, field: str, remedy: str) -> None:
-    if value is not None:
-        raise InputError("this program has none", field=field, remedy=remedy)
 
 
 def _limit(size: Size, max_nonzeros: int) -> None:

@@ -40,7 +40,7 @@ class MipResult:
         objective, bound: of the model as it was solved, in its units; None where there is none.
         values: value of each variable by its name, empty without a solution.
         schedule: what the values decide, carried out as early as possible and accepted by the
-            checker; None without a solution, or where it is none (``later`` in unit rounds).
+            checker; None without a solution.
         history: better objectives and bounds in time.
         seconds: of the call, building included.
         notes: remarks: rows that do not hold in the schedule, and the solver's own words.

@@ -94,8 +94,6 @@ def answer_of(mip: Mip, solver: str, outcome: ChildOutcome, incumbent: Incumbent
     model = mip.model
     values = {_name(model.get_variable(place)): x for place, x in incumbent.values.items()}
     schedule = mip.schedule_of(values) if values else None
-    if values and schedule is None:
-        notes.append("requests start later than the model's rounds: a bound, and no schedule")
     if schedule is not None:
         notes += _broken(mip, values, schedule)
     return MipResult(

@@ -40,7 +40,6 @@ from orsched.cli.run_command import run_command
 from orsched.cli.simulate_command import simulate_command
 from orsched.cli.solve_commands import solve_command
 from orsched.cli.study_command import study_command
-from orsched.cli.train_gate_command import train_gate_command
 from orsched.cli.vllm_command import vllm_group
 from orsched.errors import (
     InputError,
@@ -190,7 +189,6 @@ for command in (
     data_group,
     predict_group,
     study_command,
-    train_gate_command,
     capacity_command,
     vllm_group,
     info_command,

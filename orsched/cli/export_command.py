@@ -14,7 +14,7 @@ from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.errors import InputError
 from orsched.progress import clear_line
 
-PROGRAMS = ("full-mip", "window-mip", "latency-mip", "unit-rounds")
+PROGRAMS = ("full-mip", "window-mip", "latency-mip")
 FORMATS = ("mps", "lp")
 
 
@@ -26,8 +26,7 @@ FORMATS = ("mps", "lp")
     type=click.Choice(PROGRAMS),
     default="full-mip",
     show_default=True,
-    help="Pang's full MIP, the window MIP with the same optimum, the MIP of means, or the program "
-    "of unit rounds.",
+    help="Pang's full MIP, the window MIP with the same optimum, or the MIP of means.",
 )
 @click.option(
     "--objective",
@@ -45,12 +44,6 @@ FORMATS = ("mps", "lp")
     type=click.IntRange(min=1),
     metavar="K",
     help="Most prefill stages of the two MIPs (default: one for each request, which suffices).",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Rounds in which requests of unit-rounds may start (default: as many as may be needed).",
 )
 @click.option(
     "--formulation",
@@ -87,7 +80,6 @@ def export_command(
     objective: str | None,
     style: str | None,
     stages: int | None,
-    rounds: int | None,
     formulation: str,
     symmetry_breaking: bool,
     max_nonzeros: int,
@@ -108,7 +100,6 @@ def export_command(
             program,
             objective=objective,
             stages=stages,
-            rounds=rounds,
             formulation=formulation,
             symmetry_breaking=symmetry_breaking,
             max_nonzeros=max_nonzeros,

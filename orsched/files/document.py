@@ -21,7 +21,6 @@ READERS = {
     "orsched/trace": "load_schedule",
     "orsched/cost": "load_cost",
     "orsched/predictor": "predict.load_predictor",
-    "orsched/gate": "heuristics.gate_table.load_gate",
 }
 
 

@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.errors import PolicyError
-from orsched.policy import SHORT_WAIT_NS, Information, Policy, View, WorkerState
+from orsched.policy import Information, Policy, View, WorkerState
 from orsched.schedule import Schedule
 from orsched.simulator.asleep import NOBODY, Asleep
 from orsched.simulator.recorder import WorkRecorder, timeline
@@ -88,7 +88,6 @@ class Loop:
         self.idle_decisions = 0
         self.asked = self.workers[0]
         self.step: Step | Wait | None = None
-        self.waited_ns = 0
 
     def run(self) -> Simulated:
         """Run until every request is done."""
@@ -127,8 +126,7 @@ class Loop:
         while run_state.left:
             before = clock()
             step = self.step = decide(view)
-            spent = clock() - before
-            decision_ns.append(spent if spent < SHORT_WAIT_NS else spent - self._waited_ns())
+            decision_ns.append(clock() - before)
             if deadline is not None and not len(decision_ns) & 255:
                 deadline()
             if step is None or isinstance(step, Wait):
@@ -265,8 +263,7 @@ class Loop:
         while True:
             before = clock()
             step = self.step = decide(view)
-            spent = clock() - before
-            self.decision_ns.append(spent if spent < SHORT_WAIT_NS else spent - self._waited_ns())
+            self.decision_ns.append(clock() - before)
             if self.deadline is not None and not len(self.decision_ns) & 255:
                 self.deadline()
             if step is None or isinstance(step, Wait):
@@ -282,11 +279,6 @@ class Loop:
                 self._expect(index, worker.until_ns)
                 return
             self._count_idle()
-
-    def _waited_ns(self) -> int:
-        """Return how long the last decision waited for work in the background."""
-        before, self.waited_ns = self.waited_ns, self.policy.waited_ns
-        return self.waited_ns - before
 
     def _sleep(self, index: int, wait: Wait | None) -> None:
         self.asleep.add(index)

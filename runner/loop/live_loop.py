@@ -62,7 +62,6 @@ class LiveLoop(Loop):
         if ends is not None:
             ends.watch(self.run_state)
         self.is_virtual = all(isinstance(device, VirtualDevice) for device in devices)
-        policy.live = not self.is_virtual
         self.workers = [
             LiveWorker(instance, self, index, device, prompts, looks_ahead, ends)
             for index, device in enumerate(devices)
@@ -95,10 +94,6 @@ class LiveLoop(Loop):
             self._serve_several()
             return
         super()._serve_alone()
-
-    def _waited_ns(self) -> int:
-        """Return 0: here the worker waits, whatever for."""
-        return 0
 
     def _wait_alone(self, wait: Wait | None) -> None:
         super()._wait_alone(wait)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import dispatching, latency_search, point_or_distribution
+from benchmarks import dispatching, latency_search
 from benchmarks.reproductions import disaggregation, four_workloads, scls, six_workloads, ssjf
 
 
@@ -17,7 +17,6 @@ def test_what_is_no_number_of_something_is_said(wrong, capsys):
         (six_workloads.main, "--tuning"),
         (dispatching.main, "--seeds"),
         (latency_search.main, "--seeds"),
-        (point_or_distribution.main, "--seeds"),
         (scls.main, "--seeds"),
         (ssjf.main, "--seeds"),
         (four_workloads.main, "--seeds"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import orsched
 from orsched.cli import export_command
 from orsched.instances.catalog import KNOWN_OPTIMA
 from orsched.models.mip import FORMATS, PROGRAMS
@@ -41,21 +42,9 @@ def test_standard_output_and_options(call):
     assert lp.startswith("\\ orsched")
 
 
-def test_unit_rounds(call, tmp_path):
-    path = tmp_path / "unit.json"
-    call("generate", "unit-rounds", "--set", "requests=4", "--set", "memory_tokens=12", "-o", path)
-    code, out, _ = call("export", path, "--model", "unit-rounds", "--rounds", 9)
-    assert code == 0
-    assert "= total latency" in out
-    assert " s_0_8 " in out
-    assert " s_0_9 " not in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["gate", "--model", "unit-rounds"], "not one of unit rounds (make one with"),
-        (["gate", "--rounds", "3"], "field '--rounds': this program has none"),
         (
             ["gsm8k-llama65b"],
             "nonzeros, more than 10,000,000 (take fewer requests or stages, or raise it)",
@@ -80,7 +69,9 @@ def test_refusals_are_one_line_with_the_remedy(call, tmp_path, monkeypatch, argu
 
 def test_what_does_not_map_is_said(call, tmp_path):
     path = tmp_path / "paged.json"
-    call("generate", "unit-rounds", "--set", "requests=3", "--set", "memory_tokens=12", "-o", path)
+    memory = orsched.BlockMemory(12, 1, "paged")
+    worker = orsched.Worker(2, orsched.AffineCost(), memory=memory)
+    orsched.save_instance(orsched.Instance(orsched.Requests([1, 2], [3, 2]), worker), path)
     code, _, err = call("export", path)
     assert code == 2
     assert "memory" in err

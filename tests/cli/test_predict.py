@@ -110,7 +110,7 @@ def test_apply_adds_the_column(here, tmp_path, capsys):
     assert not (tmp_path / "u.json").exists()
 
 
-@pytest.mark.parametrize("method", ["gittins@predicted", "robust", "rolling@predicted", "ssjf"])
+@pytest.mark.parametrize("method", ["gittins@predicted", "robust", "ssjf"])
 def test_schedules_of_predicted_distributions_are_checked(here, tmp_path, capsys, method):
     (tmp_path / "p.jsonl").write_text('{"prompt": "Why?"}\n' * 4)
     case, schedule = f"{tmp_path}/t.json", f"{tmp_path}/s.json"

@@ -5,9 +5,6 @@ from __future__ import annotations
 import random
 from collections import deque
 
-import pytest
-
-from orsched.heuristics.stages import take_stage
 from orsched.memory import BlockMemory
 from tests.heuristics.building import batch_of
 
@@ -74,11 +71,3 @@ def test_the_first_may_be_longer_than_a_step_and_memory_can_be_left_out():
     free = type(batch)(batch.view, memory=False)
     assert free.open().admit(0)
     assert not free.admit(1)
-
-
-def test_take_stage_goes_on_working_and_says_what_to_use():
-    batch = batch_of([1, 2, 3], 5)
-    queue = deque([2, 1, 0])
-    with pytest.warns(DeprecationWarning, match="BatchBuilder"):
-        assert take_stage(batch.view, queue) == [2, 1]
-    assert queue == deque([0])

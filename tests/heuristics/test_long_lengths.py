@@ -1,4 +1,4 @@
-"""Predicted distributions under ``robust`` and ``rolling``: what may be long starts early."""
+"""Predicted distributions under ``robust``: what may be long starts early."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ import orsched
 from orsched.costs import AffineCost
 from orsched.heuristics.long_lengths import LongLengths, long_lengths
 from orsched.heuristics.robust import ROBUST
-from orsched.heuristics.rolling.methods import ROLLING
 from orsched.policy import Information, Policy, PredictedView
 from orsched.simulator import simulate_policy
 from orsched.step import decode_rounds
 
 LEVELS = (0.25, 0.5, 0.9)
 SEEDS = st.integers(0, 2**32)
-PLANS = {"background": "thread", "interval": 1e-6, "planning_time": 1e-7, "iterations": 1}
 
 
 def drawn(seed, most=12):
@@ -38,14 +36,9 @@ def drawn(seed, most=12):
     return orsched.Instance(requests, worker, output_limit_tokens=12, first_token="decode")
 
 
-def run(method, instance, information="predicted"):
-    params = PLANS if method is ROLLING else {}
-    policy, _ = method.build(instance, Information(information), params, 0)
-    try:
-        schedule = simulate_policy(instance, policy).schedule
-    finally:
-        if method is ROLLING:
-            policy.close()
+def run(instance, information="predicted"):
+    policy, _ = ROBUST.build(instance, Information(information), {}, 0)
+    schedule = simulate_policy(instance, policy).schedule
     assert orsched.check(instance, schedule) == []
     return schedule
 
@@ -61,24 +54,21 @@ def with_points(instance, points, *, rows):
     return instance.replace(requests=requests)
 
 
-@pytest.mark.parametrize("method", [ROBUST, ROLLING], ids=["robust", "rolling"])
 @given(SEEDS)
-def test_quantiles_of_one_length_decide_as_the_length_does(method, seed):
+def test_quantiles_of_one_length_decide_as_the_length_does(seed):
     instance = drawn(seed)
     points = instance.requests.predicted_tokens
-    schedules = [run(method, with_points(instance, points, rows=rows)) for rows in (False, True)]
+    schedules = [run(with_points(instance, points, rows=rows)) for rows in (False, True)]
     assert schedules[0].steps == schedules[1].steps
     assert schedules[0].work == schedules[1].work
 
 
-@pytest.mark.parametrize("method", [ROBUST, ROLLING], ids=["robust", "rolling"])
 @given(SEEDS)
-def test_any_instance_with_distributions_is_served_and_checked(method, seed):
-    run(method, drawn(seed))
+def test_any_instance_with_distributions_is_served_and_checked(seed):
+    run(drawn(seed))
 
 
-@pytest.mark.parametrize("method", [ROBUST, ROLLING], ids=["robust", "rolling"])
-def test_of_equal_medians_the_one_that_may_be_long_is_first(method):
+def test_of_equal_medians_the_one_that_may_be_long_is_first():
     requests = orsched.Requests(
         [4, 4, 4], [9, 9, 9], predicted_quantiles=[[8, 9, 10], [8, 9, 11], [8, 9, 60]],
         quantile_levels=LEVELS,
@@ -89,28 +79,9 @@ def test_of_equal_medians_the_one_that_may_be_long_is_first(method):
         output_limit_tokens=99,
         first_token="decode",
     )
-    starts = run(method, instance).request_times(instance)["prefill_start_ns"]
+    starts = run(instance).request_times(instance)["prefill_start_ns"]
     # One in eight that robust starts is the first that has arrived, the first of all among them.
-    assert np.argsort(starts).tolist() == ([0, 2, 1] if method is ROBUST else [2, 1, 0])
-
-
-def test_plans_are_made_for_quantiles_and_followed():
-    rng = random.Random(5)
-    outputs = [rng.randint(1, 60) for _ in range(70)]
-    requests = orsched.Requests(
-        [4] * 70, outputs, predicted_tokens=outputs,
-        predicted_quantiles=[[each, each, each + rng.randint(0, 3)] for each in outputs],
-        quantile_levels=LEVELS,
-    )  # fmt: skip
-    worker = orsched.Worker(4, AffineCost(300, 1, 100, 1))
-    instance = orsched.Instance(requests, worker, first_token="decode")
-    policy, _ = ROLLING.build(instance, Information.PREDICTED, PLANS | {"interval": 3e-5}, 0)
-    try:
-        schedule = simulate_policy(instance, policy).schedule
-    finally:
-        policy.close()
-    assert policy.followed
-    assert orsched.check(instance, schedule) == []
+    assert np.argsort(starts).tolist() == [0, 2, 1]
 
 
 class Looks(Policy):

@@ -32,8 +32,7 @@ def test_generators_take_the_arguments_of_their_functions():
     assert generate("pang-case", seed=1).name == "pang-case-1"
     assert len(generate("peers", requests=5)) == 5
     assert len(generate("uniform", requests=5, clients=2)) == 5
-    unit = {"unit-adversarial", "unit-rounds"}
-    assert set(GENERATORS) == {"gsm8k", "pang-case", "peers", "sources", "uniform"} | unit
+    assert set(GENERATORS) == {"gsm8k", "pang-case", "peers", "sources", "uniform"}
     with pytest.raises(InputError, match="generator gsm8k has no argument 'sedd'") as caught:
         generate("gsm8k", sedd=3)
     assert str(caught.value.remedy).startswith("did you mean seed? known arguments: seed, ")

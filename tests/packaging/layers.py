@@ -116,14 +116,9 @@ LATE = {
     ("comparison", "plotting.figures"): "Comparison.plot, for users' convenience",
     ("schedule", "request_times"): "Schedule.request_times, for users' convenience",
     ("methods", "method_catalogue"): "orsched.methods(), where users look for it",
-    ("heuristics.gate_table", "files.document"): "reads the file that a parameter names",
-    ("heuristics.gate_table", "files.text"): "reads the file that a parameter names",
-    ("heuristics.gate_table", "files.atomic"): "writes what a gate has learned",
     ("models.full_mip.solve", "solver"): "starts from a schedule of the method hybrid",
     ("models.full_mip.objectives", "solver"): "warm start from the methods fcfs and hybrid",
     ("models.best_first.second_start", "solver"): "has the method windows search for a while",
-    ("models.unit_rounds_search", "instances.streams"): "draws its moves from a stream of its own",
-    ("models.unit_rounds", "solver"): "starts from schedules of the methods mc_sf and svf",
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from importlib import import_module
 
 import pytest
 
@@ -126,17 +125,3 @@ def test_import_orsched_loads_nothing_heavy(repo_root):
     result = python("-c", code, cwd=repo_root)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "[]"
-
-
-@pytest.mark.parametrize(
-    ("old", "name"),
-    [
-        ("orsched.runner.measured.plan_errors", "plan_against_run"),
-        ("orsched.runner.calibration.observed", "averaged"),
-    ],
-)
-def test_modules_that_moved_are_found_under_their_old_name(old, name, monkeypatch):
-    monkeypatch.delitem(sys.modules, old, raising=False)
-    with pytest.deprecated_call(match=f"{old} is now orsched.measured"):
-        module = import_module(old)
-    assert getattr(module, name).__module__.startswith("orsched.measured.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from orsched.heuristics.policy_method import PolicyMethod
 from orsched.registry import names, resolve
 
-SEARCHES = ("windows", "exact", "auto", "latency_search", "sample_average")
+SEARCHES = ("windows", "exact", "auto", "latency_search")
 """Methods that plan before anything runs: no policies to ask step by step. They have tests of their
 own."""
 
@@ -56,27 +56,12 @@ NOTABLE = (
     "gittins@none+index=serpt+aging=0",
     "gittins@predicted+max_num_batched_tokens=8+reserve=0",
     "mc_sf@predicted+margin=0.5",
-    "a_min@predicted+width=0",
-    "a_max@clairvoyant+width=2",
-    "sorted_f@predicted+pool=3+exact=0",
-    "gsa@none+first=3",
-    "nested_wait@none+threshold=2",
-    "wait@predicted+threshold=2+first=4",
-    "rolling@predicted+interval=0.2+planning_time=0.1+background=thread",
 )
 
 POLICIES = (
     *(f"{name}@{kind}" for name in METHODS for kind in resolve("methods", name).information),
     *NOTABLE,
 )
-
-IN_FULL = tuple(
-    f"{policy}+background=thread"
-    if policy.startswith("rolling@") and "background=" not in policy
-    else policy
-    for policy in POLICIES
-)
-"""The same for tens of thousands of runs: no process is started for each."""
 
 SHARING = {
     "as_it_is": {},

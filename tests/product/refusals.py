@@ -9,13 +9,11 @@ from tests.product.policies import is_dispatched
 
 SEVERAL = tuple(name for name in FACTORS["workers"] if name != "one")
 PANG = ("offline", "online", "hybrid")
-PLANNED = ("rolling", "robust")
+PLANNED = ("robust",)
 STEALING = ("stealing", "least_work_stealing")
 COLOCATED = ("echo", "hygen", "conserve", "slack")
-LOOK_AHEAD = ("mc_sf", "svf", "svf_1bit", "a_max", "a_min", "sorted_f")
-LOOK_AHEAD += ("gba", "gsa", "wait", "nested_wait")
-ITERATION_LEVEL = ("vllm", "vtc", "ils", "scls_continuous", "gittins", "disaggregated", *COLOCATED)
-ITERATION_LEVEL += LOOK_AHEAD
+ITERATION_LEVEL = ("vllm", "vtc", "ils", "scls_continuous", "gittins", "disaggregated", "mc_sf")
+ITERATION_LEVEL += COLOCATED
 BATCHED = ("ssjf", "sjf", "fcfs_batched")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.product.cell import Size, judge
 from tests.product.modes import FACTORS
-from tests.product.policies import IN_FULL, SHARING, is_dispatched
+from tests.product.policies import POLICIES, SHARING, is_dispatched
 from tests.product.refusals import refusals_of
 from tests.product.test_refusals import require_refusal
 
@@ -51,7 +51,7 @@ def test_policies_modes_and_workloads(workers, memory, workload):
     served, refused = judge_all(
         {**modes, **dict(zip(names, levels, strict=True)), "policy": policy}
         for levels in product(*(FACTORS[name] for name in names))
-        for policy in IN_FULL
+        for policy in POLICIES
     )
     assert served > refused / 2 > 0
 
@@ -66,7 +66,7 @@ def test_policies_dispatchers_and_workloads(memory, workload):
         {**modes, "padding": padding, "sharing": sharing, "policy": policy}
         for padding in FACTORS["padding"]
         for sharing in SHARING
-        for policy in IN_FULL
+        for policy in POLICIES
         if sharing == "as_it_is" or is_dispatched(policy)
     )
     assert served > refused > 0

@@ -20,7 +20,7 @@ from orsched.timeline import Timeline
 
 VIRTUAL = RunSettings("virtual")
 NAN = float("nan")
-SLOW = {"exact", "auto", "windows", "rolling", "latency_search"}
+SLOW = {"exact", "auto", "windows", "latency_search"}
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from orsched.step import decode_rounds, prefill_stage
 from tests.simulator.losses import losing, steady
 
 COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
-ONE_WORKER = {"online", "offline", "hybrid", "robust", "rolling"}
+ONE_WORKER = {"online", "offline", "hybrid", "robust"}
 WAIT_FOR_WORKERS = {"scls", "sls", "scls_continuous", "mico", "disaggregated"}
 POLICIES = sorted(
     name

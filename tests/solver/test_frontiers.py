@@ -61,7 +61,7 @@ def test_what_is_dominated_is_so_by_the_definition(values):
 
 
 def test_points_of_methods_where_nothing_searches_for_sums():
-    found = frontier(instance(), "tokens_per_s", "ttft_p99", methods=["fcfs", "svf", "vllm"])
+    found = frontier(instance(), "tokens_per_s", "ttft_p99", methods=["fcfs", "mc_sf", "vllm"])
     assert [point.share for point in found] == [None] * 3
     assert any("no weighted sums" in note for note in found.notes)
     assert [p.first for p in found] == sorted((p.first for p in found), reverse=True)
@@ -84,7 +84,7 @@ def test_weighted_sums_by_an_exact_search_have_the_least_of_each_at_the_ends():
 
 
 def test_rows_data_frame_and_picture(tmp_path):
-    found = frontier(instance(), points=0, methods=["fcfs", "svf"])
+    found = frontier(instance(), points=0, methods=["fcfs", "mc_sf"])
     rows = found.to_rows()
     assert list(rows[0]) == [
         "method", "share", "makespan", "jct_mean", "efficient", "makespan_bound", "jct_mean_bound",
@@ -138,7 +138,7 @@ def test_wrong_arguments_are_named(arguments, field):
 def test_attainment_is_a_figure_where_there_are_limits():
     found = frontier(
         instance(arrivals=True), "slo_attainment", "makespan", slo=SLO(ttft_s=0.2),
-        methods=["fcfs", "svf"],
+        methods=["fcfs", "mc_sf"],
     )  # fmt: skip
     assert all(0 <= point.first <= 1 for point in found)
 
@@ -146,7 +146,7 @@ def test_attainment_is_a_figure_where_there_are_limits():
 def test_the_command_prints_rows_and_bounds(call, tmp_path):
     path = tmp_path / "problem.json"
     save_instance(instance(), path)
-    code, out, err = call("frontier", path, "--points", "0", "--methods", "fcfs,svf")
+    code, out, err = call("frontier", path, "--points", "0", "--methods", "fcfs,mc_sf")
     assert code == 0, err
     assert "makespan is at least" in out
     code, out, err = call(

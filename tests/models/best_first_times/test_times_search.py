@@ -134,7 +134,7 @@ def test_bounds_are_below_and_policies_above(seed, objective):
     assert found.status == "optimal"
     proven = orsched.bound(instance, objective, allows=[]).certificate["sum_ns"]
     assert Fraction(proven, len(instance)) <= found.value
-    for method in ("fcfs", "fcfs_batched", "offline", "sjf", "svf"):
+    for method in ("fcfs", "fcfs_batched", "offline", "sjf", "mc_sf"):
         schedule = solve(instance, method).schedule
         if not {"mixed", "chunks", "restarts"} & set(allowances_of(instance, schedule)):
             assert objective_value(instance, schedule, objective) >= found.value

@@ -64,7 +64,7 @@ def test_bounds_are_below_the_optimum_and_policies_above(seed, objective):
     problem = read_problem(instance, exact=True)
     aim = TimesAim(instance, problem, objective_named(objective))
     assert aim.fraction(aim.lower(0, {}, served_alone(instance, problem))) <= best
-    for method in ("fcfs", "offline", "gittins@clairvoyant", "svf", "vllm"):
+    for method in ("fcfs", "offline", "gittins@clairvoyant", "mc_sf", "vllm"):
         result = solve(instance, method, objective=objective)
         value = objective_value(instance, result.schedule, objective)
         whole = not {"mixed", "chunks", "restarts"} & allowed(instance, result.schedule)

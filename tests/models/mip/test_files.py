@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
+from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
 from orsched.models.mip import FORMATS, Program, build, file_lines, read_program
-from orsched.models.unit_rounds import hindsight_optimum
 from tests.models.full_mip.small import random_instance
 
 
@@ -59,13 +58,6 @@ def test_means(style, tmp_path):
     found = build(instance, "latency-mip").solve("cpsat")
     mean_ns = program.to_ns(round(found.objective))
     assert by_scip(path) * program.unit_ns / program.divisor == pytest.approx(mean_ns)
-
-
-@pytest.mark.parametrize("style", FORMATS)
-def test_unit_rounds(style, tmp_path):
-    instance = generate("unit-rounds", seed=3, requests=4, memory_tokens=12)
-    path = written(read_program(instance, "unit-rounds"), style, tmp_path)
-    assert round(by_scip(path)) == hindsight_optimum(instance).total
 
 
 def odd():

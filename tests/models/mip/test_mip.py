@@ -7,12 +7,10 @@ import pytest
 import orsched
 from orsched.errors import InputError, MissingDependencyError
 from orsched.instances.catalog import KNOWN_OPTIMA, generate, load_named
-from orsched.instances.unit_rounds import unit_instance
 from orsched.metrics import summarise
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.mip import PROGRAMS, available_solvers, build, read_program
 from orsched.models.mip.solvers import _HIGHS_LINE
-from orsched.models.unit_rounds import hindsight_optimum, total_latency
 from orsched.objectives import minimised
 from tests.brute_force import optimum_ns
 from tests.models.full_mip.small import random_instance
@@ -20,10 +18,6 @@ from tests.models.full_mip.small import random_instance
 mo = pytest.importorskip("ortools.math_opt.python.mathopt")
 SOLVERS = ("scip", "highs", "cpsat")
 MIPS = ("full-mip", "window-mip")
-
-
-def unit(seed=1, requests=5):
-    return generate("unit-rounds", seed=seed, requests=requests, memory_tokens=12)
 
 
 def test_the_solvers_that_come_with_ortools_are_found():
@@ -67,38 +61,6 @@ def test_means(objective):
     assert value * 1e9 == pytest.approx(float(least.value))
     start = mip.values_of(result.schedule)
     assert mo.evaluate_expression(mip.own_objective, start) == pytest.approx(result.objective)
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_unit_rounds(solver):
-    """INV: the hindsight optimum, whichever solver and however many rounds."""
-    instance = unit()
-    least = hindsight_optimum(instance)
-    assert least.optimal
-    mip = build(instance, "unit-rounds")
-    result = mip.solve(solver, time_limit=60)
-    assert result.status == "optimal"
-    assert total_latency(instance, result.schedule) == least.total
-    assert round(mip.program.to_ns(result.objective)) == least.total * 10**9
-
-
-def test_starts_later_than_the_rounds_are_a_bound_and_no_schedule():
-    instance = unit_instance([1, 1], [3, 3], [0, 0], 4)  # one after the other: starts 0 and 3
-    result = build(instance, "unit-rounds", rounds=1).solve("highs")
-    assert result.objective == pytest.approx(1)
-    assert result.schedule is None
-    assert "later than the model's rounds" in result.notes[-1]
-    assert build(instance, "unit-rounds").solve("highs").objective == pytest.approx(3)
-
-
-def test_a_start_with_an_idle_worker_is_carried_out():
-    instance = unit_instance([1, 1], [2, 2], [0, 0], 9)
-    mip = build(instance, "unit-rounds")
-    mip.variable("s", 0, 0).upper_bound = 0
-    mip.variable("s", 1, 0).upper_bound = 0
-    mip.variable("s", 1, 1).upper_bound = 0
-    result = mip.solve("scip")
-    assert total_latency(instance, result.schedule) == (1 + 2) + (2 + 2)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -234,7 +196,7 @@ def test_names():
 def test_every_name_is_explained():
     """INV: the legend has each family of columns and rows, so that files say what they hold."""
     timed = random_instance(2)
-    cases = [(timed, p) for p in MIPS] + [(load_named("gate"), "full-mip"), (unit(), "unit-rounds")]
+    cases = [(timed, p) for p in MIPS] + [(load_named("gate"), "full-mip")]
     cases += [(timed, "latency-mip"), (load_named("gate"), "latency-mip")]
     for instance, name in cases:
         program = read_program(instance, name)
@@ -250,22 +212,16 @@ def test_what_is_refused():
     for options, field in (
         ({"program": "mip"}, "program"),
         ({"stages": 0}, "stages"),
-        ({"rounds": 3}, "rounds"),
         ({"objective": "jct_mean"}, "objective"),
         ({"program": "latency-mip", "objective": "slo_attainment"}, "objective"),
         ({"program": "latency-mip", "objective": "speed"}, "objective"),
         ({"program": "latency-mip", "max_nonzeros": 10}, "max_nonzeros"),
         ({"formulation": "terse"}, "formulation"),
-        ({"program": "unit-rounds"}, "instance"),
         ({"max_nonzeros": 10}, "max_nonzeros"),
     ):
         with pytest.raises(InputError) as caught:
             build(instance, **options)
         assert caught.value.field == field
-    with pytest.raises(InputError, match="it counts rounds"):
-        build(unit(), "unit-rounds", stages=3)
-    with pytest.raises(InputError, match="nonzeros"):
-        build(unit(requests=9), "unit-rounds", max_nonzeros=100)
     with pytest.raises(InputError, match="'gurobbi' is unknown"):
         build(instance).solve("gurobbi")
     if "gurobi" not in available_solvers():
@@ -276,7 +232,7 @@ def test_what_is_refused():
 
 
 def test_programs_are_those_that_are_documented():
-    assert PROGRAMS == ("full-mip", "window-mip", "latency-mip", "unit-rounds")
+    assert PROGRAMS == ("full-mip", "window-mip", "latency-mip")
 
 
 @pytest.mark.parametrize(

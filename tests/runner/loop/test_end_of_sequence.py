@@ -13,13 +13,13 @@ from orsched.policy import ClairvoyantView
 from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy
-from tests.product.policies import IN_FULL
+from tests.product.policies import POLICIES
 from tests.random_instances import random_batching_instance
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.loop.spec import build, merged
 from tests.runner.loop.test_faults_virtual import faulty
 
-SPECS = [spec for spec in IN_FULL if "@clairvoyant" not in spec]
+SPECS = [spec for spec in POLICIES if "@clairvoyant" not in spec]
 ENDS = frozenset(range(0, VOCABULARY, 5))
 
 

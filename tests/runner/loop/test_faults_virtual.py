@@ -13,7 +13,7 @@ from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy
 from orsched.simulator.run_state import overridden
-from tests.product.policies import IN_FULL, METHODS, SHARING, is_dispatched
+from tests.product.policies import METHODS, POLICIES, SHARING, is_dispatched
 from tests.random_instances import random_batching_instance
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.loop.spec import build
@@ -75,7 +75,7 @@ def losses_of(spec, text, count, most, parameters=None):
     return losses
 
 
-@pytest.mark.parametrize("spec", IN_FULL)
+@pytest.mark.parametrize("spec", POLICIES)
 def test_every_request_finishes_once_with_its_tokens(spec):
     assert losses_of(spec, "faults", 30, 12)
 
@@ -91,7 +91,7 @@ def test_every_request_finishes_once_under_each_dispatcher(name, sharing):
 MOMENTS = st.dictionaries(st.integers(1, 40), st.sampled_from(("begin", "end")), max_size=12)
 
 
-@given(st.sampled_from(IN_FULL), st.integers(0, 999), st.lists(MOMENTS, min_size=4, max_size=4))
+@given(st.sampled_from(POLICIES), st.integers(0, 999), st.lists(MOMENTS, min_size=4, max_size=4))
 def test_every_request_finishes_once_whenever_workers_are_lost(spec, seed, moments):
     instance = random_batching_instance(random.Random(seed))
     try:
@@ -115,6 +115,6 @@ def test_every_request_finishes_once_whenever_workers_are_lost(spec, seed, momen
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("spec", IN_FULL)
+@pytest.mark.parametrize("spec", POLICIES)
 def test_every_request_finishes_once_in_many_runs(spec):
     assert losses_of(spec, "many faults", 600, 300)

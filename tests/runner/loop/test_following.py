@@ -12,7 +12,7 @@ from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy
-from tests.product.policies import IN_FULL
+from tests.product.policies import POLICIES
 from tests.random_instances import random_batching_instance
 from tests.runner.loop.fake_device import VOCABULARY, reference
 from tests.runner.loop.spec import build, merged
@@ -35,7 +35,7 @@ def planned(spec, count, most=12):
             return
 
 
-@pytest.mark.parametrize("spec", IN_FULL)
+@pytest.mark.parametrize("spec", POLICIES)
 def test_following_a_schedule_gives_it_again(spec):
     served = 0
     for _, instance, schedule in planned(spec, 5):
@@ -49,7 +49,7 @@ def test_following_a_schedule_gives_it_again(spec):
     assert served
 
 
-@pytest.mark.parametrize("spec", IN_FULL)
+@pytest.mark.parametrize("spec", POLICIES)
 def test_after_losses_all_requests_finish_once(spec):
     losses = 0
     for rng, instance, schedule in planned(spec, 8):

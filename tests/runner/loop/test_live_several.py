@@ -12,12 +12,12 @@ from orsched.runner.devices.device import VirtualDevice
 from orsched.runner.loop import live_worker
 from orsched.runner.loop.live import execute_policy
 from orsched.simulator import simulate_policy
-from tests.product.policies import IN_FULL, SHARING, is_dispatched
+from tests.product.policies import POLICIES, SHARING, is_dispatched
 from tests.random_instances import random_batching_instance
 from tests.runner.loop.spec import build, merged
 
 SHARED = [
-    (spec, name) for spec in IN_FULL for name in (SHARING if is_dispatched(spec) else ["as_it_is"])
+    (spec, name) for spec in POLICIES for name in (SHARING if is_dispatched(spec) else ["as_it_is"])
 ]
 
 
@@ -74,7 +74,7 @@ def test_decisions_are_those_of_the_simulator(monkeypatch, spec, sharing):
     assert served
 
 
-@pytest.mark.parametrize("spec", IN_FULL)
+@pytest.mark.parametrize("spec", POLICIES)
 def test_rounds_in_pieces_pass_the_check(spec):
     for seed, instance in instances(f"pieces {spec}", 10):
         try:

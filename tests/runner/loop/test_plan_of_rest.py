@@ -11,7 +11,7 @@ from orsched.runner.loop.following import FollowSchedule
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.plan_of_rest import plan_of_rest
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual
-from tests.product.policies import IN_FULL
+from tests.product.policies import POLICIES
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.loop.test_faults_virtual import faulty
 from tests.runner.loop.test_following import planned
@@ -54,7 +54,7 @@ def in_parts(rng, instance, plan, share):
     return trace, tokens, stops
 
 
-@pytest.mark.parametrize("spec", IN_FULL)
+@pytest.mark.parametrize("spec", POLICIES)
 def test_the_whole_is_one_valid_run(spec):
     stops = 0
     for rng, instance, plan in planned(spec, 8):

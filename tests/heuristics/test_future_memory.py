@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from orsched.heuristics.lookahead.future_memory import FutureMemory
+from orsched.heuristics.future_memory import FutureMemory
 
 
 def filled(caches, size, moment):
@@ -29,10 +29,9 @@ def test_fits_is_within_the_memory_in_every_round(seed, size):
         base, end = draw.randint(1, 9) - now, now + draw.randint(0, 9)
         trial = {**caches, request: (base, end)}
         fits = within(trial, size, memory.blocks, now)
-        assert memory.fits(base, end) == fits
+        assert memory.add(request, base, end, always=False) == fits
         answers.add(fits)
         if fits:
-            memory.add(request, base, end)
             caches = trial
         now += draw.randint(0, 2)
         for each, (base, end) in list(caches.items()):
@@ -46,7 +45,6 @@ def test_fits_is_within_the_memory_in_every_round(seed, size):
             gone = next(iter(caches))
             memory.drop(gone)
             del caches[gone]
-        assert all(memory.end_of(each) == end for each, (_, end) in caches.items())
         if caches:
             assert memory.first_end == min(end for _, end in caches.values())
     assert answers == {True, False}

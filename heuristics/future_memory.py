@@ -36,27 +36,10 @@ class FutureMemory:
         self._ends: list[int] = []
         self._columns = np.zeros((3, _ROOM), np.int64)  # end, base, blocks filled at the end
 
-    def __contains__(self, request: int) -> bool:
-        return request in self._end_of
-
     @property
     def first_end(self) -> int:
         """The first expected end; there is one."""
         return self._ends[0]
-
-    def end_of(self, request: int) -> int:
-        """Return the expected end of a request."""
-        return self._end_of[request]
-
-    def ended(self, moment: int) -> list[int]:
-        """Return the requests that were expected to end by a round, and are there."""
-        return self._requests[: bisect_right(self._ends, moment)]
-
-    def fits(self, base: int, end: int) -> bool:
-        """Whether one more cache fits at every end until its own, and at its own."""
-        place = bisect_left(self._ends, end)
-        own = self._filled_at(place, end) - (base + end) // -self.size
-        return self._within(own, self._with(place, base))
 
     def add(self, request: int, base: int, end: int, always: bool = True) -> bool:
         """Count a cache in, unless it does not fit and need not be; say whether it is in."""

@@ -1,70 +1,76 @@
-"""The policy that looks ahead: admissions in an order, while memory holds at every expected end."""
+"""MC-SF: the shortest answer first while memory holds at every expected end (Jaillet et al.)."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import ceil
 from typing import TYPE_CHECKING
 
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.batch_builder import UNLIMITED
-from orsched.heuristics.lookahead.future_memory import FutureMemory
-from orsched.policy import Policy
+from orsched.heuristics.future_memory import FutureMemory
+from orsched.heuristics.policy_method import PolicyMethod
+from orsched.policy import ClairvoyantView, Information, Policy, PredictedView
+from orsched.scalars import require_number
 from orsched.step import FINISH, Step, decode_rounds, evict, prefill_stage
 
 if TYPE_CHECKING:
-    from orsched.policy import Information, View
+    from orsched.policy import View
 
 _UNTIL_EVENT = decode_rounds()
 _UNTIL_FINISH = decode_rounds(until=FINISH)
 _ONE_ROUND = decode_rounds(1)
 
 
-class LookAhead(Policy):
-    """Admits waiting requests in an order until the first that would not fit to the end.
+@dataclass(frozen=True)
+class MarginParams:
+    """Parameters of ``mc_sf``.
+
+    Attributes:
+        margin: predicted lengths count as so much longer, 0.1 for 10 %, rounded up, at most as the
+            output limit; true lengths count as they are.
+    """
+
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_number(self.margin, "margin", 0, 1000)
+
+
+class ShortestThatFits(Policy):
+    """Admits the fewest output tokens first, until the first that would not fit to the end.
 
     A request fits if the blocks of all that run and of those chosen before it, each as long as it
     is expected to be and nobody else coming, are within the memory at every expected end (Jaillet
-    et al., arXiv 2502.07115, the admission of MC-SF). Those admitted are prefilled at once, in
+    et al., arXiv 2502.07115, algorithm 1). Those admitted are prefilled at once, in
     stages within the prefill cap, and all decode together; nothing that runs makes way. The rule
     is asked again after every round, since a start that is one round later needs less beside
     those that end soon, unless the next request would not even fit for one round.
 
-    Our reading, and choices where the papers are silent: the first that does not fit is not passed
-    over; a request that runs beyond its expected length is
-    expected to end with its next token. Where the next round does not fit, ``victim`` names who
-    is evicted; who is evicted keeps its tokens and is prefilled anew with them. One that is
+    Our reading, and choices where the paper is silent: ties go by arrival, then row; the first
+    that does not fit is not passed over; a request that runs beyond its expected length is
+    expected to end with its next token. Where the next round does not fit, the request that was
+    admitted last is evicted; it keeps its tokens and is prefilled again with them. One that is
     expected not to fit is admitted alone. Memory that is set aside whole is counted as such. On a
     worker with clients the first that finds none ends the admission as well.
     """
 
     chunks = True
-    paced = False  # whether the next request may become due as rounds pass
+    name = "mc_sf"
 
-    def __init__(self, name: str, information: Information) -> None:
-        self.name, self.information = name, information
-        self.heap: list[tuple[int, int, int]] = []  # key, arrival, request
+    def __init__(self, params: MarginParams, information: Information) -> None:
+        self.margin, self.information = params.margin, information
+        self.heap: list[tuple[int, int, int]] = []  # length, arrival, request
         self.future: FutureMemory | None = None
 
-    @abstractmethod
     def length(self, view: View, request: int) -> int:
-        """Return the tokens that a request is taken to yield in all."""
-
-    @abstractmethod
-    def key(self, view: View, request: int) -> int:
-        """Return what is least of the request to be admitted next."""
-
-    def peek(self, view: View) -> int | None:
-        """Return the request that is to be admitted next; None if nobody is to be now."""
-        return self.heap[0][2] if self.heap else None
-
-    def take(self) -> None:
-        """Admit the request that ``peek`` has named: it no longer waits."""
-        heappop(self.heap)
-
-    def victim(self, view: View) -> int:
-        """Return who is evicted where the next round does not fit: who was admitted last."""
-        return next(reversed(view.running))
+        """Return the true tokens, or the predicted ones with the margin, within the limit."""
+        if isinstance(view, ClairvoyantView):
+            return view.output_tokens[request]
+        assert isinstance(view, PredictedView)
+        predicted = view.predicted_tokens[request]
+        return max(1, min(ceil(predicted * (1 + self.margin)), view.output_limit_tokens))
 
     # -- events ---------------------------------------------------------------------------
 
@@ -82,7 +88,7 @@ class LookAhead(Policy):
 
     def on_arrival(self, view: View, request: int) -> None:
         """Queue the request."""
-        heappush(self.heap, (self.key(view, request), view.arrival_ns[request], request))
+        heappush(self.heap, (self.length(view, request), view.arrival_ns[request], request))
 
     def on_finish(self, view: View, request: int, client: int) -> None:
         """Forget the request."""
@@ -117,7 +123,7 @@ class LookAhead(Policy):
                 return self._evict(view)
             if self.future.first_end <= view.rounds:
                 self.future.extend(view.rounds)
-        stage = self._admit(view) if view.free_clients and self.waiting() else []
+        stage = self._admit(view) if view.free_clients and self.heap else []
         if len(stage) == 1:
             return self._chunk(view, stage[0])
         if stage:
@@ -134,42 +140,22 @@ class LookAhead(Policy):
         """Return the requests of the next stage, no more than the cap holds."""
         stage: list[int] = []
         tokens, clients, blocks = self.limit, view.free_clients, view.blocks_free or 0
-        while len(stage) < clients:
-            request = self.peek(view)
-            if request is None:
-                break
+        while self.heap and len(stage) < clients:
+            request = self.heap[0][2]
             tokens -= view.to_prefill(request)
             if stage and tokens < 0:
                 break
             if self.future is not None:
-                if not self._reserve(view, request, alone=not (stage or view.running)):
+                base, end = self._cache(view, request)
+                if not self.future.add(request, base, end, not (stage or view.running)):
                     break
             elif view.worker.memory is not None:
                 blocks -= view.blocks_of(request)
                 if blocks < 0:
                     break
             stage.append(request)
-            self.take()
+            heappop(self.heap)
         return stage
-
-    def _reserve(self, view: View, request: int, alone: bool) -> bool:
-        """Count the future cache of a request in if it fits; say if it does."""
-        future = self.future
-        assert future is not None
-        base, end = self._cache(view, request)
-        return future.add(request, base, end, alone)
-
-    def _prolong(self, view: View, request: int, alone: bool) -> bool:
-        """Foresee memory for a running request that is longer than it was; say if it fits."""
-        future = self.future
-        if future is None:
-            return True
-        base, left = view.cached(request) - view.rounds, self.length(view, request)
-        future.drop(request)
-        if future.add(request, base, view.rounds + left - view.generated(request), alone):
-            return True
-        future.add(request, base, view.rounds)  # until its eviction counts it out
-        return False
 
     def _cache(self, view: View, request: int) -> tuple[int, int]:
         """Return base and expected end of the cache that a request would have, started now."""
@@ -186,19 +172,26 @@ class LookAhead(Policy):
                 f"request {next(iter(view.running))} does not fit into the worker's memory, even "
                 "alone: give it more blocks"
             )
-        return evict([self.victim(view)])
+        return evict([next(reversed(view.running))])
 
     def _rounds(self, view: View) -> Step:
         """Return one round if the next request may fit after it, else as many as change nothing."""
-        if not self.waiting():
+        if not self.heap:
             return _UNTIL_EVENT
         if not view.free_clients:
             return _UNTIL_FINISH
         if self.future is None:
             return _UNTIL_EVENT
-        request = self.peek(view)
-        if request is None:
-            return _ONE_ROUND if self.paced else _UNTIL_EVENT
+        request = self.heap[0][2]
         first = view.to_prefill(request) + (view.first_token != "prefill")
         free = view.blocks_left(1) or 0
         return _UNTIL_EVENT if first > free * self.future.size else _ONE_ROUND
+
+
+MC_SF = PolicyMethod(
+    "mc_sf",
+    (Information.CLAIRVOYANT, Information.PREDICTED),
+    "the shortest answer first while memory holds at every expected end (Jaillet et al.)",
+    lambda instance, params, information, seed: ShortestThatFits(params, information),
+    MarginParams,
+)

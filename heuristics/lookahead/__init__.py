@@ -1,1 +1,0 @@
-"""Policies that admit a request only where memory holds until all that run are done."""
