@@ -18,7 +18,7 @@ from orsched.registry import names, resolve
 from orsched.result import Termination
 from orsched.scalars import require_one_of
 from orsched.stop import gap_met
-from orsched.units import NS_PER_S
+from orsched.units import NS_PER_S, seconds_text
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -174,9 +174,9 @@ class ExactMethod:
         if proven_ns is None or proven_ns <= (certified_ns or 0):
             return ()
         return (
-            f"{by} proved that no schedule is shorter than {proven_ns / NS_PER_S:.6f} s, "
-            f"a gap of {result.gap:.2%} (status {result.status}); this proof is a search "
-            "without a certificate, so bound and gap of the result stay the certified ones",
+            f"{by} proved that no schedule is shorter than {seconds_text(proven_ns / NS_PER_S, 6)} "
+            f"s, a gap of {result.gap:.2%} (status {result.status}); this proof is a search "
+            "without a certificate, and bound_s stays the certified bound",
         )
 
 
@@ -185,13 +185,14 @@ def _proven_objective(result: FullMipResult | BestFirstTimesResult, by: str) -> 
     bound = result.value_bound
     if bound is None or result.value is None:
         return ()
-    shown = f"{float(bound):.2%}" if result.bound_ns is None else f"{float(bound) / NS_PER_S:.6f} s"
+    shown = f"{float(bound):.2%}"
+    if result.bound_ns is not None:
+        shown = f"{seconds_text(float(bound) / NS_PER_S, 6)} s"
     side = "more" if result.bound_ns is None else "less"
     gap = "" if result.gap is None else f", a gap of {result.gap:.2%}"
     return (
         f"{by} proved that no schedule has {side} {result.objective} than {shown}{gap} "
-        f"(status {result.status}); this proof is a search without a certificate, so bound and gap "
-        "of the result stay the certified ones",
+        f"(status {result.status}); this proof is a search without a certificate",
     )
 
 

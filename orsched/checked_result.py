@@ -8,6 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from orsched.checker import check
+from orsched.costs import AffineCost
 from orsched.errors import InputError, InvalidScheduleError
 from orsched.metrics import distribution, summarise
 from orsched.objective_run import is_better
@@ -16,6 +17,8 @@ from orsched.result import Result, Status
 from orsched.schedule import Schedule
 from orsched.search_history import KEY, HistoryRecorder
 from orsched.units import NS_PER_S
+from orsched.verdict import KEY as VERDICT_KEY
+from orsched.verdict import verdict_block
 from orsched.versions import environment
 
 if TYPE_CHECKING:
@@ -112,7 +115,7 @@ def checked_result(
     if lower.name == "last_arrival":
         unproven = no_floor(instance, allowances_of(instance, outcome.schedule))
     notes = [text for text in (note, unproven) if text]
-    notes += [*outcome.notes, *_missing_solver()]
+    notes += [*outcome.notes, *_assumed_of_mixed_steps(instance, schedule), *_missing_solver()]
     if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
     return Result(
@@ -125,6 +128,20 @@ def checked_result(
         lower.reference,
         objective=aim,
     )
+
+
+def judged(result: Result, aim: Objective | None = None) -> Result:
+    """Return a result with its verdict, which stands in the schedule's run block as well.
+
+    A value that meets its certified bound is optimal, whatever the method proved. ``aim`` is
+    another objective than that of the method, whose own proof says nothing of it.
+    """
+    if aim is not None:
+        result = replace(result, objective=aim, status=Status.FEASIBLE)
+    if result.certified:
+        result = replace(result, status=Status.OPTIMAL)
+    run = {**result.schedule.run, VERDICT_KEY: verdict_block(result)}
+    return replace(result, schedule=result.schedule.replace(run=run))
 
 
 def with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Result:
@@ -149,6 +166,24 @@ def with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Resu
 
 def _times(value: float | None, unit: int) -> float | None:
     return None if value is None else value * unit
+
+
+def _assumed_of_mixed_steps(instance: Instance, schedule: Schedule) -> list[str]:
+    """Say where the time of steps that prefill beside a round is not of the cost model's source."""
+    if not schedule.results.get("mixed_steps"):
+        return []
+    found = {}
+    for worker in instance.workers:
+        cost = worker.cost
+        if isinstance(cost, AffineCost):
+            found[cost.model] = "the larger fixed part, once, and both variable parts"
+        elif getattr(cost, "mixed_ns", None) is None:
+            found[cost.model] = "their prefill and their round, one after the other"
+    return [
+        f"the {model} cost model states no time for steps that prefill beside a round: orsched "
+        f"assumes that they take {time}"
+        for model, time in found.items()
+    ]
 
 
 def _missing_solver() -> list[str]:

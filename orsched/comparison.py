@@ -67,7 +67,9 @@ class Comparison(Sequence[Result]):
         return iter(self.results)
 
     def best(self, objective: str | Objective | None = None) -> Result:
-        """Return the best result by an objective, the first of several.
+        """Return the best result by an objective, the first of several, whatever it knew.
+
+        Tables and reports mark the best of each class of information instead.
 
         Args:
             objective: e.g. ``jct_mean``, ``ttft_p99``, ``slo_attainment``; None: the one that fits
@@ -149,11 +151,18 @@ class Comparison(Sequence[Result]):
         if not self.results:
             return "Comparison(no results)"
         name, objective = self.results[0].schedule.instance_name, self.objective
-        best = self.best(objective)
+        classes = objective.best_by_information(self.results)
+        best = {
+            place: f"  ({objective.words}{f', information {known}' if len(classes) > 1 else ''})"
+            for known, places in classes
+            for place in places[:1]
+        }
         lines = [f"Comparison of {len(self.results)} methods on {name!r}:"]
-        for result in self.results[:_SHOWN]:
-            mark = f"  ({objective.words})" if result is best else ""
-            lines.append(f"  {result.label or result.schedule.method}: {short_time(result)}{mark}")
+        for place, result in enumerate(self.results[:_SHOWN]):
+            mark, told = best.get(place, ""), result.information
+            who = result.label or result.schedule.method
+            known = "" if f"@{told}" in who else f" [{told}]"
+            lines.append(f"  {who}{known}: {short_time(result)}{mark}")
         if len(self.results) > _SHOWN:
             lines.append(f"  and {len(self.results) - _SHOWN} more")
         lines += [f"  {failure.method}: failed, {failure.short}" for failure in self.failed]

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from orsched.method_choice import Chosen
     from orsched.result import Result
 
-_LONGEST = 60
-"""Characters of a reason in a table."""
-
 
 @dataclass(frozen=True)
 class Failure:
@@ -32,7 +29,7 @@ class Failure:
     Attributes:
         method: what it is called in the comparison.
         reason: why, in full.
-        short: why, in a few words for a table.
+        short: why, for a table, which cuts it: without the remedy, an error's place first.
         position: its place among the methods that were asked for, from 0.
         error: what was raised.
         target: the name of the method itself.
@@ -76,9 +73,17 @@ def attempted(chosen: Chosen, position: int, solve: Callable[[Chosen], Result]) 
         trace = own_part(error, chosen.method.name)
         if trace is None:
             raise
-        kind = type(error).__name__
-        reason = f"raised {kind}: {error}".rstrip(": ") + f" ({where(trace)})"
-        return _failure(chosen, position, error, reason, f"raised {kind}")
+        raised = f"{type(error).__name__}: {_words(error)}".rstrip(": ")
+        reason, short = f"raised {raised} ({where(trace)})", f"{where(trace)}: {raised}"
+        return _failure(chosen, position, error, reason, short)
+
+
+def _words(error: BaseException) -> str:
+    """Return an error's text on one line; its own ``__str__`` may fail, too."""
+    try:
+        return " ".join(str(error).split())
+    except Exception:
+        return "its text cannot be read"
 
 
 def _failure(
@@ -100,8 +105,7 @@ def _short(error: Exception) -> str:
     text = error.problem if isinstance(error, InputError) else str(error)
     if isinstance(error, PolicyError):
         text = text.rpartition(" ns: ")[2]  # which policy, step and worker come before
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3].rstrip()}..."
+    return " ".join(text.split())
 
 
 def failed_row(failure: Failure, names: list[str], *, short: bool = False) -> dict[str, Any]:

@@ -59,6 +59,24 @@ def flat_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
     return {name: figures[name] for name in FIGURES}
 
 
+def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what happened beside plain stages and rounds: restarts, losses, what workers took.
+
+    ``worker_s`` are the worker-seconds of a fleet that changes: with autoscaling from each order of
+    a worker to its end, else while workers are available until the makespan.
+    """
+    fleet = results.get("fleet") or {}
+    names = ("restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "hit_rate")
+    return {
+        **{name: results.get(name) for name in names},
+        "kv_blocks_peak": (results.get("kv_blocks") or {}).get("peak"),
+        "worker_s": _seconds(fleet.get("ordered_ns", fleet.get("available_ns"))),
+        "lost_steps": fleet.get("lost_steps"),
+        "lost_s": _seconds(fleet.get("lost_ns")),
+        "starts": fleet.get("starts"),
+    }
+
+
 def _attained(results: Mapping[str, Any]) -> tuple[int | None, float | None]:
     """Requests within the limits and their share of those that have some; None without limits."""
     slo = results.get("slo")

@@ -29,7 +29,7 @@ from orsched.service_classes import (
     checked_classes,
     with_specs,
 )
-from orsched.units import MAX_TOKENS, NS_PER_S
+from orsched.units import MAX_TOKENS, NS_PER_S, seconds_text
 from orsched.workers import Worker
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class Instance:
         if len(kinds) > 3:
             shown.append(f"{len(kinds) - 3:,} other kinds")
         last = int(self.requests.arrival_ns.max(initial=0)) / NS_PER_S
-        arrivals = f"arriving until {last:,.3f} s" if last else "all there at the start"
+        arrivals = f"arriving until {seconds_text(last)} s" if last else "all there at the start"
         who = f"Instance {self.name!r}: {len(self):,} requests, {arrivals}, "
         who += f"first token from {self.first_token}"
         return f"{who}; workers {', '.join(shown)}"

@@ -63,7 +63,9 @@ def read_spec(text: str, field: str = "method") -> Spec:
             f"{text!r} names no information", field=field, remedy="none, predicted, clairvoyant"
         )
     parameters = read_pairs(pairs, field)
-    return Spec(name, information or None, parameters, "+".join([name, *pairs]))
+    return Spec(
+        name, information or None, parameters, "+".join([f"{name}{at}{information}", *pairs])
+    )
 
 
 def choose(

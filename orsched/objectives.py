@@ -44,6 +44,11 @@ class Objective:
     shares: tuple[Share, ...] = ()
 
     @property
+    def title(self) -> str:
+        """The figure in words, e.g. ``mean JCT``."""
+        return "makespan" if self.is_makespan else _TITLES.get(self.name, self.name)
+
+    @property
     def is_makespan(self) -> bool:
         """Whether it is the makespan alone, which every method knows."""
         return self.name == "makespan"
@@ -79,6 +84,9 @@ class Objective:
                 return None
             return sum(weight * value for weight, value in terms if value is not None)
         if not isinstance(result, Mapping):
+            if self.column == "gap":  # of the objective that the result was made for
+                gap: float | None = result.gap
+                return gap
             result = result.schedule.results
         if self.column not in result and "makespan_ns" in result:
             return flat_figures(result)[self.column]
@@ -113,6 +121,36 @@ class Objective:
         top = max(defined) if self.largest else min(defined)
         return [place for place, value in enumerate(values) if value == top]
 
+    def best_by_information(
+        self, results: Sequence[Any], told: Sequence[str] | None = None
+    ) -> list[tuple[str, list[int]]]:
+        """Return the places of the best results of each class of information, none first.
+
+        What knows more cannot be deployed where that is not known, and competes with its like.
+        ``told`` are the classes of results that do not say it themselves.
+        """
+        classes: dict[str, list[int]] = {}
+        for place, each in enumerate(results):
+            name = _information(each) if told is None else told[place]
+            classes.setdefault(name, []).append(place)
+        found = []
+        for name in sorted(classes, key=lambda name: _CLASSES.get(name, len(_CLASSES))):
+            places = classes[name]
+            best = self.best(results[place] for place in places)
+            if best:
+                found.append((name, [places[number] for number in best]))
+        return found
+
+
+_CLASSES = {"none": 0, "predicted": 1, "clairvoyant": 2}
+
+
+def _information(result: Any) -> str:
+    """Return what the method of a result or a row knew of output lengths."""
+    if isinstance(result, Mapping):
+        return str(result.get("information"))
+    return str(result.schedule.information)
+
 
 LINEAR = ("makespan", "jct_mean", "ttft_mean", "weighted_jct_mean")
 """Objectives that are sums of times, of which weighted sums can be taken."""
@@ -141,6 +179,12 @@ _WORDS = {
         f"{name}_{figure}": f"least {figure} {word}"
         for name, word in _NAMES.items()
         for figure in ("p50", "p99")
+    },
+}
+_TITLES = {
+    "slo_attainment": "attainment",
+    **{
+        name: words.partition(" ")[2] for name, words in _WORDS.items() if words.startswith("least")
     },
 }
 _LARGEST = ("bound", "slo_attainment", "goodput_per_s", "tokens_per_s", "slot_utilization")

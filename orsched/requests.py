@@ -14,7 +14,7 @@ from orsched.length_quantiles import LEVELS, QUANTILES, medians, read_levels, re
 from orsched.prefixes import Prefixes as Prefixes
 from orsched.service_classes import MAX_CLASSES
 from orsched.tenants import tenant_column
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_column
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_column, seconds_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,7 +184,7 @@ class Requests:
         more = f"; with {', '.join(given)}" if given else ""
         return (
             f"Requests: {len(self):,}, prompts of {spans[0]} tokens, outputs of {spans[1]}, "
-            f"arrivals until {last:,.3f} s{more}"
+            f"arrivals until {seconds_text(last)} s{more}"
         )
 
     def id_of(self, request: int) -> str:

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError, unavailable
-from orsched.flat_figures import flat_figures
+from orsched.flat_figures import event_figures, flat_figures
 from orsched.objectives import MAKESPAN, Objective
 from orsched.search_history import history_of
-from orsched.units import NS_PER_S
+from orsched.units import NS_PER_S, seconds_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,12 +38,24 @@ class Termination(StrEnum):
     TARGET_GAP = "target_gap"
 
 
+VERDICT = (
+    "objective", "objective_value", "objective_bound", "gap", "status", "certified", "termination",
+    "notes",
+)  # fmt: skip
+"""What is said of a result's objective: the gap stands behind its figure and its bound."""
+
+EVENTS = (
+    "restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "kv_blocks_peak", "hit_rate",
+    "worker_s", "lost_steps", "lost_s", "starts",
+)  # fmt: skip
+"""What happened beside plain stages and rounds: None where the instance has no such thing."""
+
 ROW = (
-    "method", "information", "makespan_s", "slot_utilization", "prefill_stages", "decode_rounds",
-    "tokens_per_s", "bound_s", "gap", "decision_p99_s", "checked", "ttft_mean_s", "ttft_p50_s",
-    "ttft_p99_s", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s", "itl_max_s", "jct_mean_s",
-    "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s", "jct_mean_bound_s",
-    "ttft_mean_bound_s", "weighted_jct_mean_s",
+    "method", "information", *VERDICT, "makespan_s", "bound_s", "slot_utilization",
+    "prefill_stages", "decode_rounds", "tokens_per_s", "decision_p99_s", "checked", "ttft_mean_s",
+    "ttft_p50_s", "ttft_p99_s", "tpot_mean_s", "tpot_p50_s", "tpot_p99_s", "itl_max_s",
+    "jct_mean_s", "jct_p50_s", "jct_p99_s", "slo_attainment", "goodput_per_s", "jct_mean_bound_s",
+    "ttft_mean_bound_s", "weighted_jct_mean_s", *EVENTS,
 )  # fmt: skip
 """Names of the figures in a row (``Result.to_row``), in their order."""
 
@@ -54,9 +66,8 @@ class Result:
 
     Attributes:
         schedule: the schedule, with its reported numbers, bound and ``run`` block.
-        status: ``optimal`` when the makespan equals the bound (``certified``), or when a solver
-            proved it, of which there is no certificate: the notes say so, and the gap stays
-            that to the certified bound.
+        status: ``optimal`` when the objective equals its bound (``certified``), or when a search
+            proved it, of which no certificate exists, as the notes say. Either way the gap is 0.
         termination: why the method ended.
         checked: whether the independent checker accepted the schedule.
         runtimes: seconds spent in ``solve``, ``bound``, ``check`` and in ``total``.
@@ -95,13 +106,13 @@ class Result:
 
     @property
     def bound_ns(self) -> int | None:
-        """The proven lower bound."""
+        """The certified lower bound on the makespan."""
         value: int | None = self.schedule.results["bound_ns"]
         return value
 
     @property
     def bound(self) -> float | None:
-        """The proven lower bound, in seconds."""
+        """The certified lower bound on the makespan, in seconds."""
         return None if self.bound_ns is None else self.bound_ns / NS_PER_S
 
     @property
@@ -111,18 +122,29 @@ class Result:
 
     @property
     def objective_bound(self) -> float | None:
-        """The proven bound on the objective, in its unit; None where none is known."""
+        """The proven bound on the objective, in its unit; None where none is known.
+
+        It is the value itself where a search proved that no schedule is better.
+        """
+        proven = self.status is Status.OPTIMAL
+        return self.objective_value if proven else self.certified_bound
+
+    @property
+    def certified_bound(self) -> float | None:
+        """The best bound on the objective that has a certificate, in its unit."""
         return self.objective.bound(self.bounds_s)
 
     @property
     def bounds_s(self) -> dict[str, float]:
-        """Proven bounds by the names of objectives, in seconds."""
+        """Certified bounds by the names of objectives, in seconds."""
         found = {name: each["value_ns"] / NS_PER_S for name, each in self.mean_bounds.items()}
         return found if self.bound is None else {"makespan": self.bound, **found}
 
     @property
     def gap(self) -> float | None:
-        """How far the objective is from its bound, by the bound: (makespan - bound) / bound."""
+        """How far the objective is from its bound, by the bound: (value - bound) / bound."""
+        if self.status is Status.OPTIMAL:
+            return 0.0
         if self.objective.is_makespan:
             stated: float | None = self.schedule.results["gap"]
             return stated
@@ -136,8 +158,12 @@ class Result:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """The figures that people ask for, times in seconds (``orsched.flat_figures``)."""
-        return flat_figures(self.schedule.results)
+        """The figures that people ask for, times in seconds (``orsched.flat_figures``).
+
+        The gap is that of the makespan, and None where the objective is another.
+        """
+        gap = self.gap if self.objective.is_makespan else None
+        return flat_figures(self.schedule.results) | {"gap": gap}
 
     @property
     def makespan_s(self) -> float:
@@ -146,7 +172,7 @@ class Result:
 
     @property
     def bound_s(self) -> float | None:
-        """The proven lower bound, in seconds."""
+        """The certified lower bound on the makespan, in seconds."""
         return self.bound
 
     @property
@@ -235,11 +261,14 @@ class Result:
 
     @property
     def certified(self) -> bool:
-        """Whether the makespan equals the bound, so that the bound's certificate proves it optimal.
+        """Whether the objective equals its bound, so that the certificate proves it optimal.
 
-        An optimal result that is not certified was proven by a solver's search alone.
+        An optimal result that is not certified was proven by a search alone.
         """
-        return self.makespan_ns == self.bound_ns
+        if self.objective.is_makespan:
+            return self.makespan_ns == self.bound_ns
+        value = self.objective_value
+        return value is not None and value == self.certified_bound
 
     @property
     def certificate(self) -> dict[str, Any] | None:
@@ -261,7 +290,11 @@ class Result:
         return attainment_of(self.schedule.results, name)
 
     def to_row(self) -> dict[str, Any]:
-        """Return the figures of one line of ``orsched compare``."""
+        """Return the figures of one line of ``orsched compare``.
+
+        ``objective_value``, ``objective_bound`` and ``gap`` are of the objective, as in ``gap``;
+        ``bound_s`` is the certified bound on the makespan.
+        """
         results = self.schedule.results
         decision = self.schedule.run.get("decision_ns") or {}
         p99 = decision.get("p99")
@@ -273,6 +306,15 @@ class Result:
             "decode_rounds": results["decode_rounds"],
             "decision_p99_s": None if p99 is None else p99 / NS_PER_S,
             "checked": self.checked,
+            "objective": self.objective.name,
+            "objective_value": self.objective_value,
+            "objective_bound": self.objective_bound,
+            "gap": self.gap,
+            "status": self.status.value,
+            "certified": self.certified,
+            "termination": self.termination.value,
+            "notes": list(self.notes),
+            **event_figures(results),
             "jct_mean_bound_s": self.jct_mean_bound_s,
             "ttft_mean_bound_s": self.ttft_mean_bound_s,
         }
@@ -309,22 +351,38 @@ class Result:
 
     def __repr__(self) -> str:
         who = f"{self.label or self.schedule.method} on {self.schedule.instance_name!r}"
-        return f"Result of {who}: {short_time(self)}; {self.status.value}"
+        return f"Result of {who}: {short_time(self)}"
 
     def _repr_html_(self) -> str:
         return self.schedule._repr_html_()
 
 
 def short_time(result: Result) -> str:
-    """Return makespan, gap and latencies of a result in a few words."""
-    figures = result.figures
-    parts = [f"makespan {result.makespan:,.3f} s"]
-    if result.gap is not None:
-        parts.append(f"gap {result.gap:.2%}")
+    """Return what is proven of a result's objective, its makespan and latencies in a few words."""
+    figures, aim = result.figures, result.objective
+    parts = [] if aim.is_makespan else [f"makespan {seconds_text(result.makespan)} s"]
     if figures["ttft_p99_s"] is not None:
-        parts.append(f"TTFT p99 {figures['ttft_p99_s']:,.3f} s")
-    if figures["jct_mean_s"] is not None:
-        parts.append(f"mean JCT {figures['jct_mean_s']:,.3f} s")
-    if figures["slo_attainment"] is not None:
+        parts.append(f"TTFT p99 {seconds_text(figures['ttft_p99_s'])} s")
+    if figures["jct_mean_s"] is not None and aim.name != "jct_mean":
+        parts.append(f"mean JCT {seconds_text(figures['jct_mean_s'])} s")
+    if figures["slo_attainment"] is not None and aim.name != "slo_attainment":
         parts.append(f"attainment {figures['slo_attainment']:.2%}")
-    return ", ".join(parts)
+    return ", ".join([_verdict_text(result), *parts])
+
+
+def _verdict_text(result: Result) -> str:
+    """Return the figure of the objective with its bound, gap and status."""
+    aim, value, bound = result.objective, result.objective_value, result.objective_bound
+
+    def shown(figure: float) -> str:
+        return f"{seconds_text(figure)} s" if aim.is_time else f"{figure:.2%}"
+
+    name = aim.title if not aim.shares else aim.name
+    if value is None:
+        return f"{name} not defined ({result.status.value})"
+    known = (
+        ""
+        if bound is None or result.gap is None
+        else f"bound {shown(bound)}, gap {result.gap:.2%}, "
+    )
+    return f"{name} {shown(value)} ({known}{result.status.value})"

@@ -14,7 +14,7 @@ from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
 from orsched.eviction import Eviction
 from orsched.transfers import Transfers
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_text
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -307,7 +307,7 @@ class Schedule:
     def __repr__(self) -> str:
         made = "run" if self.is_measured else "schedule"
         who = f"{self.method!r} ({self.information}) for {self.instance_name!r}"
-        length = f"makespan {self.makespan_ns / NS_PER_S:,.3f} s"
+        length = f"makespan {seconds_text(self.makespan_ns / NS_PER_S)} s"
         return f"Schedule: a {made} by {who}, {len(self.steps):,} steps, {length}"
 
     def _repr_html_(self) -> str:

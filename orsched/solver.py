@@ -7,7 +7,13 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from orsched.checked_result import checked_result, not_worse, require_start, with_history
+from orsched.checked_result import (
+    checked_result,
+    judged,
+    not_worse,
+    require_start,
+    with_history,
+)
 from orsched.columns import whole_number
 from orsched.comparison import Comparison
 from orsched.errors import InputError
@@ -80,7 +86,8 @@ def solve(
             makespan, ``auto`` for other objectives.
         objective: what to minimise: ``makespan``, ``jct_mean``, ``ttft_mean``,
             ``weighted_jct_mean``, or a weighted sum such as ``0.3*makespan+0.7*jct_mean``;
-            ``slo_attainment`` is made large. Of it are the bound and the gap of the result, too.
+            ``slo_attainment`` is maximised. ``objective_bound``, ``gap`` and ``status`` of the
+            result are of it.
             Policies take any, and go on by their own rule, as a note says.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
             return), ``iterations`` and ``gap`` can be given, and the first to be reached ends the
@@ -197,7 +204,7 @@ def _finished(
     )
     left = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - run.begin))
     means = bounds_after(instance, result.schedule, run.objective, first, wanted, left)
-    return replace(result, mean_bounds=means, instance=instance)
+    return judged(replace(result, mean_bounds=means, instance=instance))
 
 
 def simulate(
@@ -349,7 +356,7 @@ def solved_for(
     wanted = {**options, "bounds": (*given, *named_as_bounds(aim))}
     found = solve(problem, method, seed=seed, slo=slo, **wanted)
     note = f"{method.method.name} plans for the makespan alone, and is judged by {aim.name}"
-    return replace(found, objective=aim, notes=(*found.notes, note))
+    return judged(replace(found, notes=(*found.notes, note)), aim)
 
 
 def default_method(aim: Objective) -> str:

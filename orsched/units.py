@@ -50,6 +50,18 @@ def ns_to_seconds(ns: int) -> float:
     return ns / NS_PER_S
 
 
+def seconds_text(seconds: float, decimals: int = 3) -> str:
+    """Return seconds with so many decimals, and with three digits where these would show none.
+
+    >>> seconds_text(77.0601), seconds_text(12e-9), seconds_text(0.0)
+    ('77.060', '0.000000012', '0.000')
+    """
+    if seconds and abs(seconds) < 10**-decimals:
+        decimals = 2 - math.floor(math.log10(abs(seconds)))
+        return f"{seconds:.{decimals}f}".rstrip("0")
+    return f"{seconds:,.{decimals}f}"
+
+
 def seconds_column(values: ArrayLike, field: str, length: int | None = None) -> IntColumn:
     """Return a column of seconds as nanoseconds, each rounded exactly, half to even.
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.objectives import Objective
-    from orsched.result import Result
 
     F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,33 +27,35 @@ if TYPE_CHECKING:
 WIDTH = 100
 """Most characters of a line in a pipe or file, as far as columns can be left out for it."""
 
-_NARROW = 80
-"""Most characters of a line where methods failed: their reasons are cut for it."""
-
 _NARROWEST = 40
 """A terminal that says it is narrower is taken to be so wide."""
 
-_REASON = 24
+_REASON = 40
 """Characters of a failed method's reason that are kept, however narrow the terminal is."""
 
-_LEAST = 5
-"""So many columns are never left out."""
+_WHO = ("seed", "method", "information", "seeds")
+"""Columns that say whose row it is: never left out, and first in each part of a table."""
 
-_AT_ONCE = (
-    "seed", "method", "information", "seeds", "makespan_s", "gap", "bound_s", "slot_utilization",
-    "tokens_per_s", "jct_mean_bound_s", "ttft_mean_bound_s",
-)  # fmt: skip
+_PROVEN = ("objective_bound", "attainment_bound", "gap", "status")
+"""Columns of what is proven, which stand behind the objective's figure."""
+
+_AT_ONCE = ("slot_utilization", "tokens_per_s", "jct_mean_bound_s", "ttft_mean_bound_s")
 _OVER_TIME = (
-    "seed", "method", "seeds", "slo_attainment", "goodput_per_s", "ttft_mean_s",
-    "ttft_mean_bound_s", "ttft_p99_s", "tpot_p99_s", "jct_mean_s", "jct_mean_bound_s", "makespan_s",
-    "information",
+    "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
+    "tpot_p99_s", "jct_mean_s", "jct_mean_bound_s",
 )  # fmt: skip
-"""Columns of tables, the last of which are left out first where a line is too long."""
+"""Further columns of tables."""
 
-_OBJECTIVE = ("objective", "objective_value", "objective_bound", "objective_gap")
-"""Columns of rows that were made for an objective that was named."""
+_LEFT_OUT = (
+    "tokens_per_s", "slot_utilization", "goodput_per_s", "ttft_mean_s", "makespan_s", "tpot_p99_s",
+    "ttft_p99_s", "jct_mean_s",
+)  # fmt: skip
+"""Columns that are left out where a line is too long, in this order."""
 
-_OF_RESULTS = (*ROW, *_OBJECTIVE, "seed", "seeds", "error")
+OTHER_NAMES = {"preemptions": "restarts", "objective_gap": "gap"}
+"""Other names of columns: of engines, and of before."""
+
+_OF_RESULTS = (*ROW, "seed", "seeds", "error")
 _GIVEN = "orsched.columns"
 
 
@@ -76,11 +77,13 @@ def view_options(known: Sequence[str] | None = _OF_RESULTS) -> tuple[Callable[[F
             return
         kept = context.meta.setdefault(_GIVEN, {})
         if parameter.name == "sort":
-            kept["sort"] = value
-            names = [value.removeprefix("-")]
+            name = value.removeprefix("-")
+            names = [OTHER_NAMES.get(name, name)]
+            kept["sort"] = "-" * value.startswith("-") + names[0]
         else:
             names = [name.strip() for name in value.split(",") if name.strip()]
-            kept["columns"] = tuple(names)
+            names = [OTHER_NAMES.get(name, name) for name in names]
+            kept["columns"] = tuple(dict.fromkeys(names))
         if known is not None or not names:
             _require_known(names, known or (), f"--{parameter.name}")
 
@@ -165,9 +168,9 @@ def print_results(
         instance: the problem, where there is one for all rows.
         over_time: whether requests arrive over time, where there is not.
         single: the one row is a JSON object, not a list.
-        objective: what was asked for; None: what fits.
+        objective: what was asked for; None: the best is found by what fits.
     """
-    from orsched.objectives import arrives_over_time, fitting
+    from orsched.objectives import arrives_over_time, fitting, objective_named
 
     machine = {} if instance is None else {"machine": say_machine(instance)}
     if style != "table":
@@ -178,68 +181,109 @@ def print_results(
         return
     if instance is not None:
         over_time = arrives_over_time(instance)
-    asked = objective is not None and not objective.is_makespan
-    objective = objective or fitting(rows, over_time=over_time)
-    names: Sequence[str] = _AT_ONCE if objective.is_makespan else _OVER_TIME
-    if asked:
-        names = _asked(objective, names)
-    best = _marked(rows, objective)
-    chosen = given_view().columns is not None
+    sought = objective_named(_sought(rows))
+    aim = objective or fitting(rows, over_time=over_time)
+    best = _marked(rows, aim)
     marked = [
         {**row, "method": f"{row['method']} *"} if place in best else row
         for place, row in enumerate(rows)
     ]
-    shown = viewed(marked)
-    if not chosen:
-        shown = fitted(shown, names)
-    click.echo(table(shown))
-    for line in _remarks(rows, objective, best, instance):
+    if given_view().columns is not None:
+        click.echo(table(viewed(marked)))
+    else:
+        names = _names(sought, over_time=objective is None and not aim.is_makespan)
+        shown = viewed([_with_bound(row, sought) for row in marked])
+        click.echo(fitted_table(shown, names, keep=(sought.column, aim.column)))
+    for line in _remarks(rows, aim, best, instance):
         click.echo(printable(line))
 
 
-def with_objective(result: Result, objective: Objective | None) -> Row:
-    """Return the columns of an objective that was named; nothing where none was."""
-    if objective is None:
-        return {}
-    values = (objective.name, objective.value(result), result.objective_bound, result.gap)
-    return dict(zip(_OBJECTIVE, values, strict=True))
+def _sought(rows: Sequence[Row]) -> str:
+    """Return the objective that the rows' values, bounds and gaps are of: one for all of them."""
+    return next((row["objective"] for row in rows if row.get("objective")), "makespan")
 
 
-def _asked(objective: Objective, names: Sequence[str]) -> list[str]:
-    """Return columns with value, bound and gap of an objective behind the method's name."""
-    first = ["seed", "method", "seeds", "objective_value", "objective_bound", "objective_gap"]
-    own = [] if objective.shares else [objective.column]
-    return [*first, *(name for name in names if name not in (*first, *own))]
+def _names(sought: Objective, *, over_time: bool) -> list[str]:
+    """Return the columns of a table: figure, bound, gap and status of the objective together."""
+    figure = "objective_value" if sought.shares else sought.column
+    proven = (figure, *_PROVEN)
+    own = f"{figure.removesuffix('_s')}_bound_s"  # stands there as the objective's bound
+    every = _OVER_TIME if over_time or not sought.is_makespan else _AT_ONCE
+    further = [name for name in every if name not in (figure, own)]
+    last = [] if sought.is_makespan else ["makespan_s"]
+    if over_time:
+        return [*_WHO, *further, *proven]
+    return [*_WHO, *proven, *further, *last]
+
+
+def _with_bound(row: Row, sought: Objective) -> Row:
+    """Return a row with the objective's bound under a heading with its unit."""
+    if sought.is_time or row.get("objective_bound") is None:
+        return row
+    return {**row, "objective_bound": None, "attainment_bound": row["objective_bound"]}
 
 
 def _marked(rows: Sequence[Row], objective: Objective) -> list[int]:
-    """Return the places of the best rows; none where there is nothing to choose between."""
-    best = objective.best(rows)
+    """Return the places of the best rows of each class of information.
+
+    None where nothing is to choose between.
+    """
+    best = [place for _, places in objective.best_by_information(rows) for place in places]
     defined = sum(objective.value(row) is not None for row in rows)
     several_seeds = any("seed" in row for row in rows)
-    return [] if len(best) == defined or several_seeds else best
+    return [] if len(best) == defined or several_seeds else sorted(best)
 
 
-def fitted(rows: Sequence[Row], names: Sequence[str], least: int = _LEAST) -> list[Row]:
+def fitted_table(rows: Sequence[Row], names: Sequence[str], keep: Sequence[str] = ()) -> str:
+    """Return a table of the columns that rows have values in, as wide as a line may be.
+
+    Columns of ``_LEFT_OUT`` but for those to ``keep`` go first where a line is too long; then the
+    table goes on in further parts, each with the names of the rows. Failed rows have their reason
+    in place of figures, cut where the line is full; stderr and JSON have it in full.
+    """
+    shown = [{**row, "error": None} for row in rows]
+    names = [name for name in names if any(row.get(name) is not None for row in shown)]
+    room = _table_width()
+    for name in _LEFT_OUT:
+        if _width(shown, names) <= room:
+            break
+        names = [each for each in names if each != name or each in keep]
+    who = [name for name in names if name in _WHO]
+    parts: list[list[str]] = [[]]
+    for name in (each for each in names if each not in who):
+        if parts[-1] and _width(shown, [*who, *parts[-1], name]) > room:
+            parts.append([])
+        parts[-1].append(name)
+    tables = [_part(rows, [*who, *part], len(who), room) for part in parts]
+    return "\n\n".join(tables)
+
+
+def _part(rows: Sequence[Row], names: Sequence[str], who: int, room: int) -> str:
+    """Return a table in which the reason of a failed row stands behind its names."""
+    lines = table([{name: row.get(name) for name in names} for row in rows]).splitlines()
+    rule = lines[1].split("  ") if len(lines) > 1 else []
+    left = sum(len(dashes) + 2 for dashes in rule[:who])
+    for place, row in enumerate(rows, 2):
+        if row.get("error") is not None:
+            reason = _cut(str(row["error"]), max(_REASON, room - left))
+            lines[place] = f"{lines[place][:left].ljust(left)}{printable(reason)}"
+    return "\n".join(lines)
+
+
+def _width(rows: Sequence[Row], names: Sequence[str]) -> int:
+    lines = table([{name: row.get(name) for name in names} for row in rows]).splitlines()
+    return max(map(len, lines))
+
+
+def fitted(rows: Sequence[Row], names: Sequence[str], least: int) -> list[Row]:
     """Return the columns that rows have values in, without the last ones if a line is too long.
 
-    The first ``least`` columns stay, and the reasons of failed methods, which come last and are cut
-    where the line is full; stderr and JSON have them in full.
+    The first ``least`` columns stay.
     """
     names = [name for name in names if any(row.get(name) is not None for row in rows)]
-    room = _table_width()
-    if not any(row.get("error") is not None for row in rows):
-        while len(names) > least and _width(rows, names) > room:
-            names.pop()
-        return [{name: row.get(name) for name in names} for row in rows]
-    room = min(room, _NARROW)
-    while len(names) > least and _width(rows, [*names, "error"]) > room:
+    while len(names) > least and _width(rows, names) > _table_width():
         names.pop()
-    left = max(_REASON, room - _width(rows, names) - 2)
-    return [
-        {**{name: row.get(name) for name in names}, "error": _cut(row.get("error"), left)}
-        for row in rows
-    ]
+    return [{name: row.get(name) for name in names} for row in rows]
 
 
 def _table_width() -> int:
@@ -249,16 +293,9 @@ def _table_width() -> int:
     return WIDTH
 
 
-def _cut(text: str | None, most: int) -> str | None:
+def _cut(text: str, most: int) -> str:
     """Return a text of at most so many characters; a longer one ends in dots."""
-    if text is None or len(text) <= most:
-        return text
-    return f"{text[: most - 3].rstrip()}..."
-
-
-def _width(rows: Sequence[Row], names: Sequence[str]) -> int:
-    lines = table([{name: row.get(name) for name in names} for row in rows]).splitlines()
-    return max(map(len, lines))
+    return text if len(text) <= most else f"{text[: most - 3].rstrip()}..."
 
 
 def _remarks(
@@ -266,11 +303,13 @@ def _remarks(
 ) -> list[str]:
     """Return what is to be said below a table: who is best by what, and whose makespan it is."""
     lines = []
-    if best:
-        names = ", ".join(str(rows[place]["method"]) for place in best)
-        figure = cell_text(objective.column, objective.value(rows[best[0]]))
+    classes = objective.best_by_information(rows) if best else []
+    for information, places in classes:
+        names = ", ".join(str(rows[place]["method"]) for place in places)
+        figure = cell_text(objective.column, objective.value(rows[places[0]]))
         unit = " s" if objective.is_time else ""
-        lines.append(f"* {objective.words}: {names} ({figure}{unit})")
+        of = f" with information {information}" if len(classes) > 1 else ""
+        lines.append(f"* {objective.words}{of}: {names} ({figure}{unit})")
     if instance is not None:
         lines += _last_arrival(rows, instance)
     return lines

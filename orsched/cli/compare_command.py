@@ -10,10 +10,11 @@ import click
 
 from orsched.cli.artefacts import check_paths, require_packages, write_comparison
 from orsched.cli.class_output import print_classes, with_classes
-from orsched.cli.columns import print_results, view_options, with_objective
+from orsched.cli.columns import print_results, view_options
 from orsched.cli.compare_seeds import Generated, compare_seeds
 from orsched.cli.deadline import ended_by
 from orsched.cli.failed_methods import exit_code_of
+from orsched.cli.fleet_output import print_fleet
 from orsched.cli.options import (
     BOUNDS,
     FORMAT,
@@ -156,11 +157,12 @@ def compare_command(
         titles = [r.label or r.schedule.method for r in results]
         write_comparison(problem, [r.schedule for r in results], report, gantt, titles)
     rows = results.with_failed(
-        [with_classes(r, style) | with_objective(r, objective) for r in results],
+        [with_classes(r, style) for r in results],
         short=style == "table",
     )
     print_results(rows, style, problem, objective=objective)
     print_classes(results, style)
+    print_fleet(list(results), style)
     print_notes(results)
     return exit_code_of(results)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.cli import EXIT_INTERRUPTED, EXIT_TIME_LIMIT
-from orsched.cli.columns import print_results, with_objective
+from orsched.cli.columns import print_results
 from orsched.cli.deadline import ended_by
 from orsched.cli.failed_methods import exit_code_of
 from orsched.cli.instance_commands import read_settings
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from orsched.study.config import Settings
 
 _MOST_SEEDS = 1_000_000
-_MEANS = ("objective_value", "objective_bound", "objective_gap")
-_NO_FIGURES = ("method", "information", "checked")
+_WORDS = ("method", "information", "checked", "objective", "notes")
+_COUNTED = ("status", "certified", "termination")
 
 
 class Generated(NamedTuple):
@@ -91,7 +92,7 @@ def compare_seeds(
         return code
     tables = [
         found.with_failed(
-            [result.to_row() | with_objective(result, options["objective"]) for result in found],
+            [result.to_row() for result in found],
             short=style == "table",
         )
         for _, found in done
@@ -159,10 +160,22 @@ def _mean(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "information": made[0]["information"] if made else None,
         "seeds": len(made),
     }
-    for name in (n for n in (*ROW, *_MEANS) if n in rows[0] and n not in _NO_FIGURES):
+    means["objective"] = made[0]["objective"] if made else None
+    for name in (n for n in ROW if n not in _WORDS):
         values = [row[name] for row in made if row[name] is not None]
-        means[name] = sum(values) / len(values) if values else None
+        if name in _COUNTED:
+            means[name] = _counted(values)
+        else:
+            means[name] = sum(values) / len(values) if values else None
     means["checked"] = all(row["checked"] for row in made) if made else None
     several = f" ({len(errors)} of {len(rows)} seeds)" if made else ""
     means["error"] = f"{errors[0]}{several}" if errors else None
     return means
+
+
+def _counted(values: list[Any]) -> Any:
+    """Return what all seeds have in common, or how often each of several words is said."""
+    if len(set(values)) < 2:
+        return values[0] if values else None
+    counts = Counter(str(value) for value in values)
+    return ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))

@@ -14,6 +14,7 @@ import click
 from orsched.cli.wrapping import wrapped
 from orsched.progress import clear_line
 from orsched.progress import printable as printable
+from orsched.units import seconds_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,8 +116,12 @@ HEADINGS = {
     "hit_rate": "hits",
     "weighted_jct_mean_s": "weighted JCT",
     "objective_value": "objective",
-    "objective_bound": "its bound",
-    "objective_gap": "its gap",
+    "objective_bound": "bound s",
+    "attainment_bound": "bound",
+    "status": "status",
+    "worker_s": "worker s",
+    "lost_s": "lost s",
+    "lost_steps": "lost steps",
     "service_difference": "service difference",
 }
 
@@ -141,11 +146,16 @@ def print_rows(
         text = io.StringIO()
         writer = csv.DictWriter(text, names or (list(rows[0]) if rows else []), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: _flat(value) for name, value in row.items()} for row in rows)
         click.echo(text.getvalue(), nl=False)
         warn_of_formulas((value for row in rows for value in row.values()), "the table")
     else:
         click.echo(table(rows))
+
+
+def _flat(value: Any) -> Any:
+    """Return a list of texts as one text: CSV has no lists."""
+    return "; ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -199,7 +209,7 @@ def _is_number(value: Any) -> bool:
 
 _SHARES = (
     "slot_utilization", "gap", "attainment", "plan_error", "busy_share", "gap_share", "hit_rate",
-    "slo_attainment", "token_attainment", "deadline_attainment", "objective_gap",
+    "slo_attainment", "token_attainment", "deadline_attainment", "attainment_bound",
 )  # fmt: skip
 """Figures that are printed as per cent."""
 
@@ -215,13 +225,15 @@ def cell_text(name: str, value: Any) -> str:
     if name == "decision_p99_s":
         return f"{1e6 * value:.0f} us"
     if name.startswith(("tpot_", "itl_")):
-        return f"{value:,.4f}"
+        return seconds_text(value, 4)
     if isinstance(value, float) and name in ("measured", "plan") and 0 < abs(value) < 1:
         return f"{value:#.4g}"
     if isinstance(value, float) and name == "error":
         return f"{100 * value:+.2f} %"
     if isinstance(value, float):
-        return f"{value:,.2f}"
+        return seconds_text(value, 2)
+    if isinstance(value, list):
+        return printable(_flat(value)) or "-"
     if isinstance(value, int):
         return f"{value:,}"
     return printable(str(value))

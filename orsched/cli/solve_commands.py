@@ -17,8 +17,9 @@ from orsched.cli.artefacts import (
     write_artefacts,
 )
 from orsched.cli.class_output import print_classes, with_classes
-from orsched.cli.columns import print_results, view_options, with_objective
+from orsched.cli.columns import print_results, view_options
 from orsched.cli.deadline import ended_by
+from orsched.cli.fleet_output import print_fleet
 from orsched.cli.options import (
     BOUNDS,
     FORMAT,
@@ -143,7 +144,8 @@ def report_single(
 ) -> None:
     """Write the files that were asked for, then print the one row."""
     write_artefacts(instance, result.schedule, paths)
-    row = with_classes(result, style) | with_objective(result, objective)
+    row = with_classes(result, style)
     print_results([row], style, instance, single=True, objective=objective)
     print_classes([result], style)
+    print_fleet([result], style)
     print_notes([result])

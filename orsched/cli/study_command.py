@@ -28,7 +28,7 @@ _LONGEST = 500
 """Characters of an error that are printed."""
 
 _TIMES = ("ttft", "tpot", "jct")
-_OBJECTIVE = ("objective_value", "objective_bound", "objective_gap")
+_OBJECTIVE = ("objective_value", "objective_bound")
 FIGURES = {
     **{name: name for name in _OBJECTIVE},
     "slo_attainment": "slo_attainment",
@@ -50,13 +50,13 @@ FIGURES = {
 """Printed figures, and the columns of the table whose means they are."""
 
 _AT_ONCE = (
-    "makespan_s", "gap", "slot_utilization", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s",
-    "jct_p99_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
+    "makespan_s", "bound_s", "gap", "slot_utilization", "jct_mean_s", "jct_ci_s",
+    "jct_mean_bound_s", "jct_p99_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
 )  # fmt: skip
 _OVER_TIME = (
     "slo_attainment", "goodput_per_s", "ttft_mean_s", "ttft_mean_bound_s", "ttft_p99_s",
-    "tpot_p99_s", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s", "jct_p99_s", "makespan_s",
-    "slot_utilization", "gap",
+    "tpot_p99_s", "jct_mean_s", "jct_ci_s", "jct_mean_bound_s", "jct_p99_s", "slot_utilization",
+    "makespan_s", "bound_s", "gap",
 )  # fmt: skip
 """Columns of the printed table, the last of which are left out first where a line is too long."""
 
@@ -214,8 +214,10 @@ def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
     if style == "table" and given_view().columns is None and lines:
         over_time = arrive_over_time(rows)
         judged = any(line.get("slo_attainment") is not None for line in lines)
-        asked = _OBJECTIVE if "objective_value" in lines[0] else ()
-        figures = (*asked, *(_OVER_TIME if over_time or judged else _AT_ONCE))
+        figures = _OVER_TIME if over_time or judged else _AT_ONCE
+        if "objective_value" in lines[0]:  # the gap is the objective's, beside its bound
+            asked = (*_OBJECTIVE, "gap")
+            figures = (*asked, *(name for name in figures if name not in ("bound_s", "gap")))
         choices = [name for name in lines[0] if name not in FIGURES and name != "jct_ci_s"]
         lines = fitted(lines, (*choices, *figures), least=len(choices) + 4)
     print_rows(lines, style)

@@ -10,6 +10,7 @@ from orsched.plotting import style
 from orsched.plotting.pictures import DPI, fit, heading, shortened
 from orsched.plotting.spans import rank_in_lane
 from orsched.units import NS_PER_S
+from orsched.verdict import verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -206,6 +207,9 @@ def _facts(instance: Instance, schedule: Schedule) -> list[str]:
         facts.append(f"lower bound {style.seconds(results['bound_ns'])}")
         if results["gap"] is not None or not schedule.is_measured:
             facts.append(f"gap {style.gap_text(results['gap'])}")
+        verdict = None if schedule.is_measured else verdict_of(schedule)
+        if verdict is not None and verdict.closes_gap:
+            facts[-1] = f"gap {style.gap_text(0.0)}, {verdict.words}"
     if schedule.is_measured:
         facts.append("partial run" if schedule.is_partial else "measured")
     for name, word in (

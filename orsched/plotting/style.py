@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orsched.units import NS_PER_S
+from orsched.units import NS_PER_S, seconds_text
 
 DECODE_COLOURS = ("#0072B2", "#56B4E9")
 """Successive requests of a client alternate between the two, so that borders are visible."""
@@ -84,7 +84,7 @@ def seconds(ns: int, digits: int = 4) -> str:
     """Return a time in seconds with at least so many significant digits, for people."""
     value = ns / NS_PER_S
     decimals = max(0, digits - len(str(int(value)))) if value >= 1 else digits
-    return f"{value:,.{decimals}f} s"
+    return f"{seconds_text(value, decimals)} s"
 
 
 def short(value: float) -> str:

@@ -168,14 +168,16 @@ def path_table(instance: Instance, rows: Sequence[Row]) -> str:
 
 
 def short_time(ns: float) -> str:
-    """Return a time in the unit that suits it: ms below one second, µs below one millisecond."""
+    """Return a time in the unit that suits it: s, ms, µs or ns."""
     if ns >= 1_000_000_000:
         return seconds(int(ns))
+    if 0 < ns < 1000:
+        return f"{ns:.3g} ns"
     return f"{ns / 1_000_000:.1f} ms" if ns >= 1_000_000 else f"{ns / 1_000:.1f} µs"
 
 
 _LEFT = ' class="word"'
-_WORDS = ("Information", "Checked", "Class", "Term")
+_WORDS = ("Information", "Status", "Checked", "Class", "Term")
 """Heads of columns of words; these stand to the left."""
 
 

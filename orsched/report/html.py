@@ -62,7 +62,7 @@ def write_report(
     chart and charts over time for each schedule, client-time by use and an explanation of the
     words. All numbers are computed anew and every schedule is checked; exact
     values stand in ``data-`` attributes. Equal input gives equal bytes; what comes from the
-    ``run`` blocks of the schedules stands in the element ``orsched-run`` only.
+    ``run`` blocks of the schedules stands in the element ``orsched-run``, but for the status.
 
     Args:
         instance: the problem.

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.flat_figures import flat_figures
 from orsched.plotting.style import gap_text, percent, seconds
 from orsched.report.comparison import cell, short_time, table, text, verdict
+from orsched.verdict import verdict_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from orsched.report.comparison import Row
     from orsched.report.ranking import Ranking
+    from orsched.verdict import Verdict
 
 
 class Column(NamedTuple):
@@ -44,7 +46,7 @@ def makespan_table(rows: Sequence[Row], ranking: Ranking, *, badged: bool) -> st
     columns = [
         _time("Makespan", "makespan", "makespan_ns", better="min" if badged else None),
         _time("Lower bound", "bound", "bound_ns"),
-        Column("Gap", "gap", lambda r: r.results["gap"], gap_text, "min" if badged else None),
+        Column("Gap", "gap", _gap, gap_text, "min" if badged else None),
         Column(
             "Slot utilization", "utilization", lambda r: r.results["slot_utilization"], percent,
             "max" if badged else None,
@@ -65,11 +67,13 @@ def makespan_table(rows: Sequence[Row], ranking: Ranking, *, badged: bool) -> st
             + head_cell(index, row, ranking if badged else None)
             + f'<td class="word">{row.schedule.information}</td>'
             + _cells(columns, index, row, marked)
+            + f'<td class="word" data-field="status">{text(_status(row))}</td>'
             + cell("–", field="decision")
             + f'<td class="word {"good" if found == 0 else "bad"}" data-field="checked" '
             f'data-violations="{found}">{verdict(row)}</td></tr>'
         )
-    heads = ["Method", "Information", *(c.head for c in columns), "Decision p99", "Checked"]
+    heads = ["Method", "Information", *(c.head for c in columns)]
+    heads += ["Status", "Decision p99", "Checked"]
     return table("comparison", "Makespan and throughput", heads, body)
 
 
@@ -113,8 +117,32 @@ def head_cell(index: int, row: Row, ranking: Ranking | None) -> str:
     """Return the head of a row, with the badge where the ranking gives it one."""
     badge = ""
     if ranking is not None and index in ranking.best:
-        badge = f' <span class="badge">{text(ranking.words)}</span>'
+        told = f", information {row.schedule.information}" if ranking.classes > 1 else ""
+        badge = f' <span class="badge">{text(ranking.words + told)}</span>'
     return f'<th scope="row">{text(row.label)}{badge}</th>'
+
+
+def _gap(row: Row) -> float | None:
+    """Return the gap of the makespan, which is 0 where a search closed it."""
+    found = _verdict(row)
+    gap: float | None = row.results["gap"]
+    return 0.0 if found is not None and found.closes_gap and gap is not None else gap
+
+
+def _verdict(row: Row) -> Verdict | None:
+    """Return what the method said of a valid plan; None for runs and what the checker refuses."""
+    stated = not row.violations and not row.schedule.is_measured
+    return verdict_of(row.schedule) if stated else None
+
+
+def _status(row: Row) -> str:
+    """Return what is proven of a schedule, by its bound or as its file says."""
+    found = _verdict(row)
+    if row.violations or row.schedule.is_measured:
+        return "–"
+    if row.results["gap"] == 0:
+        return "optimal"
+    return "feasible" if found is None else found.words
 
 
 def _figure(name: str) -> Callable[[Row], float | None]:
@@ -138,15 +166,20 @@ def _latency(head: str, measure: str, figure: str) -> Column:
 
 
 def _marked(columns: Sequence[Column], rows: Sequence[Row], ranking: Ranking) -> set[Any]:
-    """Return (column, row) of the best figures; none where all rivals are alike."""
+    """Return (column, row) of each class of information's best; none where all are alike."""
     found = set()
     for k, column in enumerate(columns):
-        known = {r: column.value(rows[r]) for r in ranking.rivals if column.better}
-        known = {r: value for r, value in known.items() if value is not None}
+        known: dict[int, float] = {}
+        for r in ranking.rivals:
+            value = column.value(rows[r]) if column.better else None
+            if value is not None:
+                known[r] = value
         if len(set(known.values())) < 2:
             continue
-        best = (min if column.better == "min" else max)(known.values())  # type: ignore[type-var]
-        found |= {(k, r) for r, value in known.items() if value == best}
+        end = min if column.better == "min" else max
+        for told in {rows[r].schedule.information for r in known}:
+            own = {r: v for r, v in known.items() if rows[r].schedule.information == told}
+            found |= {(k, r) for r, value in own.items() if value == end(own.values())}
     return found
 
 
@@ -172,6 +205,13 @@ def _cells(
                 f'<small title="no schedule of this instance has less">≥ {_short(lower)}</small>'
             )
             more["bound_ns"] = lower
+        if column.field == "gap" and value != row.results["gap"]:  # closed by a search
+            certified = row.results["gap"]
+            shown += (
+                '<small title="to the lower bound, which has a certificate">certified: '
+                f"{gap_text(certified)}</small>"
+            )
+            more["certified"] = certified
         if column.field == "bound" and row.schedule.bound is not None:
             more["name"] = str(row.schedule.bound["name"])
         if column.field == "utilization":

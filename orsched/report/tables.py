@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.flat_figures import flat_figures
 from orsched.hardware.words import cost_words
-from orsched.units import ns_to_seconds
+from orsched.units import ns_to_seconds, seconds_text
+from orsched.verdict import verdict_of
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -23,7 +24,7 @@ def instance_html(instance: Instance) -> str:
         ("Requests", f"{figures['requests']:,}"),
         ("Prompt tokens, mean", f"{figures['prompt_tokens_mean']:.1f}"),
         ("Output tokens, mean", f"{figures['output_tokens_mean']:.1f}"),
-        ("Last arrival", f"{figures['last_arrival_s']:.3f} s"),
+        ("Last arrival", f"{seconds_text(figures['last_arrival_s'])} s"),
         ("Predictions", prediction_words(instance.requests)),
         ("First token", f"from {figures['first_token']}"),
         *((worker.name, _worker(worker)) for worker in instance.workers[:10]),
@@ -48,7 +49,7 @@ def schedule_html(schedule: Schedule) -> str:
         ("Instance", f"{schedule.instance_name} ({schedule.instance_sha256[:12]})"),
         ("Information", schedule.information),
         ("Seed", str(schedule.seed)),
-        ("Makespan", f"{ns_to_seconds(schedule.makespan_ns):.3f} s"),
+        ("Makespan", f"{seconds_text(ns_to_seconds(schedule.makespan_ns))} s"),
     ]
     if schedule.is_measured:
         part = "; stopped before all requests were done" if schedule.is_partial else ""
@@ -56,11 +57,17 @@ def schedule_html(schedule: Schedule) -> str:
     if isinstance(utilization := results.get("slot_utilization"), float):
         rows.append(("Slot utilization", f"{utilization:.2%}"))
     if schedule.bound is not None:
-        value = f"{ns_to_seconds(schedule.bound['value_ns']):.3f} s"
+        value = f"{seconds_text(ns_to_seconds(schedule.bound['value_ns']))} s"
         rows.append((f"Bound {schedule.bound['name']}", value))
     gap, stopped = results.get("gap"), schedule.is_measured and schedule.is_partial
+    verdict = None if schedule.is_measured else verdict_of(schedule)
     if isinstance(gap, (int, float)) and gap >= 0 and not stopped:
-        rows.append(("Gap", f"{gap:.2%}"))
+        closed = verdict is not None and verdict.closes_gap
+        rows.append(
+            ("Gap", f"0.00% (to the certified bound: {gap:.2%})" if closed else f"{gap:.2%}")
+        )
+    if verdict is not None:
+        rows.append(("Status", verdict.words))
     rows += _latency_rows(results)
     rows += [
         (label, f"{results[name]:,}")
@@ -89,11 +96,11 @@ def _latency_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
         spread = [figures.get(f"{name}_{each}_s") for each in ("mean", "p50", "p99")]
         if None not in spread:
             digits = 4 if name == "tpot" else 3
-            text = " / ".join(f"{value:,.{digits}f}" for value in spread)
+            text = " / ".join(seconds_text(value, digits) for value in spread)
             rows.append((f"{label} mean / p50 / p99", f"{text} s"))
     gap, attainment = figures.get("itl_max_s"), figures.get("slo_attainment")
     if gap is not None:
-        rows.append(("Largest gap between tokens", f"{gap:,.3f} s"))
+        rows.append(("Largest gap between tokens", f"{seconds_text(gap)} s"))
     if attainment is not None:
         rows.append(("Requests within the limits", f"{attainment:.2%}"))
     if figures.get("goodput_per_s") is not None:

@@ -20,6 +20,7 @@ Object.assign(window.orsched, (() => {
   function shortTime(ns) {
     if (ns >= 1e9) return `${(ns / 1e9).toFixed(3)} s`;
     if (ns === 0) return "0 s";
+    if (ns < 1e3) return `${ns} ns`;
     return ns >= 1e6 ? `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e3).toFixed(1)} µs`;
   }
 

@@ -51,7 +51,18 @@ WORDS = (
         "A proven limit: no schedule of this instance is shorter by the times of the cost model. A "
         "run on a worker that is faster than its model can end before it.",
     ),
-    ("Gap", "(makespan − lower bound) / lower bound: the most that a better schedule could gain."),
+    (
+        "Gap",
+        "(makespan − lower bound) / lower bound: the most that a better schedule could gain. It is "
+        "0 where the method's search proved that no schedule is shorter; the gap to the certified "
+        "bound stands below.",
+    ),
+    (
+        "Status",
+        "<em>optimal</em>: no schedule is better. The bound's certificate proves it, or the "
+        "method's search did, of which no certificate exists. <em>feasible</em>: a better schedule "
+        "may exist.",
+    ),
     (
         "Information",
         "What the method may know of output lengths: <em>none</em>, <em>predicted</em> or "
@@ -70,7 +81,8 @@ WORDS = (
     ),
     (
         "Best",
-        "A dot marks the best figure of a column, a badge the best schedule: the shortest where "
+        "A dot marks the best figure of a column, a badge the best schedule, each among the "
+        "methods that know as much of output lengths: the shortest where "
         "all requests are there at the start, the one with the best attainment where limits are "
         "given, else the one with the least mean JCT.",
     ),

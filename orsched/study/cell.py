@@ -132,7 +132,8 @@ def _run(task: Mapping[str, Any]) -> dict[str, Any]:
         judged = {}
     named = {"bound_name": None if makespan is None else makespan.name}
     arrival = {"last_arrival_ns": int(instance.requests.arrival_ns.max(initial=0))}
-    found = {**schedule.results, **judged, **named, **means, **_judged_by(aim, schedule, known)}
+    stated = _judged_by(aim, schedule, known, outcome)
+    found = {**schedule.results, **judged, **named, **means, **stated}
     return {
         "information": schedule.information,
         "parameters": outcome.parameters,
@@ -154,18 +155,30 @@ def _aim(content: Mapping[str, Any]) -> Objective | None:
 
 
 def _judged_by(
-    aim: Objective | None, schedule: Schedule, bounds: Mapping[str, Bound]
+    aim: Objective | None, schedule: Schedule, bounds: Mapping[str, Bound], outcome: Outcome
 ) -> dict[str, Any]:
-    """Return name, value, bound and gap of the objective that a study names; nothing for none."""
-    if aim is None:
-        return {}
-    value = aim.value(schedule.results)
-    bound = aim.bound({name: each.value_ns / NS_PER_S for name, each in bounds.items()})
+    """Return what is proven of the objective: that of the study, or the makespan.
+
+    Its value and bound are named where the study names it; ``gap`` is of it, and 0 where it is
+    proven optimal.
+    """
+    from orsched.objectives import MAKESPAN
+
+    sought = aim or MAKESPAN
+    value = sought.value(schedule.results)
+    bound = sought.bound({name: each.value_ns / NS_PER_S for name, each in bounds.items()})
+    certified = value is not None and value == bound
+    optimal = certified or outcome.proven
+    gap = None if value is None or not bound else abs(value - bound) / bound
+    gap = schedule.results["gap"] if sought.is_makespan else gap
+    shown = value if optimal else bound
+    named = {"objective": sought.name, "objective_value": value, "objective_bound": shown}
     return {
-        "objective": aim.name,
-        "objective_value": value,
-        "objective_bound": bound,
-        "objective_gap": None if value is None or not bound else abs(value - bound) / bound,
+        **({} if aim is None else named),
+        "gap": 0.0 if optimal else gap,
+        "verdict": "optimal" if optimal else "feasible",
+        "certified": certified,
+        "termination": outcome.termination.value,
     }
 
 
@@ -275,4 +288,6 @@ def outcome_of(
         objective=sought,
         slo=slo,
     )
-    return chosen.method(instance, run)
+    outcome: Outcome = chosen.method(instance, run)
+    # A proof of another objective says nothing of the one that is judged by.
+    return outcome if aim in (None, sought) else outcome._replace(proven=False)

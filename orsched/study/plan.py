@@ -31,7 +31,7 @@ from orsched.study.scenario_axes import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RECORD = 3
+RECORD = 4
 """Version of the records of cells; those of other versions are left alone and run again."""
 
 _MOST_DIGITS = 30

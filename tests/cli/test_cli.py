@@ -35,7 +35,9 @@ def test_compare_prints_one_object_per_method(call):
     rows = json.loads(out)
     assert code == 0
     assert [list(row) for row in rows] == [[*RESULT_KEYS, "error", "machine"]] * 5
-    assert [row["method"] for row in rows] == ["fcfs", "offline", "online", "hybrid", "hybrid"]
+    assert [row["method"] for row in rows] == [
+        "fcfs", "offline", "online", "hybrid", "hybrid@predicted",
+    ]  # fmt: skip
     assert [row["information"] for row in rows][-1] == "predicted"
     assert all(row["checked"] for row in rows)
     assert all(row["bound_s"] <= row["makespan_s"] for row in rows)

@@ -93,7 +93,7 @@ def test_a_method_that_does_not_suit_is_a_row_with_its_reason(call):
     assert code == 2
     rows = json.loads(out)
     assert [row["method"] for row in rows] == [
-        "fcfs", "windows", "vllm", "own.py:Idle", "own.py:Mine+stop_at=1", "mico",
+        "fcfs", "windows", "vllm@predicted", "own.py:Idle", "own.py:Mine+stop_at=1", "mico",
     ]  # fmt: skip
     errors = [row["error"] for row in rows]
     assert errors[0] is None
@@ -127,9 +127,9 @@ def test_a_long_reason_is_cut_in_the_table_and_full_elsewhere(call, more):
     code, out, err = call(*asked)
     assert code == 2
     lines = out.splitlines()
-    assert max(map(len, lines)) <= 80
-    assert "  the full MIP is for on" in lines[3]
-    assert lines[3].endswith("...")
+    assert max(map(len, lines)) <= 100
+    assert lines[3].split("  ", 1)[0] == "exact"
+    assert "  clairvoyant  the full MIP is for one worker, the instance has 2" in lines[3]
     assert "the full MIP is for one worker, the instance has 2 (take one of them" in err
     full = json.loads(call(*asked, "--format", "json")[1])[1]["error"]
     assert f"orsched: exact: {full}" in err

@@ -33,12 +33,14 @@ def test_solve_prints_value_bound_and_gap(call, problem, name):
     assert bound is None or bound <= row["objective_value"]
     code, out, _ = call("solve", problem, "--objective", name)
     assert code == 0
-    assert ("its gap" in out) == (name != "makespan")
+    head = {"makespan": "makespan s", "mean_jct": "JCT s", "weighted_jct_mean": "weighted JCT"}
+    columns = [head.get(name, "objective"), "bound s", "gap", "status"]
+    assert [word.strip() for word in out.splitlines()[0].split("  ") if word][2:6] == columns
 
 
-def test_without_the_option_nothing_is_added(call, problem):
+def test_without_the_option_the_makespan_is_meant(call, problem):
     _, out, _ = call("solve", problem, "--format", "json")
-    assert "objective" not in json.loads(out)
+    assert json.loads(out)["objective"] == "makespan"
 
 
 @pytest.mark.parametrize(
@@ -107,9 +109,10 @@ def test_simulate_reports_the_objective_of_the_scenario(call, problem):
     row = json.loads(out)
     assert row["objective"] == "jct_mean"
     assert row["objective_value"] == row["jct_mean_s"]
-    assert row["objective_gap"] == pytest.approx(row["jct_mean_s"] / row["objective_bound"] - 1)
+    assert row["gap"] == pytest.approx(row["jct_mean_s"] / row["objective_bound"] - 1)
     assert "does not search for jct_mean" in err
-    assert "objective" not in json.loads(call(*given, "--policy", "fcfs")[1])
+    row = json.loads(call(*given, "--policy", "fcfs")[1])
+    assert (row["objective"], row["objective_value"]) == ("makespan", row["makespan_s"])
 
 
 def test_simulate_refuses_what_cannot_minimise_it(call, problem):

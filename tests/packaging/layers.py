@@ -60,7 +60,7 @@ LAYERS = (
         "a policy decides, the simulator lets time pass, a timeline reads what came of it",
         (
             "step", "views", "policy", "methods", "objectives", "progress", "stop", "result",
-            "search_history",
+            "search_history", "verdict",
             "class_rows",
             "simulator",
             "intervals", "timeline", "handovers", "caches", "prefill_batches", "client_time",

@@ -20,7 +20,7 @@ from tests.plotting.test_classes import mixed
 
 
 def several(instance, slo=None):
-    names = ("fcfs", "one_at_a_time", "sjf")
+    names = ("fcfs", "one_at_a_time", "dynamic")
     return [orsched.simulate(instance, name, slo=slo).schedule for name in names]
 
 

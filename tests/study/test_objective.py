@@ -43,7 +43,10 @@ def test_cells_report_what_solve_does(rows, objective):
         assert row["status"] == "ok"
         assert row["objective_bound"] <= exact["objective_value"] <= row["objective_value"]
         gap = row["objective_value"] / row["objective_bound"] - 1
-        assert row["objective_gap"] == pytest.approx(gap)
+        assert row["gap"] == pytest.approx(gap)
+    proven = {name: (row["verdict"], row["gap"]) for name, row in by_policy.items()}
+    assert proven["exact"] == ("optimal", 0)
+    assert by_policy["exact"]["objective_bound"] == by_policy["exact"]["objective_value"]
 
 
 def test_exact_is_asked_for_the_objective(rows):
