@@ -115,7 +115,8 @@ def checked_result(
     if lower.name == "last_arrival":
         unproven = no_floor(instance, allowances_of(instance, outcome.schedule))
     notes = [text for text in (note, unproven) if text]
-    notes += [*outcome.notes, *_assumed_of_mixed_steps(instance, schedule), *_missing_solver()]
+    notes += _assumed_of_mixed_steps(instance, schedule)
+    notes += [*outcome.notes, *_missing_solver()]
     if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
     return Result(

@@ -85,10 +85,11 @@ class Frontier(Sequence[FrontierPoint]):
                 self.first.name: point.first,
                 self.second.name: point.second,
                 "efficient": point.efficient,
-                "status": point.result.status.value,
-                "sought": point.result.objective.name,
                 f"{self.first.name}_bound": self.first_bound,
                 f"{self.second.name}_bound": self.second_bound,
+                "information": point.result.information,
+                "objective": point.result.objective.name,
+                "status": point.result.status.value,
             }
             for point in self.points
         ]

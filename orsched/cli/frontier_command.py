@@ -93,7 +93,8 @@ def frontier_command(
 
         require_matplotlib()
     bounds = (f"{first.name}_bound", f"{second.name}_bound")
-    require_columns(("method", "share", first.name, second.name, "efficient", *bounds), ())
+    stated = ("information", "objective", "status")
+    require_columns(("method", "share", first.name, second.name, "efficient", *bounds, *stated), ())
     names = [name.strip() for name in methods.split(",") if name.strip()]
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([*names, search]):
@@ -130,7 +131,7 @@ def _print(found: Frontier, style: str) -> None:
     if style != "table":
         print_rows(rows, style)
     else:
-        bounds = {f"{found.first.name}_bound", f"{found.second.name}_bound"}
+        bounds = {f"{found.first.name}_bound", f"{found.second.name}_bound", "objective"}
         marked = [
             {name: value for name, value in row.items() if name not in bounds}
             | ({"efficient": "*" if row["efficient"] else ""} if "efficient" in row else {})

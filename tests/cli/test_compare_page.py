@@ -31,7 +31,7 @@ def test_its_python_finds_the_same(page):
     for block in blocks:
         exec(compile(block, "compare.md", "exec"), names)
     found = names["found"]
-    shown = re.search(r"^vllm +([0-9.]+) %", page, re.MULTILINE)
+    shown = re.search(r"^vllm +none +([0-9.]+) %", page, re.MULTILINE)
     assert found["vllm"].slo_attainment == pytest.approx(float(shown[1]) / 100)
     assert found.best().label.startswith("shortest-prompt-first")
     assert found.failed == ()

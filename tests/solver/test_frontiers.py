@@ -88,6 +88,7 @@ def test_rows_data_frame_and_picture(tmp_path):
     rows = found.to_rows()
     assert list(rows[0]) == [
         "method", "share", "makespan", "jct_mean", "efficient", "makespan_bound", "jct_mean_bound",
+        "information", "objective", "status",
     ]  # fmt: skip
     assert all(row["makespan_bound"] <= row["makespan"] for row in rows)
     pytest.importorskip("pandas")

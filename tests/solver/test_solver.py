@@ -289,7 +289,7 @@ def test_a_method_can_be_specified_in_one_word():
     assert result.information == "predicted"
     assert result.schedule.parameters["gate"] == "idle_cost"
     assert result.schedule.parameters["gate_factor"] == 0.5
-    assert result.to_row()["method"] == "online+gate=idle_cost+gate_factor=0.5"
+    assert result.to_row()["method"] == "online@predicted+gate=idle_cost+gate_factor=0.5"
     assert result.schedule.method == "online"
     for wrong in ("online+gate", "online+=1", "online+gate=a+gate=b"):
         with pytest.raises(InputError) as caught:
