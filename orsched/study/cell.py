@@ -43,12 +43,21 @@ def execute(task: Mapping[str, Any]) -> dict[str, Any]:
         return {
             **record,
             "status": "failed",
-            "error": _one_line(error),
+            "error": _one_line(error) + ("" if expected else _place(error, task)),
             "traceback": None if expected else _writable(traceback.format_exc()),
             "run": {"total_s": perf_counter() - begin},
         }
     done["run"] |= {"total_s": perf_counter() - begin}
     return {**record, "status": "ok", "error": None, "traceback": None, **done}
+
+
+def _place(error: BaseException, task: Mapping[str, Any]) -> str:
+    """Return file and line where the user's own policy failed; nothing for other errors."""
+    from orsched.own_trace import own_part, where
+
+    policy = task.get("content", {}).get("policy")
+    trace = own_part(error, policy["name"] if isinstance(policy, dict) else None)
+    return "" if trace is None else f" ({where(trace)})"
 
 
 def _runner(task: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

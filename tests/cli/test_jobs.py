@@ -110,7 +110,7 @@ def test_own_requests_to_a_comparison_and_a_report(do, made):
         "orsched compare mine.csv --clients 64 --cost cost.json --methods fcfs,vllm,gittins "
         "--predictions noise:sigma=0.3 --slo-ttft 2 --slo-tpot 0.02 --report report.html"
     )
-    assert out.splitlines()[0].split()[:2] == ["method", "SLO"]
+    assert out.splitlines()[0].split()[:3] == ["method", "information", "SLO"]
     assert "\n* best attainment: " in out
     assert "500 requests" in err
     assert "fcfs" in (made / "report.html").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -100,7 +101,9 @@ def test_what_fails_is_named_and_the_others_go_on():
     assert found.failed[2].short == "the instance has no predicted lengths"
     assert "predictions='classes'" in found.failed[2].reason
     alone = orsched.compare(SMALL, [Mine(fail=True), "fcfs"])
-    assert alone.failed[0].short == "raised KeyError"
+    short = r"test_compare\.py, line \d+: KeyError: 'not mine'"
+    assert re.fullmatch(short, alone.failed[0].short)
+    assert re.search(f"mine: failed, {short}", repr(alone))
     assert alone.failed[0].reason.startswith("raised KeyError: 'not mine' (test_compare.py, line ")
     assert isinstance(alone.failed[0].error, KeyError)
 
