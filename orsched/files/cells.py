@@ -43,7 +43,7 @@ def _whole(cell: str, row: int, field: str) -> int:
             f"{text!r:.60} is not a whole number",
             row=row,
             field=field,
-            remedy="give a whole number",
+            remedy="give a whole number, in digits",
         )
     return int(text.partition(".")[0])
 
