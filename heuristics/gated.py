@@ -67,7 +67,9 @@ class GatedParams:
                 remedy="assignment=shared or steal=true",
             )
         if not is_number(self.gate_factor):
-            raise InputError(f"{self.gate_factor!r} is not a number", field="gate_factor")
+            raise InputError(
+                f"{self.gate_factor!r} is not a number", field="gate_factor", remedy="give a number"
+            )
         make_gate(self.gate, self.gate_factor)
 
     def to_dict(self) -> dict[str, Any]:

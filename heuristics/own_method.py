@@ -67,10 +67,16 @@ class OwnMethod(LiveMethod):
             policy: Any = self.policy(**parameters)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
             raise InputError(
-                f"cannot make a policy of {self.name!r}: {error}", field="policy"
+                f"cannot make a policy of {self.name!r}: {error}",
+                field="policy",
+                remedy="correct the class, or give an object of it",
             ) from None
         if not isinstance(policy, Policy):
-            raise InputError(f"{self.name!r} is not a Policy", field="policy")
+            raise InputError(
+                f"{self.name!r} is not a Policy",
+                field="policy",
+                remedy="derive it from orsched.Policy",
+            )
         kinds = [str(kind) for kind in Information]
         if policy.information not in kinds:
             raise InputError(

@@ -253,7 +253,7 @@ def with_arrivals(
     """
     require_instance(instance)
     law = read_arrivals(spec)
-    number = whole_number(seed, "seed", remedy="seeds start at 0")
+    number = whole_number(seed, "seed", remedy="give a whole number of at least 0")
     requests = instance.requests
     order = np.argsort(requests.arrival_ns, kind="stable")
     arrivals = np.empty(len(order), np.int64)
@@ -280,7 +280,11 @@ def sampled(instance: Instance, requests: int, seed: int = 0) -> Instance:
     """
     count = whole_number(requests, "requests", maximum=100_000_000)
     if count and not len(instance):
-        raise InputError("the instance has no requests to draw from", field="requests")
+        raise InputError(
+            "the instance has no requests to draw from",
+            field="requests",
+            remedy="give an instance with requests",
+        )
     draws = stream("sampled", seed).integers(0, max(1, len(instance)), count)
     unnamed = instance.requests.replace(ids=None)
     rows = unnamed.take(draws).replace(arrival_ns=np.zeros(count, np.int64))

@@ -68,7 +68,9 @@ def data_directory(directory: str | PathLike[str] | None = None) -> Path:
         )
     path = Path(named)
     if not path.is_dir():
-        raise InputError("is not a directory", file=str(path), field=VARIABLE)
+        raise InputError(
+            "is not a directory", file=str(path), field=VARIABLE, remedy="name a folder that exists"
+        )
     return path
 
 

@@ -102,7 +102,7 @@ def with_failures(
     """
     require_instance(instance)
     law = read_failures(failures)
-    number = whole_number(seed, "seed", remedy="seeds start at 0")
+    number = whole_number(seed, "seed", remedy="give a whole number of at least 0")
     if instance.autoscaling is not None:
         raise InputError(
             "autoscaling and failures are not simulated together",

@@ -226,7 +226,7 @@ def predict(
     """
     require_instance(instance)
     law = read_predictor(predictor)
-    number = whole_number(seed, "seed", remedy="seeds start at 0")
+    number = whole_number(seed, "seed", remedy="give a whole number of at least 0")
     req = instance.requests
     predicted = as_tokens(law.of(req, number), instance.output_limit_tokens)
     return instance.replace(requests=req.replace(predicted_tokens=predicted))

@@ -84,7 +84,7 @@ def draw_sources(
     chosen = load_mix(mix) if isinstance(mix, str) else mix
     begin = require_number(start_s, "start_s", 0, MAX_SPAN_S)
     length = require_number(duration_s, "duration_s", 1e-9, MAX_SPAN_S)
-    number = whole_number(seed, "seed", remedy="seeds start at 0")
+    number = whole_number(seed, "seed", remedy="give a whole number of at least 0")
     expected = chosen.expected(begin, length)
     scale = 1.0
     if rate is not None:

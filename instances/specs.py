@@ -62,7 +62,7 @@ def _pairs(name: str, rest: str, kinds: Mapping[str, Any], field: str) -> dict[s
         return read_list_of_pairs(rest, field)
     except InputError as error:
         names = [item.name for item in fields(kinds[name])] if name in kinds else []
-        if "=" in rest or not names or error.remedy is not None:
+        if "=" in rest or not names:
             raise
         raise InputError(
             error.problem, field=field, remedy=f"did you mean {name}:{names[0]}={rest}?"

@@ -47,7 +47,11 @@ def poisson_arrivals_ns(name: str, seed: int, requests: int, rate: float) -> NDA
     gaps = stream(name, seed).standard_exponential(requests)
     times = np.cumsum(gaps) * (NS_PER_S / rate)
     if requests and not times[-1] <= MAX_TIME_NS:
-        raise InputError(f"at {rate!r} a second the last arrival is past 2**62 ns", field="rate")
+        raise InputError(
+            f"at {rate!r} a second the last arrival is past 2**62 ns",
+            field="rate",
+            remedy="give a higher rate, or fewer requests",
+        )
     return np.rint(times).astype(np.int64)
 
 
@@ -140,7 +144,11 @@ def uniform(
     for field, span in (("prompt_tokens", prompt_tokens), ("output_tokens", output_tokens)):
         low, high = _ends(span, field)
         if low > high:
-            raise InputError(f"the range {low}..{high} is empty", field=field)
+            raise InputError(
+                f"the range {low}..{high} is empty",
+                field=field,
+                remedy="give the smaller number first",
+            )
         lengths.append(stream(f"uniform/{field}", seed).integers(low, high + 1, count))
     arrivals = np.zeros(count, np.int64)
     if rate is not None:

@@ -233,7 +233,11 @@ class AutoMethod:
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Run the chosen method; the schedule says which it was."""
         if run.parameters:
-            raise InputError("auto takes no parameters", field="parameters")
+            raise InputError(
+                "auto takes no parameters",
+                field="parameters",
+                remedy="leave them out, or name the method that takes them",
+            )
         name, why = choose(instance, run.objective)
         _LOG.info("auto picks %s: %s", name, why)
         try:

@@ -75,7 +75,11 @@ def attainment_of(results: dict[str, Any], name: str) -> float:
             remedy=f"give it some: instance.with_classes('{name}:ttft=1,tpot=0.05')",
         )
     if slo["attainment"] is None:
-        raise InputError(f"no request is of the class {name!r}", field="class")
+        raise InputError(
+            f"no request is of the class {name!r}",
+            field="class",
+            remedy="name a class that has requests",
+        )
     attained: float = slo["attainment"]
     return attained
 

@@ -25,11 +25,13 @@ def int_column(
     maximum: int = 2**62,
     length: int | None = None,
     remedy: str | None = None,
+    below: str | None = None,
 ) -> IntColumn:
     """Return a read-only int64 copy of a one-dimensional column of whole numbers.
 
     Whole-numbered floats are accepted; NaN, infinity, fractions, booleans, text and values
-    outside [minimum, maximum] raise ``InputError`` with the first wrong row.
+    outside [minimum, maximum] raise ``InputError`` with the first wrong row. ``remedy`` is for any
+    of them, ``below`` for values below the minimum alone.
     """
     raw = _as_array(values, field)
     if raw is not None and raw.ndim != 1:
@@ -45,7 +47,7 @@ def int_column(
         column = _from_items(values, field, remedy)  # type: ignore[arg-type]
     else:
         column = _whole_numbers(raw, field, remedy) if count else np.empty(0, dtype=np.int64)
-    _first_outside(column, field, minimum, maximum, remedy)
+    _first_outside(column, field, minimum, maximum, remedy, below)
     column.setflags(write=False)
     return column
 
@@ -150,15 +152,21 @@ def shown(value: object) -> str:
 
 
 def _first_outside(
-    column: IntColumn, field: str, minimum: int, maximum: int, remedy: str | None
+    column: IntColumn,
+    field: str,
+    minimum: int,
+    maximum: int,
+    remedy: str | None,
+    below: str | None,
 ) -> None:
     bad = (column < minimum) | (column > maximum)
     if bad.any():
         row = int(np.argmax(bad))
         value = int(column[row])
         limit = f"below {minimum}" if value < minimum else f"above {maximum}"
-        allowed = f"values from {minimum} to {maximum}"
-        raise InputError(f"{value} is {limit}", row=row, field=field, remedy=remedy or allowed)
+        fitting = (value < minimum and below) or remedy
+        allowed = f"give values from {minimum} to {maximum}"
+        raise InputError(f"{value} is {limit}", row=row, field=field, remedy=fitting or allowed)
 
 
 def whole_number(
@@ -171,6 +179,6 @@ def whole_number(
     number = int(value)  # type: ignore[call-overload]
     if not minimum <= number <= maximum:
         limit = f"below {minimum}" if number < minimum else f"above {maximum}"
-        allowed = f"values from {minimum} to {maximum}"
+        allowed = f"give values from {minimum} to {maximum}"
         raise InputError(f"{number} is {limit}", field=field, remedy=remedy or allowed)
     return int(number)

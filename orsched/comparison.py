@@ -56,7 +56,11 @@ class Comparison(Sequence[Result]):
                 return self.results[names.index(index)]
         for failure in self.failed:
             if index == failure.method:
-                raise InputError(f"{index} made no schedule: {failure.reason}", field="method")
+                raise InputError(
+                    f"{index} made no schedule: {failure.reason}",
+                    field="method",
+                    remedy="take another method of the comparison",
+                )
         raise InputError(
             f"{index!r} is no method of the comparison",
             field="method",

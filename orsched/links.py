@@ -50,7 +50,9 @@ class Link:
         for value, name in ((bytes_per_s, "bandwidth"), (kv_bytes_per_token, "kv_bytes")):
             if not is_number(value) or not 0 < value < float("inf"):
                 raise InputError(
-                    f"{printed(value)} is not a number above 0", field=name, remedy="bytes"
+                    f"{printed(value)} is not a number above 0",
+                    field=name,
+                    remedy="give a number of bytes",
                 )
         exact = Fraction(kv_bytes_per_token) * NS_PER_S / Fraction(bytes_per_s)
         return cls(-(-exact.numerator // exact.denominator), seconds_to_ns(latency_s, "latency"))

@@ -182,7 +182,11 @@ def _information(method: Method, information: str | None) -> Information:
     if information is None:
         return kinds[0] if kinds else Information.NONE
     if not kinds:
-        raise InputError("the class itself says what it must know", field="information")
+        raise InputError(
+            "the class itself says what it must know",
+            field="information",
+            remedy="leave information out",
+        )
     if information not in kinds:
         raise InputError(
             f"method {method.name} does not run with information {information!r}",

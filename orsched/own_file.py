@@ -39,7 +39,9 @@ def module_at(path: str, what: str = "policy") -> ModuleType:
     code = _compiled(source, path, real, what)
     spec = spec_from_file_location(name, real)
     if spec is None:
-        raise InputError("is no Python file", file=path, field=what)
+        raise InputError(
+            "is no Python file", file=path, field=what, remedy="name a file that ends in .py"
+        )
     module = module_from_spec(spec)
     vars(module)[_DIGEST] = _hash(source)
     sys.modules[name] = module  # dataclasses look their module up
@@ -80,7 +82,7 @@ def _read(path: str, what: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         problem = f"cannot be read: {error.strerror}"
-        raise InputError(problem, file=path, field=what) from None
+        raise InputError(problem, file=path, field=what, remedy="check its permissions") from None
 
 
 def _compiled(source: bytes, path: str, real: str, what: str) -> CodeType:
@@ -88,10 +90,16 @@ def _compiled(source: bytes, path: str, real: str, what: str) -> CodeType:
         return compile(source, real, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise InputError(
-            f"is no Python: {error.msg}", file=path, row=error.lineno, field=what
+            f"is no Python: {error.msg}",
+            file=path,
+            row=error.lineno,
+            field=what,
+            remedy="correct the file",
         ) from None
     except ValueError as error:  # a source with null bytes, in older versions of Python
-        raise InputError(f"is no Python: {error}", file=path, field=what) from None
+        raise InputError(
+            f"is no Python: {error}", file=path, field=what, remedy="correct the file"
+        ) from None
 
 
 def _not_imported(error: ImportError, path: str, real: str, what: str) -> InputError:

@@ -20,9 +20,11 @@ def read_pairs(pairs: Iterable[str], field: str) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise InputError(f"{pair!r} is not NAME=VALUE", field=field)
+            raise InputError(
+                f"{pair!r} is not NAME=VALUE", field=field, remedy="write a name, = and a value"
+            )
         if name in found:
-            raise InputError(f"{name} is given twice", field=field)
+            raise InputError(f"{name} is given twice", field=field, remedy="give it once")
         try:
             found[name] = json.loads(text)
         except (ValueError, RecursionError):

@@ -265,7 +265,7 @@ def _arrivals(given_ns: ArrayLike | None, given_s: ArrayLike | None, n: int) -> 
         "arrival_ns",
         maximum=MAX_TIME_NS,
         length=n,
-        remedy="times start at 0",
+        below="times start at 0",
     )
 
 
@@ -282,13 +282,16 @@ Requests.arrival_s = property(_arrival_s)  # type: ignore[method-assign, assignm
 
 
 def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn:
+    below = "every request has at least one token; leave failed requests out"
+    if name == "predicted_tokens":
+        below = "predict at least one token for each request"
     return int_column(
         values,
         name,
         minimum=1,
         maximum=MAX_TOKENS,
         length=length,
-        remedy="every request has at least one token; leave failed requests out",
+        below=below,
     )
 
 

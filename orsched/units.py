@@ -32,7 +32,11 @@ def seconds_to_ns(seconds: float, field: str = "time") -> int:
     Raises ``InputError`` for NaN, infinity, negative values and times above ``MAX_TIME_NS``.
     """
     if not is_number(seconds):
-        raise InputError(f"{printed(seconds)} is not a number of seconds", field=field)
+        raise InputError(
+            f"{printed(seconds)} is not a number of seconds",
+            field=field,
+            remedy="give a number of seconds, such as 0.5",
+        )
     if isinstance(seconds, float) and not math.isfinite(seconds):
         raise InputError(f"{seconds} is not a finite time", field=field, remedy="give seconds")
     ns = round(Fraction(seconds) * NS_PER_S)

@@ -55,9 +55,17 @@ class Worker:
         set_whole(self, "clients", minimum=1, maximum=MAX_CLIENTS)
         set_whole(self, "prefill_cap_tokens", minimum=1, maximum=MAX_TOKENS, optional=True)
         if isinstance(self.cost, type) or not isinstance(self.cost, CostModel):
-            raise InputError(f"{self.cost!r} is not a cost model", field="cost")
+            raise InputError(
+                f"{self.cost!r} is not a cost model",
+                field="cost",
+                remedy="give an object of a cost model, such as AffineCost()",
+            )
         if self.memory is not None and not isinstance(self.memory, BlockMemory):
-            raise InputError(f"{self.memory!r} is not a memory model", field="memory")
+            raise InputError(
+                f"{self.memory!r} is not a memory model",
+                field="memory",
+                remedy="give a BlockMemory, or None",
+            )
         if not isinstance(self.name, str) or not self.name:
             raise InputError("must be a text", field="name")
         require_bool(self.padding, "padding")

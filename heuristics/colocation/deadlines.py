@@ -62,5 +62,9 @@ def require_seconds(value: float | None, field: str) -> None:
     """Raise ``InputError`` unless a parameter is None or a time of at least 0 seconds."""
     if value is not None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputError(f"{value!r} is no number of seconds", field=field)
+            raise InputError(
+                f"{value!r} is no number of seconds",
+                field=field,
+                remedy="give seconds of at least 0",
+            )
         seconds_to_ns(value, field)

@@ -50,7 +50,8 @@ def whole_numbers(
     if wrong.any():
         index = int(np.argmax(wrong))
         side = "negative" if column[index] < 0 else f"above {maximum}"
-        raise CellError(index, f"{column[index]} is {side}", remedy)
+        fitting = remedy if column[index] < 0 else f"give a whole number of at most {maximum}"
+        raise CellError(index, f"{column[index]} is {side}", fitting)
     return column
 
 
@@ -59,7 +60,9 @@ def _whole(index: int, cell: str, remedy: str) -> int:
     if match is None:
         raise CellError(index, *no_number(cell, "is not a whole number", remedy, ""))
     if len(match[1]) > 19 or abs(int(match[1])) >= 2**63:
-        raise CellError(index, f"{_shown(cell)} does not fit into 64 bits", remedy)
+        raise CellError(
+            index, f"{_shown(cell)} does not fit into 64 bits", "give a whole number of fewer digits"
+        )
     return int(match[1])
 
 
@@ -76,7 +79,7 @@ def _seconds(index: int, cell: str) -> int:
     except DecimalException:
         raise CellError(index, *no_number(cell, "is not a number", "give seconds")) from None
     except ValueError as error:
-        raise CellError(index, str(error), "give seconds, 0 or more") from None
+        raise CellError(index, str(error), "give seconds from 0 to 2**62 ns (146 years)") from None
 
 
 def no_number(cell: str, what: str, remedy: str, mark: str = ".") -> tuple[str, str]:

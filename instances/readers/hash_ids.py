@@ -52,6 +52,7 @@ def hash_ids(
             file=fields.file,
             row=line,
             field=FIELD,
-            remedy="pass the trace's block size as block_tokens",
+            remedy="check hash_ids; blocks of another size are read in Python: "
+            "orsched.instances.readers.read(path, block_tokens=16)",
         )
     return blocks

@@ -160,7 +160,7 @@ def require(matched: Matched) -> None:
         near = get_close_matches(snake(name), known, n=1, cutoff=_CLOSE)
         if near and not (near[0].startswith("arrival") and ARRIVAL in matched.found):
             raise InputError(
-                "is like a column that orsched reads, but none",
+                f'is like a column that orsched reads, "{near[0]}", but is not read',
                 row=1,
                 field=name,
                 remedy=f'rename the column "{name}" to "{near[0]}", or remove it',

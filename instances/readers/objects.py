@@ -61,7 +61,7 @@ def read_objects(path: str | PathLike[str]) -> Iterator[tuple[int, dict[str, Any
             try:
                 value = DECODER.decode(text)
             except (ValueError, RecursionError) as error:
-                remedy = "one JSON object a line; the file may be cut off"
+                remedy = "give one JSON object in each line; the file may be cut off"
                 raise refusal(error, file, line, remedy) from None
             if not isinstance(value, dict):
                 raise InputError(
@@ -83,7 +83,8 @@ class Fields:
             raise self._wrong(f"{value} is not a whole number", name, line, "give a whole number")
         if not 0 <= value <= maximum:
             side = "negative" if value < 0 else f"above {maximum}"
-            raise self._wrong(f"{value} is {side}", name, line, "give a whole number, 0 or more")
+            remedy = f"give a whole number, 0 or more, of at most {maximum}"
+            raise self._wrong(f"{value} is {side}", name, line, remedy)
         return int(value)
 
     def time_ns(self, values: dict[str, Any], name: str, line: int, ns: int) -> int:
@@ -92,7 +93,8 @@ class Fields:
         try:
             return time_ns(value, ns)
         except ValueError as error:
-            raise self._wrong(str(error), name, line, "times are 0 or more") from None
+            remedy = "give a time, 0 or more, of at most 2**62 ns (146 years)"
+            raise self._wrong(str(error), name, line, remedy) from None
 
     def whole_list(self, values: dict[str, Any], name: str, line: int) -> list[int]:
         """Return a list of whole numbers from 0 to 2**62."""

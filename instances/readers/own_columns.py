@@ -269,13 +269,17 @@ def _text(values: Mapping[str, Any], name: str, file: str, line: int) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-        problem = "the value is missing" if value is None else f"{value!r:.40} is no number or text"
-        raise InputError(
-            problem, file=file, row=line, field=name, remedy="every line needs all of the first"
-        )
+        problem, remedy = "the value is missing", "give each line all fields of the first"
+        if value is not None:
+            problem, remedy = f"{value!r:.40} is not a number or a text", "give a number or a text"
+        raise InputError(problem, file=file, row=line, field=name, remedy=remedy)
     try:
         return str(value)
     except ValueError:  # Python writes no digits beyond its limit
         raise InputError(
-            "is too large for a number", file=file, row=line, field=name, remedy="give 64 bits"
+            "is too large for a number",
+            file=file,
+            row=line,
+            field=name,
+            remedy="give at most 64 bits",
         ) from None

@@ -40,7 +40,11 @@ def head_of(path: str | PathLike[str]) -> str:
     except FileNotFoundError:
         raise InputError("there is no such file", file=file, remedy=file_hint(file)) from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=file) from None
+        raise InputError(
+            f"cannot be read: {error.strerror}",
+            file=file,
+            remedy="check the path and the permissions",
+        ) from None
     for magic, (what, remedy) in _MAGIC.items():
         if head.startswith(magic):
             raise InputError(f"is {what}, not UTF-8 text", file=file, remedy=remedy)

@@ -100,11 +100,20 @@ class TableMemory:
 
     def __post_init__(self) -> None:
         if not isinstance(self.limits, (list, tuple)) or not self.limits:
-            raise InputError("not a list of pairs (tokens, most requests)", field="limits")
+            raise InputError(
+                "not a list of pairs (tokens, most requests)",
+                field="limits",
+                remedy="give a list of pairs",
+            )
         pairs: list[tuple[int, int]] = []
         for row, pair in enumerate(self.limits):
             if not isinstance(pair, (list, tuple)) or len(pair) != 2:
-                raise InputError("not a pair (tokens, most requests)", field="limits", row=row)
+                raise InputError(
+                    "not a pair (tokens, most requests)",
+                    field="limits",
+                    row=row,
+                    remedy="give two whole numbers",
+                )
             tokens = whole_number(pair[0], "limits", minimum=1, maximum=2 * MAX_TOKENS)
             if pairs and tokens <= pairs[-1][0]:
                 text = f"{tokens} tokens after {pairs[-1][0]}"

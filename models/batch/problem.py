@@ -95,7 +95,11 @@ def build(
     if max_batch is not None:
         cap = min(cap, whole_number(max_batch, "max_batch", minimum=1))
     if memory is not None and not isinstance(memory, BatchMemory):
-        raise InputError(f"{type(memory).__name__} is not a memory rule of a batch", field="memory")
+        raise InputError(
+            f"{type(memory).__name__} is not a memory rule of a batch",
+            field="memory",
+            remedy="give a memory rule of orsched.models.batch, or None",
+        )
     order = sorted_rows(column)
     ordered = column[order]
     ends = np.flatnonzero(np.diff(ordered, append=0))

@@ -89,7 +89,11 @@ def make(
         prices.append(serving_ns(cost, size, problem.lengths[group], slice_tokens))
         exact += (problem.slopes[group] * size + problem.bases[group]) * count
     if max(prices, default=0) > MAX_SERVING_NS:
-        raise InputError(f"a batch takes {max(prices)} ns, above 2**62", field="cost")
+        raise InputError(
+            f"a batch takes {max(prices)} ns, above 2**62",
+            field="cost",
+            remedy="use a cost model with shorter times",
+        )
     column = np.array(prices, dtype=np.int64)[which.reshape(-1)]
     for values in (boundaries, longest, column):
         values.setflags(write=False)

@@ -135,7 +135,7 @@ def solve_best_first(
         raise InputError(
             "the best-first search takes no arrivals",
             field="requests.arrival_ns",
-            remedy="let all requests arrive at once, or use the full MIP",
+            remedy="let all requests arrive at once, or use exact with search=mip",
         )
     end = None if time_limit is None else begin + time_limit
     search = Search(instance, problem, callback, begin)

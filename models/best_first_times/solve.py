@@ -131,7 +131,7 @@ def solve_best_first_times(
         raise InputError(
             f"the best-first search does not take this: {why_not}",
             field="objective",
-            remedy="use the full MIP, or latency_search",
+            remedy="use exact with search=mip, or latency_search",
         )
     problem = read_problem(instance, exact=True)
     aim = TimesAim(instance, problem, wanted)

@@ -59,14 +59,22 @@ def _write(target: Path, suffix: str, lines: Iterable[str]) -> None:
     try:
         folder = Path(mkdtemp(prefix=".orsched-", dir=target.parent or "."))
     except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", file=str(target)) from None
+        raise InputError(
+            f"cannot write: {error.strerror}",
+            file=str(target),
+            remedy="choose a folder that exists and may be written to",
+        ) from None
     made = folder / f"model{suffix}"
     try:
         with made.open("w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(lines)
         os.replace(made, target)
     except OSError as error:
-        raise InputError(f"cannot write: {error.strerror}", file=str(target)) from None
+        raise InputError(
+            f"cannot write: {error.strerror}",
+            file=str(target),
+            remedy="choose a folder that exists and may be written to",
+        ) from None
     finally:
         with contextlib.suppress(OSError):
             made.unlink()

@@ -144,7 +144,11 @@ def _latency(
             remedy="give jct_mean, ttft_mean, weighted_jct_mean or a weighted sum",
         )
     if not len(instance):
-        raise InputError("an instance without requests has no means", field="instance")
+        raise InputError(
+            "an instance without requests has no means",
+            field="instance",
+            remedy="give an instance with requests",
+        )
     problem = read_problem(instance, exact=True)
     aim = TimesAim(instance, problem, objective)
     count = bins_that_suffice(problem)

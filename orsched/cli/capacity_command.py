@@ -211,7 +211,11 @@ def read_machines(
                 remedy="e.g. a100=a100.json:2.5, or small=instance:1",
             )
         if name in found:
-            raise InputError(f"{name} is given twice", field="--machine")
+            raise InputError(
+                f"{name} is given twice",
+                field="--machine",
+                remedy="give each machine a name of its own",
+            )
         if source == "instance":
             found[name] = (instance.workers[0], number)
             continue
@@ -269,7 +273,12 @@ def _verify(instance: Instance, kinds: Any, path: Path) -> int:
 
     document = parse_json(read_text(path))
     if not isinstance(document, dict) or not isinstance(document.get("certificate"), dict):
-        raise InputError("holds no certificate", file=str(path), field="certificate")
+        raise InputError(
+            "holds no certificate",
+            file=str(path),
+            field="certificate",
+            remedy="give the JSON that orsched capacity --format json prints",
+        )
     claim = document["certificate"]
     workers = None if kinds is None else [worker for worker, _ in kinds.values()]
     found = proof_violations(instance, claim, workers)

@@ -199,9 +199,17 @@ def _names(methods: str, param: tuple[str, ...]) -> list[str]:
 def _require_seeds(seeds: str | None, of_seeds: bool, picture: Path | None) -> None:
     """Refuse what goes with ``--seeds`` alone, or never goes with it."""
     if seeds is None and of_seeds:
-        raise InputError("--set and --each go with --seeds", field="--seeds")
+        raise InputError(
+            "--set and --each go with --seeds",
+            field="--seeds",
+            remedy="add --seeds A:B, or leave them out",
+        )
     if seeds is not None and picture is not None:
-        raise InputError("charts and reports show one instance", field="--seeds")
+        raise InputError(
+            "charts and reports show one instance",
+            field="--seeds",
+            remedy="leave --seeds out, or the charts and the report",
+        )
 
 
 def _chosen(names: list[str]) -> list[Chosen]:

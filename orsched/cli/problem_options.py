@@ -90,7 +90,9 @@ def given_settings(
         None if workers is None else read_workers(workers),
         None if arrivals is None else read_arrivals(arrivals),
         None if predictions is None else read_predictor(predictions),
-        None if seed is None else whole_number(seed, "seed", remedy="seeds start at 0"),
+        None
+        if seed is None
+        else whole_number(seed, "seed", remedy="give a whole number of at least 0"),
         None if workers is None else worker_files(workers),
         None if failures is None else read_failures(failures),
         None if autoscale is None else read_autoscaling(autoscale),

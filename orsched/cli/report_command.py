@@ -85,7 +85,11 @@ def report_command(
         )
     several = len(schedules) > 1
     if several and any(paths[kind] for kind in ("usage", "trace", "records")):
-        raise InputError("--usage, --trace and --records take one schedule", field="SCHEDULE")
+        raise InputError(
+            "--usage, --trace and --records take one schedule",
+            field="SCHEDULE",
+            remedy="give one SCHEDULE, or leave these options out",
+        )
     require_order(instance, schedules)
     check_paths({"report": output, **paths}, (instance, *schedules))
     require_packages({"report": output, **paths})
@@ -114,5 +118,9 @@ def _plan_and_run(schedules: Sequence[Schedule]) -> tuple[Schedule, Schedule]:
     plans = [schedule for schedule in schedules if not schedule.is_measured]
     runs = [schedule for schedule in schedules if schedule.is_measured]
     if len(plans) != 1 or len(runs) != 1:
-        raise InputError("--gantt takes one schedule, or a plan and its run", field="SCHEDULE")
+        raise InputError(
+            "--gantt takes one schedule, or a plan and its run",
+            field="SCHEDULE",
+            remedy="give one SCHEDULE, or a plan and its run",
+        )
     return plans[0], runs[0]

@@ -50,9 +50,9 @@ def export_command(
 
     if (batch is None) == (kind == "batch"):
         raise InputError(
-            "a batch file gets priorities only from a schedule and a batch file",
+            "--as batch and --batch FILE go together",
             field="--batch",
-            remedy="give --as batch and --batch FILE together",
+            remedy="give both, or leave both out",
         )
     _require_other(output, [Path(instance), schedule, *([] if batch is None else [batch])])
     problem, plan = load_instance(instance), load_schedule(schedule)

@@ -74,7 +74,11 @@ class BilinearCost:
         """
         for name, values in (("p", p), ("d", d)):
             if not isinstance(values, (list, tuple)) or len(values) != 4:
-                raise InputError(f"{values!r} is not a list of four coefficients", field=name)
+                raise InputError(
+                    f"{values!r} is not a list of four coefficients",
+                    field=name,
+                    remedy="give four numbers",
+                )
         pairs = zip(COEFFICIENTS, (*p, *d), strict=True)
         return cls(**{name: to_whole_units(value, FS_PER_MS, name) for name, value in pairs})
 

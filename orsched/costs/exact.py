@@ -54,8 +54,14 @@ def to_whole_units(value: float | Fraction, units: int, field: str) -> int:
     """
     wrong_type = isinstance(value, bool) or not isinstance(value, (int, float, Fraction))
     if wrong_type or (isinstance(value, float) and not math.isfinite(value)):
-        raise InputError(f"{printed(value)} is not a finite number", field=field)
+        raise InputError(
+            f"{printed(value)} is not a finite number", field=field, remedy="give a finite number"
+        )
     whole = round(Fraction(value) * units)
     if abs(whole) > MAX_COEFFICIENT_FS:
-        raise InputError(f"{printed(value)} is too large", field=field)
+        raise InputError(
+            f"{printed(value)} is too large",
+            field=field,
+            remedy="give a smaller number, or another unit",
+        )
     return whole

@@ -119,15 +119,24 @@ def _check_options(
     require_one_of(weighting, "weighting", ("relative", "seconds", "absolute"))
     for name, value in (("holdout", holdout), ("quantile", quantile)):
         if not is_number(value):
-            raise InputError(f"{value!r} is not a number", field=name)
+            raise InputError(f"{value!r} is not a number", field=name, remedy="give a number")
     if not 0 <= holdout < 1:
-        raise InputError(f"{holdout} is not a share in [0, 1)", field="holdout")
+        raise InputError(
+            f"{holdout} is not a share in [0, 1)",
+            field="holdout",
+            remedy="give a share of at least 0 and below 1",
+        )
     if not 0 < quantile <= 1:
-        raise InputError(f"{quantile} is not a quantile in (0, 1]", field="quantile")
+        raise InputError(
+            f"{quantile} is not a quantile in (0, 1]",
+            field="quantile",
+            remedy="give a number above 0 and up to 1",
+        )
     if (model == "levels") != (level_caps is not None):
         raise InputError(
             "the levels model needs the capacities of its levels, other models have none",
             field="level_caps",
+            remedy="give level_caps for levels, and leave them out for other models",
         )
 
 
@@ -183,14 +192,21 @@ def _levels(work: Work) -> LevelsCost:
     caps = int_column(work.level_caps or [], "level_caps", minimum=1)
     if len(caps) == 0 or (np.diff(caps) <= 0).any():
         raise InputError(
-            "give at least one capacity, in strictly growing order", field="level_caps"
+            "give at least one capacity, in strictly growing order",
+            field="level_caps",
+            remedy="sort the capacities and give each once",
         )
     rows = work.rows(PREFILL, ["levels"])
     level = np.searchsorted(caps, work.data.column("tokens")[rows])
     over = level == len(caps)
     if over.any():
         row = int(rows[np.argmax(over)])
-        raise InputError(f"over the largest level, {caps[-1]} tokens", row=row, field="tokens")
+        raise InputError(
+            f"over the largest level, {caps[-1]} tokens",
+            row=row,
+            field="tokens",
+            remedy="add a larger level, or leave the measurement out",
+        )
     for index in range(len(caps)):
         if not (level == index).any():
             raise InputError(

@@ -133,7 +133,11 @@ def _fit_lambda(work: Work, cost: PoolingCost) -> PoolingCost:
     )
     slope = high - low
     if not slope.any():
-        raise InputError("the mixed measurements do not determine lambda_ppm", field="lambda_ppm")
+        raise InputError(
+            "the mixed measurements do not determine lambda_ppm",
+            field="lambda_ppm",
+            remedy="measure more mixed steps of different sizes, or leave them out",
+        )
     kept = work.take(MIXED, rows, slope[:, None])
     weights = work.weights(rows[kept])
     run, rise = weights * slope[kept], weights * (work.data.column("duration_ns")[rows] - low)[kept]

@@ -43,7 +43,9 @@ class Work:
         rows = self.data.rows(phase)
         if len(rows) == 0:
             raise InputError(
-                f"no {phase} measurement, but {', '.join(names)} are to be fitted", field="phase"
+                f"no {phase} measurement, but {', '.join(names)} are to be fitted",
+                field="phase",
+                remedy="measure such steps, or fit another model",
             )
         return rows
 

@@ -53,7 +53,11 @@ class StageFloor:
         if self.levels is not None:
             object.__setattr__(self, "levels", read_levels(self.levels))
             if replace(self, levels=None) != StageFloor():
-                raise InputError("a stage has levels or parts, not both", field="levels")
+                raise InputError(
+                    "a stage has levels or parts, not both",
+                    field="levels",
+                    remedy="leave one of both out",
+                )
 
     @property
     def is_curved(self) -> bool:
@@ -133,9 +137,17 @@ class Floor:
                 remedy=f"None, {', '.join(MIXED)}",
             )
         if self.mixed == "one_fixed" and (self.unit > 1 or self.stage.levels is not None):
-            raise InputError("one_fixed needs fixed parts in whole nanoseconds", field="mixed")
+            raise InputError(
+                "one_fixed needs fixed parts in whole nanoseconds",
+                field="mixed",
+                remedy="give whole nanoseconds, or leave mixed out",
+            )
         if self.stage.levels is not None and (self.unit > 1 or self.times > 1):
-            raise InputError("levels are in whole nanoseconds: unit and times are 1", field="unit")
+            raise InputError(
+                "levels are in whole nanoseconds: unit and times are 1",
+                field="unit",
+                remedy="leave unit and times out",
+            )
 
     @property
     def by_counts(self) -> bool:
@@ -169,7 +181,11 @@ class Floor:
         if stage.levels is not None:
             index = bisect_left(stage.levels, (sum(prompts),))
             if index == len(stage.levels):
-                raise InputError(f"no level holds {sum(prompts)} tokens", field="levels")
+                raise InputError(
+                    f"no level holds {sum(prompts)} tokens",
+                    field="levels",
+                    remedy="add a larger level, or split the stage",
+                )
             return stage.levels[index][1]
         counted = [longest] * len(prompts) if self.padded else prompts
         exact = stage.fixed + stage.longest * longest + sum(map(stage.own, counted))

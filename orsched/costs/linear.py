@@ -173,5 +173,9 @@ def attended_tokens(prompts: Sequence[int], cached: Sequence[int] = ()) -> int:
     if not cached:
         return found
     if len(cached) != len(prompts):
-        raise InputError(f"{len(cached)} values for {len(prompts)} prompts", field="cached")
+        raise InputError(
+            f"{len(cached)} values for {len(prompts)} prompts",
+            field="cached",
+            remedy="give one value for each prompt",
+        )
     return found + sum(tokens * k for tokens, k in zip(prompts, cached, strict=True))

@@ -57,7 +57,11 @@ class Measurements:
 
     def __post_init__(self) -> None:
         if isinstance(self.phase, str):
-            raise InputError("expected one phase a row, not a text", field="phase")
+            raise InputError(
+                "expected one phase a row, not a text",
+                field="phase",
+                remedy="give a list with a phase for each row",
+            )
         phase = tuple(self.phase)
         for row, name in enumerate(phase):
             if name not in PHASES:
@@ -178,4 +182,5 @@ def _check_rows(data: Measurements) -> None:
 
 def _refuse(bad: NDArray[np.bool_], field: str, problem: str) -> None:
     if bad.any():
-        raise InputError(problem, row=int(np.argmax(bad)), field=field)
+        row = int(np.argmax(bad))
+        raise InputError(problem, row=row, field=field, remedy="correct the row, or leave it out")

@@ -54,6 +54,7 @@ def read_levels(values: object) -> tuple[tuple[int, int], ...]:
                 f"{pair!r} is not a pair of capacity in tokens and time in nanoseconds",
                 row=row,
                 field="levels",
+                remedy="give two whole numbers",
             )
         try:
             cap = whole_number(pair[0], "levels", minimum=1)

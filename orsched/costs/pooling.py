@@ -151,7 +151,11 @@ class PoolingCost:
     def _decode_fs(self, active: int, context_sum: int, context_max: int) -> int:
         """Time of a round times ``active``, which keeps the mean whole."""
         if active < 1:
-            raise InputError("a round without an active request has no mean context", field="cost")
+            raise InputError(
+                "a round without an active request has no mean context",
+                field="cost",
+                remedy="give at least one active request",
+            )
         value = self.gamma_fs * context_max * active + self.delta_fs * context_sum
         if value < 0:
             raise InputError(

@@ -129,7 +129,11 @@ class ProfiledCost:
 
     def _require_cached(self, prompts: Sequence[int], cached: Sequence[int]) -> None:
         if cached and len(cached) != len(prompts):
-            raise InputError(f"{len(cached)} values for {len(prompts)} prompts", field="cached")
+            raise InputError(
+                f"{len(cached)} values for {len(prompts)} prompts",
+                field="cached",
+                remedy="give one value for each prompt",
+            )
 
     def scaled(self, factor: int) -> Self:
         """Every duration multiplied by ``factor``, after its rounding."""

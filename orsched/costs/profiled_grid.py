@@ -51,16 +51,28 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not self.names or len(self.axes) != len(self.names):
-            raise InputError("a grid has one name an axis, at least one", field="names")
+            raise InputError(
+                "a grid has one name an axis, at least one",
+                field="names",
+                remedy="give a name for each axis",
+            )
         axes = tuple(map(_read_axis, self.axes, self.names))
         points = 1
         for axis in axes:
             points *= len(axis)
         if points > MAX_POINTS:
-            raise InputError(f"a grid of more than {MAX_POINTS} points", field="time_ns")
+            raise InputError(
+                f"a grid of more than {MAX_POINTS} points",
+                field="time_ns",
+                remedy="leave points out",
+            )
         times = self.times_ns
         if not isinstance(times, (list, tuple)) or len(times) != points:
-            raise InputError(f"a grid of {points} points needs a time for each", field="time_ns")
+            raise InputError(
+                f"a grid of {points} points needs a time for each",
+                field="time_ns",
+                remedy="give a time for each point, in the order of the axes",
+            )
         whole = [
             None if time is None else whole_number(time, "time_ns", maximum=MAX_TIME_NS)
             for time in times
@@ -109,7 +121,11 @@ class Grid:
         try:
             if isinstance(value, cls):
                 if value.names != tuple(names):
-                    raise InputError(f"a grid over {', '.join(value.names)}", field="names")
+                    raise InputError(
+                        f"a grid over {', '.join(value.names)}",
+                        field="names",
+                        remedy="see the cost model 'profiled' in the file formats",
+                    )
                 return value
             parts = read_parameters(value, owner, [*names, "time_ns"])
             axes = tuple(_read_axis(parts[name], name) for name in names)
@@ -129,14 +145,22 @@ def _read_axis(values: object, name: str) -> tuple[int, ...]:
         raise InputError("must be a list of at least one point", field=name)
     axis = tuple(whole_number(value, name, maximum=MAX_TOKENS) for value in values)
     if any(later <= earlier for earlier, later in pairwise(axis)):
-        raise InputError("the points do not grow strictly", field=name)
+        raise InputError(
+            "the points do not grow strictly",
+            field=name,
+            remedy="sort the points, and give each once",
+        )
     return axis
 
 
 def _flat(times: object, axes: Sequence[Sequence[int]]) -> list[Any]:
     """Flatten lists of lists that have the shape of the axes."""
     if not isinstance(times, (list, tuple)) or len(times) != len(axes[0]):
-        raise InputError(f"expected a list of {len(axes[0])}, one a point", field="time_ns")
+        raise InputError(
+            f"expected a list of {len(axes[0])}, one a point",
+            field="time_ns",
+            remedy="give one value for each point",
+        )
     if len(axes) == 1:
         return list(times)
     return [time for part in times for time in _flat(part, axes[1:])]

@@ -99,7 +99,12 @@ def _sums(
                 remedy=known_names(kernel, times_a_step),
             )
         if size in kernels.setdefault(kernel, {}):
-            raise InputError(f"{kernel} at {size} {axis} is there twice", row=row, field="layer")
+            raise InputError(
+                f"{kernel} at {size} {axis} is there twice",
+                row=row,
+                field="layer",
+                remedy="keep one row",
+            )
         kernels[kernel][size] = whole_number(time, "time_ns", maximum=MAX_TIME_NS)
     sizes = sorted({size for times in kernels.values() for size in times})
     sums: dict[tuple[int, ...], int] = {(size,): 0 for size in sizes}
@@ -125,7 +130,12 @@ def _attention_times(rows: Iterable[AttentionRow]) -> dict[tuple[int, int, int, 
     for row, (*place, time) in enumerate(rows):
         chunk, cached, batch, context = place
         if (chunk, cached, batch, context) in found:
-            raise InputError("this combination is there twice", row=row, field="prefill_chunk")
+            raise InputError(
+                "this combination is there twice",
+                row=row,
+                field="prefill_chunk",
+                remedy="keep one row",
+            )
         found[chunk, cached, batch, context] = time
     return found
 
@@ -134,7 +144,11 @@ def _grid(owner: str, times: Mapping[tuple[int, ...], int]) -> Grid:
     """Arrange times as a table; combinations of its points that are not there are filled in."""
     names = GRIDS.get(owner, PER_SEQUENCE)
     if not times:
-        raise InputError(f"no measurement for the table {owner}", field=owner)
+        raise InputError(
+            f"no measurement for the table {owner}",
+            field=owner,
+            remedy="measure it, or add its rows",
+        )
     axes = [sorted({place[i] for place in times}) for i in range(len(names))]
     size = prod(map(len, axes))
     if size > MAX_POINTS:

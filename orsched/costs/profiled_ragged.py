@@ -43,7 +43,9 @@ def completed(
     if not missing:
         return tuple(int(time) for time in times_ns if time is not None), 0
     if missing == len(times_ns):
-        raise InputError("no combination is measured", field="time_ns")
+        raise InputError(
+            "no combination is measured", field="time_ns", remedy="measure at least one combination"
+        )
     shape = tuple(map(len, axes))
     table = np.array([_NONE if time is None else time for time in times_ns], np.int64)
     table = table.reshape(shape)

@@ -17,6 +17,7 @@ from orsched.errors import InputError
 from orsched.heuristics.continuous.methods import VLLM
 from orsched.instance import Instance
 from orsched.instances.readers import cells, detect, read
+from orsched.instances.readers.assemble import DROP_REMEDY
 from orsched.instances.readers.objects import Fields, read_objects
 from orsched.instances.readers.spreadsheet import is_spreadsheet
 from orsched.instances.readers.table import read_table
@@ -195,7 +196,7 @@ def read_run(path: str | PathLike[str]) -> MeasuredRun:
             file=str(file),
             remedy=_RUNS,
         )
-    requests = read(file, form).requests
+    requests = _all_of(file, form)
     if form == RUN_FORMAT:
         arrival, queued, first, last, lines = _objects(file)
         names = _JSON
@@ -207,6 +208,22 @@ def read_run(path: str | PathLike[str]) -> MeasuredRun:
     times = Times(requests.arrival_ns, first + moved, last + moved, requests.output_tokens)
     _check(file, times, None if queued is None else queued + moved, lines, names)
     return MeasuredRun(file.name, requests, times, offset if form != RUN_FORMAT else 0)
+
+
+def _all_of(file: Path, form: str) -> Requests:
+    """Return the requests of a file; no row is left out, since each row has times, too."""
+    try:
+        return read(file, form).requests
+    except InputError as error:
+        if error.remedy != DROP_REMEDY:
+            raise
+        raise InputError(
+            error.problem,
+            file=error.file,
+            row=error.row,
+            field=error.field,
+            remedy="remove the rows of failed requests from the file",
+        ) from None
 
 
 def _is_csv(file: Path) -> bool:

@@ -70,7 +70,9 @@ def _mode(name: str) -> int | None:
     except FileNotFoundError:
         return None
     except ValueError as error:  # a zero byte in the name
-        raise InputError(f"no such file name: {error}", file=repr(name)) from None
+        raise InputError(
+            f"no such file name: {error}", file=repr(name), remedy="choose another name"
+        ) from None
     if stat.S_ISDIR(mode):
         raise InputError("is a folder", file=name, remedy="name a file in it")
     return mode

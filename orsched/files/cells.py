@@ -36,7 +36,10 @@ def _whole(cell: str, row: int, field: str) -> int:
     text = cell.strip()
     if not text:
         raise InputError(
-            "the value is missing", row=row, field=field, remedy="fill it or drop the column"
+            "the value is missing",
+            row=row,
+            field=field,
+            remedy="fill it in, or leave out a column that is optional",
         )
     if not _WHOLE.fullmatch(text) or len(text) > _LONGEST:
         raise InputError(

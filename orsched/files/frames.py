@@ -83,7 +83,7 @@ def _values(series: Any, name: str) -> Any:
             "the value is missing",
             row=int(np.argmax(missing)),
             field=name,
-            remedy="fill it or drop the column",
+            remedy="fill it in, or leave out a column that is optional",
         )
     return series.to_numpy() if series.dtype.kind == "i" else series.tolist()
 

@@ -36,9 +36,13 @@ def read_sizes(path: Path, column: str | None = None) -> list[int]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise InputError(f"cannot read: {error.strerror}", file=str(path)) from None
+        raise InputError(
+            f"cannot read: {error.strerror}",
+            file=str(path),
+            remedy="check the path and the permissions",
+        ) from None
     except UnicodeDecodeError:
-        raise InputError("is no text in UTF-8", file=str(path)) from None
+        raise InputError("is no text in UTF-8", file=str(path), remedy="save it as UTF-8") from None
     try:
         if path.suffix.lower() == ".json":
             return _of_json(text)
@@ -56,7 +60,7 @@ def _of_json(text: str) -> list[int]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is not JSON: {error}") from None
+        raise InputError(f"is not JSON: {error}", remedy="correct the text at this place") from None
     if isinstance(found, dict):
         if "sizes" not in found:
             raise InputError("is missing", field="sizes", remedy='give {"sizes": [...]}')
@@ -88,7 +92,9 @@ def _of_csv(lines: Sequence[str], column: str | None) -> list[int]:
     try:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as error:
-        raise InputError(f"is not CSV: {error}", row=reader.line_num) from None
+        raise InputError(
+            f"is not CSV: {error}", row=reader.line_num, remedy="check quotes and line ends"
+        ) from None
     if not rows:
         raise InputError("is empty", remedy="give a heading and a size a row")
     headings = [cell.strip() for cell in rows[0][1]]
@@ -96,7 +102,9 @@ def _of_csv(lines: Sequence[str], column: str | None) -> list[int]:
     found = []
     for line, row in rows[1:]:
         if place >= len(row):
-            raise InputError("is missing", row=line, field=headings[place])
+            raise InputError(
+                "is missing", row=line, field=headings[place], remedy="give a size in each row"
+            )
         found.append(_number(row[place].strip(), line, headings[place]))
     return found
 

@@ -33,10 +33,14 @@ def locating(path: Path) -> Iterator[None]:
     except InputError as error:
         raise error.located(file=name) from None
     except RecursionError:
-        raise InputError("nested too deeply", file=name, remedy="no field needs this") from None
+        raise InputError(
+            "nested too deeply", file=name, remedy="remove the inner levels, which no field needs"
+        ) from None
     except MemoryError:
         raise InputError(
-            "too large for the memory of this machine", file=name, remedy="split the file"
+            "too large for the memory of this machine",
+            file=name,
+            remedy="use a machine with more memory, or fewer requests",
         ) from None
     except UnicodeEncodeError:
         raise _no_unicode(name) from None

@@ -32,7 +32,9 @@ def read_toml(path: Path) -> dict[str, Any]:
             remedy="numbers have at most 64 bits",
         ) from None
     except RecursionError:
-        raise InputError("nested too deeply", file=os.fspath(path)) from None
+        raise InputError(
+            "nested too deeply", file=os.fspath(path), remedy="write fewer levels"
+        ) from None
 
 
 def require_table(value: object, field: str, known: Iterable[str] | None = None) -> dict[str, Any]:

@@ -72,9 +72,15 @@ def _in_order(
         found[name] = prompt
     for row, name in enumerate(names):
         if name not in found:
-            raise InputError(f"no prompt for request {name!r}", row=row, field="id")
+            raise InputError(
+                f"no prompt for request {name!r}", row=row, field="id", remedy="add its prompt"
+            )
     if len(found) > len(names):
         known = set(names)
         extra = next(name for name in found if name not in known)
-        raise InputError(f"no request for prompt {extra!r}", field="id")
+        raise InputError(
+            f"no request for prompt {extra!r}",
+            field="id",
+            remedy="leave the prompt out, or give the instance of these prompts",
+        )
     return [found[name] for name in names]

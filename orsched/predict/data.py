@@ -81,7 +81,7 @@ class LabelledPrompts:
 
     def shares(self, seed: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Return a number in [0, 1) for each row, the same for all of a conversation."""
-        number = whole_number(seed, "seed", remedy="seeds start at 0")
+        number = whole_number(seed, "seed", remedy="give a whole number of at least 0")
         texts = self.conversations
         names = [p.opening() for p in self.prompts] if texts is None else texts
         found = np.empty(len(self))

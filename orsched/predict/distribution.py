@@ -48,7 +48,11 @@ class LengthDistribution:
     def __post_init__(self) -> None:
         values = self.values
         if values.ndim != 2 or values.shape[1:] != self.levels.shape:
-            raise InputError("one row a request, one column a level", field="values")
+            raise InputError(
+                "one row a request, one column a level",
+                field="values",
+                remedy="give an array of two dimensions",
+            )
         require_levels(self.levels)
         if not (np.isfinite(values).all() and (values >= 1).all()):
             raise InputError("must be finite, and at least 1 token", field="values")

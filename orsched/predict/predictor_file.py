@@ -45,7 +45,11 @@ def save_predictor(
         InputError: it cannot be written, or is of a kind that files do not have.
     """
     if not isinstance(predictor, LengthPredictor) or predictor.kind not in (*CLASSES, PROXY):
-        raise InputError("is no predictor that files hold", field="predictor")
+        raise InputError(
+            "is no predictor that files hold",
+            field="predictor",
+            remedy="give what load_predictor or train returns",
+        )
     head: dict[str, Any] = {"format": FORMAT, "version": VERSION, "kind": predictor.kind}
     if seed is not None:
         head["seed"] = seed

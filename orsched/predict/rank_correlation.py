@@ -23,7 +23,9 @@ def kendall_tau(first: ArrayLike, second: ArrayLike) -> float:
     x = np.unique(np.asarray(first), return_inverse=True)[1].astype(np.int64)
     y = np.unique(np.asarray(second), return_inverse=True)[1].astype(np.int64)
     if len(x) != len(y):
-        raise InputError(f"{len(x)} values beside {len(y)}", field="second")
+        raise InputError(
+            f"{len(x)} values beside {len(y)}", field="second", remedy="give as many values in both"
+        )
     both = _ties(x * (len(y) + 1) + y)
     pairs, in_x, in_y = len(x) * (len(x) - 1) // 2, _ties(x), _ties(y)
     if in_x == pairs or in_y == pairs:

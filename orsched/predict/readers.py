@@ -120,7 +120,11 @@ def _from_messages(messages: object) -> tuple[Prompt, str | None]:
             "is no list of messages", field="conversation", remedy="[{role, content}, ...]"
         )
     if len(messages) > _MOST_TURNS:
-        raise InputError(f"more than {_MOST_TURNS:,} messages", field="conversation")
+        raise InputError(
+            f"more than {_MOST_TURNS:,} messages",
+            field="conversation",
+            remedy="cut the conversation to its last messages",
+        )
     turns = [_message(item, place) for place, item in enumerate(messages)]
     reply = turns.pop()[1] if turns[-1][0] == "assistant" else None
     if not turns or turns[-1][0] != "user":
@@ -139,7 +143,11 @@ def _from_messages(messages: object) -> tuple[Prompt, str | None]:
 def _message(item: object, place: int) -> tuple[str, str]:
     field = f"conversation[{place}]"
     if not isinstance(item, dict):
-        raise InputError(f"is {json_kind(item)}, no message", field=field)
+        raise InputError(
+            f"is {json_kind(item)}, no message",
+            field=field,
+            remedy="give an object with role and content",
+        )
     role, words = item.get("role", item.get("from")), item.get("content", item.get("value"))
     if not isinstance(role, str) or role not in _ROLES:
         raise InputError(

@@ -139,10 +139,14 @@ def _require_trees(trees: Trees) -> None:
     """Raise ``InputError`` unless the columns are trees that can be walked down safely."""
     nodes = len(trees.feature)
     if nodes > MAX_NODES:
-        raise InputError(f"more than {MAX_NODES:,} nodes", field="feature")
+        raise InputError(f"more than {MAX_NODES:,} nodes", field="feature", remedy="train again")
     for name in _COLUMNS:
         if len(getattr(trees, name)) != nodes:
-            raise InputError(f"{len(getattr(trees, name))} values for {nodes} nodes", field=name)
+            raise InputError(
+                f"{len(getattr(trees, name))} values for {nodes} nodes",
+                field=name,
+                remedy="train again",
+            )
     own, last = np.arange(nodes), _last_of_each(trees, nodes)
     leaf = (trees.left == own) & (trees.right == own)
     for name in ("left", "right"):
@@ -151,9 +155,11 @@ def _require_trees(trees: Trees) -> None:
     outside = (trees.feature < 0) | (trees.feature >= trees.features)
     _first(outside, "feature", f"is none of {trees.features} features")
     if len(trees.sizes) != len(trees.start) or (trees.sizes < 0).any():
-        raise InputError("one number of trees a sum", field="sizes")
+        raise InputError("one number of trees a sum", field="sizes", remedy="train again")
     if trees.sizes.sum() != len(trees.roots) or (len(trees.roots) and (trees.sizes == 0).any()):
-        raise InputError("do not add up to the number of trees", field="sizes")
+        raise InputError(
+            "do not add up to the number of trees", field="sizes", remedy="train again"
+        )
 
 
 def _last_of_each(trees: Trees, nodes: int) -> IntColumn:
@@ -169,7 +175,7 @@ def _last_of_each(trees: Trees, nodes: int) -> IntColumn:
 
 def _first(wrong: NDArray[np.bool_], field: str, problem: str) -> None:
     if wrong.any():
-        raise InputError(problem, row=int(np.argmax(wrong)), field=field)
+        raise InputError(problem, row=int(np.argmax(wrong)), field=field, remedy="train again")
 
 
 def _depth(trees: Trees) -> int:
@@ -182,5 +188,5 @@ def _depth(trees: Trees) -> int:
             return depth
         depth += 1
         if depth > MAX_DEPTH:
-            raise InputError(f"deeper than {MAX_DEPTH} nodes", field="left")
+            raise InputError(f"deeper than {MAX_DEPTH} nodes", field="left", remedy="train again")
         node = np.concatenate([trees.left[node], trees.right[node]])

@@ -32,7 +32,11 @@ def save_capacity(found: Capacity, path: str | os.PathLike[str]) -> None:
     """
     require_matplotlib()
     if not found.curve:
-        raise InputError("no fleet was simulated", field="plot")
+        raise InputError(
+            "no fleet was simulated",
+            field="plot",
+            remedy="give an answer with at least one simulated fleet",
+        )
     save_picture(lambda figure: _draw(figure, found), path, (8.0, 6.0))
 
 

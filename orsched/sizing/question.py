@@ -140,7 +140,9 @@ def read_machines(
     found = []
     for name, (worker, price) in given.items():
         if not isinstance(worker, Worker):
-            raise InputError(f"{worker!r} is no worker", field=f"machines.{name}")
+            raise InputError(
+                f"{worker!r} is no worker", field=f"machines.{name}", remedy="give a Worker"
+            )
         number = isinstance(price, (int, float)) and not isinstance(price, bool)
         if not number or not 1e-6 <= price <= 1e9:
             raise InputError(
@@ -187,7 +189,7 @@ def read_question(
         raise InputError(
             "no limit is given", field="slo_ttft", remedy="--slo-ttft, --slo-tpot, or classes"
         )
-    first = whole_number(seed, "seed", remedy="seeds start at 0")
+    first = whole_number(seed, "seed", remedy="give a whole number of at least 0")
     chosen = criterion or ("confident" if count > 1 else "measured")
     if chosen not in CRITERIA:
         raise InputError(
@@ -207,7 +209,9 @@ def read_question(
         chosen,
     )
     if not len(instance):
-        raise InputError("there are no requests", field="instance")
+        raise InputError(
+            "there are no requests", field="instance", remedy="give an instance with requests"
+        )
     return question
 
 

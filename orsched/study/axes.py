@@ -113,7 +113,9 @@ def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
 
     name, said = table["name"], {key: table[key] for key in REQUEST_KEYS if key in table}
     if not isinstance(name, str) or "\0" in name:
-        raise InputError(f"{name!r} is not a name", field="instances.name")
+        raise InputError(
+            f"{name!r} is not a name", field="instances.name", remedy="give a name in quotes"
+        )
     classes = said.pop("classes", [])
     assumed: set[str] = set()
     for values in grid(said):
@@ -147,7 +149,9 @@ def _named(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
 
     name = table["name"]
     if not isinstance(name, str) or "\0" in name:
-        raise InputError(f"{name!r} is not a name", field="instances.name")
+        raise InputError(
+            f"{name!r} is not a name", field="instances.name", remedy="give a name in quotes"
+        )
     path = None if name in names() else str((base / name).resolve())
     given: dict[str, Any] = {"name": name}
     if path is not None:
@@ -192,7 +196,11 @@ def _generated(table: dict[str, Any]) -> Iterator[InstanceChoice]:
     require_known(arguments, "instances", [*known, "sample", "label", "generator"])
     for parameter in known.values():
         if parameter.default is parameter.empty and parameter.name not in arguments:
-            raise InputError(f"the generator {name} needs it", field=f"instances.{parameter.name}")
+            raise InputError(
+                f"the generator {name} needs it",
+                field=f"instances.{parameter.name}",
+                remedy="add it",
+            )
     for values in grid(arguments):
         read = data_hash(name, values)
         given = {"generator": name, "arguments": values} | ({} if read is None else {"data": read})
@@ -228,7 +236,11 @@ _PLACES = ("policies.name", "policies.information")
 
 def _policies(table: dict[str, Any], shared: dict[str, Any], base: Path) -> Iterator[PolicyChoice]:
     if not isinstance(table.get("name"), str):
-        raise InputError(f"{table.get('name')!r} is not a policy", field="policies.name")
+        raise InputError(
+            f"{table.get('name')!r} is not a policy",
+            field="policies.name",
+            remedy="give the name of a method in quotes",
+        )
     own = require_table(table.get("parameters", {}), "policies.parameters")
     information = table.get("information")
     name, told, given, _ = read_spec(table["name"])
@@ -240,7 +252,11 @@ def _policies(table: dict[str, Any], shared: dict[str, Any], base: Path) -> Iter
     given_name, name = name, at_path(name, base)
     source = _source_hash(name, given_name) if is_own(name) else None
     if source is not None and information is not None:
-        raise InputError("the class itself says what it must know", field="policies.information")
+        raise InputError(
+            "the class itself says what it must know",
+            field="policies.information",
+            remedy="leave information out",
+        )
     told = "" if information is None else f"@{information}"
     label = str(table.get("label", f"{given_name}{told}"))
     where = "policies.parameters" if own else "parameters"

@@ -31,7 +31,11 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> Interval:
     """
     n = len(values)
     if n == 0:
-        raise InputError("there are no values to take the mean of", field="values")
+        raise InputError(
+            "there are no values to take the mean of",
+            field="values",
+            remedy="give at least one value",
+        )
     mean = math.fsum(values) / n
     if n == 1:
         return Interval(1, mean, None, None)

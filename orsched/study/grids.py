@@ -21,7 +21,11 @@ def grid(table: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """
     for name, value in table.items():
         if value == []:
-            raise InputError("an empty list has no value to run", field=name)
+            raise InputError(
+                "an empty list has no value to run",
+                field=name,
+                remedy="give at least one value, or leave the key out",
+            )
         _require_plain(value, name)
     axes = [value if isinstance(value, list) else [value] for value in table.values()]
     CELLS.require(prod(map(len, axes)), max(table, key=lambda name: _size(table[name]), default=""))
@@ -43,9 +47,15 @@ def _require_plain(value: object, field: str) -> None:
             _require_plain(item, field)
     elif isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
-            raise InputError(f"{value} is not a finite number", field=field)
+            raise InputError(
+                f"{value} is not a finite number", field=field, remedy="give a finite number"
+            )
     elif not (value is None or isinstance(value, (str, int))):
-        raise InputError(f"{value!r} is not a number, a text or a truth value", field=field)
+        raise InputError(
+            f"{value!r} is not a number, a text or a truth value",
+            field=field,
+            remedy="give one of these",
+        )
 
 
 def entry(item: object, field: str, example: str) -> dict[str, Any]:

@@ -66,7 +66,11 @@ def save_plots(
     """
     require_matplotlib()
     if suffix not in _SUFFIXES:
-        raise InputError(f"{suffix!r} is none of {', '.join(_SUFFIXES)}", field="suffix")
+        raise InputError(
+            f"{suffix!r} is none of {', '.join(_SUFFIXES)}",
+            field="suffix",
+            remedy="choose one of them",
+        )
     target = Path(folder)
     done = [row for row in rows if row["status"] == "ok"]
     if not done:

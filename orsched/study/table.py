@@ -222,7 +222,11 @@ def paired(rows: Sequence[Mapping[str, Any]], value: str, policy: str, other: st
     require_numbers(rows, value)
     for name in (policy, other):
         if name not in {row["policy"] for row in rows}:
-            raise InputError(f"there is no policy {name!r} in the table", field="policy")
+            raise InputError(
+                f"there is no policy {name!r} in the table",
+                field="policy",
+                remedy="name a policy of the study",
+            )
     names = [n for n in varying(rows) if n != "policy" and not n.startswith("param_")]
     sides: dict[str, dict[tuple[Any, ...], list[float]]] = {policy: {}, other: {}}
     for row in rows:

@@ -86,6 +86,7 @@ class Calibration:
                 raise InputError(
                     f"no cost model could be fitted: {self.candidates[0].notes[0]}",
                     field="measurements",
+                    remedy="measure more steps of different sizes",
                 )
             least = min(c.errors["run"]["score"] for c in able)
             close = [c for c in able if c.errors["run"]["score"] <= least * (1 + NOISE) + 1e-4]
@@ -93,7 +94,11 @@ class Calibration:
         for found in self.candidates:
             if found.model == model:
                 if found.cost is None:
-                    raise InputError(found.notes[0], field=model)
+                    raise InputError(
+                        found.notes[0],
+                        field=model,
+                        remedy="measure more steps of different sizes, or fit another model",
+                    )
                 return found
         raise InputError(
             f"no fit for {model!r}", field="model", remedy=f"best, {', '.join(MODELS)}"

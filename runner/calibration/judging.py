@@ -142,7 +142,9 @@ def read_steps(path: Path) -> list[RunStep]:
             _check_names(reader.fieldnames)
             steps = [_step(line, reader.line_num) for line in reader]
         except csv.Error as error:
-            raise InputError(f"not valid CSV: {error}", row=reader.line_num) from None
+            raise InputError(
+                f"not valid CSV: {error}", row=reader.line_num, remedy="check quotes and line ends"
+            ) from None
         if not steps:
             raise InputError("there is no step in the file", remedy="one line a step")
         return steps
@@ -162,7 +164,9 @@ def _check_names(names: Any) -> None:
 
 def _step(line: dict[str | None, Any], row: int) -> RunStep:
     if None in line or None in line.values():
-        raise InputError("not as many cells as columns", row=row)
+        raise InputError(
+            "not as many cells as columns", row=row, remedy="give each row one cell for each column"
+        )
     phase = line["phase"]
     if phase not in PHASES:
         raise InputError(
@@ -173,7 +177,12 @@ def _step(line: dict[str | None, Any], row: int) -> RunStep:
     least = {"end_ns": found["start_ns"] + 1, "start_ns": 0, "context_sum": 0, "context_max": 0}
     for name, value in found.items():
         if value < least.get(name, 1):
-            raise InputError(f"{value} is too small", row=row, field=name)
+            raise InputError(
+                f"{value} is too small",
+                row=row,
+                field=name,
+                remedy=f"give at least {least.get(name, 1)}",
+            )
     if phase != DECODE:
         count, tokens, longest = (found[name] for name in _OF[PREFILL])
         if not longest + count - 1 <= tokens <= count * longest:
@@ -181,6 +190,7 @@ def _step(line: dict[str | None, Any], row: int) -> RunStep:
                 f"no {count} prompts with the longest of {longest} have {tokens} tokens",
                 row=row,
                 field="tokens",
+                remedy="correct the number of tokens, or the longest",
             )
         found |= {name: _whole(line.get(name) or "0", name, row) for name in _BEFORE}
     return RunStep(phase, **found)
@@ -188,5 +198,7 @@ def _step(line: dict[str | None, Any], row: int) -> RunStep:
 
 def _whole(text: str, name: str, row: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_TIME_NS):
-        raise InputError(f"{text!r} is not a whole number", row=row, field=name)
+        raise InputError(
+            f"{text!r} is not a whole number", row=row, field=name, remedy="give a whole number"
+        )
     return int(text)

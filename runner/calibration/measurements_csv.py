@@ -86,7 +86,11 @@ def read_measurements(path: Path) -> Measurements:
         _check_names(names, first)
         for row, line in body:
             if len(line) != len(names):
-                raise InputError(f"{len(line)} cells, but {len(names)} columns", row=row)
+                raise InputError(
+                    f"{len(line)} cells, but {len(names)} columns",
+                    row=row,
+                    remedy="give each row one cell for each column",
+                )
         columns: dict[str, list[Any]] = {
             _column_of(name): [_cell(name, line[i], row) for row, line in body]
             for i, name in enumerate(names)
@@ -112,7 +116,9 @@ def _lines(text: str) -> list[tuple[int, list[str]]]:
             if line and not line[0].lstrip().startswith("#")
         ]
     except csv.Error as error:
-        raise InputError(f"not valid CSV: {error}", row=reader.line_num) from None
+        raise InputError(
+            f"not valid CSV: {error}", row=reader.line_num, remedy="check quotes and line ends"
+        ) from None
 
 
 def _check_names(names: list[str], row: int) -> None:
@@ -124,7 +130,9 @@ def _check_names(names: list[str], row: int) -> None:
     columns = [_column_of(name) for name in names]
     for name, column in zip(names, columns, strict=True):
         if columns.count(column) > 1:
-            raise InputError("the column is there twice", row=row, field=name)
+            raise InputError(
+                "the column is there twice", row=row, field=name, remedy="keep one of them"
+            )
     for name in REQUIRED:
         if name not in columns:
             remedy = "add it; orsched calibrate --template shows how"
@@ -143,7 +151,9 @@ def _cell(name: str, text: str, row: int) -> str | int:
     if not text and name in OPTIONAL:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= 20):
-        raise InputError(f"{text!r} is not a whole number", row=row, field=name)
+        raise InputError(
+            f"{text!r} is not a whole number", row=row, field=name, remedy="give a whole number"
+        )
     return int(text)
 
 
@@ -154,7 +164,12 @@ def _duration_ns(name: str, text: str, row: int) -> int:
     except InvalidOperation:
         value = Decimal("NaN")
     if not value.is_finite() or not 0 < value < Decimal(10) ** 12:
-        raise InputError(f"{text!r} is not a duration above 0", row=row, field=name)
+        raise InputError(
+            f"{text!r} is not a duration above 0",
+            row=row,
+            field=name,
+            remedy="give a duration above 0",
+        )
     return round(value.scaleb(UNITS[name]))
 
 

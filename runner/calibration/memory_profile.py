@@ -137,7 +137,11 @@ def memory_profile(
         predicted = predict(length)
         slots = largest(trial, predicted, most)
         if slots == 0:
-            raise InputError(f"no slot of {length} tokens fits into memory", field="length")
+            raise InputError(
+                f"no slot of {length} tokens fits into memory",
+                field="length",
+                remedy="give more memory, or shorter slots",
+            )
         found.append(Found(length, predicted, slots))
     return found
 
@@ -147,7 +151,11 @@ def block_memory(found: Sequence[Found], block_tokens: int = 16) -> BlockMemory:
     tokens = min(item.slots * item.length for item in found)
     blocks = tokens // block_tokens
     if blocks == 0:
-        raise InputError(f"{tokens} tokens are less than a block", field="block_tokens")
+        raise InputError(
+            f"{tokens} tokens are less than a block",
+            field="block_tokens",
+            remedy="give shorter blocks, or more memory",
+        )
     return BlockMemory(blocks, block_tokens)
 
 

@@ -146,7 +146,7 @@ def profile(
     """
     whole_number(repeats, "repeats", minimum=1)
     if not points:
-        raise InputError("no points to measure", field="points")
+        raise InputError("no points to measure", field="points", remedy="give at least one point")
     for point in points:
         _require_room(device, point)
     rng = random.Random(seed)
@@ -183,7 +183,9 @@ def _require_room(device: TorchDevice, point: Point) -> None:
     used = point.count + point.beside * (point.phase == MIXED)
     if used > slots or max(point.length + point.cached, point.context + ROUNDS - 1) > length:
         raise InputError(
-            f"{point} does not fit onto {slots} slots of {length} tokens", field="points"
+            f"{point} does not fit onto {slots} slots of {length} tokens",
+            field="points",
+            remedy="leave the point out, or give more slots or longer ones",
         )
 
 

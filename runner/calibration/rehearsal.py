@@ -75,7 +75,9 @@ def made_up_requests(count: int, length: int, seed: int, like: Requests | None =
         return Requests(prompts, draw.integers(1, length - prompts, endpoint=True))
     fitting = np.flatnonzero(like.prompt_tokens + like.output_tokens <= length)
     if len(fitting) == 0:
-        raise InputError(f"no request fits into {length} tokens", field="length")
+        raise InputError(
+            f"no request fits into {length} tokens", field="length", remedy="give longer slots"
+        )
     rows = fitting[draw.integers(0, len(fitting), count)]
     return Requests(like.prompt_tokens[rows], like.output_tokens[rows])
 
@@ -99,6 +101,7 @@ def rehearse(device: TorchDevice, requests: Requests, most_tokens: int, seed: in
         raise InputError(
             f"a request of {total.max()} tokens; a slot holds {device.worker.slots.length}",
             field="requests",
+            remedy="leave the request out, or give longer slots",
         )
     kept = requests.prompt_tokens <= most_tokens
     instance = Instance(

@@ -126,7 +126,9 @@ def visible_gpu(device: str) -> tuple[dict[str, str], str]:
         return {"CUDA_VISIBLE_DEVICES": str(index)}, "cuda:0"
     if index >= len(shown):
         raise InputError(
-            f"no GPU {index} among CUDA_VISIBLE_DEVICES={','.join(shown)}", field="device"
+            f"no GPU {index} among CUDA_VISIBLE_DEVICES={','.join(shown)}",
+            field="device",
+            remedy="name one of them, counted from 0",
         )
     return {"CUDA_VISIBLE_DEVICES": shown[index]}, "cuda:0"
 

@@ -53,7 +53,11 @@ class EndOfSequence:
                 remedy="take a policy with information none or predicted",
             )
         if not all(hasattr(device, "yielded") or hasattr(device, "worker") for device in devices):
-            raise InputError("a device that yields no tokens", field="end_of_sequence")
+            raise InputError(
+                "a device that yields no tokens",
+                field="end_of_sequence",
+                remedy="leave end_of_sequence out, or take a device that yields tokens",
+            )
         self.outputs = np.full(len(instance), instance.output_limit_tokens, np.int64)
         if most is not None:
             self.outputs[:] = most

@@ -64,7 +64,11 @@ class Prompts:
         self.seed, self.vocabulary, self.given = seed, vocabulary, given
         self.parts: list[list[Any]] = [[] for _ in self.sizes]
         if given is not None and [len(prompt) for prompt in given] != self.sizes:
-            raise InputError("not as long as the instance says", field="prompts")
+            raise InputError(
+                "not as long as the instance says",
+                field="prompts",
+                remedy="give prompts of the instance's lengths",
+            )
 
     def of(self, request: int) -> list[int]:
         """Return the prompt and all that was yielded in earlier stays."""

@@ -64,7 +64,11 @@ def residual(instance: Instance, trace: Schedule) -> Rest:
     yielded = yielded_tokens(instance, trace)
     rows = np.flatnonzero(yielded < requests.output_tokens)
     if not len(rows):
-        raise InputError("all requests are done: there is nothing to resume", field="schedule")
+        raise InputError(
+            "all requests are done: there is nothing to resume",
+            field="schedule",
+            remedy="give the trace of a run that was stopped",
+        )
     offset_ns, given = trace.makespan_ns, yielded[rows]
     chosen = requests.take(rows)
     outputs = chosen.output_tokens - given
@@ -156,7 +160,9 @@ def merge(
         left = left._replace(instance=came_out)
     if rest.instance_sha256 != done.sha256:
         raise InputError(
-            "that is not the rest of this run", field="instance_sha256", remedy="see residual"
+            "that is not the rest of this run",
+            field="instance_sha256",
+            remedy="give a schedule of residual(instance, trace).instance",
         )
     offset = left.offset_ns if offset_ns is None else offset_ns
     moved = replace(

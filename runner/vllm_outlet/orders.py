@@ -142,5 +142,9 @@ def make_order(settings: dict[str, Any]) -> Order:
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: {error}", field="orsched", remedy="see its parameters") from None
     if not isinstance(order, Order):
-        raise InputError(f"{name} is not an Order", field="order")
+        raise InputError(
+            f"{name} is not an Order",
+            field="order",
+            remedy="derive it from orsched.runner.vllm_outlet.Order",
+        )
     return order

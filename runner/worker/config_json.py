@@ -213,12 +213,16 @@ def _checked(kind: str, values: dict[str, Any]) -> dict[str, Any]:
             continue
         value = values[name]
         if not (field.may_be_null and value is None) and not field.holds(value):
-            raise InputError(f"{value!r:.80} is not {field.words}", field=name)
+            raise InputError(f"{value!r:.80} is not {field.words}", field=name, remedy="correct it")
         kept[ALIASES.get(kind, {}).get(name, name)] = value
     if kind == "gpt_neo" and kept.get("attention_types") is not None:
         count = sum(len(kinds) * times for kinds, times in kept["attention_types"])
         if count != kept.get("num_layers", 24):
-            raise InputError(f"is for {count} layers", field="attention_types")
+            raise InputError(
+                f"is for {count} layers",
+                field="attention_types",
+                remedy="give one kind for each layer",
+            )
     return kept
 
 
@@ -231,17 +235,29 @@ def _require_heads(kept: dict[str, Any]) -> None:
     if heads is None:
         return
     if width is not None and kept.get("head_dim") is None and width % heads:
-        raise InputError(f"{width} is not a multiple of {heads} heads", field="hidden_size")
+        raise InputError(
+            f"{width} is not a multiple of {heads} heads",
+            field="hidden_size",
+            remedy="correct one of both",
+        )
     if groups is not None and heads % groups:
         raise InputError(
-            f"{heads} heads are not a multiple of {groups}", field="num_key_value_heads"
+            f"{heads} heads are not a multiple of {groups}",
+            field="num_key_value_heads",
+            remedy="correct one of both",
         )
     if kept.get("head_dim") is not None and kept["head_dim"] % 2:
-        raise InputError(f"{kept['head_dim']} is odd", field="head_dim")
+        raise InputError(
+            f"{kept['head_dim']} is odd", field="head_dim", remedy="give an even number"
+        )
     if "vocab_size" in kept and kept.get("pad_token_id") is not None:
         pad = kept["pad_token_id"]
         if not isinstance(pad, int) or not -1 <= pad < kept["vocab_size"]:
-            raise InputError(f"{pad} is not a token of the model", field="pad_token_id")
+            raise InputError(
+                f"{pad} is not a token of the model",
+                field="pad_token_id",
+                remedy="give a token of the vocabulary, or null",
+            )
 
 
 @contextmanager

@@ -82,6 +82,7 @@ class TorchWorker:
             raise InputError(
                 f"{length} tokens a request; the model has {self.shape.positions} positions",
                 field="length",
+                remedy="give shorter slots, or a model with more positions",
             )
         if slots < 1:
             raise InputError(f"{slots} slots", field="slots", remedy="at least 1")

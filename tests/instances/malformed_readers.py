@@ -85,9 +85,9 @@ OWN_CASES = [
     Case("own, quoted lines", None, 'prompt_len,output_len,note\n1,2,"a\nb"\n3,x,c\n', 4,
          "output_len", "'x' is not a whole number", "whole"),
     Case("own, line lacks a name", None, LINE + '{"prompt_len": 5, "output_len": 3}\n', 2,
-         "arrived_at", "missing", "all of the first"),
+         "arrived_at", "missing", "all fields of the first"),
     Case("own, truth value", None, LINE + LINE.replace("3,", "true,"), 2, "output_len",
-         "True is no number or text", "all of the first"),
+         "True is not a number or a text", "give a number or a text"),
     Case("own, long number", None, LINE + LINE.replace("3,", "9" * 5000 + ","), 2, None,
          "is not JSON", "one JSON object"),
 ]  # fmt: skip

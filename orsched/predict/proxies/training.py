@@ -93,7 +93,7 @@ def fit_proxy(
         progress: called with a few words on what is being done.
         changes: fields of ``Recipe``: phases, batch, most_input, patience, below.
     """
-    whole_number(seed, "seed", remedy="seeds start at 0")
+    whole_number(seed, "seed", remedy="give a whole number of at least 0")
     whole_number(every, "every", minimum=1)
     recipe = recipe_of(kind, head, **changes)
     chosen = _device(device)
