@@ -61,7 +61,7 @@ def _whole(index: int, cell: str, remedy: str) -> int:
         raise CellError(index, *no_number(cell, "is not a whole number", remedy, ""))
     if len(match[1]) > 19 or abs(int(match[1])) >= 2**63:
         raise CellError(
-            index, f"{_shown(cell)} does not fit into 64 bits", "give a whole number of fewer digits"
+            index, f"{_shown(cell)} does not fit into 64 bits", "give a number of fewer digits"
         )
     return int(match[1])
 
