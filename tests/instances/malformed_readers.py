@@ -148,7 +148,7 @@ CASES = [
     Case("other digits of seconds", None, VIDUR + "\u0663,1,1\n", 3, "arrived_at", "is not", "sec"),
     Case("negative", None, VIDUR + "1,1,-4\n", 3, "num_decode_tokens", "-4 is negative", "0 or"),
     Case("too long", None, VIDUR + f"1,1,{2**31}\n", 3, "num_decode_tokens", "above", "whole"),
-    Case("65 bits", None, VIDUR + f"1,1,{10**30}\n", 3, "num_decode_tokens", "64 bits", "fewer digits"),
+    Case("65 bits", None, VIDUR + f"1,1,{10**30}\n", 3, "num_decode_tokens", "64 bits", "fewer"),
     Case("no tokens", None, VIDUR + "1,,1\n", 3, "num_prefill_tokens", "missing", "whole"),
     Case("NaN tokens", None, PAIRS + "1,NaN,1\n", 3, "prompt_tokens", "'NaN' is not", "whole"),
     Case("id twice", None, PAIRS + "x,1,1\nx,1,1\n", 4, "id", "twice, first in row 3", "unique"),
