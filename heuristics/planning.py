@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from orsched.errors import InputError, OrschedError, TimeLimitError
+from orsched.feasibility import most_output_tokens
 from orsched.heuristics.gated import GatedParams, GatedPolicy
 from orsched.methods import Outcome, Progress, Run
 from orsched.models.packing import pack
 from orsched.policy import Information
 from orsched.result import Termination
 from orsched.simulator import Simulated, simulate_policy
-from orsched.views import blocks_set_aside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,9 +117,8 @@ def as_known(instance: Instance, information: Information) -> Instance:
             remedy="--predictions classes adds some, in Python predictions='classes'; or choose "
             "clairvoyant information",
         )
-    if instance.worker.memory is not None:  # else a prediction would be what does not fit
-        blocks_set_aside(instance, instance.worker.memory, sighted=False)
-    believed = np.minimum(predicted, instance.output_limit_tokens)
+    most = np.minimum(most_output_tokens(instance), instance.output_limit_tokens)
+    believed = np.minimum(predicted, most)
     return instance.replace(requests=instance.requests.replace(output_tokens=believed))
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.errors import InfeasibleError
+from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.memory import BlockMemory
+    from orsched.requests import Requests
     from orsched.workers import Worker
 
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -37,8 +39,7 @@ def require_feasible(instance: Instance, chunks: bool) -> None:
 def fits_some_worker(instance: Instance, chunks: bool) -> Mask:
     """Which requests some worker could prefill, and some worker decode."""
     fits = np.ones(len(instance), bool)
-    roles = ("prefills", "decodes") if instance.link is not None else ("prefills",)
-    for able in roles:
+    for able in roles_of(instance):
         some = np.zeros(len(instance), bool)
         for worker in instance.workers:
             if getattr(worker, able):
@@ -47,11 +48,35 @@ def fits_some_worker(instance: Instance, chunks: bool) -> Mask:
     return fits
 
 
+def most_output_tokens(instance: Instance) -> IntColumn:
+    """Return the most output tokens that each request could have and fit some worker, at least 1.
+
+    A prediction above it is wrong: a server would cut the answer there.
+    """
+    most = np.ones(len(instance), np.int64)
+    for memory in dict.fromkeys(worker.memory for worker in instance.workers):
+        if memory is None:
+            return np.full(len(instance), MAX_TOKENS)
+        first = memory.is_paged and instance.first_token == "prefill"  # which is never cached
+        most = np.maximum(most, memory.tokens + first - instance.requests.prompt_tokens)
+    return np.minimum(most, MAX_TOKENS)
+
+
+def roles_of(instance: Instance) -> tuple[str, ...]:
+    """Return what some worker has to be able to do for each request, by ``Worker``'s attribute."""
+    return ("prefills",) if instance.link is None else ("prefills", "decodes")
+
+
+def takes_prompt(requests: Requests, limit: int | None) -> Mask:
+    """Which prompts are within a limit for a prefill step; None: all, as where it takes parts."""
+    if limit is None:
+        return np.ones(len(requests), bool)
+    return requests.prompt_tokens <= limit
+
+
 def _fits(instance: Instance, worker: Worker, chunks: bool) -> Mask:
     """Which requests the worker could serve alone."""
-    fits = np.ones(len(instance), bool)
-    if worker.prefill_limit is not None and not chunks:
-        fits &= instance.requests.prompt_tokens <= worker.prefill_limit
+    fits = takes_prompt(instance.requests, None if chunks else worker.prefill_limit)
     if worker.memory is not None:
         fits &= _most_blocks(instance, worker.memory) <= worker.memory.blocks
     return fits

@@ -49,7 +49,8 @@ class BlockMemory:
     ``whole``: a request holds ``ceil((N^p + N^d) / block_tokens)`` blocks from its prefill to its
     end. This is Pang's accounting (section V-A: 1,024 blocks of 128 tokens): room for the whole
     answer is set aside at admission. A policy that may not know N^d sets aside room for the
-    instance's output limit instead, which is never less.
+    instance's output limit instead, which is never less. Where that is more than the worker has,
+    it sets aside all blocks, and the request runs alone.
 
     ``paged``: a request holds ``ceil(tokens in its cache / block_tokens)`` blocks, which grow with
     its prefill and its rounds (vLLM). On a padding worker each counts as long as the longest.

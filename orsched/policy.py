@@ -229,7 +229,8 @@ class View:
     def blocks_of(self, request: int) -> int:
         """Return the memory blocks to set aside for a request, 0 without a memory model.
 
-        Counted with the true output length for clairvoyant policies, else with the limit.
+        Counted with the true output length for clairvoyant policies, else with the limit. Where no
+        worker has as many blocks, it is all blocks of the largest worker that takes the prompt.
         """
         return 0 if self._blocks is None else int(self._blocks[request])
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.errors import InfeasibleError, InputError
+from orsched.errors import InputError
+from orsched.feasibility import roles_of, takes_prompt
 from orsched.policy import ClairvoyantView, Information, PredictedView, View, WorkerState
 
 if TYPE_CHECKING:
@@ -17,18 +18,23 @@ if TYPE_CHECKING:
     from orsched.memory import BlockMemory
 
 
+_UNLIMITED = 2**62
 LABELS = ("service_class", "tenant", "deadline_ns", "weights")
 """Columns of requests that every view holds, whatever its information class, if they are there."""
 
 
 def build_views(
-    instance: Instance, states: Sequence[WorkerState], information: Information
+    instance: Instance,
+    states: Sequence[WorkerState],
+    information: Information,
+    chunks: bool = False,
 ) -> tuple[list[View], list[tuple[memoryview, memoryview]]]:
     """Return the workers' views that an information class grants, and what is hidden from them.
 
     Prompts, arrivals, predictions, classes, tenants, deadlines, weights and memory needs of
     requests that have not arrived read as 0 unless the policy is clairvoyant. The second value
     pairs each shown column with its truth: at a request's arrival the executor copies that row.
+    ``chunks``: the policy may prefill a prompt in parts.
     """
     req = instance.requests
     sighted = information is Information.CLAIRVOYANT
@@ -47,9 +53,8 @@ def build_views(
     levels = req.quantile_levels or ()
     labels = {name: getattr(req, name) for name in LABELS if getattr(req, name) is not None}
     columns += labels.values()
-    models = dict.fromkeys(w.memory for w in instance.workers if w.memory is not None)
-    alone = len(instance.workers) == 1
-    columns += [blocks_set_aside(instance, model, sighted, must_fit=alone) for model in models]
+    models = blocks_set_aside(instance, sighted, chunks)
+    columns += models.values()
     hide = not sighted and bool(req.arrival_ns.any())
     live = [np.zeros(len(req), np.int64) if hide else c for c in columns]
     shown = [read_only(c) for c in live]
@@ -78,24 +83,39 @@ def build_views(
 
 
 def blocks_set_aside(
-    instance: Instance, memory: BlockMemory, sighted: bool, must_fit: bool = True
-) -> IntColumn:
-    """Return the blocks to set aside for each request: by the output limit unless clairvoyant.
+    instance: Instance, sighted: bool, chunks: bool
+) -> dict[BlockMemory, IntColumn]:
+    """Return the blocks to set aside for each request, by memory: all that any policy goes by.
 
-    Raises ``InfeasibleError`` when a request that must fit needs more blocks than the worker has:
-    no policy that sets memory aside could serve it. Under paged memory it need not fit.
+    Those of prompt and output limit, for a clairvoyant policy of prompt and true output. Where no
+    worker has as many, the largest of those that take the prompt sets all its blocks aside: the
+    request runs alone there, as one of a server runs whose limit is cut to what its memory holds.
     """
-    req, limit = instance.requests, instance.output_limit_tokens
-    tokens = req.prompt_tokens + (req.output_tokens if sighted else limit)
-    blocks: IntColumn = -(-tokens // memory.block_tokens)
-    row = int(np.argmax(blocks)) if len(blocks) else -1
-    if must_fit and not memory.is_paged and row >= 0 and blocks[row] > memory.blocks:
-        raise InfeasibleError(
-            f"request {req.id_of(row)} (row {row}) may need {blocks[row]} memory blocks, more than "
-            f"the {memory.blocks} of the worker, if it yields all {limit} tokens of the output "
-            "limit: lower output_limit_tokens, raise blocks, or use a clairvoyant method"
+    req = instance.requests
+    tokens = req.prompt_tokens + (req.output_tokens if sighted else instance.output_limit_tokens)
+    models = dict.fromkeys(w.memory for w in instance.workers if w.memory is not None)
+    needed: dict[BlockMemory, IntColumn] = {m: -(-tokens // m.block_tokens) for m in models}
+    for able in roles_of(instance):
+        whole = not chunks and able == "prefills"
+        kinds = dict.fromkeys(
+            (w.memory, w.prefill_limit if whole else None)
+            for w in instance.workers
+            if getattr(w, able)
         )
-    return blocks
+        rooms = [
+            (memory, np.where(takes_prompt(req, limit), _tokens_of(memory), -1))
+            for memory, limit in kinds
+        ]
+        most = np.max([room for _, room in rooms], axis=0)
+        for memory, room in rooms:
+            if memory is not None:
+                alone = (tokens > most) & (room == most)
+                needed[memory] = np.where(alone, memory.blocks, needed[memory])
+    return needed
+
+
+def _tokens_of(memory: BlockMemory | None) -> int:
+    return _UNLIMITED if memory is None else memory.tokens
 
 
 def read_only(column: IntColumn) -> memoryview:

@@ -71,18 +71,18 @@ class Dispatched(Policy):
                 self.dispatcher.lose(own.index)
 
     def on_arrival(self, view: View, request: int) -> int:
-        """Let the dispatcher choose."""
-        if len(self.dispatcher.away) == len(self.given):
+        """Let the dispatcher choose; a request waits while no worker that is there can hold it."""
+        dispatcher = self.dispatcher
+        if len(dispatcher.away) == len(self.given):
             self.homeless.append(request)
             return view.index
-        return self._place(view, request)
-
-    def _place(self, view: View, request: int) -> int:
-        """Give a request to a worker that is there, and return it."""
-        dispatcher = self.dispatcher
         chosen = dispatcher.choose(view, request)
-        if chosen in dispatcher.away:  # no worker that is there can hold it, or it is not asked
+        if chosen in dispatcher.away:  # it is not asked who is there
             there = self._next_there(view, request, chosen)
+            if there is None:
+                dispatcher.drop(view, request, chosen)
+                self.homeless.append(request)
+                return view.index
             dispatcher.moved(view, request, chosen, there)
             chosen = there
         self.given[chosen][request] = None
@@ -91,13 +91,13 @@ class Dispatched(Policy):
             self._note(chosen)
         return chosen
 
-    def _next_there(self, view: View, request: int, chosen: int) -> int:
-        """Return the first worker after another one that is there, and can hold a request."""
-        many = len(self.given)
+    def _next_there(self, view: View, request: int, chosen: int) -> int | None:
+        """Return the first worker after another one that is there and can hold a request."""
+        many, dispatcher = len(self.given), self.dispatcher
+        able = dispatcher.able(view, request)
         turn = [(chosen + step) % many for step in range(1, many)]
-        there = [index for index in turn if index not in self.dispatcher.away]
-        able = [index for index in there if self.dispatcher.holds(view, request, index)]
-        return (able or there)[0]
+        there = (index for index in turn if index not in dispatcher.away)
+        return next((index for index in there if dispatcher.room[index] in able), None)
 
     def on_first_token(self, view: View, request: int) -> None:
         """Tell the worker's policy, and the dispatcher."""
@@ -142,11 +142,8 @@ class Dispatched(Policy):
         self._place_all(view, waiting)
 
     def _place_all(self, view: View, requests: Iterable[int]) -> None:
-        if len(self.dispatcher.away) == len(self.given):
-            self.homeless += requests
-            return
         for request in requests:
-            self._place(view, request)
+            self.on_arrival(view, request)
 
     def decide(self, view: View) -> Step | Wait | None:
         """Ask the worker's policy; let it steal if it has nothing to do."""

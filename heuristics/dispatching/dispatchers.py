@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, ClassVar
 from orsched.policy import ClairvoyantView, PredictedView
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from orsched.memory import BlockMemory
     from orsched.policy import View
-    from orsched.workers import Worker
+
+    Room = tuple[BlockMemory | None, int | None]
 
 
 class Dispatcher(ABC):
     """Chooses a worker at each arrival; told of finishes, it can keep count of what is open.
 
     Attributes:
+        room: the memory of each worker, and the most prompt tokens of its prefill step.
         away: the workers that are not there now: those that fail are told by ``lose``. A request
             for which one of them is chosen goes to the next worker that is there.
     """
@@ -27,19 +32,29 @@ class Dispatcher(ABC):
     def start(self, view: View) -> None:
         """See the workers before the first arrival."""
         self.workers = len(view.workers)
-        self.room = [_room(each.worker) for each in view.workers]
-        self.equal = len(set(self.room)) == 1
+        self.room: list[Room] = [(w.worker.memory, w.worker.prefill_limit) for w in view.workers]
+        self.first = {room: self.room.index(room) for room in dict.fromkeys(self.room)}
+        self.equal = len(self.first) == 1
         self.away: set[int] = set()
 
-    def holds(self, view: View, request: int, worker: int) -> bool:
-        """Whether a worker can hold a request, whatever of its length is not known."""
+    def able(self, view: View, request: int) -> Collection[Room]:
+        """Return the rooms that hold a request: those with as many blocks as are set aside for it.
+
+        Of these, the ones that prefill its prompt in one step, if there are any.
+        """
         if self.equal:
-            return True
-        prompt, (tokens, stage) = view.prompt_tokens[request], self.room[worker]
-        output = view.output_limit_tokens
-        if isinstance(view, ClairvoyantView):
-            output = view.output_tokens[request]
-        return prompt <= stage and prompt + output <= tokens
+            return self.first
+        prompt, views = view.prompt_tokens[request], view.workers
+        held = [
+            (memory, limit)
+            for (memory, limit), index in self.first.items()
+            if memory is None or views[index].blocks_of(request) <= memory.blocks
+        ]
+        return [room for room in held if room[1] is None or prompt <= room[1]] or held
+
+    def holds(self, view: View, request: int, worker: int) -> bool:
+        """Whether a worker is one of those that can hold a request."""
+        return self.room[worker] in self.able(view, request)
 
     @abstractmethod
     def choose(self, view: View, request: int) -> int:
@@ -77,12 +92,14 @@ class RoundRobin(Dispatcher):
         self.next = 0
 
     def choose(self, view: View, request: int) -> int:
-        """Return the next worker that can hold the request."""
-        for _ in range(self.workers):
-            if self.next not in self.away and self.holds(view, request, self.next):
-                break
-            self.next = (self.next + 1) % self.workers
-        chosen = self.next
+        """Return the next worker that can hold the request; one that is away if it has to be."""
+        able, chosen = self.able(view, request), self.next
+        for step in range(self.workers):
+            index = (self.next + step) % self.workers
+            if self.room[index] in able:
+                chosen = index
+                if index not in self.away:
+                    break
         self.next = (chosen + 1) % self.workers
         return chosen
 
@@ -98,25 +115,19 @@ class FewestRequests(Dispatcher):
         self.open = [0] * self.workers
         self.loads = [0.0] * self.workers
         self.clients = [each.worker.clients for each in view.workers]
-        by_room: dict[tuple[float, float], list[int]] = {}
-        for index, room in enumerate(self.room):
-            by_room.setdefault(room, []).append(index)
-        self.alike = list(by_room.values())  # workers that can hold the same requests
-        self.kind = [list(by_room).index(room) for room in self.room]
+        rooms = list(self.first)
+        self.kind = [rooms.index(room) for room in self.room]
+        self.alike: list[list[int]] = [[] for _ in rooms]  # workers that can hold the same requests
+        for index, kind in enumerate(self.kind):
+            self.alike[kind].append(index)
         self.heaps: list[list[tuple[float, int]]] = [
             [(0.0, index) for index in indices] for indices in self.alike
         ]
 
     def choose(self, view: View, request: int) -> int:
         """Return the least loaded worker of those that can hold the request."""
-        kinds = range(len(self.alike))
-        if not self.equal:
-            able = [kind for kind in kinds if self.holds(view, request, self.alike[kind][0])]
-            load, chosen = min(self._least(kind) for kind in able or kinds)
-            if load == inf:  # those that could hold it are away
-                chosen = 0
-        else:
-            chosen = self._least(0)[1]
+        able = self.able(view, request)
+        chosen = min(self._least(kind) for kind, room in enumerate(self.first) if room in able)[1]
         self._add(chosen, self._weight(view, request))
         return chosen
 
@@ -199,19 +210,14 @@ class MostHits(FewestRequests):
 
     def choose(self, view: View, request: int) -> int:
         """Return the worker with the most tokens of those that can hold the request."""
-        able = [self.holds(view, request, index) for index in range(self.workers)]
-        best, chosen = (-inf, -inf), 0
+        able = self.able(view, request)
+        best, chosen = (-inf, -inf), self.first[next(iter(able))]
         for index, each in enumerate(view.workers):
+            if self.room[index] not in able:
+                continue
             hit = 0 if each.prefixes is None else each.prefixes.hit_tokens(request)
             rank = (hit, -self.loads[index])
-            if rank > best and index not in self.away and (able[index] or not any(able)):
+            if rank > best and index not in self.away:
                 best, chosen = rank, index
         self._add(chosen, 1)
         return chosen
-
-
-def _room(worker: Worker) -> tuple[float, float]:
-    """Return the most tokens of a request and of a prompt that a worker takes."""
-    memory, limit = worker.memory, worker.prefill_limit
-    tokens = inf if memory is None else memory.tokens
-    return tokens, inf if limit is None else limit

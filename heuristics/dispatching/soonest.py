@@ -68,9 +68,9 @@ class Soonest(Dispatcher):
             self._learn()
         kinds = self.kinds
         if not self.equal:
-            held = [kind for kind in kinds if self.holds(view, request, kind.workers[0])]
-            kinds = [kind for kind in held if not self.away or self._is_there(kind)] or kinds
-        best: Entry = (inf, 0, self.workers)
+            able = self.able(view, request)
+            kinds = [kind for kind in kinds if self.room[kind.workers[0]] in able]
+        best: Entry = (inf, 0, kinds[0].workers[0])  # all of them may be away
         for kind in kinds:
             time_ns, many, index = self._first(kind)
             best = min(best, (time_ns + kind.token_ns * prompt, many, index))
@@ -119,9 +119,6 @@ class Soonest(Dispatcher):
         """Let the worker be chosen again."""
         super().bring(worker)
         self._price(worker)
-
-    def _is_there(self, kind: _Kind) -> bool:
-        return self._first(kind)[0] < inf
 
     def _put(self, worker: int, request: int, prompt: int) -> None:
         time_ns = self.kind[worker].token_ns * prompt

@@ -297,9 +297,7 @@ def _holds(i: int, done: bool, whole: Any, limits: Any, place: Any, ends: Any, w
         if done:
             more = base + end + size - 1 if end <= last else 0
             # at its own end it is beside all that end later
-            if end > last > turn and caches + base + last + (present + 1) * size > (
-                room - present * last
-            ):
+            if end > last and caches + base + last + (present + 1) * size > (room - present * last):
                 return False
         if end > turn and caches + present * (end + size - 1) + more > room:
             return False

@@ -4,6 +4,9 @@ A move shifts a request in its worker's order or swaps two, takes one to another
 for one there, or sets gate, budget or stage of some that follow each other. It is kept if the
 objective rises by no more than a threshold, which the caller draws; else it is undone. Only the
 workers concerned are decoded again, from the last kept state before the first request that moves.
+
+Numba's cache of the compiled moves goes by the age of this file alone: touch it after a change of
+``decoding``.
 """
 
 from __future__ import annotations

@@ -74,7 +74,9 @@ class Loop:
             WorkerState(worker, rule, limit, index, run_state.yielded)
             for index, worker in enumerate(instance.workers)
         ]
-        self.views, run_state.hidden = build_views(instance, states, self.information)
+        self.views, run_state.hidden = build_views(
+            instance, states, self.information, policy.chunks
+        )
         self.work = WorkRecorder(run_state.prompts)
         self.workers = [
             self.worker_type(instance, run_state, view, self.work) for view in self.views

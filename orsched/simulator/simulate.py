@@ -32,8 +32,7 @@ def simulate_policy(
         deadline: called now and then; raises to stop the run.
 
     Raises:
-        InfeasibleError: no schedule exists, or none without knowing the lengths, since the memory
-            does not hold a request of the output limit.
+        InfeasibleError: no schedule exists.
         InputError: the policy needs predictions that the instance does not have.
         PolicyError: the policy asked for an impossible step, or left requests unserved.
     """

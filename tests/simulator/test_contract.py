@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-import orsched
 from orsched.checker import check
 from orsched.costs import AffineCost
 from orsched.errors import InfeasibleError, InputError, PolicyError
@@ -459,17 +458,6 @@ def test_information_may_be_declared_as_text():
     policy.information = "everything"
     with pytest.raises(PolicyError, match="'everything': one of none, predicted, clairvoyant"):
         simulate_policy(small(), policy)
-
-
-@pytest.mark.parametrize("method", ["fcfs", "online", "online@predicted", "hybrid@predicted"])
-def test_memory_below_the_output_limit_is_refused_by_name(method):
-    """Blind policies set room for the limit aside: 7 + 9 blocks are more than there are."""
-    requests = Requests([5, 7, 6], [2, 3, 4], predicted_tokens=[9, 9, 9])
-    worker = Worker(2, COST, memory=BlockMemory(15, 1))
-    instance = Instance(requests, worker, output_limit_tokens=9, first_token="decode")
-    with pytest.raises(InfeasibleError, match=r"request 1 .*16 memory blocks.*output limit"):
-        orsched.solve(instance, method)
-    assert orsched.solve(instance, "hybrid").checked
 
 
 @pytest.mark.parametrize("name", POLICIES)

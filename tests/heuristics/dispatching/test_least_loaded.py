@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,16 +19,16 @@ def view_of(workers: list[Worker], prompts: list[int]) -> Any:
         view.workers = views
         view.prompt_tokens = prompts
         view.output_limit_tokens = 100
+        size = getattr(view.worker.memory, "block_tokens", 1)
+        view.blocks_of = lambda request, size=size: -(-(prompts[request] + 100) // size)
     return views[0]
 
 
 def plainly(dispatcher: FewestRequests, view: Any, request: int) -> int:
     """Return the first worker of the least load among all that can hold the request."""
     loads = list(dispatcher.loads)
-    able = [dispatcher.holds(view, request, index) for index in range(len(loads))]
-    if any(able):
-        loads = [load if able[index] else inf for index, load in enumerate(loads)]
-    return loads.index(min(loads))
+    able = [index for index in range(len(loads)) if dispatcher.holds(view, request, index)]
+    return min(able, key=lambda index: loads[index])
 
 
 @pytest.mark.parametrize("kind", [FewestRequests, LeastWork])
