@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import orsched
 from orsched.files import save_cost
+from orsched.hardware import GPUS, MODELS, fitting
 from orsched.hardware.catalogue import PRESETS
 from orsched.runner.calibration.fitting import calibrate
 from orsched.runner.calibration.judging import judge, read_steps
@@ -48,6 +49,7 @@ SOURCES = {
             "date": "2026-11-22",
             "software": "torch 2.11.0+cu130, transformers 5.17, bfloat16, Python 3.12",
             "measured_with": "200 slots, contexts of up to 700 tokens, stages of up to 2,048",
+            "kv_tokens": fitting(GPUS["h100"], MODELS["llama3-8b"]).kv_tokens,
         },
     ),
 }

@@ -261,8 +261,8 @@ def choose(instance: Instance, objective: Objective = MAKESPAN) -> tuple[str, st
     worker = instance.worker
     if not splits(worker.cost):
         return "hybrid", f"the {worker.cost.model} cost has no exact model of stages"
-    if worker.memory is not None and worker.memory.is_paged:
-        return "hybrid", "paged memory has no exact model"
+    if instance.pages_matter:
+        return "hybrid", "prefix caches and paged memory that may limit have no exact model"
     if 0 < n <= EXACT_REQUESTS:
         return "exact", f"{n} requests are few enough for a proof"
     if n and int(arrivals.max()) > int(arrivals.min()):

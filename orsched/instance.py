@@ -188,7 +188,7 @@ class Instance:
         """Return the only worker if it takes stages as Pang's model has them.
 
         Raises ``InputError`` for several workers, for one that pads, and, unless ``paged`` is
-        allowed, for paged memory; ``what`` names the method that does not support them.
+        allowed, where ``pages_matter``; ``what`` names the method that does not support them.
         """
         if len(self.workers) > 1:
             raise InputError(
@@ -205,13 +205,26 @@ class Instance:
                 field="padding",
                 remedy="leave padding out, or choose fcfs, static, dynamic, scls or mico",
             )
-        if worker.memory is not None and worker.memory.is_paged and not paged:
+        if not paged and self.pages_matter:
             raise InputError(
-                f"{what} does not know paged memory",
+                f"{what} does not support prefix caches and paged memory that may limit",
                 field="allocation",
-                remedy="set the allocation to whole, or choose another method",
+                remedy="set it to whole (--allocation whole), or choose another method",
             )
         return worker
+
+    @cached_property
+    def pages_matter(self) -> bool:
+        """Whether the only worker has paged memory that may limit, or that keeps prefixes.
+
+        Paged memory does not limit where prompts and answers of the largest requests, one per
+        client, fit side by side. It is then the same as none, and as ``whole``.
+        """
+        memory, req = self.worker.memory, self.requests
+        if memory is None or not memory.is_paged or memory.prefix_cache is not None:
+            return memory is not None and memory.is_paged
+        held = -(-(req.prompt_tokens + req.output_tokens) // memory.block_tokens)
+        return int(np.sort(held)[-self.worker.clients :].sum()) > memory.blocks
 
     @cached_property
     def fleet_changes(self) -> bool:

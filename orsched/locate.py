@@ -24,8 +24,9 @@ def load(
     clients: int | None = None,
     cost: CostModel | str | os.PathLike[str] | None = None,
     prefill_cap_tokens: int | None = None,
-    memory_blocks: int | None = None,
+    memory_blocks: int | str | None = None,
     block_tokens: int | None = None,
+    allocation: str | None = None,
     prefix_cache: str | None = None,
     first_token: str | None = None,
     output_limit_tokens: int | None = None,
@@ -50,8 +51,11 @@ def load(
         cost: its cost model, a machine's name or a cost-model file (default: Pang's LLaMA-65B).
             It replaces the cost models of a native instance.
         prefill_cap_tokens: most tokens of a prefill stage (default: no limit).
-        memory_blocks: its KV-cache blocks (default: no limit) of ``block_tokens`` tokens (128).
-        block_tokens: see ``memory_blocks``.
+        memory_blocks: its KV-cache blocks, or ``unlimited`` (default: those of the machine that
+            ``cost`` names, else ``unlimited``).
+        block_tokens: tokens per block (default: as the machine has them, else 128).
+        allocation: ``paged`` (default): a request takes blocks as its cache grows; ``whole``: all
+            at its admission.
         prefix_cache: ``lru``, ``task_aware`` or ``least_future_use``: keep freed blocks.
         first_token: as in ``Instance`` (default: ``prefill``).
         output_limit_tokens: the server's limit on output tokens.
@@ -68,7 +72,7 @@ def load(
     from orsched.request_files import WorkerChoice, holds_requests, load_requests
 
     choice = WorkerChoice(
-        clients, cost, prefill_cap_tokens, memory_blocks, block_tokens, prefix_cache,
+        clients, cost, prefill_cap_tokens, memory_blocks, block_tokens, allocation, prefix_cache,
         first_token, output_limit_tokens, workers,
     )  # fmt: skip
     if format is not None or holds_requests(source):
@@ -88,14 +92,18 @@ def load(
 def with_cost(instance: Instance, cost: CostModel | str | os.PathLike[str]) -> Instance:
     """Return an instance whose workers have this cost model, or the one that a name stands for.
 
-    Clients, caps and memory stay as they are. Raises ``InputError`` as ``read_cost``.
+    Clients, caps and memory stay as they are; a worker without memory gets the KV cache of the
+    machine. Raises ``InputError`` as ``read_machine``.
     """
-    from orsched.request_files import read_cost
+    from orsched.request_files import read_machine
 
-    model = read_cost(cost)
+    model, memory = read_machine(cost)
     label = Path(cost).stem if isinstance(cost, (str, os.PathLike)) else model.model
     return instance.replace(
-        workers=tuple(replace(worker, cost=model) for worker in instance.workers),
+        workers=tuple(
+            replace(worker, cost=model, memory=worker.memory or memory)
+            for worker in instance.workers
+        ),
         name=f"{instance.name} ({label})",
     )
 

@@ -103,6 +103,11 @@ class BlockMemory:
         """How many tokens all blocks hold together."""
         return self.blocks * self.block_tokens
 
+    @property
+    def words(self) -> str:
+        """The memory in words: ``2,000 blocks of 16 tokens (paged)``."""
+        return f"{self.blocks:,} blocks of {self.block_tokens:,} tokens ({self.allocation})"
+
     def blocks_held(self, prompt_tokens: int, output_tokens: int) -> int:
         """Blocks that a request of these lengths holds while it is on a client."""
         return -(-(prompt_tokens + output_tokens) // self.block_tokens)

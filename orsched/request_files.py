@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from orsched.workers import Worker
 
 BLOCK_TOKENS = 128
-"""Tokens of a KV-cache block, where none are said."""
+"""Tokens of a KV-cache block, where neither the caller nor the machine says them."""
+
+ALLOCATION = "paged"
+"""When requests take their blocks, where it is not said: as their caches grow, as in vLLM."""
+
+UNLIMITED = "unlimited"
+"""The number of blocks of a memory that never limits."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +36,11 @@ class WorkerChoice:
 
     Attributes:
         clients: J, the requests that it serves at once.
-        cost: a cost model, or what ``read_cost`` takes.
+        cost: a cost model, or what ``read_machine`` takes.
         prefill_cap_tokens: most tokens of a prefill stage.
-        memory_blocks, block_tokens: KV-cache blocks, and the tokens of one.
+        memory_blocks, block_tokens: KV-cache blocks (or ``unlimited``), and the tokens of one; of a
+            machine that is named, its own are the default.
+        allocation: when a request takes its blocks: ``paged`` or ``whole``.
         prefix_cache: the rule of eviction of a prefix cache.
         first_token, output_limit_tokens: as in ``Instance``.
         workers: copies of the worker; or the workers themselves, in place of all but
@@ -42,8 +50,9 @@ class WorkerChoice:
     clients: int | None = None
     cost: CostModel | str | os.PathLike[str] | None = None
     prefill_cap_tokens: int | None = None
-    memory_blocks: int | None = None
+    memory_blocks: int | str | None = None
     block_tokens: int | None = None
+    allocation: str | None = None
     prefix_cache: str | None = None
     first_token: str | None = None
     output_limit_tokens: int | None = None
@@ -76,16 +85,25 @@ class WorkerChoice:
                 "model, --cost; in Python load(path, clients=64, cost=...)",
             )
         clients = whole_number(self.clients, "clients", minimum=1)
-        worker = Worker(clients, read_cost(self.cost), self.prefill_cap_tokens, self._memory())
+        cost, own = read_machine(self.cost)
+        worker = Worker(clients, cost, self.prefill_cap_tokens, self._memory(own))
         if self.workers is None:
             return (worker,)
         return copies(worker, number_of_copies(self.workers))
 
-    def _memory(self) -> BlockMemory | None:
+    def _memory(self, own: BlockMemory | None) -> BlockMemory | None:
+        """Return the memory that is said, in the rest that of the machine."""
+        from orsched.columns import whole_number
         from orsched.memory import BlockMemory, PrefixCache
 
-        if self.memory_blocks is None:
-            for name in ("prefix_cache", "block_tokens"):
+        size = BLOCK_TOKENS if own is None else own.block_tokens
+        if self.block_tokens is not None:
+            size = whole_number(self.block_tokens, "block_tokens", minimum=1)
+        blocks = self.memory_blocks
+        if blocks is None and own is not None:
+            blocks = own.tokens // size
+        if blocks is None or blocks == UNLIMITED:
+            for name in _OF_BLOCKS:
                 if getattr(self, name) is not None:
                     raise InputError(
                         "needs a number of blocks",
@@ -93,21 +111,44 @@ class WorkerChoice:
                         remedy="give --memory-blocks N (memory_blocks=)",
                     )
             return None
-        size = BLOCK_TOKENS if self.block_tokens is None else self.block_tokens
-        if self.prefix_cache is None:
-            return BlockMemory(self.memory_blocks, size)
+        count = whole_number(blocks, "memory_blocks", minimum=1, remedy="a number, or unlimited")
+        kept = None
         try:
-            kept = PrefixCache(self.prefix_cache)
+            if self.prefix_cache is not None:
+                kept = PrefixCache(self.prefix_cache)
         except InputError as error:
             raise InputError(error.problem, field="prefix_cache", remedy=error.remedy) from None
-        return BlockMemory(self.memory_blocks, size, "paged", kept)
+        return BlockMemory(count, size, self.allocation or ALLOCATION, kept)
 
-    def assumed(self) -> str | None:
-        """Return in words what was assumed of the worker since it was not said; None: nothing."""
-        whole = isinstance(self.workers, tuple)
-        names = [name for name in _ASSUMED if not whole or name not in _OF_A_WORKER]
-        parts = [_ASSUMED[name] for name in names if getattr(self, name) is None]
+    def assumed(self, instance: Instance) -> str | None:
+        """Return in words what was assumed of an instance's worker; None: nothing."""
+        parts = []
+        if not isinstance(self.workers, tuple):
+            if self.cost is None:
+                parts.append("the cost model of LLaMA-65B on eight Ascend devices (--cost)")
+            parts += self._assumed_memory(instance)
+            if self.prefill_cap_tokens is None:
+                parts.append("prefill stages of any size (--prefill-cap)")
+        if self.first_token is None:
+            parts.append("the first token comes from the prefill stage (--first-token)")
         return f"assumed of the worker, since not said: {', '.join(parts)}" if parts else None
+
+    def _assumed_memory(self, instance: Instance) -> list[str]:
+        memory, parts = instance.workers[0].memory, []
+        if memory is None:
+            return [] if self.memory_blocks else ["memory without limit (--memory-blocks)"]
+        size = f"blocks of {memory.block_tokens:,} tokens"
+        if self.memory_blocks is None:
+            kept = f"the KV cache of the machine, {memory.blocks:,} {size}"
+            parts.append(f"{kept} (--memory-blocks)")
+        elif self.block_tokens is None:
+            parts.append(f"{size} (--block-tokens)")
+        if self.allocation is None and self.prefix_cache is None:
+            parts.append(f"{memory.allocation} allocation (--allocation)")
+        if not memory.is_paged and self.output_limit_tokens is None:
+            limit = f"an output limit of {instance.output_limit_tokens:,} tokens"
+            parts.append(f"{limit}, the longest answer (--output-limit)")
+        return parts
 
     def labels(self) -> dict[str, Any]:
         """Return the fields of ``Instance`` that are said here."""
@@ -115,38 +156,33 @@ class WorkerChoice:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
-_OF_A_WORKER = (
-    "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "prefix_cache",
-)  # fmt: skip
-_ASSUMED = {
-    "cost": "the cost model of LLaMA-65B on eight Ascend devices (--cost)",
-    "memory_blocks": "memory without limit (--memory-blocks)",
-    "prefill_cap_tokens": "prefill stages of any size (--prefill-cap)",
-    "first_token": "the first token comes from the prefill stage (--first-token)",
-}
-"""What ``made`` takes for what is not said, in the words of a note."""
+_OF_BLOCKS = ("prefix_cache", "block_tokens", "allocation")
+_OF_A_WORKER = ("clients", "cost", "prefill_cap_tokens", "memory_blocks", *_OF_BLOCKS)
 
 
-def read_cost(cost: CostModel | str | os.PathLike[str] | None) -> CostModel:
-    """Return a cost model: the object, a machine's or the one in a file, or Pang's LLaMA-65B.
+def read_machine(
+    cost: CostModel | str | os.PathLike[str] | None,
+) -> tuple[CostModel, BlockMemory | None]:
+    """Return a cost model, and the memory of the machine that names it, None where none does.
 
+    The model is the object itself, a machine's, the one in a file, or by default Pang's LLaMA-65B.
     Raises ``InputError`` for a file that is wrong, and for a name that is no machine's.
     """
     from orsched.costs import AffineCost
 
     if cost is None:
-        return AffineCost()
+        return AffineCost(), None
     if isinstance(cost, (str, os.PathLike)):
-        from orsched.hardware import read_cost as read_named
+        from orsched.hardware import read_machine as read_named
 
         return read_named(os.fspath(cost))
-    return cost
+    return cost, None
 
 
-def assumptions(**said: Any) -> str | None:
-    """Return in words what ``orsched.load`` assumes beside these arguments; None: nothing."""
+def assumptions(instance: Instance, **said: Any) -> str | None:
+    """Return in words what ``orsched.load`` assumed beside these arguments; None: nothing."""
     known = {each.name for each in fields(WorkerChoice)}
-    return WorkerChoice(**{key: said[key] for key in said if key in known}).assumed()
+    return WorkerChoice(**{key: said[key] for key in said if key in known}).assumed(instance)
 
 
 class Loaded(NamedTuple):
@@ -231,4 +267,4 @@ def load_requests(
         kinds = with_specs(priority_classes(report.priorities), classes)
     named = {"classes": kinds, **choice.labels()}
     instance = instance_of(requests, report, path, workers, **named)
-    return Loaded(instance, report, choice.assumed())
+    return Loaded(instance, report, choice.assumed(instance))

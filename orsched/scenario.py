@@ -38,7 +38,7 @@ def read_workers(spec: object, base: str | os.PathLike[str] = ".") -> Workers:
             worker file, several of them with commas or in a list, or a list of tables and
             ``Worker`` objects. A worker file is JSON or TOML with the fields of an entry of
             ``workers`` in an instance file; ``cost`` may be the path of a cost-model file beside
-            it, or the name of a machine.
+            it, or the name of a machine, whose KV cache is then the default ``memory``.
         base: the folder that relative paths start from.
 
     Raises:
@@ -138,12 +138,14 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    from orsched.hardware import read_cost
+    """Return the fields of a worker file; the name of a machine gives cost and, unsaid, memory."""
+    from orsched.hardware import read_machine
 
     values = dict(_table(path))
     if isinstance(values.get("cost"), str):
-        cost = read_cost(values["cost"], path.parent)
+        cost, memory = read_machine(values["cost"], path.parent)
         values["cost"] = {"model": cost.model, **cost.to_dict()}
+        values.setdefault("memory", None if memory is None else memory.to_dict())
     return values
 
 

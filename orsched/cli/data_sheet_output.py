@@ -75,6 +75,7 @@ def cost_of_data_sheet(
         "efficiency": share,
         "memory_efficiency": share if memory_efficiency is None else memory_efficiency,
         "source": f"{chip.source}; {shape.source}",
+        "kv_tokens": room.kv_tokens,
     }
     if output is not None:
         save_cost(cost, output, {"machine": about})
@@ -84,7 +85,6 @@ def cost_of_data_sheet(
         name = f"{gpu}-{shape.name}"
         _write_worker(worker_file, max(1, count_of), cost, room.blocks, name)
     facts = about | {
-        "kv_tokens": room.kv_tokens,
         f"blocks_of_{BLOCK_TOKENS}": room.blocks,
         f"slots_of_{length}": room.slots(length),
     }

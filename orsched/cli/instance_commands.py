@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,16 +77,15 @@ def generate_command(
 
 
 def _on_machine(instance: Instance, cost: str) -> Instance:
-    """Return the instance with the cost model of a machine or a file for all workers."""
-    from orsched.hardware import read_cost
+    """Return the instance on a machine, as ``with_cost``, under its own name."""
+    from orsched.locate import with_cost
 
     try:
-        found = read_cost(cost)
+        return with_cost(instance, cost).replace(name=instance.name)
     except InputError as error:
         if error.file is not None:
             raise
         raise InputError(error.problem, field="--cost", remedy=error.remedy) from None
-    return instance.replace(workers=tuple(replace(w, cost=found) for w in instance.workers))
 
 
 def _classed(instance: Instance, specs: Sequence[str]) -> Instance:

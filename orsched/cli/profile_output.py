@@ -16,7 +16,7 @@ from orsched.scalars import require_suffix
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from orsched.fidelity import RunFit
+    from orsched.fidelity import RunFit, Server
     from orsched.hardware.profile_cost import ModelFacts
     from orsched.hardware.profile_files import ProfileFiles
 
@@ -41,10 +41,10 @@ def cost_of_profile(
     report: dict[str, Any] = {"machine": about}
     cost: Any = base
     if options["run"] is not None:
-        fitted = _fitted(base, options)
+        fitted, server = _fitted(base, options)
         cost, report["fit"] = fitted.cost, fitted.to_dict()
         about |= {"run": options["run"].name, "constants": report["fit"]["constants"]}
-        about |= {"errors": report["fit"]["errors"]}
+        about |= {"errors": report["fit"]["errors"]} | _kv_cache(server)
     if output is not None:
         save_cost(cost, output, report)
         remark(f"cost model written to {output}")
@@ -53,6 +53,17 @@ def cost_of_profile(
         print_facts(shown | ({"fit": report["fit"]} if "fit" in report else {}), style)
     else:
         print_facts(_flat(about) | (cost_facts(cost) if style == "table" else {}), style)
+
+
+def _kv_cache(server: Server) -> dict[str, int]:
+    """Return the KV cache of a server in the words of a machine, {} where it never limits.
+
+    A simulation with the fitted cost model then has the memory that the fit had.
+    """
+    if server.memory_blocks is None:
+        return {}
+    size = server.block_tokens
+    return {"kv_tokens": server.memory_blocks * size, "block_tokens": size}
 
 
 def _base(
@@ -107,7 +118,7 @@ def _require_experts(files: ProfileFiles, options: dict[str, Any]) -> None:
             )
 
 
-def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
+def _fitted(base: Any, options: dict[str, Any]) -> tuple[RunFit, Server]:
     """Fit to a measured run, and say how firm the constants are and what is missed."""
     from orsched.columns import whole_number
     from orsched.fidelity import Server, fit_run, read_run, recorded_settings
@@ -144,7 +155,7 @@ def _fitted(base: Any, options: dict[str, Any]) -> RunFit:
         if errors:
             shown = ", ".join(f"{name} {100 * errors[name]:+.1f} %" for name in _SHOWN)
             remark(f"simulated by measured, {who}: {shown}")
-    return found
+    return found, server
 
 
 _SHOWN = ("makespan", "mean TPOT", "mean TTFT", "mean JCT")

@@ -30,6 +30,7 @@ _FLAGS = {
     "prefill_cap_tokens": "--prefill-cap",
     "memory_blocks": "--memory-blocks",
     "block_tokens": "--block-tokens",
+    "allocation": "--allocation",
     "prefix_cache": "--prefix-cache",
     "first_token": "--first-token",
     "output_limit_tokens": "--output-limit",
@@ -39,6 +40,23 @@ _FLAGS = {
     "spread": "--spread",
 }
 """Arguments of ``orsched.load`` and the options that stand for them."""
+
+
+class _Blocks(click.ParamType):
+    """A number of KV-cache blocks, or ``unlimited``."""
+
+    name = "blocks"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> int | str:
+        """Return the number, or the word."""
+        if value == "unlimited":
+            return "unlimited"
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number and not 'unlimited'", parameter, context)
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -60,8 +78,12 @@ WORKER_OPTIONS = (
             "file (default: Pang's LLaMA-65B)."),
     _option("--prefill-cap", "prefill_cap_tokens", type=int, metavar="TOKENS",
             help="Most tokens a prefill stage."),
-    _option("--memory-blocks", type=int, metavar="N", help="KV-cache blocks of the worker."),
-    _option("--block-tokens", type=int, metavar="N", show_default="128", help="Tokens of one."),
+    _option("--memory-blocks", type=_Blocks(), metavar="N|unlimited",
+            show_default="the machine's, else unlimited", help="KV-cache blocks of the worker."),
+    _option("--block-tokens", type=int, metavar="N", show_default="the machine's, else 128",
+            help="Tokens per block."),
+    _option("--allocation", type=click.Choice(["paged", "whole"]), show_default="paged",
+            help="Take blocks as caches grow, or all at admission."),
     _option(
         "--prefix-cache",
         metavar="RULE",
@@ -162,8 +184,10 @@ def _loaded(source: str, options: dict[str, Any]) -> Instance:
             if name in options and name != "cost":
                 raise has_its_own(name)
         if "cost" in options:
+            own = all(worker.memory is not None for worker in found.workers)
             found = with_cost(found, options["cost"])
-            say("--cost replaces the cost model of the instance; its memory and caps stay", "note")
+            kept = "caps" if found.workers[0].memory and not own else "memory and caps"
+            say(f"--cost replaces the cost model of the instance; its {kept} stay", "note")
         if "class_limits" in options:
             found = found.with_classes(*options["class_limits"])
     if click.get_current_context().params.get("arrivals") is None:

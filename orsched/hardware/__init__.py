@@ -1,6 +1,6 @@
 """The catalogue of machines: GPUs and models, what was measured, and what data sheets promise."""
 
-from orsched.hardware.catalogue import Machine, machine, machines, read_cost
+from orsched.hardware.catalogue import Machine, machine, machines, read_cost, read_machine
 from orsched.hardware.data_sheet import data_sheet_cost, fitting
 from orsched.hardware.gpus import GPUS, Gpu
 from orsched.hardware.shapes import MODELS, ModelShape, read_config
@@ -20,4 +20,5 @@ __all__ = [
     "machines",
     "read_config",
     "read_cost",
+    "read_machine",
 ]

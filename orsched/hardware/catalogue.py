@@ -9,15 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orsched.columns import whole_number
 from orsched.costs import AffineCost
 from orsched.errors import InputError
-from orsched.hardware.data_sheet import data_sheet_cost, fitting, least_gpus
+from orsched.hardware.data_sheet import BLOCK_TOKENS, data_sheet_cost, fitting, least_gpus
 from orsched.hardware.gpus import GPUS
 from orsched.hardware.shapes import MODELS, SHORT
+from orsched.memory import BlockMemory
 from orsched.near_names import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from orsched.costs import CostModel
 
@@ -37,7 +39,8 @@ class Machine:
         title: model and device in words.
         cost: its cost model.
         source: where the numbers are from.
-        facts: more of it: device, date, software and error of measurements; tokens that fit.
+        facts: more of it: device, date, software and error of measurements; ``kv_tokens``, the
+            tokens that fit into its KV cache.
     """
 
     name: str
@@ -49,6 +52,11 @@ class Machine:
 
     def __repr__(self) -> str:
         return f"Machine {self.name}: {self.words}"
+
+    @property
+    def memory(self) -> BlockMemory | None:
+        """Its KV cache as paged memory, in the blocks of its engine; None where it is not known."""
+        return memory_of(self.facts)
 
     @property
     def words(self) -> str:
@@ -75,7 +83,12 @@ PANG = Machine(
     "LLaMA-65B on Ascend 910",
     AffineCost(),
     "Pang et al.",
-    {"device": "8 Ascend devices", "reference": "arXiv:2502.15763, section V-A"},
+    {
+        "device": "8 Ascend devices",
+        "reference": "arXiv:2502.15763, section V-A",
+        "kv_tokens": 131_072,
+        "block_tokens": 128,
+    },
 )
 """The default of instances: what Pang et al. measured."""
 
@@ -175,25 +188,53 @@ def _presets() -> tuple[Machine, ...]:
     return tuple(found)
 
 
-def read_cost(source: str | os.PathLike[str], base: Path | None = None) -> CostModel:
-    """Return the cost model of a machine's name, or of a cost-model file (a path from ``base``).
+def memory_of(facts: Mapping[str, Any]) -> BlockMemory | None:
+    """Return the paged memory that the facts of a machine state, None where they state none.
 
-    What has a suffix ``.json`` or a folder in it, or is a file, is a file.
+    Those are ``kv_tokens``, and ``block_tokens`` where blocks do not have 16 tokens; raises
+    ``InputError`` for a number that is none.
+    """
+    tokens, size = facts.get("kv_tokens"), facts.get("block_tokens", BLOCK_TOKENS)
+    if tokens is None:
+        return None
+    size = whole_number(size, "fit.machine.block_tokens", minimum=1)
+    tokens = whole_number(tokens, "fit.machine.kv_tokens", minimum=size)
+    return BlockMemory(tokens // size, size, "paged")
+
+
+def read_cost(source: str | os.PathLike[str], base: Path | None = None) -> CostModel:
+    """Return the cost model of ``read_machine``."""
+    return read_machine(source, base)[0]
+
+
+def read_machine(
+    source: str | os.PathLike[str], base: Path | None = None
+) -> tuple[CostModel, BlockMemory | None]:
+    """Return cost model and memory of a machine's name, or of a cost-model file.
+
+    What has a suffix ``.json`` or a folder in it, or is a file, is a file; its path is from
+    ``base``. The memory is None where the machine, or the report in the file, does not state it.
 
     Raises:
         InputError: there is neither, or the file is wrong.
     """
     text = os.fspath(source)
     path = Path(text) if base is None else base / text
-    if text.endswith(".json") or os.path.split(text)[0] or os.path.isfile(path):
-        from orsched.files import load_cost
+    if not (text.endswith(".json") or os.path.split(text)[0] or os.path.isfile(path)):
+        found = machine(text)
+        return found.cost, found.memory
+    from orsched.files import load_fitted_cost
 
-        if base is not None and not os.path.exists(path):
-            raise InputError(
-                f"there is no cost-model file {str(path)!r}",
-                field="cost",
-                remedy="give its path from the worker file, a machine (orsched info machines), or "
-                "the cost model itself",
-            )
-        return load_cost(path)
-    return machine(text).cost
+    if base is not None and not os.path.exists(path):
+        raise InputError(
+            f"there is no cost-model file {str(path)!r}",
+            field="cost",
+            remedy="give its path from the worker file, a machine (orsched info machines), or "
+            "the cost model itself",
+        )
+    cost, report = load_fitted_cost(path)
+    facts = (report or {}).get("machine")
+    try:
+        return cost, memory_of(facts) if isinstance(facts, dict) else None
+    except InputError as error:
+        raise error.located(file=str(path)) from None

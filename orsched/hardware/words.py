@@ -49,9 +49,10 @@ def _ms(time_ms: float) -> str:
 
 
 def machine_words(instance: Instance) -> str:
-    """Return in a line which cost model the times of an instance are of, and how many clients.
+    """Return in a line which cost model the times of an instance are of, its clients and memory.
 
-    Such as ``affine, LLaMA-65B on Ascend 910 (Pang et al.), 200 clients``; equal workers once.
+    Such as ``affine, LLaMA-65B on Ascend 910 (Pang et al.), 200 clients, 1,024 blocks of 128 tokens
+    (whole)``; equal workers once, and no memory where none limits.
     """
     kinds = Counter(_words(worker) for worker in instance.workers)
     return "; ".join(f"{n} x {words}" if n > 1 else words for words, n in kinds.items())
@@ -59,4 +60,5 @@ def machine_words(instance: Instance) -> str:
 
 def _words(worker: Worker) -> str:
     clients = f"{worker.clients:,} client{'s' if worker.clients != 1 else ''}"
-    return f"{cost_words(worker.cost, worker.clients)}, {clients}"
+    words = f"{cost_words(worker.cost, worker.clients)}, {clients}"
+    return words if worker.memory is None else f"{words}, {worker.memory.words}"

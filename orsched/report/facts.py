@@ -60,11 +60,7 @@ def _limits(instance: Instance, slo: SLO | None) -> list[tuple[str, str]]:
 
 
 def _memory(worker: Worker) -> str:
-    memory = worker.memory
-    if memory is None:
-        return "unlimited"
-    paged = ", paged" if memory.is_paged else ""
-    return f"{memory.blocks:,} blocks of {memory.block_tokens:,}{paged}"
+    return "unlimited" if worker.memory is None else worker.memory.words
 
 
 def _tokens(column: Any) -> str:

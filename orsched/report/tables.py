@@ -133,9 +133,7 @@ def _worker(worker: Worker) -> str:
     if worker.prefill_limit is not None:
         parts.append(f"prefill up to {worker.prefill_limit:,} tokens")
     if worker.memory is not None:
-        paged = ", paged" if worker.memory.is_paged else ""
-        size = f"{worker.memory.block_tokens} tokens{paged}"
-        parts.append(f"{worker.memory.blocks:,} blocks of {size}")
+        parts.append(worker.memory.words)
     if worker.padding:
         parts.append("padded")
     return ", ".join(parts)

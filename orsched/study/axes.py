@@ -89,8 +89,8 @@ def _instances(item: object, base: Path) -> Iterator[InstanceChoice]:
 
 
 REQUEST_KEYS = (
-    "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "prefix_cache",
-    "first_token", "output_limit_tokens", "classes", "format", "drop_empty", "spread",
+    "clients", "cost", "prefill_cap_tokens", "memory_blocks", "block_tokens", "allocation",
+    "prefix_cache", "first_token", "output_limit_tokens", "classes", "format", "drop_empty", "spread",
 )  # fmt: skip
 """What is said beside a file of requests: arguments of ``orsched.load``."""
 
@@ -134,7 +134,7 @@ def _of_requests(table: dict[str, Any], base: Path) -> Iterator[InstanceChoice]:
             raise InputError(
                 error.problem, file=error.file, row=error.row, field=field, remedy=remedy
             ) from None
-        if (words := assumptions(**chosen)) is not None and words not in assumed:
+        if (words := assumptions(found, **chosen)) is not None and words not in assumed:
             assumed.add(words)
             _LOG.warning("%s: %s", name, words)
         varied = [f"{key}={values[key]}" for key in values if isinstance(said[key], list)]
