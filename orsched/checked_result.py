@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.checker import check
 from orsched.costs import AffineCost
 from orsched.errors import InputError, InvalidScheduleError
+from orsched.method_catalogue import SETS_ASIDE
 from orsched.metrics import distribution, summarise
 from orsched.objective_run import is_better
 from orsched.policy import Information
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
     from orsched.models.bounds import Bound
     from orsched.objectives import Objective
     from orsched.slo import SLO
+
+_SET_ASIDE = (
+    "methods of stages and static batches, such as fcfs, set aside prompt and answer (or output "
+    "limit) at admission although memory is paged; others take blocks as caches grow"
+)
 
 
 def require_start(instance: Instance, initial: Schedule, told: Information) -> None:
@@ -117,6 +123,8 @@ def checked_result(
     notes = [text for text in (note, unproven) if text]
     notes += _assumed_of_mixed_steps(instance, schedule)
     notes += [*outcome.notes, *_missing_solver()]
+    if schedule.method in SETS_ASIDE and instance.pages_matter:
+        notes.append(_SET_ASIDE)
     if meets and not note:
         notes.append("the makespan equals the bound: no order of the requests can be better")
     return Result(

@@ -215,16 +215,20 @@ class Instance:
 
     @cached_property
     def pages_matter(self) -> bool:
-        """Whether the only worker has paged memory that may limit, or that keeps prefixes.
+        """Whether some worker has paged memory that may limit, or that keeps prefixes.
 
         Paged memory does not limit where prompts and answers of the largest requests, one per
         client, fit side by side. It is then the same as none, and as ``whole``.
         """
-        memory, req = self.worker.memory, self.requests
-        if memory is None or not memory.is_paged or memory.prefix_cache is not None:
-            return memory is not None and memory.is_paged
-        held = -(-(req.prompt_tokens + req.output_tokens) // memory.block_tokens)
-        return int(np.sort(held)[-self.worker.clients :].sum()) > memory.blocks
+        tokens = self.requests.prompt_tokens + self.requests.output_tokens
+        for worker in self.workers:
+            memory = worker.memory
+            if memory is None or not memory.is_paged:
+                continue
+            held = np.sort(-(-tokens // memory.block_tokens))[-worker.clients :]
+            if memory.prefix_cache is not None or int(held.sum()) > memory.blocks:
+                return True
+        return False
 
     @cached_property
     def fleet_changes(self) -> bool:

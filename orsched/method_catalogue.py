@@ -49,6 +49,16 @@ PAPERS = {
 """Where each method comes from, by name; one that has an attribute ``paper`` says it itself."""
 
 
+SETS_ASIDE = (
+    "fcfs", "offline", "online", "hybrid", "static", "dynamic", "one_at_a_time", "sls", "ils",
+    "robust", "rolling",
+)  # fmt: skip
+"""Methods that set aside prompt and answer at admission where memory is paged, too.
+
+Of the answer they count what they may know: its true length, else the output limit.
+"""
+
+
 def all_methods() -> list[MethodInfo]:
     """Return all methods and registered policies; importing them may take a second."""
     return [method_info(name) for name in method_names()]

@@ -184,10 +184,10 @@ def _loaded(source: str, options: dict[str, Any]) -> Instance:
             if name in options and name != "cost":
                 raise has_its_own(name)
         if "cost" in options:
-            own = all(worker.memory is not None for worker in found.workers)
-            found = with_cost(found, options["cost"])
-            kept = "caps" if found.workers[0].memory and not own else "memory and caps"
-            say(f"--cost replaces the cost model of the instance; its {kept} stay", "note")
+            before, found = found, with_cost(found, options["cost"])
+            same = [w.memory for w in before.workers] == [w.memory for w in found.workers]
+            kept = "memory and caps stay" if same else "caps stay, its memory is the machine's"
+            say(f"--cost replaces the cost model of the instance; its {kept}", "note")
         if "class_limits" in options:
             found = found.with_classes(*options["class_limits"])
     if click.get_current_context().params.get("arrivals") is None:
