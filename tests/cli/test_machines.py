@@ -11,7 +11,10 @@ from orsched.files import load_fitted_cost, load_instance
 from orsched.hardware import machine
 from orsched.hardware.words import cost_words
 
-PANG = "machine: affine, LLaMA-65B on Ascend 910 (Pang et al.), 20 clients"
+PANG = (
+    "machine: affine, LLaMA-65B on Ascend 910 (Pang et al.), 20 clients, "
+    "1,024 blocks of 128 tokens (whole)"
+)
 
 
 def test_the_catalogue_is_listed(capsys):
@@ -51,6 +54,7 @@ def test_a_data_sheet_is_written_and_used(tmp_path, capsys):
     assert cost == machine("h100-llama3-8b-sheet").cost
     assert report is not None
     assert report["machine"]["kind"] == "data sheet"
+    assert report["machine"]["kv_tokens"] == machine("h100-llama3-8b-sheet").facts["kv_tokens"]
     rows = []
     for name in (str(path), "h100-8b-sheet"):
         command = ["simulate", str(requests), "--clients", "2", "--cost", name, "--format", "json"]
@@ -58,8 +62,10 @@ def test_a_data_sheet_is_written_and_used(tmp_path, capsys):
         captured = capsys.readouterr()
         rows.append(json.loads(captured.out)["makespan_s"])
         assert (
-            "machine: roofline, Llama 3.1 8B on NVIDIA H100 SXM 80 GB (data sheet)" in captured.err
-        )
+            "machine: roofline, Llama 3.1 8B on NVIDIA H100 SXM 80 GB (data sheet), 2 clients, "
+            "26,674 blocks of 16 tokens (paged)"
+        ) in captured.err
+        assert "the KV cache of the machine, 26,674 blocks of 16 tokens (--memory" in captured.err
     assert rows[0] == rows[1]
     target = tmp_path / "instance.json"
     assert (
@@ -109,7 +115,7 @@ def test_every_result_says_whose_times_it_has(command, capsys):
     assert run([command, "pang-100x20", *options]) == 0
     captured = capsys.readouterr()
     if command == "info":
-        assert PANG.removeprefix("machine: ") in captured.out
+        assert PANG.removeprefix("machine: ") in " ".join(captured.out.split())
     else:
         assert captured.err.splitlines().count(PANG) == 1
     assert run([command, "pang-100x20", *options, "--format", "json"]) == 0
@@ -148,10 +154,19 @@ def test_generators_take_a_machine(tmp_path, capsys):
 
 
 def test_a_worker_file_names_a_machine(tmp_path, capsys):
-    (tmp_path / "w.json").write_text(json.dumps({"clients": 4, "cost": "h100-llama3-8b"}))
+    """And gets its memory, unless the file says another one, or none."""
     command = ["simulate", "pang-100x20", "--workers", str(tmp_path / "w.json")]
-    assert run([*command, "--format", "json"]) == 0
-    assert "H100" in json.loads(capsys.readouterr().out)["machine"]
+    for said, words in (
+        ({}, "4 clients, 26,674 blocks of 16 tokens (paged)"),
+        ({"memory": {"blocks": 90, "block_tokens": 128}}, "90 blocks of 128 tokens (whole)"),
+        ({"memory": None}, "4 clients"),
+    ):
+        worker = {"clients": 4, "cost": "h100-llama3-8b", **said}
+        (tmp_path / "w.json").write_text(json.dumps(worker))
+        assert run([*command, "--format", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)["machine"]
+        assert "H100" in found
+        assert found.endswith(words)
 
 
 def test_a_data_sheet_makes_a_worker(tmp_path, capsys):

@@ -54,7 +54,8 @@ def test_five_hundred_rows_are_compared_in_one_command(call, mine):
 def test_every_command_makes_the_same_instance(call, mine, tmp_path):
     save_cost(AffineCost(1_000_000, 50_000, 8_000_000, 30_000), tmp_path / "cost.json")
     said = ("--clients", 32, "--cost", "cost.json", "--prefill-cap", 4096, "--memory-blocks", 900,
-            "--block-tokens", 64, "--first-token", "decode")  # fmt: skip
+            "--block-tokens", 64, "--allocation", "whole", "--output-limit", 400,
+            "--first-token", "decode")  # fmt: skip
     assert call("convert", "mine.csv", "i.json", *said)[0] == 0
     instance = load_instance(tmp_path / "i.json")
     assert (instance.worker.clients, instance.worker.prefill_cap_tokens) == (32, 4096)
@@ -69,6 +70,104 @@ def test_every_command_makes_the_same_instance(call, mine, tmp_path):
     bounds = [call("bound", source, *more, "--format", "json")[1]
               for source, more in (("mine.csv", said), ("i.json", ()))]  # fmt: skip
     assert bounds[0] == bounds[1] != ""
+
+
+MACHINE = "the KV cache of the machine, 26,674 blocks of 16 tokens (--memory-blocks)"
+
+
+@pytest.mark.parametrize(
+    ("said", "memory", "words"),
+    [
+        ({}, None, "memory without limit (--memory-blocks)"),
+        ({"memory_blocks": 900}, (900, 128, "paged"),
+         "blocks of 128 tokens (--block-tokens), paged allocation (--allocation)"),
+        ({"memory_blocks": 900, "block_tokens": 16}, (900, 16, "paged"), "paged allocation (--al"),
+        ({"memory_blocks": 900, "allocation": "whole"}, (900, 128, "whole"),
+         "an output limit of 399 tokens, the longest answer (--output-limit)"),
+        ({"memory_blocks": 900, "prefix_cache": "lru"}, (900, 128, "paged"), "(--block-tokens), p"),
+        ({"cost": "h100-8b-sheet"}, (26_674, 16, "paged"), f"{MACHINE}, paged allocation (--al"),
+        ({"cost": "h100-8b-sheet", "block_tokens": 512}, (833, 512, "paged"), "833 blocks of 512"),
+        ({"cost": "h100-8b-sheet", "allocation": "whole"}, (26_674, 16, "whole"), MACHINE),
+        ({"cost": "h100-8b-sheet", "memory_blocks": 70}, (70, 16, "paged"), "blocks of 16 tokens"),
+        ({"cost": "h100-8b-sheet", "memory_blocks": "unlimited"}, None, "since not said: prefill"),
+        ({"cost": "pang-llama65b-ascend"}, (1024, 128, "paged"), "1,024 blocks of 128 tokens"),
+    ],
+)  # fmt: skip
+def test_memory_that_is_not_said_is_assumed_in_words(call, mine, said, memory, words):
+    """The same by options and in Python: paged unless said otherwise, and the machine's own."""
+    flags = {"memory_blocks": "--memory-blocks", "block_tokens": "--block-tokens",
+             "allocation": "--allocation", "prefix_cache": "--prefix-cache",
+             "cost": "--cost"}  # fmt: skip
+    given = [part for name, value in said.items() for part in (flags[name], value)]
+    code, out, err = call("info", "mine.csv", "--clients", 8, *given, "--format", "json")
+    assert code == 0
+    assert words in err
+    instance = orsched.load(mine, clients=8, **said)
+    assert json.loads(out)["sha256"] == instance.sha256
+    found = instance.worker.memory
+    assert (found and (found.blocks, found.block_tokens, found.allocation)) == memory
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"allocation": "paged"}, "allocation"),
+        ({"memory_blocks": "unlimited", "block_tokens": 4}, "block_tokens"),
+        ({"memory_blocks": "many"}, "memory_blocks"),
+        ({"memory_blocks": 5, "allocation": "pages"}, "allocation"),
+        ({"memory_blocks": 5, "allocation": "whole", "prefix_cache": "lru"}, "prefix_cache"),
+        ({"memory_blocks": 5, "block_tokens": 0}, "block_tokens"),
+    ],
+)
+def test_memory_that_makes_no_sense_is_refused(mine, said, field):
+    with pytest.raises(InputError) as caught:
+        orsched.load(mine, clients=8, **said)
+    assert caught.value.field == field
+
+
+def test_every_command_pages_unless_told_otherwise(call, tmp_path):
+    """Six answers of 90 tokens in 30 blocks of 4: side by side as in vLLM, or one after the other.
+
+    By the command line, a study, a capacity and a split: none sets ``whole`` in silence.
+    """
+    rows = "".join(f"r{row},0,8,90\n" for row in range(6))
+    (tmp_path / "six.csv").write_text("id,arrival_s,prompt_tokens,output_tokens\n" + rows)
+    blocks = ("--memory-blocks", 30, "--block-tokens", 4)
+    given = ("six.csv", "--clients", 6, *blocks, "--format", "json")
+    ends = {}
+    for allocation in ((), ("--allocation", "paged"), ("--allocation", "whole")):
+        code, out, _ = call("simulate", *given, *allocation, "--policy", "vllm")
+        assert code == 0
+        ends[allocation] = json.loads(out)["makespan_s"]
+    assert ends[()] == ends["--allocation", "paged"] < 0.7 * ends["--allocation", "whole"]
+    (tmp_path / "s.toml").write_text(
+        'instances = [{name = "six.csv", clients = 6, memory_blocks = 30, block_tokens = 4, '
+        'allocation = ["paged", "whole"]}, '
+        '{name = "six.csv", clients = 6, memory_blocks = 30, block_tokens = 4}]\n'
+        'policies = ["vllm"]\n'
+    )
+    code, out, _ = call("study", "s.toml", "--jobs", 1, "--format", "json")
+    assert code == 0
+    found = [row["makespan_s"] for row in json.loads(out)]
+    assert found == [ends[()], ends["--allocation", "whole"]]  # the unsaid one is the first
+    split = ("--workers", "1P1D:free", "--policy", "disaggregated")
+    assert call("simulate", *given, *split)[0] == 0
+    code, _, err = call("simulate", *given, *split, "--allocation", "whole")
+    assert (code, "set the allocation to paged" in err) == (2, True)
+    limits = ("--slo-ttft", 0.5, "--slo-tpot", 1, "--jobs", 1, "--policy", "vllm")
+    counts = [json.loads(call("capacity", *given, *limits, *more)[1])["workers"]
+              for more in ((), ("--allocation", "whole"))]  # fmt: skip
+    assert counts[0] < counts[1]
+
+
+def test_a_mixture_on_paged_memory_is_said(call, tmp_path):
+    rows = "".join(f"r{row},0,8,90\n" for row in range(6))
+    (tmp_path / "six.csv").write_text("id,arrival_s,prompt_tokens,output_tokens\n" + rows)
+    given = ("compare", "six.csv", "--clients", 6, "--block-tokens", 4, "--methods", "vllm,fcfs")
+    said = "set aside prompt and answer (or output limit) at admission although memory is paged"
+    assert call(*given, "--memory-blocks", 30)[2].count(said) == 1
+    assert said not in call(*given, "--memory-blocks", 150)[2]  # never limits
+    assert said not in call(*given, "--memory-blocks", 30, "--allocation", "whole")[2]
 
 
 def test_workers_multiply(call, mine):

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from orsched import InputError, Requests
+from orsched import BlockMemory, InputError, Requests, load, simulate
 from orsched.cli.commands import run as command
 from orsched.fidelity import (
     MeasuredRun,
@@ -249,6 +249,26 @@ def test_the_command_fits_and_says_how_firm_it_is(tmp_path, capsys):
     profile = ["--from-profile", str(write(tmp_path)), "--layers", "32", "--clients", "16"]
     assert command(["cost", "--fit", str(path), *profile]) == 0
     assert "factor of the profile's times" in capsys.readouterr().err
+
+
+def test_a_simulation_after_the_fit_has_the_memory_of_the_fit(tmp_path):
+    """A cache that binds: paged in both, without a word about memory in the second command."""
+    server = Server(16, token_budget=512, memory_blocks=150)
+    run = simulated(TimesOfShape(SHAPE, 16).cost(TRUE), server, gap_s=0.02)
+    path, out = tmp_path / "run.csv", tmp_path / "cost.json"
+    written(run, path)
+    options = ["--model", "8b", "--token-budget", "512", "--clients", "16"]
+    fit = ["cost", "--fit", str(path), *options, "--memory-blocks", "150", "-o", str(out)]
+    assert command(fit) == 0
+    report = load_fitted_cost(out)[1]
+    again = load(path, clients=16, cost=out)
+    assert again.worker.memory == BlockMemory(150, 16, "paged")
+    vllm = simulate(again, "vllm", parameters={"max_num_batched_tokens": 512})
+    assert vllm.makespan == pytest.approx(report["fit"]["simulated_s"]["makespan"], rel=1e-3)
+    free = load(path, clients=16, cost=out, memory_blocks="unlimited")
+    assert free.worker.memory is None
+    vllm = simulate(free, "vllm", parameters={"max_num_batched_tokens": 512})
+    assert vllm.makespan < 0.9 * report["fit"]["simulated_s"]["makespan"]
 
 
 def test_settings_are_read_where_they_are_recorded(tmp_path, capsys):

@@ -11,8 +11,18 @@ import orsched
 from orsched.costs import AffineCost, LevelsCost, RooflineCost, floor_faults
 from orsched.errors import InputError
 from orsched.files import save_cost
-from orsched.hardware import GPUS, MODELS, cost_words, machine, machine_words, machines, read_cost
+from orsched.hardware import (
+    GPUS,
+    MODELS,
+    cost_words,
+    machine,
+    machine_words,
+    machines,
+    read_cost,
+    read_machine,
+)
 from orsched.instance import Instance
+from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
 
@@ -93,7 +103,41 @@ def test_requests_take_a_machine_by_name(tmp_path):
     path.write_text("prompt_tokens,output_tokens\n10,20\n30,40\n")
     instance = orsched.load(path, clients=4, cost="h100-llama3-8b-sheet")
     assert instance.worker.cost == machine("h100-llama3-8b-sheet").cost
+    assert instance.worker.memory == BlockMemory(26_674, 16, "paged")
     assert "H100" in machine_words(instance)
+
+
+def test_a_machine_knows_its_memory():
+    """Of each GPU and model: what is left of 90 % beside the weights, in blocks, paged."""
+    for found in machines():
+        assert found.memory is not None
+        assert found.memory.allocation == "paged"
+        assert found.memory.blocks == found.facts["kv_tokens"] // found.memory.block_tokens
+    sizes = {found.memory.block_tokens for found in machines() if found.name.endswith("-sheet")}
+    assert sizes == {16}
+    pang = machine("pang-llama65b-ascend").memory
+    assert pang == BlockMemory(1024, 128, "paged")  # section V-A
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({}, None),
+        ({"kv_tokens": 100}, BlockMemory(6, 16, "paged")),
+        ({"kv_tokens": 100, "block_tokens": 25}, BlockMemory(4, 25, "paged")),
+        ({"kv_tokens": 15}, "kv_tokens"),
+        ({"kv_tokens": "many"}, "kv_tokens"),
+        ({"kv_tokens": 100, "block_tokens": 0}, "block_tokens"),
+    ],
+)
+def test_a_cost_model_file_may_state_its_memory(tmp_path, facts, found):
+    path = tmp_path / "cost.json"
+    save_cost(AffineCost(1, 2, 3, 4), path, {"machine": facts})
+    if isinstance(found, str):
+        with pytest.raises(InputError, match=rf"cost\.json.*fit\.machine\.{found}"):
+            read_machine(path)
+        return
+    assert read_machine(path) == (AffineCost(1, 2, 3, 4), found)
 
 
 def test_the_words_of_a_cost_model_name_its_machine():
@@ -101,7 +145,9 @@ def test_the_words_of_a_cost_model_name_its_machine():
     words = cost_words(machine("h100-8b-sheet").cost)
     assert words == "roofline, Llama 3.1 8B on NVIDIA H100 SXM 80 GB (data sheet)"
     instance = orsched.load("gsm8k-llama65b")
-    assert machine_words(instance) == f"{cost_words(AffineCost())}, 200 clients"
+    assert machine_words(instance) == (
+        f"{cost_words(AffineCost())}, 200 clients, 1,024 blocks of 128 tokens (whole)"
+    )
 
 
 def test_a_cost_model_that_nobody_named_is_told_by_two_times():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import orsched
-from orsched.costs import BilinearCost
+from orsched.costs import AffineCost, BilinearCost
 from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.instances.catalog import KNOWN_OPTIMA
+from orsched.memory import BlockMemory, PrefixCache
 from orsched.models.bounds import Bound
 from orsched.models.exact import choose
 from orsched.requests import Requests
@@ -114,3 +115,25 @@ def test_unknown_parameters_are_refused(method, parameters):
 def test_unknown_back_ends_are_refused():
     with pytest.raises(InputError, match="gurobi"):
         orsched.solve(SMALL, "exact", parameters={"backend": "gurobi"})
+
+
+@pytest.mark.parametrize(
+    ("memory", "says"),
+    [
+        (BlockMemory(6, 4, "paged"), None),
+        (BlockMemory(5, 4, "paged"), "--allocation whole"),
+        (BlockMemory(6, 4, "paged", PrefixCache()), "--allocation whole"),
+    ],
+)
+def test_paged_memory_that_never_limits_is_none(memory, says):
+    """Two clients, and the largest two of three requests hold 3 blocks of 4 tokens each."""
+    requests, cost = Requests([4, 5, 2], [5, 6, 3]), AffineCost(5, 0, 3, 0)
+    instance = Instance(requests, (Worker(2, cost, memory=memory),))
+    if says is not None:
+        with pytest.raises(InputError, match=says):
+            orsched.solve(instance, "exact")
+        assert "paged memory" in choose(instance)[1]
+        return
+    free = instance.replace(workers=(Worker(2, cost),))
+    found, known = orsched.solve(instance, "exact"), orsched.solve(free, "exact")
+    assert (found.makespan, found.status) == (known.makespan, known.status)

@@ -160,7 +160,7 @@ def test_usage_adds_up_to_the_client_time(seed):
 
 def test_facts_name_padding_and_paged_memory(tmp_path):
     texts = page(tmp_path, *report_of(every_kind())).texts
-    assert "9 blocks of 2, paged, 9 blocks of 4" in texts
+    assert "9 blocks of 2 tokens (paged), 9 blocks of 4 tokens (whole)" in texts
     assert "yes, no" in texts
 
 

@@ -54,7 +54,10 @@ def test_instance_tables_hold_the_figures_and_escape_texts(instance):
     assert f"Instance {EVIL}" in reader.texts
     assert EVIL in reader.texts
     pang = "affine, LLaMA-65B on Ascend 910 (Pang et al.)"
-    assert f"2 clients, {pang}, prefill up to 900 tokens, 10 blocks of 128 tokens" in reader.texts
+    assert (
+        f"2 clients, {pang}, prefill up to 900 tokens, 10 blocks of 128 tokens (whole)"
+        in reader.texts
+    )
     assert "4.0" in reader.texts
     assert "3.0" in reader.texts
 
@@ -87,7 +90,7 @@ def test_what_is_rare_is_named_where_it_occurs():
     instance, schedule = every_kind()
     reader = parsed(instance._repr_html_())
     workers = [text for text in reader.texts if text.startswith("2 clients, affine, ")]
-    assert any(text.endswith("9 blocks of 2 tokens, paged, padded") for text in workers)
+    assert any(text.endswith("9 blocks of 2 tokens (paged), padded") for text in workers)
     plain = parsed(schedule._repr_html_()).texts
     full = schedule.replace(results=summarise(instance, schedule))
     found = parsed(full._repr_html_()).texts
