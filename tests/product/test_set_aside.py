@@ -1,4 +1,4 @@
-"""What policies set aside at admission: under ``whole`` memory the output limit, never the truth."""
+"""What policies set aside at admission: under ``whole`` memory the output limit."""
 
 from __future__ import annotations
 

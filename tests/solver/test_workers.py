@@ -29,7 +29,7 @@ def test_pangs_methods_refuse_several_workers_and_padding(method):
 
 
 def test_paged_memory_has_no_full_mip():
-    instance = on(Worker(2, memory=BlockMemory(8, 4, "paged")))
+    instance = on(Worker(2, memory=BlockMemory(3, 4, "paged")))
     with pytest.raises(InputError, match="paged"):
         orsched.solve(instance, "exact")
     assert orsched.solve(instance, "windows", iterations=2).checked
@@ -40,7 +40,7 @@ def test_paged_memory_has_no_full_mip():
     [
         (Worker(2), Worker(1, name="b")),
         (Worker(2, padding=True),),
-        (Worker(2, memory=BlockMemory(8, 4, "paged")),),
+        (Worker(2, memory=BlockMemory(3, 4, "paged")),),
     ],
     ids=["two", "padding", "paged"],
 )
