@@ -63,7 +63,8 @@ SHOTS = (
 
 def instance() -> orsched.Instance:
     """Return the requests of the examples on the worker of the examples."""
-    return orsched.load(TRACE, clients=64, cost="a100-llama3-8b-sheet", memory_blocks=1200)
+    memory = {"memory_blocks": 1200, "block_tokens": 128, "allocation": "whole"}
+    return orsched.load(TRACE, clients=64, cost="a100-llama3-8b-sheet", **memory)
 
 
 def write_report(path: Path) -> None:
