@@ -44,6 +44,10 @@ def refusal(error: Exception, file: str, line: int | None, remedy: str) -> Input
         return InputError(
             "the name appears twice", file=file, row=line, field=str(error), remedy="keep one"
         )
+    if isinstance(error, RecursionError):
+        remedy = "remove the inner levels, which no field needs"
+    elif not isinstance(error, json.JSONDecodeError):  # a number that the decoder refuses
+        remedy = "give a finite number"
     return InputError(f"is not JSON: {error}", file=file, row=line, remedy=remedy)
 
 

@@ -24,6 +24,7 @@ from orsched.files.quantile_columns import (
 )
 from orsched.files.text import locating, read_text
 from orsched.requests import SERVICE_CLASSES, Prefixes, Requests
+from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -165,6 +166,10 @@ def requests_of(columns: dict[str, Any], prefixes: Prefixes | None = None) -> Re
     except InputError as error:
         shown = {SAME[name]: name for name in columns if name in SAME}
         field = shown.get(str(error.field), error.field)
+        if field in SECONDS and error.row is not None:  # the error has nanoseconds
+            value = int(columns[field][error.row]) / NS_PER_S
+            problem = f"{value:.9g} s is {'negative' if value < 0 else 'above 2**62 ns'}"
+            error = InputError(problem, row=error.row, field=error.field, remedy=error.remedy)
         raise at_field(error, field, "see the file formats") from None
 
 

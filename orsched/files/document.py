@@ -31,6 +31,12 @@ _INSTEAD = {
 }
 """What to give in the place of a file of another kind."""
 
+_OF_OTHERS = {
+    "orsched/instance": "; write the requests of another tool as CSV with prompt_tokens, "
+    "output_tokens and arrival_s"
+}
+"""What to do with a file of another tool."""
+
 
 def require_format(document: object, *formats: str) -> dict[str, Any]:
     """Return the document if it is an object of one of the formats, in a version we read.
@@ -45,8 +51,11 @@ def require_format(document: object, *formats: str) -> dict[str, Any]:
             problem = f"is {found!r}, not {formats[0]!r}"
             remedy = f"{_INSTEAD.get((found, formats[0]), '')}use {READERS[found]} in Python"
         else:
-            problem = "is missing" if found is None else f"{shown(found)} is no format of orsched"
+            problem = f"{shown(found)} is not a format of orsched"
             remedy = f'give "format": "{formats[0]}"'
+            if found is None:
+                problem = "is missing: this is not a file of orsched"
+                remedy += _OF_OTHERS.get(formats[0], "")
         raise InputError(problem, field="format", remedy=remedy)
     version = whole_number(
         document.get("version"), "version", minimum=1, remedy=f'give "version": {VERSION}'
