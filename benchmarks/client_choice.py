@@ -57,7 +57,12 @@ CASES = {
 def problem(case: Case, seed: int) -> orsched.Instance:
     """Return the requests of a seed."""
     instance = gsm8k(seed=seed, requests=case.requests)
-    cost = AffineCost(25 * MS, 150_000, 25 * MS, round(case.part_ms * MS))
+    cost = AffineCost(
+        prefill_fixed_ns=25 * MS,
+        prefill_token_ns=150_000,
+        round_fixed_ns=25 * MS,
+        round_client_ns=round(case.part_ms * MS),
+    )
     instance = instance.replace(workers=Worker(case.clients, cost, 8192))
     if case.equal:
         outputs = np.full(len(instance), 300)

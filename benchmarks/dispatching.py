@@ -45,10 +45,10 @@ LENGTHS = {"chat": Lengths(300, 1.0, 200, 0.8), "documents": Lengths(4000, 1.0, 
 def machine(times: float = 1.0, clients: int = 64, blocks: int = 20_000) -> Worker:
     """Return a worker that takes so many times as long for everything."""
     cost = AffineCost(
-        round(8 * MS * times),
-        round(60 * US * times),
-        round(20 * MS * times),
-        round(60 * US * times),
+        prefill_fixed_ns=round(8 * MS * times),
+        prefill_token_ns=round(60 * US * times),
+        round_fixed_ns=round(20 * MS * times),
+        round_client_ns=round(60 * US * times),
     )
     return Worker(clients, cost, None, BlockMemory(blocks, 16, "paged"))
 
@@ -84,7 +84,11 @@ def instance(fleet: str, kind: str, load: float, requests: int, seed: int) -> or
         for index, w in enumerate(FLEETS[fleet])
     )
     return orsched.Instance(
-        orsched.Requests(prompts, outputs, arrivals), workers, "prefill", LIMIT, f"{fleet}, {kind}"
+        orsched.Requests(prompts, outputs, arrival_ns=arrivals),
+        workers,
+        "prefill",
+        LIMIT,
+        f"{fleet}, {kind}",
     )
 
 

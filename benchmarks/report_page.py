@@ -50,7 +50,7 @@ def arriving(n: int, seed: int) -> orsched.Instance:
     requests = orsched.Requests(
         draw.integers(20, 400, n),
         draw.integers(1, 400, n),
-        np.sort(draw.integers(0, n * 10**9 // 16, n)),
+        arrival_ns=np.sort(draw.integers(0, n * 10**9 // 16, n)),
     )
     workers = tuple(orsched.Worker(256, memory=memory, name=f"worker-{k}") for k in range(4))
     return orsched.Instance(requests, workers, first_token="prefill", name="arriving")

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import orsched
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import AffineCost, BilinearCost, LevelsCost, PoolingCost
+from orsched.costs.bilinear import COEFFICIENTS
 from orsched.errors import InfeasibleError
 from orsched.memory import BlockMemory
 
@@ -121,7 +122,7 @@ def generated(seed: int) -> Instance:
     requests = orsched.Requests(
         column(1, rng.choice((9, 40))),
         column(1, rng.choice((4, 30))),
-        column(0, rng.choice((0, 0, 300, 5000))),
+        arrival_ns=column(0, rng.choice((0, 0, 300, 5000))),
     )
     return orsched.Instance(
         requests, (first, *others), first_token=rng.choice(("decode", "prefill"))
@@ -140,14 +141,27 @@ def cost(rng: random.Random) -> CostModel:
     part = lambda most: rng.choice((0, 1, rng.randint(0, most)))  # noqa: E731
     kind = rng.randrange(5)
     if kind < 2:
-        return AffineCost(part(60), part(3), part(40), part(4))
+        return AffineCost(
+            prefill_fixed_ns=part(60),
+            prefill_token_ns=part(3),
+            round_fixed_ns=part(40),
+            round_client_ns=part(4),
+        )
     if kind == 2:
         caps = sorted(rng.sample(range(5, 90), 3))
         times = sorted(rng.choices(range(1, 90), k=4))
-        return LevelsCost(tuple(zip((*caps, 99), times, strict=True)), part(30))
+        return LevelsCost(
+            levels=tuple(zip((*caps, 99), times, strict=True)), round_fixed_ns=part(30)
+        )
     if kind == 3:
-        return BilinearCost(*(part(10**7) for _ in range(8)))
-    return PoolingCost(part(10**5), part(10**6), part(10**7), part(10**6), part(10**6))
+        return BilinearCost(**{name: part(10**7) for name in COEFFICIENTS})
+    return PoolingCost(
+        alpha_fs=part(10**5),
+        beta_fs=part(10**6),
+        c_fs=part(10**7),
+        gamma_fs=part(10**6),
+        delta_fs=part(10**6),
+    )
 
 
 if __name__ == "__main__":

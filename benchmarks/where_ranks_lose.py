@@ -9,6 +9,7 @@ schedules that prefill once. A part whose absence closes the gap is where the ga
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orsched
@@ -28,7 +29,7 @@ def variants(instance: Instance) -> Iterator[tuple[str, Instance]]:
     requests, (worker,) = instance.requests, instance.workers
     prompts, outputs, cost = requests.prompt_tokens, requests.output_tokens, worker.cost
     assert isinstance(cost, AffineCost)
-    rounds = (cost.round_fixed_ns, cost.round_client_ns)
+    no_fixed = replace(cost, prefill_fixed_ns=0)
     in_proportion = -(-outputs * int(prompts.sum()) // int(outputs.sum()))
 
     def made(priced: AffineCost, tokens: Requests) -> Instance:
@@ -37,10 +38,10 @@ def variants(instance: Instance) -> Iterator[tuple[str, Instance]]:
 
     plain = Requests(prompts, outputs)
     yield "nothing", made(cost, plain)
-    yield "fixed time of prefills", made(AffineCost(0, cost.prefill_token_ns, *rounds), plain)
+    yield "fixed time of prefills", made(no_fixed, plain)
     yield "prefills unlike rounds", made(cost, Requests(in_proportion, outputs))
-    yield "tokens of prefills", made(AffineCost(cost.prefill_fixed_ns, 0, *rounds), plain)
-    yield "prefills", made(AffineCost(0, 0, *rounds), plain)
+    yield "tokens of prefills", made(replace(cost, prefill_token_ns=0), plain)
+    yield "prefills", made(replace(no_fixed, prefill_token_ns=0), plain)
 
 
 def gap(instance: Instance) -> tuple[float, float]:

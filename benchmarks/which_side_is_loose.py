@@ -71,14 +71,14 @@ def small_case(name: str, load: float, seed: int, requests: int, workers: int = 
     some = whole.requests.take(np.arange(start, start + requests))
     share = (some.arrival_ns - some.arrival_ns.min()) * len(whole.workers) // workers
     outputs = -(-some.output_tokens // TOKENS) + 1
-    made = orsched.Requests(some.prompt_tokens, outputs, share)
+    made = orsched.Requests(some.prompt_tokens, outputs, arrival_ns=share)
     cost = setting.ALL[name].cost()
     assert isinstance(cost, AffineCost)
     one = AffineCost(
-        cost.prefill_fixed_ns,
-        cost.prefill_token_ns,
-        cost.round_fixed_ns * TOKENS,
-        cost.round_client_ns * TOKENS,
+        prefill_fixed_ns=cost.prefill_fixed_ns,
+        prefill_token_ns=cost.prefill_token_ns,
+        round_fixed_ns=cost.round_fixed_ns * TOKENS,
+        round_client_ns=cost.round_client_ns * TOKENS,
     )
     fleet = [Worker(requests, one, name=f"worker-{place}") for place in range(workers)]
     return Instance(made, fleet, "prefill")

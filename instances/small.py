@@ -37,7 +37,10 @@ def affine_ms(
 ) -> AffineCost:
     """Return an affine cost model from whole milliseconds."""
     return AffineCost(
-        prefill * NS_PER_MS, token * NS_PER_MS, one_round * NS_PER_MS, client * NS_PER_MS
+        prefill_fixed_ns=prefill * NS_PER_MS,
+        prefill_token_ns=token * NS_PER_MS,
+        round_fixed_ns=one_round * NS_PER_MS,
+        round_client_ns=client * NS_PER_MS,
     )
 
 
@@ -55,7 +58,7 @@ def _small(
 ) -> Instance:
     arrivals = [0] * len(prompts) if arrivals_ms is None else [a * NS_PER_MS for a in arrivals_ms]
     return Instance(
-        Requests(list(prompts), list(outputs), arrivals, list(outputs)),
+        Requests(list(prompts), list(outputs), arrival_ns=arrivals, predicted_tokens=list(outputs)),
         (Worker(clients, affine_ms() if cost is None else cost, cap, memory),),
         first_token=first_token,
         name=name,
@@ -123,7 +126,8 @@ def with_arrivals() -> Instance:
 def levels() -> Instance:
     """Prefill levels: three small stages are cheaper than a large one."""
     cost = LevelsCost(
-        ((4, 10 * NS_PER_MS), (8, 30 * NS_PER_MS), (12, 70 * NS_PER_MS)), 20 * NS_PER_MS
+        levels=((4, 10 * NS_PER_MS), (8, 30 * NS_PER_MS), (12, 70 * NS_PER_MS)),
+        round_fixed_ns=20 * NS_PER_MS,
     )
     return _small("levels", [3, 3, 3], [2, 2, 2], 3, cost=cost)
 

@@ -130,7 +130,10 @@ def _instance(
     owners = workers if isinstance(workers, tuple) else (workers,)
     return Instance(
         Requests(
-            prompts[order], outputs[order], arrivals[order], ids=tuple(ids[row] for row in order)
+            prompts[order],
+            outputs[order],
+            arrival_ns=arrivals[order],
+            ids=tuple(ids[row] for row in order),
         ),
         owners,
         **{

@@ -92,7 +92,7 @@ def peers_workload(
     if burst:
         arrivals = np.zeros(count, np.int64)
     return Instance(
-        Requests(prompts, outputs, arrivals),
+        Requests(prompts, outputs, arrival_ns=arrivals),
         (Worker(clients, AffineCost(), prefill_cap_tokens, memory),),
         first_token=first_token,
         output_limit_tokens=2048,
@@ -154,7 +154,7 @@ def uniform(
     if rate is not None:
         arrivals = poisson_arrivals_ns("uniform/arrivals", seed, count, rate)
     return Instance(
-        Requests(lengths[0], lengths[1], arrivals),
+        Requests(lengths[0], lengths[1], arrival_ns=arrivals),
         (Worker(clients, AffineCost(), prefill_cap_tokens, memory),),
         first_token=first_token,
         output_limit_tokens=output_tokens[1],

@@ -8,7 +8,7 @@ the number R of rounds. Each is bounded alone, over the requests released at or 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.jobs import all_jobs, released_after
@@ -56,6 +56,7 @@ class Bound:
     """
 
     name: str
+    _: KW_ONLY
     value_ns: int
     certificate: dict[str, Any]
     reference: dict[str, int]
@@ -126,20 +127,22 @@ def improving_bounds(
 def _improving(instance: Instance, limits: Limits) -> Iterator[Bound]:
     cache = _Cache.of(instance, limits.scope)
     if len(instance) == 0:
-        yield Bound("empty", 0, {"bound": "empty"}, {})
+        yield Bound("empty", value_ns=0, certificate={"bound": "empty"}, reference={})
         return
     one = len(instance.workers) == 1 and instance.link is None
     plain = limits.scope.is_plain
     reference = pang_reference(instance) if one and plain else {}
     if cache.hides:
         last = last_arrival(instance)
-        yield Bound(last["bound"], last["value_ns"], last, {})
+        yield Bound(last["bound"], value_ns=last["value_ns"], certificate=last, reference={})
         return
     best = -1
     for found in makespan_certificates(cache.relaxed, limits):
         if found["value_ns"] > best:
             best = found["value_ns"]
-            yield Bound(found["bound"], best, cache.stated(found), reference)
+            yield Bound(
+                found["bound"], value_ns=best, certificate=cache.stated(found), reference=reference
+            )
 
 
 class _Cache(NamedTuple):
@@ -312,7 +315,7 @@ def _by_known_rounds(instance: Instance, lower: Bound, scope: Scope) -> Bound | 
     released = released_after(one, all_jobs(one), moment)
     counted = stages_and_rounds(one.worker, released, moment, rounds, scope)
     found = cache.stated(shared(counted, len(instance.workers)))
-    return Bound(found["bound"], found["value_ns"], found, {})
+    return Bound(found["bound"], value_ns=found["value_ns"], certificate=found, reference={})
 
 
 def _improving_latency_bounds(
@@ -320,7 +323,7 @@ def _improving_latency_bounds(
 ) -> Iterator[Bound]:
     cache = _Cache.of(instance, limits.scope)
     if len(instance) == 0:
-        yield Bound("empty", 0, {"bound": "empty"}, {})
+        yield Bound("empty", value_ns=0, certificate={"bound": "empty"}, reference={})
         return
     rows = len(instance) * len(instance.workers)
     enough = rows * _MEAN_SECONDS_A_ROW <= max(_ALWAYS_SECONDS, limits.seconds_left())
@@ -328,7 +331,12 @@ def _improving_latency_bounds(
     for found in latency_certificates(
         cache.relaxed, objective, limits.out_of_time, enough, limits.scope
     ):
-        yield Bound(found["bound"], found["value_ns"], cache.stated(found), {})
+        yield Bound(
+            found["bound"],
+            value_ns=found["value_ns"],
+            certificate=cache.stated(found),
+            reference={},
+        )
 
 
 def pang_reference(instance: Instance) -> dict[str, int]:

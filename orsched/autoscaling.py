@@ -11,7 +11,7 @@ from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.pairs import read_list_of_pairs
 from orsched.scalars import printed, require_number, require_one_of, set_whole
-from orsched.units import MAX_TIME_NS, seconds_to_ns
+from orsched.units import MAX_TIME_NS, seconds_to_ns, set_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class OnTime(NamedTuple):
     end_ns: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Autoscaling:
     """A rule that looks at the load every so often, and starts and drains workers.
 
@@ -62,8 +62,10 @@ class Autoscaling:
         cooldown_ns: least time from a change to a decision to drain.
         rule: reactive, or policy: its ``workers_wanted`` says how many.
 
+    The three times may be given in seconds: ``startup_s``, ``interval_s`` and ``cooldown_s``.
+
     Raises:
-        InputError: a value is wrong.
+        InputError: a value is wrong, or a time is given in both units.
     """
 
     startup_ns: int
@@ -74,15 +76,34 @@ class Autoscaling:
     cooldown_ns: int = 6 * 10**10
     rule: str = "reactive"
 
-    def __post_init__(self) -> None:
-        set_whole(self, "least", minimum=1)
+    def __init__(
+        self,
+        *,
+        startup_s: float | None = None,
+        least: int = 1,
+        most: int | None = None,
+        target: float = 0.7,
+        interval_s: float | None = None,
+        cooldown_s: float | None = None,
+        rule: str = "reactive",
+        startup_ns: int | None = None,
+        interval_ns: int = interval_ns,
+        cooldown_ns: int = cooldown_ns,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "least", whole_number(least, "least", minimum=1))
+        put(self, "most", most)
         set_whole(self, "most", minimum=self.least, optional=True)
-        require_number(self.target, "target", 1e-6, 1e6)
-        require_one_of(self.rule, "rule", RULES)
-        for name in ("startup_ns", "interval_ns", "cooldown_ns"):
-            low = int(name == "interval_ns")
-            value = whole_number(getattr(self, name), name, minimum=low, maximum=MAX_TIME_NS)
-            object.__setattr__(self, name, value)
+        put(self, "target", require_number(target, "target", 1e-6, 1e6))
+        require_one_of(rule, "rule", RULES)
+        put(self, "rule", rule)
+        set_times(
+            self,
+            startup=(startup_ns, startup_s),
+            interval=(interval_ns, interval_s),
+            cooldown=(cooldown_ns, cooldown_s),
+        )
+        set_whole(self, "interval_ns", minimum=1)
 
     def limits(self, workers: Sequence[Worker]) -> tuple[int, int]:
         """Return the least and the most workers; raises ``InputError`` if there are not so many."""

@@ -11,12 +11,12 @@ from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.pairs import read_list_of_pairs
 from orsched.scalars import is_number, printed, set_whole
-from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_to_ns
+from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_to_ns, set_times
 
 _OF_TEXT = ("ns_per_token", "latency_ns", "bandwidth", "kv_bytes", "latency")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Link:
     """The link by which each worker sends caches: one each, whoever receives.
 
@@ -24,13 +24,21 @@ class Link:
 
     Attributes:
         ns_per_token: time of a token's keys and values on the link, in nanoseconds.
-        latency_ns: time that each transfer takes beside.
+        latency_ns: time that each transfer takes beside; ``latency_s`` gives it in seconds.
     """
 
     ns_per_token: int = 0
     latency_ns: int = 0
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        ns_per_token: int = ns_per_token,
+        latency_s: float | None = None,
+        latency_ns: int = latency_ns,
+    ) -> None:
+        object.__setattr__(self, "ns_per_token", ns_per_token)
+        set_times(self, latency=(latency_ns, latency_s))
         set_whole(self, "ns_per_token", maximum=MAX_TIME_NS // MAX_TOKENS)
         set_whole(self, "latency_ns", maximum=MAX_TIME_NS // 4)
 
@@ -55,7 +63,8 @@ class Link:
                     remedy="give a number of bytes",
                 )
         exact = Fraction(kv_bytes_per_token) * NS_PER_S / Fraction(bytes_per_s)
-        return cls(-(-exact.numerator // exact.denominator), seconds_to_ns(latency_s, "latency"))
+        token_ns = -(-exact.numerator // exact.denominator)
+        return cls(ns_per_token=token_ns, latency_ns=seconds_to_ns(latency_s, "latency"))
 
     def to_dict(self) -> dict[str, int]:
         """Return the link as plain JSON values."""
@@ -93,4 +102,4 @@ def read_link(spec: object) -> Link:
         return Link.of_bandwidth(given["bandwidth"], given["kv_bytes"], given.get("latency", 0))
     for name in values:
         whole_number(values[name], name)
-    return Link(values.get("ns_per_token", 0), values.get("latency_ns", 0))
+    return Link(ns_per_token=values.get("ns_per_token", 0), latency_ns=values.get("latency_ns", 0))

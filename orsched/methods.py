@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -83,6 +83,7 @@ class Run:
     seed: int = 0
     parameters: dict[str, Any] = field(default_factory=dict)
     callback: Callable[[Progress], None] | None = None
+    _: KW_ONLY
     bound_ns: int | None = None
     initial_schedule: Schedule | None = None
     observer: Callable[[View, Step], None] | None = None

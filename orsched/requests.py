@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import InitVar, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,8 +54,8 @@ class Requests:
             class where they are above 0; None where no request has one of its own.
         weights: how much each request counts in ``weighted_jct_mean``, whole numbers from 0, not
             all 0; None where all count alike. Files have them as the column ``weight``.
-        arrival_s: arrival times in seconds, in place of ``arrival_ns``: rounded exactly to
-            nanoseconds.
+        arrival_s, deadline_s: the same in seconds, in place of ``arrival_ns`` and ``deadline_ns``:
+            rounded exactly to nanoseconds.
 
     Raises:
         InputError: a value is wrong; names row, field and remedy.
@@ -63,6 +63,7 @@ class Requests:
 
     prompt_tokens: IntColumn
     output_tokens: IntColumn
+    _: KW_ONLY
     arrival_ns: IntColumn = None  # type: ignore[assignment]
     predicted_tokens: IntColumn | None = None
     service_class: IntColumn = None  # type: ignore[assignment]
@@ -76,11 +77,12 @@ class Requests:
     weights: IntColumn | None = field(default=None, repr=False)
     if TYPE_CHECKING:
         # What type checkers are to know: columns are given as anything like an array and read as
-        # arrays, and arrival_s, to a dataclass no attribute, is one.
+        # arrays, and the columns of seconds, to a dataclass no attributes, are some.
         def __init__(
             self,
             prompt_tokens: ArrayLike,
             output_tokens: ArrayLike,
+            *,
             arrival_ns: ArrayLike | None = None,
             predicted_tokens: ArrayLike | None = None,
             service_class: ArrayLike | None = None,
@@ -93,6 +95,7 @@ class Requests:
             quantile_levels: ArrayLike | None = None,
             weights: ArrayLike | None = None,
             arrival_s: ArrayLike | None = None,
+            deadline_s: ArrayLike | None = None,
         ) -> None: ...
 
         @property
@@ -100,16 +103,29 @@ class Requests:
             """Arrival times in seconds."""
             ...
 
+        @property
+        def deadline_s(self) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+            """Limits on the time from arrival to finish in seconds, or None."""
+            ...
+
     else:
         arrival_s: InitVar[ArrayLike | None] = None
+        deadline_s: InitVar[ArrayLike | None] = None
 
-    def __post_init__(self, arrival_s: ArrayLike | None) -> None:  # type: ignore[override]
+    def __post_init__(  # type: ignore[override]
+        self, arrival_s: ArrayLike | None, deadline_s: ArrayLike | None
+    ) -> None:
         put = object.__setattr__
         prompts = _token_column(self.prompt_tokens, "prompt_tokens", None)
         n = len(prompts)
         put(self, "prompt_tokens", prompts)
         put(self, "output_tokens", _token_column(self.output_tokens, "output_tokens", n))
-        put(self, "arrival_ns", _arrivals(self.arrival_ns, arrival_s, n))
+        arrivals = _times(self.arrival_ns, arrival_s, "arrival", n)
+        put(
+            self,
+            "arrival_ns",
+            int_column(np.zeros(n, np.int64), "arrival_ns") if arrivals is None else arrivals,
+        )
         self._read_quantiles(n)
         if self.predicted_tokens is not None:
             predicted = _token_column(self.predicted_tokens, "predicted_tokens", n)
@@ -129,9 +145,7 @@ class Requests:
             ),
         )
         self._read_tenants(n)
-        if self.deadline_ns is not None:
-            deadlines = int_column(self.deadline_ns, "deadline_ns", maximum=MAX_TIME_NS, length=n)
-            put(self, "deadline_ns", deadlines)
+        put(self, "deadline_ns", _times(self.deadline_ns, deadline_s, "deadline", n))
         if self.weights is not None:
             put(self, "weights", _weight_column(self.weights, n))
         if self.ids is not None:
@@ -203,17 +217,19 @@ class Requests:
         return Requests(
             self.prompt_tokens[kept],
             self.output_tokens[kept],
-            self.arrival_ns[kept],
-            None if self.predicted_tokens is None else self.predicted_tokens[kept],
-            self.service_class[kept],
-            None if self.ids is None else tuple(self.ids[int(r)] for r in kept),
-            None if self.prefixes is None else self.prefixes.take(kept),
-            None if self.tenant is None else self.tenant[kept],
-            self.tenants,
-            None if self.deadline_ns is None else self.deadline_ns[kept],
-            None if self.predicted_quantiles is None else self.predicted_quantiles[kept],
-            self.quantile_levels,
-            None if self.weights is None else self.weights[kept],
+            arrival_ns=self.arrival_ns[kept],
+            predicted_tokens=None if self.predicted_tokens is None else self.predicted_tokens[kept],
+            service_class=self.service_class[kept],
+            ids=None if self.ids is None else tuple(self.ids[int(r)] for r in kept),
+            prefixes=None if self.prefixes is None else self.prefixes.take(kept),
+            tenant=None if self.tenant is None else self.tenant[kept],
+            tenants=self.tenants,
+            deadline_ns=None if self.deadline_ns is None else self.deadline_ns[kept],
+            predicted_quantiles=None
+            if self.predicted_quantiles is None
+            else self.predicted_quantiles[kept],
+            quantile_levels=self.quantile_levels,
+            weights=None if self.weights is None else self.weights[kept],
         )
 
     def refined(self, block_tokens: int) -> Requests:
@@ -234,9 +250,10 @@ class Requests:
             changes["predicted_tokens"] = None
         if changes.get(QUANTILES, 0) is None:
             changes.setdefault(LEVELS, None)
-        if changes.get("arrival_s") is not None:
-            changes.setdefault("arrival_ns", None)
-        return replace(self, **{"arrival_s": None, **changes})
+        for name in ("arrival", "deadline"):
+            if changes.setdefault(f"{name}_s", None) is not None:
+                changes.setdefault(f"{name}_ns", None)
+        return replace(self, **changes)
 
     @classmethod
     def from_pandas(cls, frame: pd.DataFrame) -> Requests:
@@ -250,22 +267,22 @@ class Requests:
         return requests_from_frame(frame)
 
 
-def _arrivals(given_ns: ArrayLike | None, given_s: ArrayLike | None, n: int) -> IntColumn:
-    """Return arrival times, of which nanoseconds or seconds are given, or none: all at 0."""
+def _times(
+    given_ns: ArrayLike | None, given_s: ArrayLike | None, name: str, n: int
+) -> IntColumn | None:
+    """Return a column of times, of which nanoseconds or seconds are given; None for neither."""
     if given_s is not None:
-        seconds = seconds_column(given_s, "arrival_s", n)
+        seconds = seconds_column(given_s, f"{name}_s", n)
         if given_ns is None:
             return seconds
         if not isinstance(given_s, _ReadSeconds):
             raise InputError(
-                "arrivals are given twice", field="arrival_s", remedy="keep one of them"
+                f"{name}s are given twice", field=f"{name}_s", remedy="keep one of them"
             )
+    if given_ns is None:
+        return None
     return int_column(
-        np.zeros(n, np.int64) if given_ns is None else given_ns,
-        "arrival_ns",
-        maximum=MAX_TIME_NS,
-        length=n,
-        below="times start at 0",
+        given_ns, f"{name}_ns", maximum=MAX_TIME_NS, length=n, below="times start at 0"
     )
 
 
@@ -273,12 +290,21 @@ class _ReadSeconds(np.ndarray[Any, np.dtype[np.float64]]):
     """What ``arrival_s`` returns; ``dataclasses.replace`` gives it back beside ``arrival_ns``."""
 
 
-def _arrival_s(self: Requests) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Arrival times in seconds."""
-    return (self.arrival_ns / NS_PER_S).view(_ReadSeconds)
+def _in_seconds(name: str, words: str) -> property:
+    """Return a property that reads a column of nanoseconds in seconds."""
+
+    def read(self: Requests) -> _ReadSeconds | None:
+        column = getattr(self, f"{name}_ns")
+        return None if column is None else (column / NS_PER_S).view(_ReadSeconds)
+
+    return property(read, doc=words)
 
 
-Requests.arrival_s = property(_arrival_s)  # type: ignore[method-assign, assignment]
+for _name, _words in (
+    ("arrival", "Arrival times in seconds."),
+    ("deadline", "Limits on the time from arrival to finish in seconds, or None."),
+):
+    setattr(Requests, f"{_name}_s", _in_seconds(_name, _words))
 
 
 def _token_column(values: ArrayLike, name: str, length: int | None) -> IntColumn:

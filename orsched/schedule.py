@@ -50,7 +50,7 @@ WORK_PHASES = tuple(phase.name.lower() for phase in WorkPhase)
 """Names of the phase codes of work rows."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Steps:
     """The timeline: one row a run of equal engine iterations, in order of start (then worker).
 

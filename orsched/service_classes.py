@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from orsched.columns import shown, whole_number
+from orsched.columns import shown
 from orsched.errors import InputError
 from orsched.near_names import known_names
 from orsched.pairs import read_list_of_pairs
-from orsched.units import MAX_TIME_NS, NS_PER_S, seconds_to_ns
+from orsched.units import NS_PER_S, time_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,14 +18,6 @@ LIMITS = ("ttft", "tpot", "deadline")
 FIELDS = ("name", *(f"{limit}_ns" for limit in LIMITS), "bulk")
 MAX_CLASSES = 1_000
 """Most service classes of an instance."""
-
-
-def _limit(name: str, seconds: float | None, ns: int | None) -> int | None:
-    if seconds is not None and ns is not None:
-        raise InputError("given in seconds and in nanoseconds", field=f"{name}_s", remedy="say one")
-    if seconds is not None:
-        return seconds_to_ns(seconds, f"{name}_s")
-    return None if ns is None else whole_number(ns, f"{name}_ns", maximum=MAX_TIME_NS)
 
 
 @dataclass(frozen=True, init=False)
@@ -71,7 +63,7 @@ class ServiceClass:
         put(self, "name", name)
         seconds, stored = (ttft_s, tpot_s, deadline_s), (ttft_ns, tpot_ns, deadline_ns)
         for limit, in_s, in_ns in zip(LIMITS, seconds, stored, strict=True):
-            put(self, f"{limit}_ns", _limit(limit, in_s, in_ns))
+            put(self, f"{limit}_ns", time_ns(in_ns, in_s, limit))
         if bulk is None:
             bulk = self.ttft_ns is None and self.tpot_ns is None and name != "interactive"
         if not isinstance(bulk, bool):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.units import MAX_TIME_NS, NS_PER_S, seconds_to_ns
+from orsched.units import NS_PER_S, time_ns
 
 Limits = tuple[int | None, int | None]
 """Limits on TTFT and TPOT in nanoseconds, None where there is none."""
@@ -31,14 +30,14 @@ class SLO:
 
     def __init__(
         self,
-        ttft_ns: int | None = None,
-        tpot_ns: int | None = None,
         *,
         ttft_s: float | None = None,
         tpot_s: float | None = None,
+        ttft_ns: int | None = None,
+        tpot_ns: int | None = None,
     ) -> None:
-        object.__setattr__(self, "ttft_ns", _limit(ttft_ns, ttft_s, "ttft"))
-        object.__setattr__(self, "tpot_ns", _limit(tpot_ns, tpot_s, "tpot"))
+        object.__setattr__(self, "ttft_ns", time_ns(ttft_ns, ttft_s, "slo.ttft"))
+        object.__setattr__(self, "tpot_ns", time_ns(tpot_ns, tpot_s, "slo.tpot"))
         if self.limits_ns == (None, None):
             raise InputError("no limit is given", field="slo", remedy="SLO(ttft_s=2, tpot_s=0.05)")
 
@@ -56,15 +55,6 @@ class SLO:
     def tpot_s(self) -> float | None:
         """The limit on TPOT in seconds."""
         return None if self.tpot_ns is None else self.tpot_ns / NS_PER_S
-
-
-def _limit(ns: int | None, seconds: float | None, name: str) -> int | None:
-    field = f"slo.{name}_ns"
-    if ns is not None and seconds is not None:
-        raise InputError("the limit is given twice", field=field, remedy=f"give {name}_s alone")
-    if seconds is not None:
-        return seconds_to_ns(seconds, f"slo.{name}_s")
-    return None if ns is None else whole_number(ns, field, maximum=MAX_TIME_NS)
 
 
 def require_slo(value: object) -> None:

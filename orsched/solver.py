@@ -152,12 +152,12 @@ def solve(
                 callback,
                 shown.callback if progress else None,
             ),
-            known,
-            initial_schedule,
-            observer,
-            begin,
-            aim,
-            slo,
+            bound_ns=known,
+            initial_schedule=initial_schedule,
+            observer=observer,
+            begin=begin,
+            objective=aim,
+            slo=slo,
         )
         outcome = chosen.method(instance, run)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}

@@ -10,7 +10,7 @@ from orsched.columns import IntColumn, int_column
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Transfers:
     """One row for each cache that went over a link, in order of start, then source, then request.
 
@@ -60,7 +60,7 @@ class Transfers:
     @classmethod
     def none(cls) -> Transfers:
         """Return no transfers."""
-        return cls(*(np.zeros(0, np.int64) for _ in COLUMNS))
+        return cls(**{item.name: np.zeros(0, np.int64) for item in COLUMNS})
 
 
 COLUMNS = fields(Transfers)

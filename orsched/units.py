@@ -49,6 +49,40 @@ def seconds_to_ns(seconds: float, field: str = "time") -> int:
     return ns
 
 
+def time_ns(ns: int | None, seconds: float | None, name: str) -> int | None:
+    """Return a time that is given in nanoseconds or in seconds, or None where it is not given.
+
+    Raises ``InputError`` at ``name`` with its unit for what is not a time, and for both at once.
+    """
+    if seconds is None:
+        from orsched.columns import whole_number  # needs numpy, which help texts do without
+
+        return None if ns is None else whole_number(ns, f"{name}_ns", maximum=MAX_TIME_NS)
+    if ns is not None:
+        raise InputError(
+            "is given in seconds and in nanoseconds",
+            field=f"{name}_s",
+            remedy=f"leave {name.rpartition('.')[2]}_ns out",
+        )
+    return seconds_to_ns(seconds, f"{name}_s")
+
+
+def set_times(target: object, **given: tuple[int | None, float | None]) -> None:
+    """Set the fields ``..._ns`` of a frozen dataclass from times in nanoseconds or in seconds.
+
+    Seconds stand in for the default of the field; ``InputError`` is raised where both are given,
+    or neither.
+    """
+    for name, (ns, seconds) in given.items():
+        default = getattr(type(target), f"{name}_ns", None)
+        value = time_ns(None if seconds is not None and ns == default else ns, seconds, name)
+        if value is None:
+            raise InputError(
+                "is missing", field=f"{name}_ns", remedy=f"give it, or {name}_s in seconds"
+            )
+        object.__setattr__(target, f"{name}_ns", value)
+
+
 def ns_to_seconds(ns: int) -> float:
     """Return nanoseconds as seconds, correctly rounded."""
     return ns / NS_PER_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,7 @@ class Worker:
     memory: BlockMemory | None = None
     name: str = "worker-0"
     padding: bool = False
+    _: KW_ONLY
     available_ns: tuple[Interval, ...] = ()
     role: str = "both"
     device: str = ""

@@ -35,7 +35,9 @@ def pool_instance(seed, first_token="prefill"):
     n = int(draw.integers(1, 30))
     spread = 10**8 * int(draw.integers(1, 20))
     requests = Requests(
-        draw.integers(1, 200, n), draw.integers(1, 30, n), np.sort(draw.integers(0, spread, n))
+        draw.integers(1, 200, n),
+        draw.integers(1, 30, n),
+        arrival_ns=np.sort(draw.integers(0, spread, n)),
     )
     cost = CONTEXTS if seed % 3 == 0 else AffineCost()
     memory = BlockMemory(int(draw.integers(16, 32)), 16, "paged") if seed % 2 else None
@@ -50,7 +52,7 @@ def pool_instance(seed, first_token="prefill"):
         )
         for index, role in enumerate(POOLS[seed % len(POOLS)])
     )
-    link = Link(int(draw.integers(0, 10**6)), int(draw.integers(0, 10**6)))
+    link = Link(ns_per_token=int(draw.integers(0, 10**6)), latency_ns=int(draw.integers(0, 10**6)))
     if seed % 7 == 0:
         link = Link()
     return Instance(requests, workers, first_token=first_token, link=link)

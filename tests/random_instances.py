@@ -11,6 +11,7 @@ from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 _SIZES = {"none": 0, "one": 1, "small": 20, "middle": 10**4, "large": 10**8, "huge": 10**16}
 _MIXTURES = (
@@ -53,7 +54,7 @@ def _instance(rng, n, longest):
     worker = Worker(rng.choice((1, 2, 3, n, n + 3, 50)), cost, cap, memory)
     predicted = [rng.choice((1, rng.randint(1, 3 * longest), 10**6)) for _ in range(n)]
     return Instance(
-        Requests(prompts, outputs, arrivals, predicted),
+        Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted),
         worker,
         first_token=rng.choice(("decode", "prefill")),
         output_limit_tokens=limit,
@@ -83,7 +84,9 @@ def random_batching_instance(rng, most=8, longest=6):
         moments = [rng.randint(0, rng.choice((1, 3, 20)) * unit) for _ in range(rng.randint(1, 4))]
         arrivals = [rng.choice((0, *moments)) for _ in range(n)]
     return Instance(
-        Requests(prompts, outputs, arrivals, _column(rng, n, 3 * longest)),
+        Requests(
+            prompts, outputs, arrival_ns=arrivals, predicted_tokens=_column(rng, n, 3 * longest)
+        ),
         tuple(workers),
         first_token=rng.choice(("decode", "prefill")),
         output_limit_tokens=limit,
@@ -122,16 +125,16 @@ def _cost(rng, longest_prompt, mixtures=_MIXTURES):
 
     model = rng.randrange(5)
     if model == 0:
-        return AffineCost(*draw(4))
+        return in_order(AffineCost, *draw(4))
     if model == 1:
         caps = {rng.randint(longest_prompt, 4 * longest_prompt + 8) for _ in range(3)}
         caps |= {rng.randint(1, longest_prompt)}
         levels = tuple(zip(sorted(caps), sorted(draw(len(caps))), strict=True))
-        cost = LevelsCost(levels, *draw(1))
+        cost = in_order(LevelsCost, levels, *draw(1))
     elif model == 2:
-        cost = BilinearCost(*draw(8))
+        cost = in_order(BilinearCost, *draw(8))
     elif model == 3:
-        cost = PoolingCost(*draw(5))
+        cost = in_order(PoolingCost, *draw(5))
     else:
-        cost = RooflineCost(*draw(5))
+        cost = in_order(RooflineCost, *draw(5))
     return cost.scaled(rng.choice((1, 1, 7)))

@@ -24,6 +24,7 @@ from orsched.registry import names
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 
 METHODS = names("methods")
 PLANNING = ("offline", "hybrid", "windows", "exact", "auto")
@@ -191,7 +192,7 @@ def test_wrong_iterations_are_named(method, iterations):
 @pytest.mark.parametrize("method", METHODS)
 def test_long_times_are_exact(method):
     scale = 2**53
-    cost = orsched.AffineCost(scale, 1, scale, 1)
+    cost = in_order(orsched.AffineCost, scale, 1, scale, 1)
     instance = predicted([3, 2, 4], [4, 3, 2], 2, cost=cost)
     result = orsched.solve(instance, method, time_limit=20.0, iterations=3)
     results = result.schedule.results
@@ -202,7 +203,7 @@ def test_long_times_are_exact(method):
 
 def test_times_beyond_62_bits_are_refused():
     with pytest.raises(InputError) as caught:
-        predicted([3, 2, 4], [4, 3, 2], 2, cost=orsched.AffineCost(2**61, 1, 2**61, 1))
+        predicted([3, 2, 4], [4, 3, 2], 2, cost=in_order(orsched.AffineCost, 2**61, 1, 2**61, 1))
     named(caught.value, "requests")
 
 

@@ -154,7 +154,12 @@ class Looks(FirstComeFirstServed):
 
 def test_policies_see_class_tenant_and_limits_of_what_has_arrived():
     requests = Requests(
-        [1, 1], [1, 1], [0, 10**9], service_class=[2, 1], tenant=[3, 4], deadline_ns=[5, 6]
+        [1, 1],
+        [1, 1],
+        arrival_ns=[0, 10**9],
+        service_class=[2, 1],
+        tenant=[3, 4],
+        deadline_ns=[5, 6],
     )
     classes = with_specs(DEFAULT_CLASSES, ["interactive:ttft=1", "code"])
     instance = Instance(requests, Worker(1), classes=classes, first_token="decode")

@@ -17,7 +17,9 @@ from orsched.study import run
 
 def test_splits_are_read_and_written():
     split = read_split("2P1B3D:ns_per_token=7,latency_ns=9")
-    assert split == Split(((2, "prefill"), (1, "both"), (3, "decode")), Link(7, 9))
+    assert split == Split(
+        ((2, "prefill"), (1, "both"), (3, "decode")), Link(ns_per_token=7, latency_ns=9)
+    )
     assert (split.workers, split.name) == (6, "2P1B3D")
     assert read_split(str(split)) == split
     assert read_split(str(read_split("1P1D"))) == Split(((1, "prefill"), (1, "decode")))
@@ -47,7 +49,7 @@ def test_a_scenario_on_a_split():
     made = scenario(small, "1P2D:ns_per_token=5")
     assert [worker.role for worker in made.workers] == ["prefill", "decode", "decode"]
     assert [worker.name for worker in made.workers] == ["prefill-0", "decode-0", "decode-1"]
-    assert made.link == Link(5)
+    assert made.link == Link(ns_per_token=5)
     assert "1P2D" in made.name
     with pytest.raises(InputError, match="need a link"):
         scenario(small, "1P2D")

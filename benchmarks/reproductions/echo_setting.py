@@ -83,7 +83,7 @@ class ContextCost:
     def floor(self) -> Floor:
         """Return what steps take, exactly."""
         stage = StageFloor(fixed=self.fixed_ns, token=self.token_ns)
-        a_round = RoundFloor(self.fixed_ns, self.request_ns, self.context_ns)
+        a_round = RoundFloor(fixed=self.fixed_ns, request=self.request_ns, context=self.context_ns)
         return Floor(stage, a_round, mixed="one_fixed", exact=True)
 
     def scaled(self, factor: int) -> Self:
@@ -316,7 +316,7 @@ def instance(
     requests = Requests(
         np.concatenate([prompts, chats]),
         np.concatenate([answers, replies]),
-        np.concatenate([np.zeros(len(prompts), np.int64), times]),
+        arrival_ns=np.concatenate([np.zeros(len(prompts), np.int64), times]),
         service_class=np.repeat([BATCH, INTERACTIVE], [len(prompts), len(times)]),
         prefixes=Prefixes.from_documents(
             np.concatenate([document, nobody]),

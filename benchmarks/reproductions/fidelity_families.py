@@ -45,7 +45,13 @@ class Affine:
 
     def cost(self, values: Sequence[float]) -> CostModel:
         """Return the affine model with one fixed time."""
-        return AffineCost(*(round(values[i]) for i in (0, 1, 0, 2)))
+        fixed, token, client = map(round, values)
+        return AffineCost(
+            prefill_fixed_ns=fixed,
+            prefill_token_ns=token,
+            round_fixed_ns=fixed,
+            round_client_ns=client,
+        )
 
     def row(self, step: StepWork) -> list[float]:
         """Return what each constant counts for."""

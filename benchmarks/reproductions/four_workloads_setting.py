@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from orsched.costs import AffineCost, LinearCost
+from orsched.costs.linear import COEFFICIENTS
 from orsched.instance import Instance
 from orsched.instances import predict, with_arrivals
 from orsched.instances.datasets import data_directory
@@ -113,10 +114,16 @@ class Workload(NamedTuple):
         """
         if kind == "contexts":
             parts = (FIXED_S, PREFILL_S, ATTENDED_S, FIXED_S, DECODE_S, CONTEXT_S, 0, 0)
-            return LinearCost(*(round(1e15 * x) for x in parts))
+            named = zip(COEFFICIENTS, parts, strict=True)
+            return LinearCost(**{name: round(1e15 * x) for name, x in named})
         token = PREFILL_S + ATTENDED_S * self.position
         client = DECODE_S + CONTEXT_S * self.context
-        return AffineCost(*(round(1e9 * x) for x in (FIXED_S, token, FIXED_S, client)))
+        return AffineCost(
+            prefill_fixed_s=FIXED_S,
+            prefill_token_s=token,
+            round_fixed_s=FIXED_S,
+            round_client_s=client,
+        )
 
     def worker(self, cost: str = "means") -> Worker:
         """Return one worker: no padding, paged memory, mixed steps."""

@@ -153,7 +153,9 @@ def ttft_s(cost: ProfiledCost, prompt: int) -> float:
 def rows_of(tables: Tables) -> list[dict[str, Any]]:
     """Return one row a prompt: sum of the tables, simulated, and the errors."""
     cost = tables.cost()
-    plain = WithoutContexts(cost.fixed_ns, cost.dense, cost.prefill, cost.decode)
+    plain = WithoutContexts(
+        fixed_ns=cost.fixed_ns, dense=cost.dense, prefill=cost.prefill, decode=cost.decode
+    )
     rows = []
     for prompt in PROMPTS:
         summed = tables.summed_s(prompt)

@@ -101,8 +101,12 @@ class Constants:
         A step of chunks and rounds (split-fuse) has the fixed part once.
         """
         token, client = self.prefill_s, self.context_s * MEAN_CONTEXT
-        values = (self.fixed_s, token, self.fixed_s, client)
-        return AffineCost(*(round(1e9 * x) for x in values))
+        return AffineCost(
+            prefill_fixed_s=self.fixed_s,
+            prefill_token_s=token,
+            round_fixed_s=self.fixed_s,
+            round_client_s=client,
+        )
 
 
 def _transformers() -> Constants:
@@ -165,7 +169,7 @@ def workload(
     arrivals = arrivals[arrivals < seconds * 10**9]
     prompts, outputs, source = lengths(len(arrivals), seed)
     outputs = np.maximum(1, (outputs * answers).astype(np.int64))
-    return Requests(prompts, outputs, arrivals), source
+    return Requests(prompts, outputs, arrival_ns=arrivals), source
 
 
 def static_worker(constants: Constants) -> Worker:

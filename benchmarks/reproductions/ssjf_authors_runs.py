@@ -129,7 +129,12 @@ def workload(case: Case, value: float, run: int, predictor: str) -> Instance:
 
 def _instance(outputs: NDArray[np.int64], arrivals: NDArray[np.float64]) -> Instance:
     requests = Requests(np.ones(JOBS, np.int64), outputs, arrival_s=arrivals)
-    worker = Worker(JOBS, AffineCost(0, 0, TOKEN_NS, 0))
+    worker = Worker(
+        JOBS,
+        AffineCost(
+            prefill_fixed_ns=0, prefill_token_ns=0, round_fixed_ns=TOKEN_NS, round_client_ns=0
+        ),
+    )
     return Instance(
         requests, worker, output_limit_tokens=512 + OFFSET_TOKENS, name="ssjf", first_token="decode"
     )

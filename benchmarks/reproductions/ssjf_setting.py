@@ -109,8 +109,12 @@ class Case(NamedTuple):
     def cost(self) -> AffineCost:
         """Return the cost of stages and rounds."""
         more = self.token_s * self.slower
-        values = (self.fixed_s, 0.0, self.token_s - more, more)
-        return AffineCost(*(round(1e9 * x) for x in values))
+        return AffineCost(
+            prefill_fixed_s=self.fixed_s,
+            prefill_token_s=0,
+            round_fixed_s=self.token_s - more,
+            round_client_s=more,
+        )
 
 
 @cache

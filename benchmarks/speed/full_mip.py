@@ -96,7 +96,7 @@ def levelled(instance: Instance) -> Instance:
     """Return the instance with Pang's cost: levels of prefill, a constant time of a round."""
     worker, affine = instance.worker, AffineCost()
     pairs = tuple((size, affine.prefill_ns([size])) for size in CAPACITIES)
-    cost = LevelsCost(pairs, affine.round_ns(worker.clients, 0, 0))
+    cost = LevelsCost(levels=pairs, round_fixed_ns=affine.round_ns(worker.clients, 0, 0))
     return instance.replace(workers=(replace(worker, cost=cost),))
 
 

@@ -66,7 +66,7 @@ def problem(requests: int, clouds: int, clients: int) -> Instance:
     memory = BlockMemory(clients * 64, 16, "paged")
     worker = Worker(clients, AffineCost(), 2048, memory)
     instance = Instance(
-        Requests(prompts, outputs, np.zeros(requests, np.int64)),
+        Requests(prompts, outputs, arrival_ns=np.zeros(requests, np.int64)),
         (worker,) * clouds,
         first_token="prefill",
         output_limit_tokens=LIMIT_TOKENS,

@@ -18,7 +18,12 @@ from orsched.simulator import simulate_policy
 NAME = "prefixes"
 DAY_S, BLOCK_TOKENS, BLOCKS, WORKERS, CLIENTS = 86_400, 512, 20_000, 8, 64
 LONGEST = 120_000
-COST = AffineCost(8_000_000, 60_000, 12_000_000, 150_000)
+COST = AffineCost(
+    prefill_fixed_ns=8_000_000,
+    prefill_token_ns=60_000,
+    round_fixed_ns=12_000_000,
+    round_client_ns=150_000,
+)
 
 
 def conversations(count: int, seed: int = 0) -> orsched.Instance:
@@ -46,7 +51,7 @@ def conversations(count: int, seed: int = 0) -> orsched.Instance:
     ids = np.arange(offsets[-1]) - np.repeat(offsets[:-1], blocks)
     ids += np.repeat(session * most, blocks)
     requests = orsched.Requests(
-        prompt, output, arrival, prefixes=Prefixes(offsets, ids, BLOCK_TOKENS)
+        prompt, output, arrival_ns=arrival, prefixes=Prefixes(offsets, ids, BLOCK_TOKENS)
     )
     memory = orsched.BlockMemory(BLOCKS, BLOCK_TOKENS, "paged", PrefixCache())
     workers = tuple(

@@ -87,7 +87,9 @@ def case(requests: int, clients: int, seed: int, cost: str) -> Instance:
         return instance
     of = AffineCost()
     levels = tuple((cap, of.prefill_ns([cap])) for cap in CAPACITIES)
-    worker = replace(instance.worker, cost=LevelsCost(levels, of.round_ns(clients, 0, 0)))
+    worker = replace(
+        instance.worker, cost=LevelsCost(levels=levels, round_fixed_ns=of.round_ns(clients, 0, 0))
+    )
     return instance.replace(workers=worker)
 
 

@@ -27,7 +27,12 @@ MOST_APART = 0.01
 ROOT = Path(__file__).resolve().parents[2]
 CLASS = "orsched.runner.vllm_outlet.OrderedScheduler"
 STEP_S, BUDGET, BLOCK_TOKENS, LIMIT = 0.05, 2048, 16, 2000
-COST = AffineCost(50_000_000, 100_000, 50_000_000, 100_000)
+COST = AffineCost(
+    prefill_fixed_ns=50_000_000,
+    prefill_token_ns=100_000,
+    round_fixed_ns=50_000_000,
+    round_client_ns=100_000,
+)
 
 WORKLOADS = {
     "burst": {"clients": 128, "blocks": 8192, "async": False},
@@ -87,7 +92,7 @@ def plan_ranks(rows, setting):
     requests = orsched.Requests(
         [row["prompt"] for row in rows],
         [row["output"] for row in rows],
-        [round(row["arrival"] * STEP_S * 1e9) for row in rows],
+        arrival_ns=[round(row["arrival"] * STEP_S * 1e9) for row in rows],
     )
     worker = orsched.Worker(setting["clients"], COST, memory=memory)
     instance = orsched.Instance(requests, worker, "prefill", output_limit_tokens=LIMIT)

@@ -33,7 +33,7 @@ def make_plan():
     requests = orsched.Requests(
         [rng.randint(1, 200) for _ in range(COUNT)],
         [rng.randint(1, 40) for _ in range(COUNT)],
-        [0] * half + sorted(rng.randint(1, 500_000_000) for _ in range(COUNT - half)),
+        arrival_ns=[0] * half + sorted(rng.randint(1, 500_000_000) for _ in range(COUNT - half)),
     )
     instance = orsched.Instance(
         requests, orsched.Worker(8), output_limit_tokens=40, first_token="decode"

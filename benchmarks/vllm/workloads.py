@@ -13,8 +13,15 @@ from orsched.heuristics.continuous import ContinuousParams
 from orsched.memory import PrefixCache
 from orsched.prefixes import Prefixes
 
-COST = AffineCost(1000, 10, 1000, 10)
-SERVER = AffineCost(8_000_000, 60_000, 8_000_000, 30_000)
+COST = AffineCost(
+    prefill_fixed_ns=1000, prefill_token_ns=10, round_fixed_ns=1000, round_client_ns=10
+)
+SERVER = AffineCost(
+    prefill_fixed_ns=8_000_000,
+    prefill_token_ns=60_000,
+    round_fixed_ns=8_000_000,
+    round_client_ns=30_000,
+)
 """An 8-billion model on one GPU, about: 8 ms a step, 60 us a prompt token."""
 TRACES = ("azure_conv_2023.csv", "azure_code_2023.csv", "mooncake_conversation.jsonl")
 
@@ -33,7 +40,7 @@ def workload(seed):
     requests = orsched.Requests(
         [rng.randint(1, longest) for _ in range(n)],
         [rng.randint(1, limit) for _ in range(n)],
-        [rng.randint(0, span) for _ in range(n)],
+        arrival_ns=[rng.randint(0, span) for _ in range(n)],
         service_class=[rng.randint(0, 1) for _ in range(n)],
     )
     worker = orsched.Worker(clients, COST, memory=memory)
@@ -80,7 +87,7 @@ def prefix_workload(seed):
     requests = orsched.Requests(
         prompts,
         [rng.randint(1, limit) for _ in range(n)],
-        [rng.randint(0, span) for _ in range(n)],
+        arrival_ns=[rng.randint(0, span) for _ in range(n)],
         service_class=[rng.randint(0, 1) for _ in range(n)],
         prefixes=Prefixes.from_parents(tree, tokens, leaves, size),
     )
@@ -132,7 +139,7 @@ def _served(rng, prompts, outputs, arrivals, limit):
     least = -(-(max(prompts) + limit) // size)
     memory = orsched.BlockMemory(least + rng.choice((least // 4, least, 4 * least)), size, "paged")
     classes = [rng.randint(0, 1) for _ in prompts]
-    requests = orsched.Requests(prompts, outputs, arrivals, service_class=classes)
+    requests = orsched.Requests(prompts, outputs, arrival_ns=arrivals, service_class=classes)
     worker = orsched.Worker(clients, SERVER, memory=memory)
     instance = orsched.Instance(requests, worker, "prefill", output_limit_tokens=limit)
     params = ContinuousParams(

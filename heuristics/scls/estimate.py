@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from orsched.costs import BilinearCost, as_bilinear
+from orsched.costs.bilinear import COEFFICIENTS
 from orsched.costs.exact import FS_PER_NS, MAX_COEFFICIENT_FS
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def bilinear_of(worker: Worker) -> BilinearCost:
         stages = [0, 0, 0, min(MAX_COEFFICIENT_FS, cost.prefill_ns([1]) * FS_PER_NS)]
     else:
         stages = _through_corners(lambda n, c: cost.prefill_ns([c] * n), most, longest)
-    return BilinearCost(*stages, *rounds)
+    return BilinearCost(**dict(zip(COEFFICIENTS, (*stages, *rounds), strict=True)))
 
 
 def _ranges(worker: Worker) -> tuple[int, int]:

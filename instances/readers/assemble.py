@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,7 @@ class Columns:
     output_tokens: Any
     prompt_field: str
     output_field: str
+    _: KW_ONLY
     arrival_ns: Any = None
     arrival_field: str = "arrival"
     ids: list[str] | None = None
@@ -71,7 +72,7 @@ def assemble(columns: Columns, drop_empty: bool = False) -> Trace:
     reasons = left_out(columns, prompts, outputs, drop_empty)
     if reasons:
         prompts, outputs = np.maximum(prompts, 1), np.maximum(outputs, 1)
-    requests = Requests(prompts, outputs, arrivals, ids=names, prefixes=columns.prefixes)
+    requests = Requests(prompts, outputs, arrival_ns=arrivals, ids=names, prefixes=columns.prefixes)
     return kept(columns, requests, reasons)
 
 

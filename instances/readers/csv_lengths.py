@@ -70,10 +70,10 @@ def read_csv(form: CsvFormat, path: str | PathLike[str], *, drop_empty: bool = F
         table.columns[form.output],
         form.prompt,
         form.output,
-        table.columns.get(form.arrival or ""),
-        form.arrival or "",
-        table.columns.get(form.id or ""),
-        form.id or "",
+        arrival_ns=table.columns.get(form.arrival or ""),
+        arrival_field=form.arrival or "",
+        ids=table.columns.get(form.id or ""),
+        id_field=form.id or "",
     )
     return assemble(found, drop_empty)
 

@@ -56,8 +56,8 @@ def read_mooncake(
         outputs,
         "input_length",
         "output_length",
-        times,
-        "timestamp",
+        arrival_ns=times,
+        arrival_field="timestamp",
         prefixes=prefixes,
     )
     return assemble(found, drop_empty)

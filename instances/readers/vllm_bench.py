@@ -47,10 +47,10 @@ def read_vllm_bench(path: str | PathLike[str], *, drop_empty: bool = False) -> T
         [fields.whole({"output_lens": outputs[r]}, "output_lens", r) for r in rows],
         "input_lens",
         "output_lens",
-        None
+        arrival_ns=None
         if starts is None
         else [fields.time_ns({"start_times": starts[r]}, "start_times", r, NS_PER_S) for r in rows],
-        "start_times",
+        arrival_field="start_times",
         failed=None if errors is None else ["failed" if e else "" for e in errors],
     )
     return assemble(found, drop_empty)

@@ -33,5 +33,10 @@ def smoothed(instance: Instance) -> Instance | None:
     fixed_ns = short - token_ns * small
     if fixed_ns < 0:
         return None
-    line = AffineCost(fixed_ns, token_ns, floor.round.fixed, floor.round.request)
+    line = AffineCost(
+        prefill_fixed_ns=fixed_ns,
+        prefill_token_ns=token_ns,
+        round_fixed_ns=floor.round.fixed,
+        round_client_ns=floor.round.request,
+    )
     return instance.replace(workers=replace(worker, cost=line, prefill_cap_tokens=limit))

@@ -37,7 +37,12 @@ def affine_beside(instance: Instance, schedule: Schedule) -> Instance:
     stage = _line(steps.tokens[stages], took[stages], np.ones(int(stages.sum())))
     each = steps.rounds[rounds].astype(np.float64)
     round_ = _line(steps.active[rounds], took[rounds] / each, each)
-    cost = AffineCost(stage[0], stage[1], max(1, round_[0]), round_[1])
+    cost = AffineCost(
+        prefill_fixed_ns=stage[0],
+        prefill_token_ns=stage[1],
+        round_fixed_ns=max(1, round_[0]),
+        round_client_ns=round_[1],
+    )
     # caps that the real cost model has of its own are those of its worker from now on
     line = replace(worker, cost=cost, prefill_cap_tokens=worker.prefill_limit)
     return instance.replace(workers=line)

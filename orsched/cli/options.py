@@ -148,6 +148,6 @@ def read_slo(ttft_s: float | None, tpot_s: float | None) -> SLO | None:
         return None
     note_milliseconds(ttft_s, tpot_s)
     return SLO(
-        None if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
-        None if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),
+        ttft_ns=None if ttft_s is None else seconds_to_ns(ttft_s, "--slo-ttft"),
+        tpot_ns=None if tpot_s is None else seconds_to_ns(tpot_s, "--slo-tpot"),
     )

@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_parameters
-from orsched.scalars import set_whole
-from orsched.units import MAX_TIME_NS
+from orsched.units import set_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class AffineCost:
     """Prefill ``a + b * tokens``, decode round ``c + d * active clients`` (Pang, section V-A).
 
-    All four parameters are whole nanoseconds, at least 0. The defaults are Pang's measurements
-    of LLaMA-65B on eight Ascend devices: 25 ms + 0.13 ms a token, 29 ms + 0.21 ms a client.
+    All four parameters are times of at least 0, given in seconds (``prefill_fixed_s=0.025``) or in
+    whole nanoseconds (``prefill_fixed_ns=25_000_000``), and stored in nanoseconds. The defaults are
+    Pang's measurements of LLaMA-65B on eight Ascend devices: 25 ms + 0.13 ms a token, 29 ms +
+    0.21 ms a client.
 
     Raises:
-        InputError: a parameter is negative or not a whole number.
+        InputError: a parameter is not a time of at least 0, or is given in both units.
     """
 
     prefill_fixed_ns: int = 25_000_000
@@ -33,8 +34,25 @@ class AffineCost:
     model: ClassVar[str] = "affine"
     context_matters: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        set_whole(self, *(item.name for item in fields(self)), maximum=MAX_TIME_NS)
+    def __init__(
+        self,
+        *,
+        prefill_fixed_s: float | None = None,
+        prefill_token_s: float | None = None,
+        round_fixed_s: float | None = None,
+        round_client_s: float | None = None,
+        prefill_fixed_ns: int = prefill_fixed_ns,
+        prefill_token_ns: int = prefill_token_ns,
+        round_fixed_ns: int = round_fixed_ns,
+        round_client_ns: int = round_client_ns,
+    ) -> None:
+        set_times(
+            self,
+            prefill_fixed=(prefill_fixed_ns, prefill_fixed_s),
+            prefill_token=(prefill_token_ns, prefill_token_s),
+            round_fixed=(round_fixed_ns, round_fixed_s),
+            round_client=(round_client_ns, round_client_s),
+        )
 
     @property
     def prefill_limit(self) -> int | None:

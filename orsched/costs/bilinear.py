@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 COEFFICIENTS = ("p1_fs", "p2_fs", "p3_fs", "p4_fs", "d1_fs", "d2_fs", "d3_fs", "d4_fs")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BilinearCost:
     """Prefill ``p1 N L + p2 N + p3 L + p4``, round ``d1 N l + d2 N + d3 l + d4`` (SCLS, eq. 3-4).
 
@@ -153,8 +153,12 @@ class BilinearCost:
         """Return what steps take, exactly; None where a coefficient is negative."""
         if self.warnings():
             return None
-        stage = StageFloor(self.p4_fs, self.p2_fs, self.p1_fs, self.p3_fs)
-        round_floor = RoundFloor(self.d4_fs, self.d2_fs, self.d1_fs, self.d3_fs)
+        stage = StageFloor(
+            fixed=self.p4_fs, request=self.p2_fs, token=self.p1_fs, longest=self.p3_fs
+        )
+        round_floor = RoundFloor(
+            fixed=self.d4_fs, request=self.d2_fs, context=self.d1_fs, longest=self.d3_fs
+        )
         scale = self.time_scale
         return Floor(stage, round_floor, FS_PER_NS, scale, mixed="sum", padded=True, exact=True)
 

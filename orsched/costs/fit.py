@@ -227,7 +227,9 @@ def _levels(work: Work) -> LevelsCost:
     rounds = work.rows(DECODE, ["round_fixed_ns"])
     kept = work.take(DECODE, rounds, np.ones((len(rounds), 1)))
     pairs = tuple(zip(caps.tolist(), times, strict=True))
-    return LevelsCost(pairs, _quantile(durations[rounds[kept]], work.quantile))
+    return LevelsCost(
+        levels=pairs, round_fixed_ns=_quantile(durations[rounds[kept]], work.quantile)
+    )
 
 
 def _quantile(values: IntColumn, quantile: float) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from orsched.costs.exact import FS_PER_NS
 from orsched.costs.linear import LinearCost, attended_tokens
 from orsched.costs.measurements import DECODE, MIXED, PHASES, PREFILL
-from orsched.costs.roofline import RooflineCost
+from orsched.costs.roofline import COEFFICIENTS, RooflineCost
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ def fit_roofline(work: Work) -> RooflineCost:
     steps.judge(work, best)
     fixed, token, context, attended = best.values[:4]
     values = (fixed, token * best.knee, token, context, attended)
-    return RooflineCost(*(round(value * FS_PER_NS) for value in values))
+    named = zip(COEFFICIENTS, values, strict=True)
+    return RooflineCost(**{name: round(value * FS_PER_NS) for name, value in named})
 
 
 def _fitted_steps(work: Work, phase: str) -> _Steps:

@@ -9,7 +9,7 @@ import numpy as np
 
 from orsched.costs.exact import FS_PER_NS
 from orsched.costs.measurements import DECODE, MIXED, PREFILL
-from orsched.costs.pooling import PPM, PoolingCost
+from orsched.costs.pooling import COEFFICIENTS, PPM, PoolingCost
 from orsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ def fit_pooling(work: Work) -> PoolingCost:
     columns = [work.data.column(name)[rows] for name in ("count", "context_sum", "context_max")]
     count, total, longest = (column.astype(np.float64) for column in columns)
     gamma, delta = work.linear(DECODE, DECODE_NAMES, np.stack([longest, total / count], axis=1))
-    whole = [round(value * FS_PER_NS) for value in (alpha, beta, least, gamma, delta)]
-    return _fit_lambda(work, PoolingCost(*whole))
+    named = zip(COEFFICIENTS, (alpha, beta, least, gamma, delta), strict=True)
+    whole = {name: round(value * FS_PER_NS) for name, value in named}
+    return _fit_lambda(work, PoolingCost(**whole))
 
 
 def _fit_prefill(work: Work) -> tuple[float, float, float]:

@@ -75,14 +75,14 @@ class Basis:
         times = tuple(round(value) for value in values[: len(self.knots)])
         behind = (0, self.chunks[-1]) if len(self.chunks) > 1 else (0,)  # exact between and beyond
         return ProfiledCost(
-            0,
-            Grid(GRIDS["dense"], (self.knots,), times),
-            Grid(
+            fixed_ns=0,
+            dense=Grid(GRIDS["dense"], (self.knots,), times),
+            prefill=Grid(
                 GRIDS["prefill"],
                 (self.chunks, behind),
                 tuple(round(square * c * (c + 2 * k)) for c in self.chunks for k in behind),
             ),
-            Grid(GRIDS["decode"], ((0,), (0, batch), (0, context)), (0, 0, 0, corner)),
+            decode=Grid(GRIDS["decode"], ((0,), (0, batch), (0, context)), (0, 0, 0, corner)),
         )
 
 

@@ -26,7 +26,7 @@ MIXED = ("sum", "one_fixed", "larger")
 _MOST = 2**126
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StageFloor:
     """Parts of a prefill stage over the prompts p_1 ... p_N, all of at least 0.
 
@@ -75,7 +75,7 @@ class StageFloor:
         return self.request + (own if self.least is None else max(own, self.least))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundFloor:
     """Parts of a decode round of N requests with the contexts c_1 ... c_N, all of at least 0.
 

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from orsched.costs.floor import Floor, RoundFloor, StageFloor
 from orsched.costs.parameters import read_levels, read_parameters
 from orsched.errors import InputError
-from orsched.scalars import set_whole
-from orsched.units import MAX_TIME_NS
+from orsched.units import set_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class LevelsCost:
     """A prefill stage takes the time of the smallest level that holds it, a round T^d (Pang).
 
     ``levels`` are the pairs (N^cap_l in tokens, T^p_l in nanoseconds) of Pang's MIP, eq. (5)-(7):
     capacities of at least 1 grow strictly, times never fall. ``round_fixed_ns`` is T^d in eq. (8),
     the time of one round, whichever requests take part. (Table III of the paper gives T^d as 0.21
-    ms a token; eq. (8) needs the time of a round.)
+    ms a token; eq. (8) needs the time of a round.) In seconds the arguments are ``levels_s``, pairs
+    of tokens and seconds, and ``round_fixed_s``.
 
     Raises:
-        InputError: no level, a level out of order, or a value that is not a whole number.
+        InputError: no level, a level out of order, a value that is not a time, or one that is given
+            in both units.
     """
 
     levels: tuple[tuple[int, int], ...]
@@ -35,9 +36,24 @@ class LevelsCost:
     model: ClassVar[str] = "levels"
     context_matters: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", read_levels(self.levels))
-        set_whole(self, "round_fixed_ns", maximum=MAX_TIME_NS)
+    def __init__(
+        self,
+        *,
+        levels_s: Sequence[tuple[int, float]] | None = None,
+        round_fixed_s: float | None = None,
+        levels: Sequence[tuple[int, int]] | None = None,
+        round_fixed_ns: int | None = None,
+    ) -> None:
+        if levels_s is not None:
+            if levels is not None:
+                raise InputError(
+                    "is given in seconds and in nanoseconds",
+                    field="levels_s",
+                    remedy="leave levels out",
+                )
+            levels = read_levels(levels_s, seconds=True)
+        object.__setattr__(self, "levels", read_levels(levels))
+        set_times(self, round_fixed=(round_fixed_ns, round_fixed_s))
 
     @property
     def prefill_limit(self) -> int:
@@ -78,7 +94,7 @@ class LevelsCost:
     def scaled(self, factor: int) -> Self:
         """Every time multiplied by ``factor``; the capacities stay."""
         levels = tuple((cap, time * factor) for cap, time in self.levels)
-        return type(self)(levels, self.round_fixed_ns * factor)
+        return type(self)(levels=levels, round_fixed_ns=self.round_fixed_ns * factor)
 
     def to_dict(self) -> dict[str, Any]:
         """Parameters as JSON values."""

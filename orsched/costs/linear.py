@@ -31,7 +31,7 @@ COEFFICIENTS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LinearCost:
     """Stage ``s + t x + a A``, round ``r + q N + c C``, each with numbers of its own.
 
@@ -135,12 +135,14 @@ class LinearCost:
         In units of half a femtosecond, in which ``attended c (c + 1) / 2`` is whole.
         """
         stage = StageFloor(
-            2 * self.stage_fixed_fs,
+            fixed=2 * self.stage_fixed_fs,
             token=2 * self.stage_token_fs + self.attended_fs,
             square=self.attended_fs,
         )
         round_floor = RoundFloor(
-            2 * self.round_fixed_fs, 2 * self.round_request_fs, 2 * self.context_fs
+            fixed=2 * self.round_fixed_fs,
+            request=2 * self.round_request_fs,
+            context=2 * self.context_fs,
         )
         unit, scale = 2 * FS_PER_NS, self.time_scale
         return Floor(stage, round_floor, unit, scale, mixed="larger", exact=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.near_names import known_names
-from orsched.units import MAX_TIME_NS
+from orsched.units import MAX_TIME_NS, seconds_to_ns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +36,11 @@ def read_parameters(
     return dict(values)
 
 
-def read_levels(values: object) -> tuple[tuple[int, int], ...]:
-    """Return pairs of capacity, which grows strictly, and time, which never falls.
+def read_levels(values: object, *, seconds: bool = False) -> tuple[tuple[int, int], ...]:
+    """Return pairs of capacity, which grows strictly, and time in ns, which never falls.
 
-    Raises ``InputError`` that names the first pair out of order.
+    ``seconds``: the times of ``values`` are in seconds. Raises ``InputError`` that names the first
+    pair out of order.
     """
     if not isinstance(values, (list, tuple)) or not values:
         raise InputError(
@@ -58,7 +59,11 @@ def read_levels(values: object) -> tuple[tuple[int, int], ...]:
             )
         try:
             cap = whole_number(pair[0], "levels", minimum=1)
-            time = whole_number(pair[1], "levels", maximum=MAX_TIME_NS)
+            time = (
+                seconds_to_ns(pair[1], "levels_s")
+                if seconds
+                else whole_number(pair[1], "levels", maximum=MAX_TIME_NS)
+            )
         except InputError as error:
             raise error.located(row=row) from None
         if levels and cap <= levels[-1][0]:

@@ -26,7 +26,7 @@ COEFFICIENTS = ("alpha_fs", "beta_fs", "c_fs", "gamma_fs", "delta_fs")
 _LEAST = {"c_fs": 0, "time_scale": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PoolingCost:
     """Prefill ``max(alpha l^2 + beta l, c)``, round ``gamma max(L) + delta mean(L)`` (Echo).
 

@@ -28,7 +28,7 @@ PER_SEQUENCE = ("sequences",)
 """The axis of the table that a model may have besides."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProfiledCost:
     """A step takes ``fixed + dense(x) + sum prefill(c_i, k_i) + decode(p, N, mean context)``.
 

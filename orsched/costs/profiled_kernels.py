@@ -61,10 +61,10 @@ def from_kernels(
     tokens = _sums(dense, times_a_step, "tokens")
     _require_all(times_a_step, tokens.kernels | sequences.kernels)
     return ProfiledCost(
-        fixed_ns,
-        _grid("dense", tokens.times),
-        table,
-        _grid("decode", decode),
+        fixed_ns=fixed_ns,
+        dense=_grid("dense", tokens.times),
+        prefill=table,
+        decode=_grid("decode", decode),
         per_sequence=_grid("per_sequence", sequences.times) if sequences.times else None,
     )
 

@@ -24,7 +24,7 @@ FS_PER_S = 10**15
 COEFFICIENTS = ("fixed_fs", "weights_fs", "token_fs", "context_fs", "attended_fs")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RooflineCost:
     """A step takes ``fixed + max(weights, token x) + context C + attended A``.
 
@@ -136,12 +136,12 @@ class RooflineCost:
         femtosecond, in which ``attended c (c + 1) / 2`` is whole.
         """
         stage = StageFloor(
-            2 * self.fixed_fs,
+            fixed=2 * self.fixed_fs,
             token=2 * self.token_fs + self.attended_fs,
             square=self.attended_fs,
         )
         read = self.fixed_fs + self.weights_fs
-        round_floor = RoundFloor(2 * read, context=2 * self.context_fs)
+        round_floor = RoundFloor(fixed=2 * read, context=2 * self.context_fs)
         return Floor(stage, round_floor, 2 * FS_PER_NS, self.time_scale, mixed="larger")
 
     def scaled(self, factor: int) -> Self:

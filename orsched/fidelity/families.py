@@ -91,11 +91,11 @@ class FactorOfTables:
         base = self.base
         rest = None if base.per_sequence is None else _times(base.per_sequence, factor)
         return ProfiledCost(
-            round(factor * base.fixed_ns),
-            _times(base.dense, factor),
-            _times(base.prefill, factor),
-            _times(base.decode, factor),
-            base.time_scale,
+            fixed_ns=round(factor * base.fixed_ns),
+            dense=_times(base.dense, factor),
+            prefill=_times(base.prefill, factor),
+            decode=_times(base.decode, factor),
+            time_scale=base.time_scale,
             per_sequence=rest,
         )
 
@@ -140,10 +140,12 @@ class TimesOfShape:
         ]
         rounds = round(read * self.token_kv * self.clients * _LONGEST)
         return ProfiledCost(
-            0,
-            Grid(GRIDS["dense"], (_KNOTS,), tuple(round(self._layers(x)) for x in _KNOTS)),
-            Grid(GRIDS["prefill"], (_CHUNKS, (0, _LONGEST)), tuple(chunks)),
-            Grid(GRIDS["decode"], ((0,), (0, self.clients), (0, _LONGEST)), (0, 0, 0, rounds)),
+            fixed_ns=0,
+            dense=Grid(GRIDS["dense"], (_KNOTS,), tuple(round(self._layers(x)) for x in _KNOTS)),
+            prefill=Grid(GRIDS["prefill"], (_CHUNKS, (0, _LONGEST)), tuple(chunks)),
+            decode=Grid(
+                GRIDS["decode"], ((0,), (0, self.clients), (0, _LONGEST)), (0, 0, 0, rounds)
+            ),
         )
 
     def _layers(self, tokens: int) -> float:

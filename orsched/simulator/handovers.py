@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from orsched.transfers import Transfers
+from orsched.transfers import COLUMNS, Transfers
 
 if TYPE_CHECKING:
     from orsched.links import Link
@@ -84,4 +84,6 @@ class Handovers:
             return None
         columns = np.array(self.rows, np.int64).T
         order = np.lexsort((columns[0], columns[2], columns[4]))
-        return Transfers(*columns[:, order])
+        return Transfers(
+            **{item.name: column for item, column in zip(COLUMNS, columns[:, order], strict=True)}
+        )

@@ -26,7 +26,7 @@ def simulated(name):
     """Return a run that took a family's times: chunks, mixed steps, preemptions."""
     rng = np.random.default_rng(5)
     requests = Requests(
-        rng.integers(20, 700, 60), rng.integers(5, 120, 60), np.arange(60) * 40_000_000
+        rng.integers(20, 700, 60), rng.integers(5, 120, 60), arrival_ns=np.arange(60) * 40_000_000
     )
     blank = Times(*[requests.arrival_ns] * 3, requests.output_tokens)
     run = MeasuredRun("small", requests, blank, 0)

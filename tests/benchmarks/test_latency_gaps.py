@@ -12,6 +12,7 @@ from orsched.instance import Instance
 from orsched.instances.datasets import VARIABLE
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 
 def cells(line):
@@ -62,8 +63,10 @@ def test_the_summary_has_means_and_most():
 
 @pytest.mark.full
 def test_workloads_are_held_against_both_bounds(monkeypatch, capsys):
-    cost = AffineCost(1_000_000, 10_000, 1_000_000, 100_000)
-    requests = Requests([90, 9, 30, 9, 60], [9, 4, 20, 3, 8], [0, 10**6, 2 * 10**6, 10**7, 10**7])
+    cost = in_order(AffineCost, 1_000_000, 10_000, 1_000_000, 100_000)
+    requests = Requests(
+        [90, 9, 30, 9, 60], [9, 4, 20, 3, 8], arrival_ns=[0, 10**6, 2 * 10**6, 10**7, 10**7]
+    )
     instance = Instance(requests, (Worker(3, cost), Worker(3, cost)), "prefill")
     monkeypatch.setattr(latency_gaps.setting, "workload", lambda *_: instance)
     command = ["--only", "workloads", "--iterations", "2", "--loads", "0.5", "--names", "ShareGPT"]

@@ -11,9 +11,10 @@ from orsched.instance import Instance
 from orsched.instances import with_arrivals
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 MS = 10**6
-COST = AffineCost(0, MS, 20 * MS, 3 * MS)
+COST = in_order(AffineCost, 0, MS, 20 * MS, 3 * MS)
 
 
 def test_one_alone_has_its_own_time_only():

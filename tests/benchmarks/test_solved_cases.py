@@ -11,13 +11,16 @@ from orsched.instance import Instance
 from orsched.models.bound_scope import allowances_of
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 
 
 def drawn(rng, n):
     column = lambda high: [rng.randint(1, high) for _ in range(n)]  # noqa: E731
-    cost = AffineCost(rng.randint(0, 20), rng.randint(1, 9), rng.randint(1, 20), rng.randint(0, 5))
-    made = Requests(column(9), column(4), [rng.randint(0, 60) for _ in range(n)])
+    cost = in_order(
+        AffineCost, rng.randint(0, 20), rng.randint(1, 9), rng.randint(1, 20), rng.randint(0, 5)
+    )
+    made = Requests(column(9), column(4), arrival_ns=[rng.randint(0, 60) for _ in range(n)])
     return Instance(made, Worker(n, cost), first_token="prefill")
 
 

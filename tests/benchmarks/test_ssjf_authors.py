@@ -20,6 +20,7 @@ from orsched.instances.datasets import VARIABLE
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 PAGE = Path(__file__).parents[2] / "docs" / "ssjf.md"
 S = 10**9
@@ -147,7 +148,7 @@ def test_poisson_arrivals_come_in_whole_seconds_and_gamma_gaps_grow():
 def finishes(policy, arrival_s, tokens):
     """Completion times in seconds of requests of so many tokens of 20 ms, one after the other."""
     requests = Requests([1] * len(tokens), tokens, arrival_s=arrival_s)
-    worker = Worker(len(tokens), AffineCost(0, 0, ssjf_authors_runs.TOKEN_NS, 0))
+    worker = Worker(len(tokens), in_order(AffineCost, 0, 0, ssjf_authors_runs.TOKEN_NS, 0))
     instance = Instance(requests, worker, first_token="decode")
     schedule = simulate_policy(instance, policy).schedule
     assert check(instance, schedule) == []

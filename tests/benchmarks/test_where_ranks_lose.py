@@ -6,10 +6,11 @@ import pytest
 
 from benchmarks import where_ranks_lose
 from orsched import AffineCost, Instance, Requests, Worker
+from tests.in_order import in_order
 
 
 def test_parts_are_left_out_and_no_policy_is_below_the_bound(monkeypatch, capsys):
-    worker = Worker(2, AffineCost(5_000_000, 300_000, 9_000_000, 700_000), 40)
+    worker = Worker(2, in_order(AffineCost, 5_000_000, 300_000, 9_000_000, 700_000), 40)
     instance = Instance(Requests([10, 3, 20, 8, 7], [4, 9, 2, 11, 6]), (worker,), "prefill")
     found = dict(where_ranks_lose.variants(instance))
     gaps = {name: where_ranks_lose.gap(each) for name, each in found.items()}

@@ -14,14 +14,15 @@ from orsched.models import stages_rounds_bound
 from orsched.models.packing import PackingResult
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 if TYPE_CHECKING:
     import pytest
 
-COST = AffineCost(25, 1, 29, 2)
-STAGES = AffineCost(40, 1, 10, 1)
-POOLED = PoolingCost(10, 10**6, 5 * 10**6, 10**6, 10**6)
-FALLING = BilinearCost(10**6, 10**6, 10**6, -1, 10**6, 10**6, 10**6, 10**6)
+COST = in_order(AffineCost, 25, 1, 29, 2)
+STAGES = in_order(AffineCost, 40, 1, 10, 1)
+POOLED = in_order(PoolingCost, 10, 10**6, 5 * 10**6, 10**6, 10**6)
+FALLING = in_order(BilinearCost, 10**6, 10**6, 10**6, -1, 10**6, 10**6, 10**6, 10**6)
 NO_PACKING = ([2, 6, 7, 4, 3, 2], 3)
 """Rounds and clients: 8 would have to be full, nothing fits beside the 7; 9 are enough."""
 PROOFS: dict[str, dict[str, Any]] = {
@@ -64,7 +65,7 @@ def problem(
 ) -> Instance:
     """Return an instance; ``arrivals``, and fields: ``first_token`` is ``decode`` by default."""
     return Instance(
-        Requests(prompts, rounds, more.pop("arrivals", None)),
+        Requests(prompts, rounds, arrival_ns=more.pop("arrivals", None)),
         worker,
         **{"first_token": "decode", **more},
     )
@@ -85,14 +86,15 @@ def kinds() -> dict[str, Kind]:
     ones = [1] * len(rounds)
     unpackable = problem(ones, rounds, Worker(clients, COST))
     many = problem([9, 2, 7, 4, 3, 5], [3, 9, 2, 8, 5, 7], Worker(2, COST, 12))
-    levels = Worker(2, LevelsCost(((9, 5), (16, 12), (40, 60)), 3))
+    levels = Worker(2, LevelsCost(levels=((9, 5), (16, 12), (40, 60)), round_fixed_ns=3))
     fast, slow = Worker(2, COST, name="a"), Worker(1, COST.scaled(3), name="b")
     both = problem([9, 2, 7, 4, 3, 5], [3, 9, 2, 8, 5, 7], (fast, slow))
     equal = (Worker(clients, COST, name="a"), Worker(clients, COST, name="b"))
     apart = (Worker(2, COST, name="a", role="prefill"), Worker(2, COST, name="b", role="decode"))
     found = {
         "pools": Kind(
-            problem([9, 2, 7], [3, 9, 2], apart, first_token="prefill", link=Link(7, 50)),
+            problem([9, 2, 7], [3, 9, 2], apart, first_token="prefill",
+                    link=Link(ns_per_token=7, latency_ns=50)),
             ("bound",), "pools",
         ),
         "empty": Kind(problem([], [], fast), ("bound",), "empty"),
@@ -161,7 +163,7 @@ def kinds() -> dict[str, Kind]:
         ),
         "shared_rounds": Kind(
             problem(
-                [20] * 12, [30] * 12, (Worker(12, AffineCost(0, 9, 40, 4)),) * 2,
+                [20] * 12, [30] * 12, (Worker(12, in_order(AffineCost, 0, 9, 40, 4)),) * 2,
                 arrivals=[320 * k for k in range(12)],
             ),
             ("bound",), "shared_rounds", "mean_jct",

@@ -19,6 +19,7 @@ from orsched.prefixes import Prefixes
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
@@ -147,7 +148,7 @@ def affine(requests=120, gap_ns=5 * 10**7, memory=None, clients=4):
     """Requests at equal distances on Pang's worker."""
     arrivals = [gap_ns * k for k in range(requests)]
     return Instance(
-        Requests([100] * requests, [20] * requests, arrivals),
+        Requests([100] * requests, [20] * requests, arrival_ns=arrivals),
         Worker(clients, AffineCost(), None, memory),
         first_token="prefill",
     )
@@ -271,7 +272,9 @@ def test_full_clients_are_charged_their_rounds_whole():
 
 
 def test_contexts_are_charged_as_they_grow():
-    cost = BilinearCost(0, 10**6, 0, 10**8, 0, 0, 10**9, 0)  # a round is 1,000 ns a context token
+    cost = in_order(
+        BilinearCost, 0, 10**6, 0, 10**8, 0, 0, 10**9, 0
+    )  # a round is 1,000 ns a context token
     instance = Instance(Requests([3], [30]), Worker(1, cost), first_token="decode")
     demand, makespan, end = served(instance)
     assert makespan == 101 + 1000 * (30 * 3 + 30 * 31 // 2)
@@ -282,7 +285,9 @@ def test_contexts_are_charged_as_they_grow():
 def test_blocks_in_use_are_charged_what_they_keep_from_others():
     memory = BlockMemory(10, 16, "paged")
     instance = Instance(
-        Requests([70, 70], [10, 10]), Worker(64, AffineCost(0, 1, 10**6, 1), None, memory), "decode"
+        Requests([70, 70], [10, 10]),
+        Worker(64, in_order(AffineCost, 0, 1, 10**6, 1), None, memory),
+        "decode",
     )
     demand, _, end = served(instance)
     found = share_of(demand, Measure(4, 4, "round", "memory", 0), end)
@@ -292,7 +297,7 @@ def test_blocks_in_use_are_charged_what_they_keep_from_others():
 
 def test_the_latest_end_is_the_last_moment_that_tpot_rounds_down_to_its_limit():
     instance = Instance(
-        Requests([5] * 4, [1, 2, 4, 8]), Worker(1, AffineCost(0, 0, 1, 0)), "prefill"
+        Requests([5] * 4, [1, 2, 4, 8]), Worker(1, in_order(AffineCost, 0, 0, 1, 0)), "prefill"
     )
     limits = Limits(np.arange(4), np.full(4, 100), np.full(4, 10))
     demand = Demand(instance, limits, instance.workers, [1])
@@ -303,7 +308,7 @@ def test_the_latest_end_is_the_last_moment_that_tpot_rounds_down_to_its_limit():
 
 
 def test_a_restart_may_yield_the_next_token_sooner_than_a_round():
-    cheap = AffineCost(5, 1, 1000, 1)
+    cheap = in_order(AffineCost, 5, 1, 1000, 1)
     instance = Instance(Requests([40], [9]), Worker(2, cheap), "prefill")
     limits = Limits(np.arange(1), np.full(1, 10**6), np.full(1, 10**6))
     assert Demand(instance, limits, instance.workers, [1]).gap.tolist() == [46]

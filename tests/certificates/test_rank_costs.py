@@ -31,6 +31,7 @@ from orsched.models.latency_bounds import candidates
 from orsched.models.rank_bounds import rank_certificates
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 from tests.models.test_latency_bounds import small
 
@@ -146,7 +147,9 @@ def test_ranks_are_above_all_others_where_clients_are_full(objective, gain):
 def test_equal_requests_without_prefills_are_solved():
     """Five equal requests on two clients: the bound is the optimum, to the nanosecond."""
     instance = Instance(
-        Requests([1] * 5, [3] * 5), Worker(2, AffineCost(0, 0, 10, 1)), first_token="decode"
+        Requests([1] * 5, [3] * 5),
+        Worker(2, in_order(AffineCost, 0, 0, 10, 1)),
+        first_token="decode",
     )
     bound = orsched.bound(instance, "mean_jct")
     assert bound.name == "ranks"
@@ -159,10 +162,10 @@ def test_numbers_of_any_size_do_not_wrap_around():
     large = 10**12
     instance = Instance(
         Requests([9, 2, 7] * 20, [30, 900, 20] * 20),
-        Worker(4, AffineCost(25 * large, large, 29 * large, 2 * large)),
+        Worker(4, in_order(AffineCost, 25 * large, large, 29 * large, 2 * large)),
         first_token="decode",
     )
-    little = instance.replace(workers=Worker(4, AffineCost(25, 1, 29, 2)))
+    little = instance.replace(workers=Worker(4, in_order(AffineCost, 25, 1, 29, 2)))
     (_, total, _), *_ = rank_certificates(instance, "mean_jct", PLAIN, lambda: False)
     (_, exact, _), *_ = rank_certificates(little, "mean_jct", PLAIN, lambda: False)
     assert 0.999 < total / (exact * large) < 1.001
@@ -170,7 +173,7 @@ def test_numbers_of_any_size_do_not_wrap_around():
 
 def test_what_it_does_not_know_is_refused():
     one = Instance(
-        Requests([3, 4], [2, 5]), Worker(2, AffineCost(5, 1, 10, 1)), first_token="decode"
+        Requests([3, 4], [2, 5]), Worker(2, in_order(AffineCost, 5, 1, 10, 1)), first_token="decode"
     )
     two = one.replace(workers=(one.worker, Worker(2, one.worker.cost, name="b")))
     shares = {"stage_share": "clients", "round_share": "clients", "line": [5, 1, 1]}
@@ -188,9 +191,11 @@ def test_what_it_does_not_know_is_refused():
 def test_repeated_prefills_that_yield_tokens_take_the_place_of_rounds():
     """Where prefills cost nearly nothing, tokens do: a rank pays for them, not for rounds."""
     dear = Instance(
-        Requests([3] * 6, [5] * 6), Worker(2, AffineCost(5, 9, 10, 1)), first_token="prefill"
+        Requests([3] * 6, [5] * 6),
+        Worker(2, in_order(AffineCost, 5, 9, 10, 1)),
+        first_token="prefill",
     )
-    cheap = dear.replace(workers=Worker(2, AffineCost(0, 1, 1000, 1)))
+    cheap = dear.replace(workers=Worker(2, in_order(AffineCost, 0, 1, 1000, 1)))
     assert sum_by_ranks(dear, ("restarts",)) == sum_by_ranks(dear, ())
     assert sum_by_ranks(cheap, ("restarts",)) < sum_by_ranks(cheap, ()) / 10
 

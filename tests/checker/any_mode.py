@@ -12,18 +12,19 @@ from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 
 PREFILL, DECODE, MIXED, INVALID = 0, 1, 2, 2
 NS = 10**6  # femtoseconds
 COSTS = (
-    AffineCost(30, 2, 17, 5),
-    AffineCost(0, 0, 0, 0),
+    in_order(AffineCost, 30, 2, 17, 5),
+    in_order(AffineCost, 0, 0, 0, 0),
     ContextCost(),
-    LevelsCost(((4, 11), (30, 40), (200, 90)), 13),
-    BilinearCost(2 * NS, 3 * NS, NS // 3, 5 * NS, NS // 7, NS, 3 * NS, 4 * NS),
-    PoolingCost(NS // 5, 2 * NS, 9 * NS, 3 * NS, NS // 3, 1_300_000),
-    RooflineCost(2 * NS, 40 * NS + 1, 3 * NS, NS // 3, NS // 5),
+    LevelsCost(levels=((4, 11), (30, 40), (200, 90)), round_fixed_ns=13),
+    in_order(BilinearCost, 2 * NS, 3 * NS, NS // 3, 5 * NS, NS // 7, NS, 3 * NS, 4 * NS),
+    in_order(PoolingCost, NS // 5, 2 * NS, 9 * NS, 3 * NS, NS // 3, 1_300_000),
+    in_order(RooflineCost, 2 * NS, 40 * NS + 1, 3 * NS, NS // 3, NS // 5),
 )
 
 
@@ -50,7 +51,9 @@ def random_instance(dice, most=6):
             )
         )
     rule = str(dice.choice(["decode", "prefill"]))
-    return Instance(Requests(prompts, outputs, arrivals), tuple(workers), first_token=rule)
+    return Instance(
+        Requests(prompts, outputs, arrival_ns=arrivals), tuple(workers), first_token=rule
+    )
 
 
 @dataclass
@@ -255,7 +258,7 @@ class Dice:
         steps = np.array([self.steps[k] for k in order], np.int64).reshape(-1, 5).T
         return Schedule(
             self.instance.sha256,
-            Steps(*steps),
+            in_order(Steps, *steps),
             Work(*columns),
             method="dice",
             information="clairvoyant",

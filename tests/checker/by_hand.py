@@ -7,8 +7,9 @@ from orsched.instance import Instance
 from orsched.requests import Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
+from tests.in_order import in_order
 
-COST = AffineCost(30, 2, 17, 5)
+COST = in_order(AffineCost, 30, 2, 17, 5)
 """Prefill: 30 + 2 a token. Round: 17 + 5 a request. Mixed step: 30 + 2 a token + 5 a request."""
 
 
@@ -16,7 +17,7 @@ def problem(
     prompts=(4, 5, 6), outputs=(2, 3, 2), *, arrivals=None, rule="decode", many=1, **worker
 ):
     """Return an instance on a worker, or on several equal ones, with two clients each."""
-    requests = Requests(list(prompts), list(outputs), arrivals and list(arrivals))
+    requests = Requests(list(prompts), list(outputs), arrival_ns=arrivals and list(arrivals))
     workers = tuple(
         Worker(**{"clients": 2, "cost": COST, "name": f"worker-{i}", **worker}) for i in range(many)
     )
@@ -40,7 +41,7 @@ def built(instance, steps, work, **fields):
     fields = {"method": "by hand", "information": "none", **fields}
     return Schedule(
         instance.sha256,
-        Steps(*(list(c) for c in columns)),
+        in_order(Steps, *(list(c) for c in columns)),
         Work(*(list(c) for c in work_columns)),
         **fields,
     )

@@ -6,6 +6,7 @@ from dataclasses import fields
 
 from orsched.transfers import Transfers
 from tests.checker.valid import leaves, taken, with_leaf, with_step, with_work, without_leaf
+from tests.in_order import in_order
 
 
 def mutations(schedule):
@@ -113,7 +114,7 @@ def scalar_mutations(schedule):
         "eviction": [{"rule": "lru"}, {"rule": "task_aware"}, {}, "lru", {"rule": "mru"}],
         "lost_steps": [((0, 0, 1),), ((9, 5, 6),), ((0, 3, 1),)],
         "on_times": [((0, 0, 0, None, None),), ((9, 0, 5, None, None),), [3], "on"],
-        "transfers": [Transfers([0], [1], [0], [1], [5], [9], [3]), [], "sent"],
+        "transfers": [in_order(Transfers, [0], [1], [0], [1], [5], [9], [3]), [], "sent"],
     }
     for name, values in changes.items():
         for value in values:

@@ -10,6 +10,7 @@ import orsched
 from orsched.autoscaling import Autoscaling
 from orsched.checker import ViolationKind, check
 from orsched.schedule import Steps, Work
+from tests.in_order import in_order
 from tests.simulator.test_autoscaling import by_hand, scaled
 from tests.simulator.test_losses import COST
 
@@ -64,9 +65,11 @@ def free(*times):
     """Two workers whose policy says when they are on; one request a worker."""
     rule = Autoscaling(startup_ns=30, interval_ns=20, cooldown_ns=40, rule="policy")
     workers = tuple(orsched.Worker(2, COST, name=name) for name in "ab")
-    requests = orsched.Requests([5, 5], [2, 2], [0, 150])
+    requests = orsched.Requests([5, 5], [2, 2], arrival_ns=[0, 150])
     instance = orsched.Instance(requests, workers, autoscaling=rule, first_token="decode")
-    steps = Steps([0, 0, 1, 1], [0, 1, 0, 1], [0, 5, 150, 155], [5, 25, 155, 175], [1, 2, 1, 2])
+    steps = in_order(
+        Steps, [0, 0, 1, 1], [0, 1, 0, 1], [0, 5, 150, 155], [5, 25, 155, 175], [1, 2, 1, 2]
+    )
     work = Work([0, 0, 1, 1], [0] * 4, [0, 1] * 2, [0, 1, 2, 3], [0, 1, 2, 3], [5, 1] * 2)
     schedule = solved(instance.replace(autoscaling=None))
     schedule = schedule.replace(

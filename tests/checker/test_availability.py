@@ -12,6 +12,7 @@ import orsched
 from orsched.checker import ViolationKind, check
 from orsched.errors import InputError
 from orsched.schedule import Steps, Work
+from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 from tests.simulator.test_losses import COST
 
@@ -59,7 +60,7 @@ def test_a_step_while_the_worker_is_away_is_found(times):
 def test_a_cache_that_outlives_a_failure_is_found():
     """INV-30: a failure between two steps of a stay, which no step is cut by."""
     instance, schedule = example()
-    steps = Steps([0, 0, 0], [0, 1, 1], [0, 5, 50], [5, 25, 130], [1, 2, 8])
+    steps = in_order(Steps, [0, 0, 0], [0, 1, 1], [0, 5, 50], [5, 25, 130], [1, 2, 8])
     work = Work([0, 0], [0, 0], [0, 1], [0, 1], [0, 2], [5, 1])
     kept = schedule.replace(steps=steps, work=work, lost_steps=())
     assert found(instance, kept) == {KIND}

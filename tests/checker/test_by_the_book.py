@@ -25,7 +25,7 @@ def agree_on(instance, schedule):
     assert (rule is None) == (found == []), (rule, [str(violation) for violation in found])
     if rule is not None:
         return False
-    results = summarise(instance, schedule, SLO(200, 20))
+    results = summarise(instance, schedule, SLO(ttft_ns=200, tpot_ns=20))
     book = Book(instance, schedule)
     figures = book.figures()
     assert {name: results[name] for name in figures} == figures

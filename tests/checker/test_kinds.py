@@ -169,7 +169,8 @@ BROKEN = {
     ),
     "over the prefill cap": ({"prefill_cap"}, problem(prefill_cap_tokens=8), STEPS, WORK),
     "over the cost model's limit": (
-        {"prefill_cap", "time"}, problem(cost=LevelsCost(((8, 48),), 27)), STEPS, WORK,
+        {"prefill_cap", "time"},
+        problem(cost=LevelsCost(levels=((8, 48),), round_fixed_ns=27)), STEPS, WORK,
     ),
     "over memory": ({"memory"}, problem(memory=BlockMemory(3, 4)), STEPS, WORK),
     "before the arrival": ({"arrival"}, problem(arrivals=(0, 0, 103)), STEPS, WORK),
@@ -196,7 +197,7 @@ def test_broken_schedules_are_told_apart(case):
         problem(prefill_cap_tokens=9),
         problem(memory=BlockMemory(4, 4)),
         problem(arrivals=(0, 0, 102)),
-        problem(cost=LevelsCost(((6, 42), (9, 48)), 27)),
+        problem(cost=LevelsCost(levels=((6, 42), (9, 48)), round_fixed_ns=27)),
     ],
 )
 def test_limits_that_are_just_met_are_kept(instance):

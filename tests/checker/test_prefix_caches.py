@@ -24,6 +24,7 @@ from orsched.workers import Worker
 from tests.checker.mutations import column_mutations, row_mutations
 from tests.checker.test_by_the_book import agree_on
 from tests.checker.valid import with_step, with_work
+from tests.in_order import in_order
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 
 
@@ -148,12 +149,14 @@ def by_hand(chains, prompts, hits, *, blocks=6, turns=None, together=False, evic
     n = len(prompts)
     prefixes = Prefixes(np.cumsum([0, *map(len, chains)]), [key for c in chains for key in c], 4)
     memory = BlockMemory(blocks, 4, "paged", PrefixCache())
-    requests = Requests(prompts, [1] * n, [0] * n, prefixes=prefixes)
-    instance = Instance(requests, Worker(n, AffineCost(0, 1, 0, 0), memory=memory), "prefill")
+    requests = Requests(prompts, [1] * n, arrival_ns=[0] * n, prefixes=prefixes)
+    instance = Instance(
+        requests, Worker(n, in_order(AffineCost, 0, 1, 0, 0), memory=memory), "prefill"
+    )
     computed = np.subtract(prompts, hits)
     lengths = [computed.sum()] if together else computed
     ends, many = np.cumsum(lengths), len(lengths)
-    steps = Steps([0] * many, [PREFILL] * many, ends - lengths, ends, [1] * many)
+    steps = in_order(Steps, [0] * many, [PREFILL] * many, ends - lengths, ends, [1] * many)
     place = [0] * n if together else range(n)
     clients = range(n) if together else [0] * n
     extra = {} if turns is None else {"turn": turns}
@@ -213,7 +216,7 @@ def test_another_rule_is_another_schedule():
 
 def test_where_no_cache_is_nothing_is_said_of_one():
     instance, schedule = by_hand(SHARED, [10, 9, 11], [0, 0, 8])
-    plain = instance.replace(workers=Worker(2, AffineCost(0, 1, 0, 0)))
+    plain = instance.replace(workers=Worker(2, in_order(AffineCost, 0, 1, 0, 0)))
     schedule = schedule.replace(instance_sha256=plain.sha256)
     found = check(plain, schedule)
     assert {violation.field for violation in found} >= {"work.hit"}
@@ -225,7 +228,9 @@ def test_more_blocks_than_there_are_are_seen():
     """INV-3: shared blocks count once, and those that are not shared all count."""
     instance, schedule = by_hand(SHARED, [10, 9, 11], [0, 0, 8])
     few = instance.replace(
-        workers=Worker(2, AffineCost(0, 1, 0, 0), memory=BlockMemory(2, 4, "paged", PrefixCache()))
+        workers=Worker(
+            2, in_order(AffineCost, 0, 1, 0, 0), memory=BlockMemory(2, 4, "paged", PrefixCache())
+        )
     )
     found = check(few, schedule.replace(instance_sha256=few.sha256))
     assert "memory" in {violation.kind.value for violation in found}

@@ -19,6 +19,7 @@ from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
 from tests.checker.any_mode import random_schedule
 from tests.checker.valid import valid_schedules, with_step, with_work
+from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 
 VALID = valid_schedules()
@@ -58,10 +59,12 @@ class SmallAtFirst(ContextCost):
 
 
 def instance_with(cost):
-    requests = Requests([3, 4, 5, 2], [2, 1, 3, 4], [0, 5, 0, 9])
+    requests = Requests([3, 4, 5, 2], [2, 1, 3, 4], arrival_ns=[0, 5, 0, 9])
     # The instance asks its cost model about the largest case only.
     plain = Instance(
-        requests, Worker(2, AffineCost(1, 1, 1, 1), 9, BlockMemory(9, 2)), first_token="decode"
+        requests,
+        Worker(2, in_order(AffineCost, 1, 1, 1, 1), 9, BlockMemory(9, 2)),
+        first_token="decode",
     )
     object.__setattr__(plain.workers[0], "cost", cost)
     return plain
@@ -69,7 +72,13 @@ def instance_with(cost):
 
 INSTANCES = [
     instance_with(cost)
-    for cost in (AffineCost(1, 1, 1, 1), ContextCost(), PickyCost(), HugeCost(), SmallAtFirst())
+    for cost in (
+        in_order(AffineCost, 1, 1, 1, 1),
+        ContextCost(),
+        PickyCost(),
+        HugeCost(),
+        SmallAtFirst(),
+    )
 ]
 INSTANCES.append(
     Instance(
@@ -78,10 +87,10 @@ INSTANCES.append(
 )
 INSTANCES.append(
     Instance(
-        Requests([3, 4, 5, 2], [2, 1, 3, 4], [0, 5, 0, 9]),
+        Requests([3, 4, 5, 2], [2, 1, 3, 4], arrival_ns=[0, 5, 0, 9]),
         (
             Worker(2, ContextCost(), 9, BlockMemory(9, 2, "paged"), padding=True),
-            Worker(1, AffineCost(1, 1, 1, 1), None, BlockMemory(40, 3, "paged"), "b"),
+            Worker(1, in_order(AffineCost, 1, 1, 1, 1), None, BlockMemory(40, 3, "paged"), "b"),
         ),
         first_token="prefill",
     )
@@ -128,8 +137,13 @@ def schedules(draw):
     def column(size, high, low=0):
         return draw(st.lists(numbers(high, low), min_size=size, max_size=size))
 
-    steps = Steps(
-        column(n, 2**31), column(n, 2), column(n, 2**62), column(n, 2**62), column(n, 2**62, 1)
+    steps = in_order(
+        Steps,
+        column(n, 2**31),
+        column(n, 2),
+        column(n, 2**62),
+        column(n, 2**62),
+        column(n, 2**62, 1),
     )
     places = st.lists(st.integers(0, max(n - 1, 0)), min_size=m if n else 0, max_size=m if n else 0)
     first, last = draw(places), draw(places)

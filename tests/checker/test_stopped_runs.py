@@ -8,6 +8,7 @@ import pytest
 import orsched
 from orsched.instance import Instance
 from orsched.schedule import Steps, Work
+from tests.in_order import in_order
 
 STOPPED = {"device": "d", "clock": "c", "complete": False}
 
@@ -15,15 +16,15 @@ STOPPED = {"device": "d", "clock": "c", "complete": False}
 def instance(rule="decode"):
     return Instance(
         orsched.Requests([5, 7, 3], [4, 2, 1]),
-        orsched.Worker(2, orsched.costs.AffineCost(10, 1, 5, 1)),
+        orsched.Worker(2, in_order(orsched.costs.AffineCost, 10, 1, 5, 1)),
         first_token=rule,
     )
 
 
 def trace(problem, rounds=3, prompt=5, **run):
     """Return a run in which request 0 was prefilled and decoded for some rounds."""
-    steps = Steps(
-        *(np.array(column) for column in ([0, 0], [0, 1], [0, 20], [20, 50], [1, rounds]))
+    steps = in_order(
+        Steps, *(np.array(column) for column in ([0, 0], [0, 1], [0, 20], [20, 50], [1, rounds]))
     )
     work = Work(
         *(

@@ -121,7 +121,7 @@ def test_a_link_carries_one_cache_at_a_time():
         Requests([10, 20], [3, 2]),
         (Worker(4, role="prefill"), Worker(4, role="decode")),
         first_token="prefill",
-        link=Link(7, 50),
+        link=Link(ns_per_token=7, latency_ns=50),
     )
     schedule = simulate_policy(instance, pool_policy(0)).schedule
     assert check(instance, schedule) == []

@@ -30,7 +30,7 @@ def profiled():
     for name, points in axes.items():
         size = int(np.prod([len(axis) for axis in points]))
         tables[name] = Grid(names[name], points, tuple(range(size)))
-    return ProfiledCost(10_000, **tables)
+    return ProfiledCost(fixed_ns=10_000, **tables)
 
 
 def solved(costs):

@@ -18,10 +18,11 @@ from orsched.schedule import Schedule, Steps, Work
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.checker.any_mode import random_schedule
+from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 
-COST = AffineCost(30, 2, 17, 5)
-SLOW = SLO(10**6, 10**3)
+COST = in_order(AffineCost, 30, 2, 17, 5)
+SLOW = SLO(ttft_ns=10**6, tpot_ns=10**3)
 DICE = (473, 500)
 """Seeds of small schedules that are in all modes between them."""
 
@@ -29,7 +30,12 @@ DICE = (473, 500)
 def random_requests(n=10, seed=0, latest=0):
     random = np.random.default_rng(seed)
     columns = random.integers(1, 9, (3, n))
-    return Requests(columns[0], columns[1], random.integers(0, latest + 1, n), columns[2])
+    return Requests(
+        columns[0],
+        columns[1],
+        arrival_ns=random.integers(0, latest + 1, n),
+        predicted_tokens=columns[2],
+    )
 
 
 def run(instance, policy=FirstComeFirstServed, slo=SLOW):
@@ -62,9 +68,11 @@ def two_workers():
     for name in ("first_step", "last_step"):
         work[name] = place[work[name] + lengths[0] * second]
     a, b = (half.requests for half in halves)
-    joined = [np.concatenate([getattr(r, c) for r in (a, b)]) for c in COLUMNS]
+    joined = {c: np.concatenate([getattr(r, c) for r in (a, b)]) for c in COLUMNS}
     instance = Instance(
-        Requests(*joined), (Worker(2, COST), Worker(2, COST, name="worker-1")), first_token="decode"
+        Requests(**joined),
+        (Worker(2, COST), Worker(2, COST, name="worker-1")),
+        first_token="decode",
     )
     schedule = Schedule(
         instance.sha256,

@@ -10,6 +10,7 @@ import orsched
 from orsched.checker import check
 from orsched.cli.commands import run
 from orsched.costs import AffineCost
+from tests.in_order import in_order
 
 STUDY = """
 instances = ["pang-100x20"]
@@ -64,7 +65,7 @@ class Late(AffineCost):
 
 
 def test_a_deadline_that_rings_in_the_checker_is_no_violation(monkeypatch):
-    worker = orsched.Worker(2, Late(25, 1, 29, 1))
+    worker = orsched.Worker(2, in_order(Late, 25, 1, 29, 1))
     instance = orsched.Instance(orsched.Requests([3, 4], [5, 6]), worker, first_token="decode")
     schedule = orsched.solve(instance, "fcfs").schedule
     assert check(instance, schedule) == []

@@ -6,6 +6,7 @@ import pytest
 
 from orsched import AffineCost, Instance, Requests, Worker
 from orsched.files import save_instance
+from tests.in_order import in_order
 
 
 @pytest.fixture
@@ -13,7 +14,7 @@ def problem(tmp_path):
     path = tmp_path / "problem.json"
     instance = Instance(
         Requests([5, 7, 9, 2], [2, 1, 4, 30], weights=[3, 0, 1, 10]),
-        [Worker(2, AffineCost(10_000_000, 1000, 5_000_000, 0))],
+        [Worker(2, in_order(AffineCost, 10_000_000, 1000, 5_000_000, 0))],
         first_token="decode",
     )
     save_instance(instance, path)

@@ -14,6 +14,7 @@ from orsched.costs import AffineCost
 from orsched.errors import InputError
 from orsched.files import load_instance, save_cost
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 AZURE = (
     "TIMESTAMP,ContextTokens,GeneratedTokens\n"
@@ -52,7 +53,7 @@ def test_five_hundred_rows_are_compared_in_one_command(call, mine):
 
 
 def test_every_command_makes_the_same_instance(call, mine, tmp_path):
-    save_cost(AffineCost(1_000_000, 50_000, 8_000_000, 30_000), tmp_path / "cost.json")
+    save_cost(in_order(AffineCost, 1_000_000, 50_000, 8_000_000, 30_000), tmp_path / "cost.json")
     said = ("--clients", 32, "--cost", "cost.json", "--prefill-cap", 4096, "--memory-blocks", 900,
             "--block-tokens", 64, "--allocation", "whole", "--output-limit", 400,
             "--first-token", "decode")  # fmt: skip
@@ -223,7 +224,7 @@ def test_what_is_missing_or_idle_is_named_with_its_option(call, mine, arguments,
 
 
 def test_a_shipped_instance_runs_on_another_cost_model(call, tmp_path):
-    save_cost(AffineCost(50_000_000), tmp_path / "c.json")
+    save_cost(AffineCost(prefill_fixed_ns=50_000_000), tmp_path / "c.json")
     for said, machine in (("c.json", "affine"), ("h100-llama3-8b-sheet", "H100")):
         for command, *more in (("compare", "--methods", "fcfs"), ("solve",), ("simulate",)):
             code, _, err = call(command, "two-by-two", "--cost", said, *more)
@@ -246,7 +247,9 @@ def test_load_takes_the_same_in_python(mine, call):
     assert instance.workers[2].memory.prefix_cache.eviction == "lru"
     assert instance.first_token == "prefill"
     assert orsched.load(mine, workers=(Worker(5), Worker(6))).workers[1].clients == 6
-    assert orsched.load(mine, clients=2, cost=AffineCost(1)).worker.cost == AffineCost(1)
+    assert orsched.load(
+        mine, clients=2, cost=AffineCost(prefill_fixed_ns=1)
+    ).worker.cost == AffineCost(prefill_fixed_ns=1)
     with pytest.raises(InputError, match="clients=64"):
         orsched.load(mine)
     with pytest.raises(InputError, match="field 'clients': does not apply"):

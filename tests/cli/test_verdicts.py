@@ -11,6 +11,7 @@ import orsched
 from orsched.cli.commands import run
 from orsched.files import save_schedule
 from orsched.schedule import Steps, Work
+from tests.in_order import in_order
 
 MEASURED = {"device": "d", "clock": "c"}
 STOPPED = {**MEASURED, "complete": False}
@@ -36,12 +37,14 @@ def plan():
 
 def empty(plan, run):
     steps, work = (np.zeros((width, 0), np.int64) for width in (5, 6))
-    return plan.replace(steps=Steps(*steps), work=Work(*work), results={}, bound=None, run=run)
+    return plan.replace(
+        steps=in_order(Steps, *steps), work=Work(*work), results={}, bound=None, run=run
+    )
 
 
 def without_times(plan):
     none = np.zeros(len(plan.steps), np.int64)
-    steps = Steps(plan.steps.worker, plan.steps.phase, none, none, plan.steps.rounds)
+    steps = in_order(Steps, plan.steps.worker, plan.steps.phase, none, none, plan.steps.rounds)
     return plan.replace(steps=steps, results={})
 
 
@@ -104,7 +107,7 @@ def test_finished_requests_are_counted(call, plan):
     steps, work = plan.steps, plan.work
     last = len(steps) - 1
     kept = work.last_step < last
-    cut = Steps(*(getattr(steps, name)[:last] for name in vars(steps)))
+    cut = in_order(Steps, *(getattr(steps, name)[:last] for name in vars(steps)))
     rows = Work(**{name: column[kept] for name, column in vars(work).items()})
     ended = set(work.request[~kept].tolist())
     trace = plan.replace(steps=cut, work=rows, results={}, bound=None, run=STOPPED)

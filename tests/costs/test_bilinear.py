@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from orsched.costs import AffineCost, BilinearCost
 from orsched.errors import InputError
+from tests.in_order import in_order
 
 COST = BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0))
 
@@ -25,7 +26,7 @@ def test_only_the_longest_counts() -> None:
 
 
 def test_each_round_is_rounded_once_half_up() -> None:
-    half = BilinearCost(0, 0, 0, 0, 0, 0, 500_000, 0)  # half a nanosecond a token
+    half = in_order(BilinearCost, 0, 0, 0, 0, 0, 0, 500_000, 0)  # half a nanosecond a token
     assert [half.round_ns(1, 0, tokens) for tokens in range(5)] == [0, 1, 1, 2, 2]
     assert half.rounds_ns(4, 1, 0, 1) == 1 + 1 + 2 + 2
     assert half.scaled(10).rounds_ns(4, 1, 0, 1) == 60
@@ -33,8 +34,10 @@ def test_each_round_is_rounded_once_half_up() -> None:
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 500))
 def test_without_contexts_it_is_the_affine_round(fixed: int, client: int, active: int) -> None:
-    cost = BilinearCost(0, 0, 0, 0, 0, client * 10**6, 0, fixed * 10**6)
-    assert cost.round_ns(active, 0, 77) == AffineCost(0, 0, fixed, client).round_ns(active)
+    cost = in_order(BilinearCost, 0, 0, 0, 0, 0, client * 10**6, 0, fixed * 10**6)
+    assert cost.round_ns(active, 0, 77) == in_order(AffineCost, 0, 0, fixed, client).round_ns(
+        active
+    )
 
 
 def test_negative_coefficients_are_reported() -> None:
@@ -44,7 +47,7 @@ def test_negative_coefficients_are_reported() -> None:
 
 
 def test_a_negative_duration_is_an_input_error() -> None:
-    cost = BilinearCost(1, 0, 0, -10, 0, 0, -2_000_000, 10_000_000)
+    cost = in_order(BilinearCost, 1, 0, 0, -10, 0, 0, -2_000_000, 10_000_000)
     assert cost.prefill_ns([10]) == 0
     with pytest.raises(InputError, match=r"p4_fs=-10"):
         cost.prefill_ns([9])

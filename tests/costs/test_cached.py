@@ -24,10 +24,12 @@ from orsched.costs.fit_profiled import Basis
 from orsched.costs.linear import attended_tokens
 from orsched.costs.measurements import Measurements
 from tests.costs.test_floor import SHIPPED
+from tests.in_order import in_order
 
-ROOFLINE = RooflineCost(10**9, 5 * 10**9, 10**8, 10**5, 10**6)
-LINEAR = LinearCost(10**9, 10**8, 10**6, 10**9, 10**7, 10**5, 10**8, 10**4)
-PROFILED = ProfiledCost(
+ROOFLINE = in_order(RooflineCost, 10**9, 5 * 10**9, 10**8, 10**5, 10**6)
+LINEAR = in_order(LinearCost, 10**9, 10**8, 10**6, 10**9, 10**7, 10**5, 10**8, 10**4)
+PROFILED = in_order(
+    ProfiledCost,
     1_000,
     {"tokens": [1, 4096], "time_ns": [10_000, 900_000]},
     {"chunk": [1, 2048], "context": [0, 8192], "time_ns": [[10, 900], [9_000, 80_000]]},
@@ -75,10 +77,12 @@ def test_a_chunk_takes_longer_behind_cached_tokens(cost):
 def test_only_models_that_say_so_are_told():
     told = {cost.model for cost in SHIPPED if knows_cached(cost)}
     assert told == {"roofline", "linear", "profiled"} & {cost.model for cost in SHIPPED}
-    assert not knows_cached(PoolingCost(1, 1, 1, 1, 1))
+    assert not knows_cached(in_order(PoolingCost, 1, 1, 1, 1, 1))
 
 
-@pytest.mark.parametrize("cost", [Old(), OldOfRoofline(10**9, 5 * 10**9, 10**8, 10**5, 10**6)])
+@pytest.mark.parametrize(
+    "cost", [Old(), in_order(OldOfRoofline, 10**9, 5 * 10**9, 10**8, 10**5, 10**6)]
+)
 def test_models_without_the_argument_are_called_as_before(cost):
     assert not knows_cached(cost)
     assert prefill_ns(cost, [5, 6], [10, 0]) == cost.prefill_ns([5, 6])

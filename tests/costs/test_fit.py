@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BILINEAR = BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0))
 POOLING = PoolingCost.from_ms(alpha=2e-6, beta=0.1, c=18.5, gamma=0.003, delta=0.011, lambda_=1.2)
-LEVELS = LevelsCost(((512, 91_560_000), (2048, 291_240_000)), 71_000_000)
+LEVELS = LevelsCost(levels=((512, 91_560_000), (2048, 291_240_000)), round_fixed_ns=71_000_000)
 MODELS: list[Any] = [AffineCost(), BILINEAR, POOLING, LEVELS]
 CAPS = [512, 2048]
 
@@ -184,11 +184,11 @@ def test_levels_take_the_quantile_of_their_stages() -> None:
         longest=tokens + [0] * 4,
     )
     most = fit("levels", data, level_caps=[400, 700], holdout=0)
-    assert most.cost == LevelsCost(((400, 40), (700, 40)), 8)
+    assert most.cost == LevelsCost(levels=((400, 40), (700, 40)), round_fixed_ns=8)
     assert most.report["warnings"] == ["the level of 700 tokens was faster than the one before"]
     assert most.report["phases"]["prefill"]["worst_relative_error"] is None
     half = fit("levels", data, level_caps=[400, 700], holdout=0, quantile=0.5)
-    assert half.cost == LevelsCost(((400, 20), (700, 20)), 6)
+    assert half.cost == LevelsCost(levels=((400, 20), (700, 20)), round_fixed_ns=6)
 
 
 def test_pooling_without_short_prompts_or_mixed_steps_says_so() -> None:

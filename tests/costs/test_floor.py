@@ -28,17 +28,26 @@ from orsched.costs import (
 )
 from orsched.errors import InputError
 from tests.costs.test_models import any_cost
+from tests.in_order import in_order
 
 SHIPPED = (
     AffineCost(),
-    LevelsCost(((512, 91_560_000), (2048, 291_240_000)), 71_000_000),
+    LevelsCost(levels=((512, 91_560_000), (2048, 291_240_000)), round_fixed_ns=71_000_000),
     BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0)),
     PoolingCost.from_ms(alpha=2e-6, beta=0.11, c=18.5, gamma=0.003, delta=0.011, lambda_=1.15),
     RooflineCost.from_s(
         fixed=4e-4, weights=5.3e-3, token=26.4e-6, context=53.1e-9, attended=0.6e-9
     ),
-    LinearCost(
-        9 * 10**12, 21 * 10**9, 10**6, 7 * 10**12, 14 * 10**9, 52 * 10**6, 5 * 10**12, 10**8
+    in_order(
+        LinearCost,
+        9 * 10**12,
+        21 * 10**9,
+        10**6,
+        7 * 10**12,
+        14 * 10**9,
+        52 * 10**6,
+        5 * 10**12,
+        10**8,
     ),
 )
 METHODS = ("prefill_ns", "round_ns", "rounds_ns", "mixed_ns")
@@ -101,7 +110,7 @@ def test_a_class_that_overrides_one_method_states_nothing(cost: CostModel, metho
 @pytest.mark.parametrize("name", ["_round_fs", "context_matters", "prefill_limit", "extra"])
 def test_nor_does_one_that_adds_anything_else(name: str) -> None:
     kind = type("Other", (BilinearCost,), {name: property(lambda self: 0)})
-    assert floor_of(kind(*[10**6] * 8)) is None
+    assert floor_of(in_order(kind, *[10**6] * 8)) is None
 
 
 def test_nor_one_with_a_method_from_beside_or_on_the_object() -> None:
@@ -112,7 +121,7 @@ def test_nor_one_with_a_method_from_beside_or_on_the_object() -> None:
     class Both(LevelsCost, Beside):
         pass
 
-    assert floor_of(Both(((100, 5),), 5)) is None
+    assert floor_of(Both(levels=((100, 5),), round_fixed_ns=5)) is None
     cost = AffineCost()
     object.__setattr__(cost, "round_ns", lambda *args: 1)
     assert floor_of(cost) is None
@@ -143,8 +152,8 @@ def test_and_one_that_states_its_own_floor_is_taken_at_its_word() -> None:
 
 
 def test_models_that_state_none_have_none() -> None:
-    assert floor_of(BilinearCost(1, 1, 1, -1, 1, 1, 1, 1)) is None
-    assert floor_of(PoolingCost(1, 1, 1, -1, 1)) is None
+    assert floor_of(in_order(BilinearCost, 1, 1, 1, -1, 1, 1, 1, 1)) is None
+    assert floor_of(in_order(PoolingCost, 1, 1, 1, -1, 1)) is None
 
     class Derived(CostModel):
         pass

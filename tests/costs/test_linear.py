@@ -15,8 +15,9 @@ from orsched.costs.fit import fit
 from orsched.costs.linear import attended_tokens
 from orsched.costs.measurements import Measurements
 from orsched.errors import InputError
+from tests.in_order import in_order
 
-COST = st.builds(LinearCost, *[st.integers(0, 10**9)] * 8, st.integers(1, 3))
+COST = st.builds(in_order, st.just(LinearCost), *[st.integers(0, 10**9)] * 8, st.integers(1, 3))
 TRUE = LinearCost(
     stage_fixed_fs=9 * 10**12,
     stage_token_fs=21 * 10**9,

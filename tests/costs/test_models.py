@@ -24,14 +24,17 @@ from orsched.costs.profiled import GRIDS
 from orsched.costs.profiled_grid import Grid
 from orsched.errors import InputError
 from orsched.registry import cost_model, names
+from tests.in_order import in_order
 
 COEFFICIENT = st.integers(0, 10**16)
-affine = st.builds(AffineCost, *[st.integers(0, 10**12)] * 4)
-bilinear = st.builds(BilinearCost, *[COEFFICIENT] * 8, st.integers(1, 5))
-pooling = st.builds(PoolingCost, *[COEFFICIENT] * 5, st.integers(0, 3 * 10**6), st.integers(1, 5))
+affine = st.builds(in_order, st.just(AffineCost), *[st.integers(0, 10**12)] * 4)
+bilinear = st.builds(in_order, st.just(BilinearCost), *[COEFFICIENT] * 8, st.integers(1, 5))
+pooling = st.builds(
+    in_order, st.just(PoolingCost), *[COEFFICIENT] * 5, st.integers(0, 3 * 10**6), st.integers(1, 5)
+)
 
-roofline = st.builds(RooflineCost, *[COEFFICIENT] * 5, st.integers(1, 5))
-linear = st.builds(LinearCost, *[COEFFICIENT] * 8, st.integers(1, 5))
+roofline = st.builds(in_order, st.just(RooflineCost), *[COEFFICIENT] * 5, st.integers(1, 5))
+linear = st.builds(in_order, st.just(LinearCost), *[COEFFICIENT] * 8, st.integers(1, 5))
 
 
 @st.composite
@@ -40,7 +43,7 @@ def levels(draw: st.DrawFn) -> LevelsCost:
     times = sorted(draw(st.lists(st.integers(0, 10**12), min_size=len(caps), max_size=len(caps))))
     # The last level holds whatever the tests below put into a stage.
     pairs = [*zip(caps, times, strict=True), (10**9, times[-1])]
-    return LevelsCost(tuple(pairs), draw(st.integers(0, 10**12)))
+    return LevelsCost(levels=tuple(pairs), round_fixed_ns=draw(st.integers(0, 10**12)))
 
 
 any_cost = st.one_of(affine, levels(), bilinear, pooling, roofline, linear)
@@ -57,7 +60,7 @@ def contexts(draw: st.DrawFn) -> tuple[int, int, int]:
 CONTEXT_MATTERS = ("bilinear", "pooling", "profiled", "roofline", "linear")
 EXAMPLES: list[Any] = [
     AffineCost(),
-    LevelsCost(((512, 91_560_000), (2048, 291_240_000)), 71_000_000),
+    LevelsCost(levels=((512, 91_560_000), (2048, 291_240_000)), round_fixed_ns=71_000_000),
     BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.00003, 0.08, 0.001, 25.0)),
     PoolingCost.from_ms(alpha=2e-6, beta=0.11, c=18.5, gamma=0.003, delta=0.011, lambda_=1.15),
     ProfiledCost(
@@ -71,8 +74,16 @@ EXAMPLES: list[Any] = [
     RooflineCost.from_s(
         fixed=4e-4, weights=5.3e-3, token=26.4e-6, context=53.1e-9, attended=0.6e-9
     ),
-    LinearCost(
-        9 * 10**12, 21 * 10**9, 10**6, 7 * 10**12, 14 * 10**9, 52 * 10**6, 5 * 10**12, 10**8
+    in_order(
+        LinearCost,
+        9 * 10**12,
+        21 * 10**9,
+        10**6,
+        7 * 10**12,
+        14 * 10**9,
+        52 * 10**6,
+        5 * 10**12,
+        10**8,
     ),
 ]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orsched.costs import PoolingCost
 from orsched.errors import InputError
+from tests.in_order import in_order
 
 COST = PoolingCost.from_ms(alpha=2e-6, beta=0.1, c=18.5, gamma=0.003, delta=0.011, lambda_=1.2)
 
@@ -32,7 +33,7 @@ def test_the_floor_meets_the_parabola() -> None:
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12), st.lists(st.integers(1, 999), min_size=1))
 def test_a_round_is_the_rounded_fraction(gamma: int, delta: int, lengths: list[int]) -> None:
-    cost = PoolingCost(0, 0, 0, gamma, delta)
+    cost = in_order(PoolingCost, 0, 0, 0, gamma, delta)
     exact = gamma * max(lengths) + delta * Fraction(sum(lengths), len(lengths))
     expected = floor(exact / 10**6 + Fraction(1, 2))
     assert cost.round_ns(len(lengths), sum(lengths), max(lengths)) == expected
@@ -48,7 +49,7 @@ def test_a_mixed_step() -> None:
 
 @given(st.integers(-(10**6), 3 * 10**6), st.lists(st.integers(1, 3000), min_size=1, max_size=3))
 def test_lambda_is_not_clipped(lambda_ppm: int, prompts: list[int]) -> None:
-    cost = PoolingCost(2_000_000, 10**11, 185 * 10**11, 3 * 10**9, 11 * 10**9, lambda_ppm)
+    cost = in_order(PoolingCost, 2_000_000, 10**11, 185 * 10**11, 3 * 10**9, 11 * 10**9, lambda_ppm)
     prefill, decode = cost.prefill_ns(prompts), cost.round_ns(3, 180_000, 90_000)
     larger, smaller = max(prefill, decode), min(prefill, decode)
     exact = Fraction(lambda_ppm, 10**6) * larger + (1 - Fraction(lambda_ppm, 10**6)) * smaller
@@ -64,19 +65,19 @@ def test_lambda_is_not_clipped(lambda_ppm: int, prompts: list[int]) -> None:
 
 def test_negative_coefficients_are_reported() -> None:
     assert COST.warnings() == ()
-    doubtful = PoolingCost(-1, 0, 0, -1, 0, -1).warnings()
+    doubtful = in_order(PoolingCost, -1, 0, 0, -1, 0, -1).warnings()
     assert [text.split()[2] for text in doubtful] == ["alpha_fs", "gamma_fs", "lambda_ppm"]
 
 
 def test_a_negative_duration_is_an_input_error() -> None:
-    cost = PoolingCost(-5, 0, 0, -3_000_000, 2_000_000)
+    cost = in_order(PoolingCost, -5, 0, 0, -3_000_000, 2_000_000)
     assert cost.prefill_ns([100]) == 0  # the maximum with c keeps it at 0
     with pytest.raises(InputError, match="gamma_fs=-3000000"):
         cost.round_ns(2, 10, 5)
     # contexts 1 and 5 of mean 3 with gamma = -1, delta = 2: 6 - 5 ns, one more each round
-    growing = PoolingCost(0, 0, 0, -1_000_000, 2_000_000)
+    growing = in_order(PoolingCost, 0, 0, 0, -1_000_000, 2_000_000)
     assert growing.rounds_ns(3, 2, 6, 5) == 1 + 2 + 3
-    falling = PoolingCost(0, 0, 0, -2_000_000, 1_500_000)
+    falling = in_order(PoolingCost, 0, 0, 0, -2_000_000, 1_500_000)
     assert falling.round_ns(1, 0, 0) == 0
     with pytest.raises(InputError, match="at context 1 "):
         falling.rounds_ns(2, 1, 0, 0)

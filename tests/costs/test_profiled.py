@@ -115,7 +115,7 @@ def costs(draw: st.DrawFn, *, growing: bool = False) -> ProfiledCost:
     sequences = draw(st.none() | grids(PER_SEQUENCE, growing=growing))
     scale = draw(st.integers(1, 3))
     return ProfiledCost(
-        draw(st.integers(0, 10**7)), **tables, time_scale=scale, per_sequence=sequences
+        fixed_ns=draw(st.integers(0, 10**7)), **tables, time_scale=scale, per_sequence=sequences
     )
 
 

@@ -22,15 +22,24 @@ from orsched.instance import Instance
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 COSTS: list[Any] = [
     AffineCost(),
-    LevelsCost(((256, 60_000_000), (1024, 160_000_000)), 30_000_000),
+    LevelsCost(levels=((256, 60_000_000), (1024, 160_000_000)), round_fixed_ns=30_000_000),
     BilinearCost.from_ms((0.05, 1.0, 0.02, 20.0), (0.0000312345, 0.08, 0.00123456789, 25.0)),
     PoolingCost.from_ms(alpha=2e-6, beta=0.1, c=9.5, gamma=0.0031234567, delta=0.0112345678),
-    RooflineCost(400_000_123, 5_300_000_000_000, 2_640_000_000_007, 53_123_456, 600_123),
-    LinearCost(
-        9 * 10**12 + 1, 21 * 10**9, 10**6 + 7, 7 * 10**12, 14 * 10**9, 52_345_678, 10**12, 10**8
+    in_order(RooflineCost, 400_000_123, 5_300_000_000_000, 2_640_000_000_007, 53_123_456, 600_123),
+    in_order(
+        LinearCost,
+        9 * 10**12 + 1,
+        21 * 10**9,
+        10**6 + 7,
+        7 * 10**12,
+        14 * 10**9,
+        52_345_678,
+        10**12,
+        10**8,
     ),
 ]
 

@@ -35,7 +35,9 @@ def requests(n=60, seed=4, gap_s=0.15):
     dice = np.random.default_rng(seed)
     prompts = dice.lognormal(5.5, 0.8, n).astype(int) + 1
     outputs = dice.lognormal(4.2, 0.6, n).astype(int) + 1
-    return Requests(prompts, outputs, np.cumsum(dice.exponential(gap_s * 1e9, n)).astype(int))
+    return Requests(
+        prompts, outputs, arrival_ns=np.cumsum(dice.exponential(gap_s * 1e9, n)).astype(int)
+    )
 
 
 def simulated(cost, server=SERVER, **options):

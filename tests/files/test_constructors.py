@@ -16,11 +16,12 @@ from orsched.memory import BlockMemory
 from orsched.requests import Prefixes, Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 NAN, INF = float("nan"), float("inf")
 HUGE = 10**5000  # more digits than Python prints
 ONE = Requests([1], [1])
-STEPS, WORK = Steps([0], [0], [0], [5], [1]), Work([0], [0], [0], [0], [0], [1])
+STEPS, WORK = in_order(Steps, [0], [0], [0], [5], [1]), Work([0], [0], [0], [0], [0], [1])
 
 NO_COUNTS = [0, -1, NAN, INF, 1.5, HUGE, -HUGE, 2**63, True, "1", b"1", None, [1], 1j, object()]
 NO_COLUMNS = [*([bad] for bad in NO_COUNTS), None, 5, "1", {1}, {"a": 1}, [[1], [1]], [1, [2]]]
@@ -64,7 +65,7 @@ def test_quantiles_and_levels(bad):
 
 @pytest.mark.parametrize("bad", [b for b in NO_COLUMNS if b is not None and b != [0]], ids=text)
 def test_columns_that_may_be_zero(bad):
-    require("arrival_ns", lambda: Requests([1], [1], bad))
+    require("arrival_ns", lambda: Requests([1], [1], arrival_ns=bad))
     require("service_class", lambda: Requests([1], [1], service_class=bad))
 
 
@@ -171,9 +172,9 @@ def test_schedules(field, bad):
 
 
 def test_steps_and_work_columns():
-    require("steps.end_ns", lambda: Steps([0], [0], [0], [NAN], [1]))
-    require("steps.rounds", lambda: Steps([0], [0], [0], [5], [0]))
-    require("steps.phase", lambda: Steps([0], [3], [0], [5], [1]))
+    require("steps.end_ns", lambda: in_order(Steps, [0], [0], [0], [NAN], [1]))
+    require("steps.rounds", lambda: in_order(Steps, [0], [0], [0], [5], [0]))
+    require("steps.phase", lambda: in_order(Steps, [0], [3], [0], [5], [1]))
     require("work.tokens", lambda: Work([0], [0], [0], [0], [0], [0]))
     require("work.client", lambda: Work([0], [-1], [0], [0], [0], [1]))
     late = Work([0], [0], [0], [1], [0], [1])
@@ -182,10 +183,10 @@ def test_steps_and_work_columns():
 
 def test_schedules_are_equal_by_value_and_not_hashable():
     schedule = Schedule("0" * 64, STEPS, WORK, "m", "none")
-    twin = Schedule("0" * 64, Steps([0], [0], [0], [5], [1]), WORK, "m", "none")
+    twin = Schedule("0" * 64, in_order(Steps, [0], [0], [0], [5], [1]), WORK, "m", "none")
     assert schedule == twin
     assert schedule != twin.replace(seed=1)
-    assert schedule != twin.replace(steps=Steps([0], [0], [0], [6], [1]))
+    assert schedule != twin.replace(steps=in_order(Steps, [0], [0], [0], [6], [1]))
     assert schedule.steps != WORK
     for value in (schedule, STEPS, WORK):
         with pytest.raises(TypeError):
@@ -205,7 +206,9 @@ def test_links_failures_and_autoscaling(bad):
         require(name, lambda name=name: Link(**{name: bad}))
     for name in ("startup_ns", "least", "most", "interval_ns", "cooldown_ns"):
         require(name, lambda name=name: Autoscaling(**({"startup_ns": 1} | {name: bad})))
-    require("available_ns", lambda: Worker(1, AffineCost(0, 1, 1, 1), available_ns=[(0, bad)]))
+    require(
+        "available_ns", lambda: Worker(1, in_order(AffineCost, 0, 1, 1, 1), available_ns=[(0, bad)])
+    )
     for name in ("clients", "block_tokens", "token_budget", "memory_blocks"):
         require(name, lambda name=name: Server(**({"clients": 1} | {name: bad})))
 
@@ -226,8 +229,8 @@ def test_seconds_and_rates(bad):
 
 @pytest.mark.parametrize("bad", [5, HUGE, b"x", [1], {1}, 1j, np.array([1, 2])], ids=text)
 def test_names_of_roles_rules_and_laws(bad):
-    require("role", lambda: Worker(1, AffineCost(0, 1, 1, 1), role=bad))
-    require("rule", lambda: Autoscaling(1, rule=bad))
+    require("role", lambda: Worker(1, in_order(AffineCost, 0, 1, 1, 1), role=bad))
+    require("rule", lambda: Autoscaling(startup_ns=1, rule=bad))
     require("failures", lambda: read_failures(bad))
     require("failures", lambda: read_failures({"law": bad, "mtbf": 1, "mttr": 1}))
     require("autoscale", lambda: read_autoscaling(bad))

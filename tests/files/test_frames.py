@@ -13,11 +13,11 @@ from orsched.workers import Worker
 FULL = Requests(
     [3, 4, 5],
     [2, 3, 1],
-    [0, 5, 9],
-    [1, 1, 2],
-    [0, 1, 1],
-    list("abc"),
-    Prefixes([0, 1, 1, 3], [7, 7, 8], 4),
+    arrival_ns=[0, 5, 9],
+    predicted_tokens=[1, 1, 2],
+    service_class=[0, 1, 1],
+    ids=list("abc"),
+    prefixes=Prefixes([0, 1, 1, 3], [7, 7, 8], 4),
 )
 
 
@@ -56,7 +56,9 @@ def test_seconds_and_service_classes_by_name():
             "service_class": ["batch", "interactive"],
         }
     )
-    expected = Requests([1, 2], [3, 4], [100_000_000, 2_000_000_000], service_class=[1, 0])
+    expected = Requests(
+        [1, 2], [3, 4], arrival_ns=[100_000_000, 2_000_000_000], service_class=[1, 0]
+    )
     assert requests_from_frame(frame) == expected
     whole = frame.assign(arrival_s=np.array([1, 2]))
     assert requests_from_frame(whole).arrival_ns.tolist() == [10**9, 2 * 10**9]

@@ -61,7 +61,7 @@ def test_links_and_roles_are_part_of_the_problem():
     workers = (Worker(2, role="prefill"), Worker(2, role="decode"))
     hashes = {
         Instance(requests, workers, link=link, first_token="decode").sha256
-        for link in (Link(), Link(1), Link(0, 1))
+        for link in (Link(), Link(ns_per_token=1), Link(ns_per_token=0, latency_ns=1))
     }
     both = Instance(requests, (Worker(2), Worker(2)), link=Link(), first_token="decode")
     assert len(hashes | {both.sha256}) == 4
@@ -71,12 +71,12 @@ def test_links_and_roles_are_part_of_the_problem():
     ("spec", "link"),
     [
         ("free", Link()),
-        ("ns_per_token=5243,latency_ns=10000", Link(5243, 10_000)),
-        ("ns_per_token=7", Link(7)),
+        ("ns_per_token=5243,latency_ns=10000", Link(ns_per_token=5243, latency_ns=10_000)),
+        ("ns_per_token=7", Link(ns_per_token=7)),
         # Llama 3 8B: 2 x 32 layers x 8 heads x 128 numbers of 2 bytes; 25 GB/s
-        ("bandwidth=25e9,kv_bytes=131072,latency=1e-5", Link(5243, 10_000)),
-        ({"ns_per_token": 3, "latency_ns": 4}, Link(3, 4)),
-        (Link(5), Link(5)),
+        ("bandwidth=25e9,kv_bytes=131072,latency=1e-5", Link(ns_per_token=5243, latency_ns=10_000)),
+        ({"ns_per_token": 3, "latency_ns": 4}, Link(ns_per_token=3, latency_ns=4)),
+        (Link(ns_per_token=5), Link(ns_per_token=5)),
     ],
 )
 def test_links_are_read(spec, link):

@@ -33,6 +33,7 @@ from orsched.schedule import OPTIONAL_WORK, Schedule, Steps, Work
 from orsched.service_classes import DEFAULT_CLASSES, ServiceClass
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 SUFFIXES = (".json", ".parquet")
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -83,7 +84,7 @@ def requests(draw, prefixes=True):
 WORKERS = st.builds(
     Worker,
     clients=st.integers(1, 500),
-    cost=st.builds(AffineCost, *[st.integers(0, 10**6)] * 4),
+    cost=st.builds(in_order, st.just(AffineCost), *[st.integers(0, 10**6)] * 4),
     prefill_cap_tokens=st.none() | st.integers(1, 2**31 - 1),
     memory=st.none() | st.builds(BlockMemory, st.integers(1, 9999), st.integers(1, 128)),
     name=NAMES,
@@ -131,7 +132,8 @@ def schedules(draw):
     n, m = draw(st.integers(1, 4)), draw(st.integers(0, 5))
     return Schedule(
         instance_sha256=draw(st.text("0123456789abcdef", min_size=64, max_size=64)),
-        steps=Steps(
+        steps=in_order(
+            Steps,
             draw(columns(n, 0, 3)),
             draw(columns(n, 0, 1)),
             draw(columns(n, 0, 2**62)),
@@ -215,7 +217,10 @@ def test_requests_round_trip_as_csv(folder, table):
     assert back == table
 
 
-@given(cost=st.builds(AffineCost, *[st.integers(0, 2**62)] * 4), fit=st.none() | BLOCKS)
+@given(
+    cost=st.builds(in_order, st.just(AffineCost), *[st.integers(0, 2**62)] * 4),
+    fit=st.none() | BLOCKS,
+)
 def test_cost_models_round_trip(folder, cost, fit):
     path = folder / "cost.json"
     save_cost(cost, path, fit)
@@ -227,7 +232,7 @@ def test_cost_models_round_trip(folder, cost, fit):
 
 
 def test_order_of_names_in_a_block_does_not_change_the_bytes(tmp_path):
-    steps, work = Steps([], [], [], [], []), Work([], [], [], [], [], [])
+    steps, work = in_order(Steps, [], [], [], [], []), Work([], [], [], [], [], [])
     first = Schedule("0" * 64, steps, work, "m", "none", parameters={"b": {"y": 1, "x": 2}, "a": 1})
     other = first.replace(parameters={"a": 1, "b": {"x": 2, "y": 1}})
     assert first == other
@@ -239,7 +244,7 @@ def test_order_of_names_in_a_block_does_not_change_the_bytes(tmp_path):
 
 def test_json_and_parquet_hold_the_same(tmp_path):
     instance = Instance(
-        Requests([3, 4], [2, 5], [0, 7], ids=["a", "b"]), Worker(2), first_token="decode"
+        Requests([3, 4], [2, 5], arrival_ns=[0, 7], ids=["a", "b"]), Worker(2), first_token="decode"
     )
     schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
     save_instance(instance, tmp_path / "i.parquet")
@@ -309,7 +314,7 @@ def test_optional_fields_have_the_defaults_of_the_classes(tmp_path):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_what_a_file_cannot_hold_is_refused_and_the_old_file_stays(tmp_path, suffix, block, field):
     schedule = Schedule(
-        "0" * 64, Steps([], [], [], [], []), Work([], [], [], [], [], []), "m", "none"
+        "0" * 64, in_order(Steps, [], [], [], [], []), Work([], [], [], [], [], []), "m", "none"
     )
     path = tmp_path / f"s{suffix}"
     save_schedule(schedule, path)

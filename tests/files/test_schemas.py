@@ -23,6 +23,7 @@ from orsched.registry import cost_model
 from orsched.requests import Prefixes, Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 KINDS = ("instance", "schedule", "trace", "cost")
 PARAMETERS = {
@@ -154,13 +155,13 @@ def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
             Requests(
                 [2**31 - 1],
                 [1],
-                [2**61],
-                [7],
-                [0],
-                ["ü"],
-                Prefixes([0, 2], [0, 2**62], 2**30),
+                arrival_ns=[2**61],
+                predicted_tokens=[7],
+                service_class=[0],
+                ids=["ü"],
+                prefixes=Prefixes([0, 2], [0, 2**62], 2**30),
             ),
-            Worker(1, AffineCost(0, 0, 0, 0), memory=BlockMemory(2**31 - 1, 1)),
+            Worker(1, in_order(AffineCost, 0, 0, 0, 0), memory=BlockMemory(2**31 - 1, 1)),
             first_token="prefill",
             output_limit_tokens=2**31 - 1,
             name="",

@@ -15,11 +15,12 @@ from orsched.files import (
     write_requests_csv,
 )
 from orsched.heuristics.fcfs import FirstComeFirstServed
+from tests.in_order import in_order
 
 ROWS = "prompt_tokens,output_tokens,weight\n5,2,3\n7,1,0\n9,4,1000000\n"
 PROBLEM = Instance(
     Requests([5, 7, 9], [2, 1, 4], weights=[3, 0, 10**6]),
-    [Worker(2, AffineCost(10_000_000, 1000, 5_000_000, 0))],
+    [Worker(2, in_order(AffineCost, 10_000_000, 1000, 5_000_000, 0))],
     first_token="decode",
 )
 

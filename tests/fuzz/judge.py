@@ -169,7 +169,7 @@ def result(dice, place, samples):
     if check(problem, found):
         return "refused"
     slo = found.results.get("slo")
-    limits = None if slo is None else SLO(slo["ttft_ns"], slo["tpot_ns"])
+    limits = None if slo is None else SLO(ttft_ns=slo["ttft_ns"], tpot_ns=slo["tpot_ns"])
     right = {} if not found.results else summarise(problem, found, limits)
     if found.results and "itl_ns" not in found.results:  # as in files of older versions
         del right["itl_ns"]

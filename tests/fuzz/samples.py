@@ -76,7 +76,10 @@ def schedules():
         yield instance, solve(instance, "disaggregated").schedule
     for seed in range(30):
         instance, schedule = random_schedule(seed)
-        yield instance, schedule.replace(results=summarise(instance, schedule, SLO(200, 20)))
+        yield (
+            instance,
+            schedule.replace(results=summarise(instance, schedule, SLO(ttft_ns=200, tpot_ns=20))),
+        )
 
 
 def documents():

@@ -25,6 +25,7 @@ from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 
 def test_every_machine_is_found_by_its_name_and_says_what_it_is():
@@ -87,7 +88,7 @@ def test_too_few_gpus_are_refused():
 
 def test_a_cost_is_read_from_a_name_or_a_file(tmp_path):
     path = tmp_path / "cost.json"
-    save_cost(AffineCost(1, 2, 3, 4), path)
+    save_cost(in_order(AffineCost, 1, 2, 3, 4), path)
     assert read_cost(path) == read_cost(str(path)) == read_cost("cost.json", tmp_path)
     assert read_cost("pang-llama65b-ascend") == AffineCost()
     with pytest.raises(InputError, match="there is no machine"):
@@ -151,16 +152,16 @@ def test_the_words_of_a_cost_model_name_its_machine():
 
 
 def test_a_cost_model_that_nobody_named_is_told_by_two_times():
-    cost = AffineCost(1_000_000, 1000, 2_000_000, 1000)
+    cost = in_order(AffineCost, 1_000_000, 1000, 2_000_000, 1000)
     assert cost_words(cost, 10) == "affine, 3 ms for 2,000 prompt tokens, 2.01 ms for a round of 10"
-    levels = LevelsCost(((100, 5_000_000),), 1_000_000)
+    levels = LevelsCost(levels=((100, 5_000_000),), round_fixed_ns=1_000_000)
     assert cost_words(levels) == "levels, 5 ms for 100 prompt tokens, 1 ms for a round"
 
 
 def test_equal_workers_are_counted_and_others_listed():
     one = Worker(1, AffineCost(), name="a")
     two = tuple(replace(one, name=name) for name in "abc")
-    other = Worker(2, AffineCost(1, 1, 1, 1), name="d")
+    other = Worker(2, in_order(AffineCost, 1, 1, 1, 1), name="d")
     words = machine_words(Instance(Requests([1], [1]), (*two, other), first_token="decode"))
     pang = "affine, LLaMA-65B on Ascend 910 (Pang et al.), 1 client"
     assert words.startswith(f"3 x {pang}; affine, ")

@@ -18,14 +18,15 @@ from orsched.heuristics.gated import GatedParams
 from orsched.instance import Instance
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 BASE = "online+assignment=shared+order=arrival+gate=prefill_first"
 
 
 def equal(requests, clients, part, arrivals=None):
-    cost = AffineCost(0, 0, 100, part)
+    cost = in_order(AffineCost, 0, 0, 100, part)
     return Instance(
-        Requests([1] * requests, [20] * requests, arrivals),
+        Requests([1] * requests, [20] * requests, arrival_ns=arrivals),
         Worker(clients, cost),
         first_token="decode",
     )

@@ -16,6 +16,7 @@ from orsched.heuristics.robust import ROBUST
 from orsched.policy import Information, Policy, PredictedView
 from orsched.simulator import simulate_policy
 from orsched.step import decode_rounds
+from tests.in_order import in_order
 
 LEVELS = (0.25, 0.5, 0.9)
 SEEDS = st.integers(0, 2**32)
@@ -29,10 +30,12 @@ def drawn(seed, most=12):
     arrivals = [rng.randint(0, 300) if late else 0 for _ in range(n)]
     rows = [sorted(rng.randint(1, 12) for _ in LEVELS) for _ in range(n)]
     requests = orsched.Requests(
-        [rng.randint(1, 9) for _ in range(n)], [rng.randint(1, 9) for _ in range(n)], arrivals,
-        predicted_quantiles=rows, quantile_levels=LEVELS,
+        [rng.randint(1, 9) for _ in range(n)], [rng.randint(1, 9) for _ in range(n)],
+        arrival_ns=arrivals, predicted_quantiles=rows, quantile_levels=LEVELS,
     )  # fmt: skip
-    worker = orsched.Worker(rng.randint(1, 4), AffineCost(30, 1, 10, 1), rng.choice((None, 12)))
+    worker = orsched.Worker(
+        rng.randint(1, 4), in_order(AffineCost, 30, 1, 10, 1), rng.choice((None, 12))
+    )
     return orsched.Instance(requests, worker, output_limit_tokens=12, first_token="decode")
 
 
@@ -75,7 +78,7 @@ def test_of_equal_medians_the_one_that_may_be_long_is_first():
     )  # fmt: skip
     instance = orsched.Instance(
         requests,
-        orsched.Worker(1, AffineCost(10, 1, 10, 1)),
+        orsched.Worker(1, in_order(AffineCost, 10, 1, 10, 1)),
         output_limit_tokens=99,
         first_token="decode",
     )
@@ -108,7 +111,11 @@ def test_it_is_the_quantile_at_nine_tenths(levels, wanted):
     """Given, or as the outer piece goes on: from 0.25 to 0.5 by 0.67449, from there by 1.28155."""
     rows = [[20, 30], [9, 9], [5, 7]] if len(levels) == 2 else [[7, 10, 25], [9] * 3, [4, 5, 7]]
     requests = orsched.Requests(
-        [4, 4, 4], [5, 5, 5], [50, 60, 70], predicted_quantiles=rows, quantile_levels=levels
+        [4, 4, 4],
+        [5, 5, 5],
+        arrival_ns=[50, 60, 70],
+        predicted_quantiles=rows,
+        quantile_levels=levels,
     )
     policy = Looks()
     simulate_policy(orsched.Instance(requests, orsched.Worker(2), first_token="decode"), policy)

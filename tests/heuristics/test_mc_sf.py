@@ -25,7 +25,7 @@ def unit_instance(prompts, outputs, arrivals, memory):
     """Return the requests in unit rounds, with as many clients as requests."""
     blocks = orsched.BlockMemory(memory, 1, "paged")
     worker = orsched.Worker(len(prompts), UNIT_COST, memory=blocks)
-    requests = orsched.Requests(prompts, outputs, [each * ROUND_NS for each in arrivals])
+    requests = orsched.Requests(prompts, outputs, arrival_ns=[each * ROUND_NS for each in arrivals])
     limit = {"output_limit_tokens": max(outputs)}
     return orsched.Instance(requests, worker, first_token="decode", **limit)
 

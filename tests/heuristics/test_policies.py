@@ -19,9 +19,10 @@ from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.heuristics.building import batch_of
+from tests.in_order import in_order
 from tests.simulator.instances import instances
 
-UNIT = AffineCost(10, 1, 4, 0)
+UNIT = in_order(AffineCost, 10, 1, 4, 0)
 
 
 def _run(instance, information="clairvoyant", **params):
@@ -149,7 +150,7 @@ class _Clock(_FakeView):
 
 def test_waited_time_prices_the_prompts_that_would_be_prefilled():
     """Pooling, 2 tokens squared: prompts of 3 and 2 tokens take 13 ns, one of 5 tokens 25 ns."""
-    view = _Clock(Worker(9, PoolingCost(10**6, 0, 0, 10**6, 0)))
+    view = _Clock(Worker(9, in_order(PoolingCost, 10**6, 0, 0, 10**6, 0)))
     gate = make_gate("waited_time")
     gate.start(view)
     for now, wait in ((0, 1), (12, 1), (13, 0)):
@@ -164,10 +165,12 @@ def test_waited_time_prices_the_prompts_that_would_be_prefilled():
 
 def test_gates_of_models_without_a_time_for_typical_steps_never_wait():
     """A fit with a negative constant is fine for the long prompts it was fitted to."""
-    cost = BilinearCost(0, 0, 10**6, -(10**8), 0, 0, 10**6, -(10**8))
+    cost = in_order(BilinearCost, 0, 0, 10**6, -(10**8), 0, 0, 10**6, -(10**8))
     worker = Worker(2, cost)
     assert fixed_costs(worker) == (0, 0)
-    instance = Instance(Requests([500] * 5, [3] * 5, [0, 0, 7, 9, 9]), worker, first_token="decode")
+    instance = Instance(
+        Requests([500] * 5, [3] * 5, arrival_ns=[0, 0, 7, 9, 9]), worker, first_token="decode"
+    )
     for method in ("online", "hybrid", "fcfs", "offline"):
         assert orsched.solve(instance, method, iterations=2).checked
 
@@ -246,7 +249,9 @@ def test_unknown_gate_is_refused():
 @pytest.mark.parametrize("name", ["dispatch", "steal"])
 def test_parameters_of_a_dispatcher_are_refused_where_there_is_none(method, workers, problem, name):
     instance = Instance(
-        Requests([1], [1], None, [1]), (Worker(1, UNIT),) * workers, first_token="decode"
+        Requests([1], [1], arrival_ns=None, predicted_tokens=[1]),
+        (Worker(1, UNIT),) * workers,
+        first_token="decode",
     )
     with pytest.raises(InputError, match=problem) as error:
         orsched.solve(instance, method, parameters={name: "least_work"})
@@ -279,7 +284,13 @@ def test_hooks_that_are_set_on_an_object_are_not_called():
 @pytest.mark.parametrize("assignment", ["shared", "round_robin"])
 @pytest.mark.parametrize("method", ["online", "hybrid"])
 def test_interactive_requests_come_first_where_that_is_asked_for(method, assignment):
-    requests = Requests([1] * 4, [4, 3, 2, 1], None, [4, 3, 2, 1], service_class=[1, 1, 0, 0])
+    requests = Requests(
+        [1] * 4,
+        [4, 3, 2, 1],
+        arrival_ns=None,
+        predicted_tokens=[4, 3, 2, 1],
+        service_class=[1, 1, 0, 0],
+    )
     instance = Instance(requests, Worker(1, UNIT), first_token="decode")
     orders = {}
     for priority in ("none", "service_class"):

@@ -19,10 +19,11 @@ from orsched.policy import Information
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.instances import instances
 
-UNIT = AffineCost(10, 1, 4, 0)
+UNIT = in_order(AffineCost, 10, 1, 4, 0)
 """A stage 10 and 1 a token, a round 4: on two clients an idle client-round costs 2."""
 INFORMATION = ("none", "predicted", "clairvoyant")
 POLICIES = (*INFORMATION, "robust")
@@ -77,7 +78,7 @@ def test_at_the_end_it_waits_for_no_client():
 def test_waiting_for_arrivals_never_costs_more_than_the_stage():
     """Requests come every 40 ns, then none: the last one waits for 10 ns worth of time at most."""
     instance = Instance(
-        Requests([1] * 6, [30, 2, 2, 2, 2, 2], [0, 40, 80, 120, 160, 200]),
+        Requests([1] * 6, [30, 2, 2, 2, 2, 2], arrival_ns=[0, 40, 80, 120, 160, 200]),
         Worker(8, UNIT),
         first_token="decode",
     )
@@ -134,7 +135,7 @@ def test_learned_ends_know_the_limit():
 @given(instance=instances())
 def test_without_a_fixed_cost_it_never_waits(instance):
     """Stages that cost their tokens only: the gate is ``prefill_first``."""
-    worker = Worker(instance.worker.clients, AffineCost(0, 3, 5, 2))
+    worker = Worker(instance.worker.clients, in_order(AffineCost, 0, 3, 5, 2))
     instance = with_predictions(instance.replace(workers=(worker,)))
     for name in INFORMATION:
         ours, first = run(instance, name), run(instance, name, gate="prefill_first")
@@ -222,7 +223,7 @@ def test_robust_forgets_predictions_that_are_wrong():
     """Predictions in reverse: once that shows, requests start in the order of arrival."""
     n = 200
     truth = np.where(np.arange(n) % 2, 40, 4)
-    requests = Requests([1] * n, truth, None, 44 - truth)
+    requests = Requests([1] * n, truth, arrival_ns=None, predicted_tokens=44 - truth)
     instance = Instance(requests, Worker(4, UNIT), output_limit_tokens=44, first_token="decode")
     policy = policy_of("robust")
     simulate_policy(instance, policy)

@@ -26,7 +26,7 @@ def overload(seed, memory=True):
     requests = Requests(
         [draw.randint(1, PROMPTS[each]) for each in tenants],
         [draw.randint(1, ANSWER) for _ in range(n)],
-        [draw.choice([0, draw.randint(0, 10**9)]) for _ in range(n)],
+        arrival_ns=[draw.choice([0, draw.randint(0, 10**9)]) for _ in range(n)],
         tenant=tenants,
     )
     blocks = draw.choice([None, BlockMemory(40, 16), BlockMemory(40, 16, "paged")])

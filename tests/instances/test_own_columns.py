@@ -270,7 +270,7 @@ def test_classes_tenants_deadlines_and_predictions_are_read(write):
 def test_what_orsched_writes_is_read_alike(tmp_path_factory, rows):
     prompts, outputs, arrivals = zip(*rows, strict=True)
     path = tmp_path_factory.mktemp("own") / "r.csv"
-    requests = Requests(prompts, outputs, arrivals)
+    requests = Requests(prompts, outputs, arrival_ns=arrivals)
     write_requests_csv(requests, path)
     assert read(path).requests == requests == read_requests_csv(path)
 

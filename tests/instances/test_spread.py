@@ -12,7 +12,7 @@ from orsched.requests import Requests
 
 
 def _requests(times):
-    return Requests([1] * len(times), range(1, len(times) + 1), times)
+    return Requests([1] * len(times), range(1, len(times) + 1), arrival_ns=times)
 
 
 def test_requests_of_a_step_are_spread_evenly_in_the_order_of_rows():

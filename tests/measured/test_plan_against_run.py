@@ -18,6 +18,7 @@ from orsched.runner import FollowSchedule, VirtualDevice, execute_policy, plan_a
 from orsched.runner.devices.device import Times
 from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
+from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 
 POLICIES = [name for name in names("methods") if isinstance(resolve("methods", name), PolicyMethod)]
@@ -129,7 +130,7 @@ def test_the_refit_has_the_coefficients_of_the_device(planned):
     instance, plan = planned
     device = Other(0, (3_000_000, 20_000), (2_000_000, 30_000))
     found = plan_against_run(instance, plan, follow(instance, plan, device))
-    truth = AffineCost(3_000_000, 20_000, 2_000_000, 30_000)
+    truth = in_order(AffineCost, 3_000_000, 20_000, 2_000_000, 30_000)
     for name, value in truth.to_dict().items():
         assert found.refit.cost.to_dict()[name] == pytest.approx(value, rel=0.01)
     assert abs(found.refit_error) < 1e-3
@@ -209,7 +210,9 @@ def test_everything_is_json_and_each_stage_has_a_row(planned):
 def test_models_that_a_run_does_not_determine_say_so(planned):
     instance, _ = planned
     caps = ((100, 10**6), (10**6, 10**7))
-    levels = instance.replace(workers=orsched.Worker(20, LevelsCost(caps, 10**6)))
+    levels = instance.replace(
+        workers=orsched.Worker(20, LevelsCost(levels=caps, round_fixed_ns=10**6))
+    )
     plan = simulate_policy(levels, fresh(levels, "fcfs")).schedule
     found = plan_against_run(levels, plan, traced(levels, plan))
     assert found.refit.cost is not None

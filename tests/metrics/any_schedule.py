@@ -12,6 +12,7 @@ from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL, Schedule, Steps, Work
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.simulator.instances import ContextCost
 
 
@@ -22,7 +23,13 @@ def any_instance(seed, *, workers=None, requests=None):
     owners = [
         Worker(
             draw.randint(1, 4),
-            draw.choice([AffineCost(30, 2, 17, 5), ContextCost(), AffineCost(0, 0, 3, 0)]),
+            draw.choice(
+                [
+                    in_order(AffineCost, 30, 2, 17, 5),
+                    ContextCost(),
+                    in_order(AffineCost, 0, 0, 3, 0),
+                ]
+            ),
             memory=draw.choice(
                 [
                     None,
@@ -38,7 +45,7 @@ def any_instance(seed, *, workers=None, requests=None):
     table = Requests(
         [draw.randint(1, 9) for _ in range(n)],
         [draw.randint(1, 8) for _ in range(n)],
-        [draw.choice([0, draw.randint(0, 900)]) for _ in range(n)],
+        arrival_ns=[draw.choice([0, draw.randint(0, 900)]) for _ in range(n)],
     )
     return Instance(table, tuple(owners), first_token=draw.choice(["decode", "prefill"]))
 
@@ -97,9 +104,9 @@ class _Maker:
         ]
         return Schedule(
             self.instance.sha256,
-            Steps(*map(list, zip(*(self.steps[k] for k in order), strict=True)))
+            in_order(Steps, *map(list, zip(*(self.steps[k] for k in order), strict=True)))
             if order
-            else Steps([], [], [], [], []),
+            else in_order(Steps, [], [], [], [], []),
             Work(*map(list, zip(*rows, strict=True))) if rows else Work([], [], [], [], [], []),
             method="drawn",
             information="clairvoyant",

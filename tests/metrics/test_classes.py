@@ -133,7 +133,7 @@ def test_the_service_of_a_tenant_ends_at_its_tokens(seed):
 @given(seeds)
 def test_the_checker_agrees_with_and_without_other_limits(seed):
     instance, schedule = classed(seed)
-    for slo in (None, SLO(50, 20), SLO(2**62, 2**62)):
+    for slo in (None, SLO(ttft_ns=50, tpot_ns=20), SLO(ttft_ns=2**62, tpot_ns=2**62)):
         results = summarise(instance, schedule, slo)
         assert check(instance, schedule.replace(results=results)) == []
 
@@ -162,7 +162,7 @@ def test_wrong_missing_and_unknown_numbers_are_found():
 
 def test_limits_that_are_given_take_the_place_of_those_of_interactive_requests():
     instance, schedule = classed(3)
-    limit = SLO(10**9, 10**9)
+    limit = SLO(ttft_ns=10**9, tpot_ns=10**9)
     results = summarise(instance, schedule, limit)
     interactive = results["classes"]["interactive"]["slo"]
     assert (interactive["ttft_ns"], interactive["tpot_ns"]) == (10**9, 10**9)

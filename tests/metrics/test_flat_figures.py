@@ -26,7 +26,7 @@ limits = st.none() | st.integers(0, 400)
 @given(cases, limits, limits)
 def test_figures_are_those_of_the_requests_one_by_one(case, ttft_ns, tpot_ns):
     instance, schedule = case
-    slo = None if ttft_ns is None and tpot_ns is None else SLO(ttft_ns, tpot_ns)
+    slo = None if ttft_ns is None and tpot_ns is None else SLO(ttft_ns=ttft_ns, tpot_ns=tpot_ns)
     results = summarise(instance, schedule, slo)
     figures = flat_figures(results)
     assert list(figures) == list(FIGURES)
@@ -57,8 +57,8 @@ def test_figures_are_those_of_the_requests_one_by_one(case, ttft_ns, tpot_ns):
 def test_limits_are_given_in_seconds_or_nanoseconds_either_alone():
     assert SLO(ttft_s=2).limits_ns == (2_000_000_000, None)
     assert SLO(tpot_s=0.05) == SLO(tpot_ns=50_000_000)
-    assert SLO(ttft_s=0.1, tpot_s=0.3) == SLO(100_000_000, 300_000_000)
-    assert (SLO(1).ttft_s, SLO(1).tpot_s) == (1e-9, None)
+    assert SLO(ttft_s=0.1, tpot_s=0.3) == SLO(ttft_ns=100_000_000, tpot_ns=300_000_000)
+    assert (SLO(ttft_ns=1).ttft_s, SLO(ttft_ns=1).tpot_s) == (1e-9, None)
     for wrong in ({}, {"ttft_s": 1, "ttft_ns": 1}, {"ttft_s": -1}, {"tpot_ns": 0.5},
                   {"ttft_s": float("nan")}):  # fmt: skip
         with pytest.raises(InputError):

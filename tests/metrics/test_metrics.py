@@ -97,7 +97,7 @@ def test_a_measured_schedule_has_equal_rounds_in_a_step():
 def test_the_checker_agrees(case):
     """INV-15: two computations that share nothing give every reported number."""
     instance, schedule = case
-    for slo in (None, SLO(50, 20)):
+    for slo in (None, SLO(ttft_ns=50, tpot_ns=20)):
         results = summarise(instance, schedule, slo)
         assert check(instance, schedule.replace(results=results)) == []
 

@@ -21,6 +21,7 @@ from orsched.timeline import Timeline
 from orsched.token_gaps import largest_gaps_ns
 from orsched.token_times import token_times as all_times
 from tests.by_the_book import Book
+from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.metrics.book_of_classes import token_times
 from tests.random_instances import random_instance
@@ -100,9 +101,9 @@ def test_measured_gaps_are_those_of_equal_rounds(case):
 
 def test_a_gap_by_hand():
     """The prefill of the second request stands between two tokens of the first."""
-    worker = orsched.Worker(2, orsched.AffineCost(100, 1, 10, 0))
+    worker = orsched.Worker(2, in_order(orsched.AffineCost, 100, 1, 10, 0))
     instance = orsched.Instance(
-        orsched.Requests([5, 7], [4, 1], [0, 115]), worker, first_token="decode"
+        orsched.Requests([5, 7], [4, 1], arrival_ns=[0, 115]), worker, first_token="decode"
     )
     result = orsched.solve(instance, "fcfs")
     # rounds at 105 to 115, 115 to 125; then 107 for the prefill, and the next round ends at 242
@@ -123,12 +124,12 @@ def test_maxima_of_spans(data):
 
 
 COSTS = [
-    BilinearCost(3, 5, 2, 10**6, 700_001, 5_000_000, 900_000, 10**7),
-    BilinearCost(3, 5, 2, 10**6, -701, 5_000_000, -900, 10**9),
-    PoolingCost(3, 5, 10**6, 700_001, 300_007, 1_000_000),
-    RooflineCost(10**9, 2 * 10**9, 10**6, 30_001, 7),
-    LinearCost(10**9, 10**6, 7, 10**9, 700_001, 300_007, 0, 0),
-    LinearCost(10**9, 10**6, 7, 10**9, 700_001, 0, 0, 0),
+    in_order(BilinearCost, 3, 5, 2, 10**6, 700_001, 5_000_000, 900_000, 10**7),
+    in_order(BilinearCost, 3, 5, 2, 10**6, -701, 5_000_000, -900, 10**9),
+    in_order(PoolingCost, 3, 5, 10**6, 700_001, 300_007, 1_000_000),
+    in_order(RooflineCost, 10**9, 2 * 10**9, 10**6, 30_001, 7),
+    in_order(LinearCost, 10**9, 10**6, 7, 10**9, 700_001, 300_007, 0, 0),
+    in_order(LinearCost, 10**9, 10**6, 7, 10**9, 700_001, 0, 0, 0),
 ]
 
 
@@ -166,7 +167,7 @@ def test_a_derived_model_is_asked_for_each_round():
         def rounds_ns(self, rounds, active, context_sum, context_max):
             return sum(self.round_ns(active, 0, context_max + k) for k in range(rounds))
 
-    bumpy = Bumpy(0, 0, 0, 10**9, 0, 0, 0, 10**8)
+    bumpy = in_order(Bumpy, 0, 0, 0, 10**9, 0, 0, 0, 10**8)
     assert stating(bumpy, "longest_round_ns") is None
     instance = orsched.Instance(
         orsched.Requests([3], [6]), orsched.Worker(1, bumpy), first_token="decode"

@@ -19,23 +19,24 @@ from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 COSTS = (
-    AffineCost(25, 1, 29, 2),
-    AffineCost(0, 0, 7, 0),
-    AffineCost(2, 0, 40, 1),
-    AffineCost(0, 0, 0, 0),
-    LevelsCost(((4, 10), (9, 16)), 5),
-    LevelsCost(((9, 5), (16, 12), (40, 60)), 3),
-    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
-    BilinearCost(10**6, 10**6, 0, 10**7, 10**5, 10**6, 10**6, 2 * 10**7),
-    BilinearCost(1, 1, 1, 1, 1, 1, 1, 1),
-    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
-    PoolingCost(10**6, 0, 10**6, 3 * 10**6, 9 * 10**6),
-    PoolingCost(1, 1, 1, 1, 1),
-    RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
-    RooflineCost(1, 1, 1, 1, 1),
-    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
+    in_order(AffineCost, 25, 1, 29, 2),
+    in_order(AffineCost, 0, 0, 7, 0),
+    in_order(AffineCost, 2, 0, 40, 1),
+    in_order(AffineCost, 0, 0, 0, 0),
+    LevelsCost(levels=((4, 10), (9, 16)), round_fixed_ns=5),
+    LevelsCost(levels=((9, 5), (16, 12), (40, 60)), round_fixed_ns=3),
+    in_order(BilinearCost, 10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    in_order(BilinearCost, 10**6, 10**6, 0, 10**7, 10**5, 10**6, 10**6, 2 * 10**7),
+    in_order(BilinearCost, 1, 1, 1, 1, 1, 1, 1, 1),
+    in_order(PoolingCost, 10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    in_order(PoolingCost, 10**6, 0, 10**6, 3 * 10**6, 9 * 10**6),
+    in_order(PoolingCost, 1, 1, 1, 1, 1),
+    in_order(RooflineCost, 10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
+    in_order(RooflineCost, 1, 1, 1, 1, 1),
+    in_order(LinearCost, 30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 
@@ -56,7 +57,7 @@ def divisible(draw, workers=3, most=4):
     ]
     arrivals = column(0, draw(st.sampled_from((0, 100, 300))))
     return Instance(
-        Requests(column(1, 9), column(1, 4), arrivals),
+        Requests(column(1, 9), column(1, 4), arrival_ns=arrivals),
         tuple(listed),
         first_token=draw(st.sampled_from(("decode", "prefill"))),
     )

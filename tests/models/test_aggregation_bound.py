@@ -29,6 +29,7 @@ from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.models.divisions import divisible, least_over_divisions
 from tests.models.least_sums import least_sum_ns
 
@@ -191,7 +192,7 @@ def test_a_bound_that_holds_for_mixed_steps(instance):
 
 def test_mixed_steps_can_beat_the_other_bounds():
     """One fixed part for a stage and a round together: below what separate steps can reach."""
-    worker = Worker(3, AffineCost(50, 0, 50, 0), prefill_cap_tokens=1)
+    worker = Worker(3, in_order(AffineCost, 50, 0, 50, 0), prefill_cap_tokens=1)
     instance = Instance(Requests([1] * 6, [8, 1, 1, 1, 1, 1]), worker, first_token="decode")
     mixed = orsched.bound(instance, allows=("chunks", "mixed"))
     assert mixed.value_ns <= least_with_mixed_steps(instance)
@@ -229,7 +230,10 @@ def test_a_slow_worker_is_worth_what_it_is():
 
 def test_weights_are_the_speeds_of_proportional_workers():
     """Twice as fast: twice the weight, and the bound is the work over the summed speed."""
-    fast, slow = Worker(1, AffineCost(0, 0, 10, 0)), Worker(1, AffineCost(0, 0, 20, 0), name="slow")
+    fast, slow = (
+        Worker(1, in_order(AffineCost, 0, 0, 10, 0)),
+        Worker(1, in_order(AffineCost, 0, 0, 20, 0), name="slow"),
+    )
     instance = Instance(Requests([1] * 9, [10] * 9), (fast, slow), first_token="decode")
     assert balanced_weights(
         Workers.of(instance, choices_of(instance, PLAIN), PLAIN), instance, None
@@ -240,7 +244,10 @@ def test_weights_are_the_speeds_of_proportional_workers():
 
 def test_a_worker_too_slow_to_end_in_time_serves_nobody():
     """One request takes 1,000 there, the other worker serves all three in 300."""
-    fast, slow = Worker(1, AffineCost(0, 0, 10, 0)), Worker(1, AffineCost(0, 0, 100, 0), name="s")
+    fast, slow = (
+        Worker(1, in_order(AffineCost, 0, 0, 10, 0)),
+        Worker(1, in_order(AffineCost, 0, 0, 100, 0), name="s"),
+    )
     instance = Instance(Requests([1] * 3, [10] * 3), (fast, slow), first_token="decode")
     bound = makespan_bound(instance)
     assert bound.value_ns == 300 == least_over_divisions(instance, optimum_ns, max)
@@ -248,8 +255,10 @@ def test_a_worker_too_slow_to_end_in_time_serves_nobody():
 
 
 def test_workers_of_which_nothing_is_known():
-    odd = Worker(1, BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7), name="odd")
-    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), (Worker(1), odd), first_token="decode")
+    odd = Worker(1, in_order(BilinearCost, 10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7), name="odd")
+    instance = Instance(
+        Requests([1, 2], [1, 2], arrival_ns=[0, 50]), (Worker(1), odd), first_token="decode"
+    )
     assert (makespan_bound(instance).name, makespan_bound(instance).value_ns) == (
         "last_arrival",
         50,
@@ -282,7 +291,7 @@ def test_empty_instances_of_several_workers():
 
 def test_paged_blocks_do_not_limit_the_clients():
     """Blocks that grow with the cache: more requests at once than fit with all their tokens."""
-    whole = Worker(4, AffineCost(1, 0, 10, 0), memory=BlockMemory(10, 1))
+    whole = Worker(4, in_order(AffineCost, 1, 0, 10, 0), memory=BlockMemory(10, 1))
     paged = replace(whole, memory=BlockMemory(10, 1, "paged"))
     requests = Requests([1] * 4, [4] * 4)
     bounds = [
@@ -343,7 +352,10 @@ def test_row_order_changes_no_bound():
 
 def test_sums_beyond_64_bits_are_exact():
     """The longest times that an instance may have: whole numbers, no floats, no overflow."""
-    workers = (Worker(3, AffineCost(0, 0, 2**29, 0)), Worker(2, AffineCost(0, 0, 2**29 + 1, 0)))
+    workers = (
+        Worker(3, in_order(AffineCost, 0, 0, 2**29, 0)),
+        Worker(2, in_order(AffineCost, 0, 0, 2**29 + 1, 0)),
+    )
     instance = Instance(Requests([1] * 3, [2**31 - 1] * 3), workers, first_token="decode")
     for objective in ("makespan", *OBJECTIVES):
         bound = orsched.bound(instance, objective)

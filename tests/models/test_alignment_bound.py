@@ -24,13 +24,14 @@ from orsched.models.position_weights import shorts_of
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 
 COSTS = (
-    AffineCost(9, 0, 10, 1),
-    AffineCost(3, 1, 10, 0),
-    AffineCost(1, 0, 7, 0),
-    LevelsCost(((6, 3), (12, 5)), 4),
-    LevelsCost(((4, 2), (12, 9)), 10),
+    in_order(AffineCost, 9, 0, 10, 1),
+    in_order(AffineCost, 3, 1, 10, 0),
+    in_order(AffineCost, 1, 0, 7, 0),
+    LevelsCost(levels=((6, 3), (12, 5)), round_fixed_ns=4),
+    LevelsCost(levels=((4, 2), (12, 9)), round_fixed_ns=10),
 )
 
 
@@ -136,7 +137,7 @@ def small(draw):
         )
     )
     worker = Worker(clients, draw(st.sampled_from(COSTS)), draw(st.sampled_from((None, 6))))
-    return Instance(Requests(prompts, outputs, arrivals), worker, first_token=rule)
+    return Instance(Requests(prompts, outputs, arrival_ns=arrivals), worker, first_token=rule)
 
 
 @settings(max_examples=60)

@@ -27,6 +27,7 @@ from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search
 from tests.random_instances import random_batching_instance
 from tests.simulator.batching_policies import BATCHING, TokenBudget
@@ -92,12 +93,14 @@ def test_whoever_allows_more_proves_less(seeds):
 
 
 COSTS = (
-    lambda draw: AffineCost(draw(), draw(), draw(), draw()),
-    lambda draw: LevelsCost(tuple(zip((2, 7), sorted((draw(), draw())), strict=True)), draw()),
-    lambda draw: BilinearCost(*(draw() * 10**5 for _ in range(8))),
-    lambda draw: PoolingCost(*(draw() * 10**5 for _ in range(5))),
-    lambda draw: RooflineCost(*(draw() * 10**5 for _ in range(5))),
-    lambda draw: LinearCost(*(draw() * 10**5 for _ in range(8))),
+    lambda draw: in_order(AffineCost, draw(), draw(), draw(), draw()),
+    lambda draw: LevelsCost(
+        levels=tuple(zip((2, 7), sorted((draw(), draw())), strict=True)), round_fixed_ns=draw()
+    ),
+    lambda draw: in_order(BilinearCost, *(draw() * 10**5 for _ in range(8))),
+    lambda draw: in_order(PoolingCost, *(draw() * 10**5 for _ in range(5))),
+    lambda draw: in_order(RooflineCost, *(draw() * 10**5 for _ in range(5))),
+    lambda draw: in_order(LinearCost, *(draw() * 10**5 for _ in range(8))),
 )
 
 
@@ -116,7 +119,7 @@ def tiny_instance(rng):
         padding=rng.random() < 0.3,
     )
     rule = rng.choice(("decode", "prefill"))
-    return Instance(Requests(prompts, outputs, arrivals), worker, first_token=rule)
+    return Instance(Requests(prompts, outputs, arrival_ns=arrivals), worker, first_token=rule)
 
 
 def against_the_best(seeds):
@@ -150,18 +153,22 @@ def test_the_bounds_hold_for_the_best_of_many_schedules():
 
 BEATEN = {
     "chunks": Instance(
-        Requests([3] * 3, [1] * 3), Worker(3, AffineCost(10, 0, 0, 0), 5), first_token="decode"
+        Requests([3] * 3, [1] * 3),
+        Worker(3, in_order(AffineCost, 10, 0, 0, 0), 5),
+        first_token="decode",
     ),
     "mixed": Instance(
         Requests([1] * 4, [6, 1, 1, 1]),
-        Worker(2, AffineCost(50, 0, 50, 0), prefill_cap_tokens=1),
+        Worker(2, in_order(AffineCost, 50, 0, 50, 0), prefill_cap_tokens=1),
         first_token="decode",
     ),
     "restarts": Instance(
-        Requests([1] * 3, [3] * 3), Worker(2, AffineCost(0, 0, 10, 0)), first_token="decode"
+        Requests([1] * 3, [3] * 3),
+        Worker(2, in_order(AffineCost, 0, 0, 10, 0)),
+        first_token="decode",
     ),
     "restarts that yield": Instance(
-        Requests([1], [3]), Worker(1, AffineCost(1, 0, 10, 0)), first_token="prefill"
+        Requests([1], [3]), Worker(1, in_order(AffineCost, 1, 0, 10, 0)), first_token="prefill"
     ),
 }
 
@@ -270,7 +277,9 @@ def test_unknown_allowances_are_refused():
 
 def test_a_prompt_above_the_cap_can_be_bounded_in_chunks():
     instance = Instance(
-        Requests([5, 2], [1, 1]), Worker(2, AffineCost(1, 1, 1, 1), 3), first_token="decode"
+        Requests([5, 2], [1, 1]),
+        Worker(2, in_order(AffineCost, 1, 1, 1, 1), 3),
+        first_token="decode",
     )
     with pytest.raises(InfeasibleError):
         bound(instance)
@@ -284,7 +293,7 @@ def test_a_prompt_above_the_cap_can_be_bounded_in_chunks():
 @pytest.mark.parametrize("alpha", [-1, 0])
 def test_padding_may_make_a_falling_prefill_shorter(alpha):
     """Where a longer prompt is faster, nothing is proven of a worker that pads."""
-    cost = PoolingCost(alpha * 10**5, 10**6, 0, 1, 1)
+    cost = in_order(PoolingCost, alpha * 10**5, 10**6, 0, 1, 1)
     instance = Instance(
         Requests([5, 9], [2, 2]), Worker(2, cost, padding=True), first_token="decode"
     )

@@ -30,21 +30,22 @@ from orsched.models.no_queue import ordering_cannot_help
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 
 COSTS = (
-    AffineCost(25, 1, 29, 2),
-    AffineCost(0, 0, 7, 0),
-    AffineCost(100, 3, 1, 1),
-    LevelsCost(((4, 10), (9, 16)), 5),
-    LevelsCost(((9, 30),), 1),
-    LevelsCost(((9, 5), (16, 12), (40, 60)), 3),
-    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
-    BilinearCost(1, 1, 1, 1, 1, 1, 1, 1),
-    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
-    PoolingCost(1, 1, 1, 1, 1),
-    RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
-    RooflineCost(1, 1, 1, 1, 1),
-    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
+    in_order(AffineCost, 25, 1, 29, 2),
+    in_order(AffineCost, 0, 0, 7, 0),
+    in_order(AffineCost, 100, 3, 1, 1),
+    LevelsCost(levels=((4, 10), (9, 16)), round_fixed_ns=5),
+    LevelsCost(levels=((9, 30),), round_fixed_ns=1),
+    LevelsCost(levels=((9, 5), (16, 12), (40, 60)), round_fixed_ns=3),
+    in_order(BilinearCost, 10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    in_order(BilinearCost, 1, 1, 1, 1, 1, 1, 1, 1),
+    in_order(PoolingCost, 10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    in_order(PoolingCost, 1, 1, 1, 1, 1),
+    in_order(RooflineCost, 10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
+    in_order(RooflineCost, 1, 1, 1, 1, 1),
+    in_order(LinearCost, 30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 
@@ -62,7 +63,7 @@ def small(draw, most=4):
         memory,
     )
     return Instance(
-        Requests(column(1, 9), column(1, 4), arrivals, column(1, 4)),
+        Requests(column(1, 9), column(1, 4), arrival_ns=arrivals, predicted_tokens=column(1, 4)),
         worker,
         first_token=draw(st.sampled_from(("decode", "prefill"))),
     )
@@ -192,8 +193,8 @@ def test_late_arrivals_are_used():
     """Work released late cannot start before: the bound over all requests at 0 is beaten."""
     early, late = [4] * 2, [4] * 6
     instance = Instance(
-        Requests(early + late, early + late, [0, 0] + [10**6] * 6),
-        Worker(2, AffineCost(1, 1, 1, 1)),
+        Requests(early + late, early + late, arrival_ns=[0, 0] + [10**6] * 6),
+        Worker(2, in_order(AffineCost, 1, 1, 1, 1)),
         first_token="decode",
     )
     bound = makespan_bound(instance)
@@ -205,7 +206,9 @@ def test_late_arrivals_are_used():
 def test_lifted_bound_beats_volume_and_longest():
     """Three equal jobs on two clients: one client serves two of them."""
     instance = Instance(
-        Requests([1] * 3, [5] * 3), Worker(2, AffineCost(0, 0, 1, 0)), first_token="decode"
+        Requests([1] * 3, [5] * 3),
+        Worker(2, in_order(AffineCost, 0, 0, 1, 0)),
+        first_token="decode",
     )
     rounds = makespan_bound(instance).certificate["decode_rounds"]
     assert rounds == {"value": 10, "reason": "lifted", "k": 3, "l": 1}
@@ -215,7 +218,7 @@ def test_lifted_bound_beats_volume_and_longest():
 def _with_memory(blocks, room, rounds):
     """Requests that hold the given blocks for the given rounds; a stage and a round cost 1."""
     prompts = [b - d for b, d in zip(blocks, rounds, strict=True)]
-    worker = Worker(5, AffineCost(1, 0, 1, 0), memory=BlockMemory(room, 1))
+    worker = Worker(5, in_order(AffineCost, 1, 0, 1, 0), memory=BlockMemory(room, 1))
     return Instance(Requests(prompts, rounds), worker, first_token="decode")
 
 
@@ -259,7 +262,7 @@ def test_memory_can_be_what_bounds(instance, stages, rounds):
 )
 def test_prompts_of_more_than_a_part_of_the_cap(prompts, expected):
     """Cap 10: one of more than 5 a stage, two of more than 3."""
-    worker = Worker(6, AffineCost(7, 0, 1, 0), prefill_cap_tokens=10)
+    worker = Worker(6, in_order(AffineCost, 7, 0, 1, 0), prefill_cap_tokens=10)
     instance = Instance(Requests(prompts, [1] * len(prompts)), worker, first_token="decode")
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_stages"] == expected
@@ -269,7 +272,7 @@ def test_prompts_of_more_than_a_part_of_the_cap(prompts, expected):
 
 def test_levels_price_tokens_and_stages_together():
     """Four stages of two requests each; the small level holds one prompt, a large one two."""
-    levels = LevelsCost(((10, 30), (20, 40), (80, 100)), 0)
+    levels = LevelsCost(levels=((10, 30), (20, 40), (80, 100)), round_fixed_ns=0)
     instance = Instance(Requests([10] * 8, [1] * 8), Worker(2, levels), first_token="decode")
     bound = makespan_bound(instance)
     # Alone: four of the smallest take 120, the cheapest cover 100; together 4 * 20 + 80.
@@ -279,7 +282,7 @@ def test_levels_price_tokens_and_stages_together():
 
 def test_a_bilinear_stage_is_as_long_as_its_longest_prompt():
     """p3 alone: two a stage, sorted: 9 and 2; the mean alone would give 8."""
-    cost = BilinearCost(0, 0, 10**6, 0, 0, 0, 0, 0)
+    cost = in_order(BilinearCost, 0, 0, 10**6, 0, 0, 0, 0, 0)
     instance = Instance(Requests([9, 1, 2, 4], [1] * 4), Worker(2, cost), first_token="decode")
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_ns"] == 9 + 2
@@ -288,7 +291,7 @@ def test_a_bilinear_stage_is_as_long_as_its_longest_prompt():
 
 
 def test_pooled_prompts_take_their_own_times():
-    cost = PoolingCost(10**6, -(10**6), 3 * 10**6, 0, 0)
+    cost = in_order(PoolingCost, 10**6, -(10**6), 3 * 10**6, 0, 0)
     instance = Instance(Requests([1, 2, 5], [1] * 3), Worker(3, cost), first_token="decode")
     bound = makespan_bound(instance)
     assert bound.certificate["prefill_ns"] == 3 + 3 + 20 == optimum_ns(instance) == bound.value_ns
@@ -297,7 +300,7 @@ def test_pooled_prompts_take_their_own_times():
 
 def test_fewer_requests_than_clients_share_a_pool():
     """Two requests on a hundred clients: the mean context is over two."""
-    cost = PoolingCost(0, 0, 0, 2 * 10**9, 10**9)
+    cost = in_order(PoolingCost, 0, 0, 0, 2 * 10**9, 10**9)
     instance = Instance(Requests([5, 5], [3, 3]), Worker(100, cost), first_token="decode")
     bound = makespan_bound(instance)
     assert optimum_ns(instance) - 3 <= bound.value_ns <= optimum_ns(instance)
@@ -309,8 +312,10 @@ def test_fewer_requests_than_clients_share_a_pool():
 def test_row_order_does_not_matter_beyond_the_candidates(n, rng):
     """More ties than the longest request is looked for among: the value stays."""
     draw = lambda most: [rng.randint(1, most) for _ in range(n)]  # noqa: E731
-    requests = Requests(draw(3), draw(3), [10 * a for a in draw(3)])
-    instance = Instance(requests, Worker(n, AffineCost(5, 10**6, 1, 1)), first_token="decode")
+    requests = Requests(draw(3), draw(3), arrival_ns=[10 * a for a in draw(3)])
+    instance = Instance(
+        requests, Worker(n, in_order(AffineCost, 5, 10**6, 1, 1)), first_token="decode"
+    )
     rows = list(range(n))
     rng.shuffle(rows)
     permuted = instance.replace(requests=requests.take(rows))
@@ -320,7 +325,7 @@ def test_row_order_does_not_matter_beyond_the_candidates(n, rng):
 def test_large_sums_do_not_overflow():
     """Sums beyond 64 bits are exact: context sums go with the square of the lengths."""
     n = 2**20
-    cost = BilinearCost(0, 0, 0, 0, 1, 0, 0, 0)
+    cost = in_order(BilinearCost, 0, 0, 0, 0, 1, 0, 0, 0)
     instance = Instance(
         Requests(np.full(3, n), np.full(3, n)), Worker(1, cost), first_token="decode"
     )
@@ -331,8 +336,10 @@ def test_large_sums_do_not_overflow():
 
 
 def test_negative_coefficients_give_the_last_arrival_only():
-    cost = BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7)
-    instance = Instance(Requests([1, 2], [1, 2], [0, 50]), Worker(2, cost), first_token="decode")
+    cost = in_order(BilinearCost, 10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7)
+    instance = Instance(
+        Requests([1, 2], [1, 2], arrival_ns=[0, 50]), Worker(2, cost), first_token="decode"
+    )
     bound = makespan_bound(instance)
     assert (bound.name, bound.value_ns) == ("last_arrival", 50)
 
@@ -366,7 +373,7 @@ def test_where_ordering_cannot_help_fcfs_is_optimal(instance):
 
 def test_no_note_where_splitting_a_stage_is_cheaper():
     """Levels of 1 and 10 ms: two small stages beat the one that takes both requests."""
-    worker = Worker(2, LevelsCost(((100, 10**6), (200, 10**7)), 10**6))
+    worker = Worker(2, LevelsCost(levels=((100, 10**6), (200, 10**7)), round_fixed_ns=10**6))
     instance = Instance(Requests([100, 100], [5, 5]), worker, first_token="decode")
     assert ordering_cannot_help(instance) is None
     assert optimum_ns(instance) < orsched.solve(instance, "fcfs").makespan_ns
@@ -379,7 +386,7 @@ def test_no_note_where_there_is_a_queue():
 
 def test_shorter_requests_beside_it_shorten_a_pooled_round():
     """Pooling, delta alone: beside two short prompts a round takes less than one alone."""
-    cost = PoolingCost(0, 0, 0, 0, 3 * 10**6)
+    cost = in_order(PoolingCost, 0, 0, 0, 0, 3 * 10**6)
     instance = Instance(Requests([1, 1, 40], [2, 2, 2]), Worker(3, cost), first_token="decode")
     alone = 3 * (41 + 42)
     optimum = optimum_ns(instance)
@@ -393,7 +400,9 @@ def test_shorter_requests_beside_it_shorten_a_pooled_round():
 
 def test_a_moment_after_all_arrivals_proves_nothing():
     """Without a request released at or after it, a moment would be its own bound."""
-    instance = Instance(Requests([3], [2]), Worker(1, AffineCost(1, 1, 1, 1)), first_token="decode")
+    instance = Instance(
+        Requests([3], [2]), Worker(1, in_order(AffineCost, 1, 1, 1, 1)), first_token="decode"
+    )
     forged = copy.deepcopy(makespan_bound(instance).to_dict())
     forged["name"] = "stages_and_rounds"
     forged["value_ns"] = 10**9

@@ -22,6 +22,7 @@ from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.random_instances import random_instance
 from tests.simulator.policies import POLICIES
@@ -188,12 +189,16 @@ def _depth_first(instance):
 def test_long_requests_leave_no_more_than_the_optimum(seed):
     """INV-10 where most requests are equally long: the joint bound with a ``long`` length."""
     rng, used = random.Random(500 + seed), 0
-    costs = (AffineCost(9, 0, 10, 1), AffineCost(1, 0, 100, 0), LevelsCost(((6, 3), (12, 5)), 4))
+    costs = (
+        in_order(AffineCost, 9, 0, 10, 1),
+        in_order(AffineCost, 1, 0, 100, 0),
+        LevelsCost(levels=((6, 3), (12, 5)), round_fixed_ns=4),
+    )
     for _ in range(60):
         long, n = rng.randint(4, 9), rng.randint(3, 6)
         outputs = [long if rng.random() < 0.55 else rng.randint(1, long + 2) for _ in range(n)]
         arrivals = [rng.randint(0, rng.choice((0, 0, 40))) for _ in range(n)]
-        requests = Requests([rng.randint(1, 4) for _ in range(n)], outputs, arrivals)
+        requests = Requests([rng.randint(1, 4) for _ in range(n)], outputs, arrival_ns=arrivals)
         instance = Instance(
             requests, Worker(rng.randint(1, 3), rng.choice(costs)), first_token="decode"
         )

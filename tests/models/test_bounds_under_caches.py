@@ -19,14 +19,15 @@ from orsched.prefixes import Prefixes
 from orsched.simulator import simulate_policy
 from orsched.step import Step
 from tests.checker.any_mode import COSTS
+from tests.in_order import in_order
 from tests.models.test_bulk_bound import attained
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params
 from tests.simulator.scripted import Script
 
 OBJECTIVES = ("makespan", "mean_jct", "mean_ttft")
-DEAR = orsched.AffineCost(1, 100, 1, 1)
+DEAR = in_order(orsched.AffineCost, 1, 100, 1, 1)
 """Nearly all time is that of prompt tokens, which hits save."""
-FALLING = orsched.PoolingCost(-1, 10**7, 5 * 10**6, 10**6, 10**6)
+FALLING = in_order(orsched.PoolingCost, -1, 10**7, 5 * 10**6, 10**6, 10**6)
 
 
 def with_cost(instance, cost):
@@ -82,7 +83,7 @@ def test_hits_make_schedules_shorter_than_bounds_without_a_cache():
 
 def test_repeated_prefills_find_their_own_blocks():
     """INV-26: Evicted after each token, a request computes a block at most for the next one."""
-    dear_rounds = orsched.AffineCost(1, 1, 1000, 1)
+    dear_rounds = in_order(orsched.AffineCost, 1, 1, 1000, 1)
     memory = orsched.BlockMemory(20, 4, "paged", PrefixCache("lru"))
     worker = orsched.Worker(1, dear_rounds, memory=memory)
     instance = Instance(

@@ -18,8 +18,9 @@ from orsched.models.bulk_done import bulk_tokens
 from orsched.request_times import request_times
 from orsched.service_classes import ServiceClass
 from tests.checker.any_mode import random_schedule
+from tests.in_order import in_order
 
-COST = orsched.AffineCost(15_000_000, 70_000, 15_000_000, 20_000)
+COST = in_order(orsched.AffineCost, 15_000_000, 70_000, 15_000_000, 20_000)
 
 
 def attained(instance, schedule, measure):
@@ -136,7 +137,7 @@ def small(n=12, bulk=30, seed=0, **changes):
     codes = np.repeat([0, 1], [n, bulk])
     memory = orsched.BlockMemory(150, 16, "paged")
     return Instance(
-        orsched.Requests(prompts, outputs, arrivals, service_class=codes),
+        orsched.Requests(prompts, outputs, arrival_ns=arrivals, service_class=codes),
         changes.pop("workers", orsched.Worker(16, COST, memory=memory)),
         classes=(ServiceClass("interactive", ttft_s=0.5, tpot_s=0.05), ServiceClass("batch")),
         first_token="prefill",
@@ -182,7 +183,7 @@ def test_limits_cost_bulk_work():
 def test_more_windows_prove_more():
     """A burst is seen in windows, and not over all of a long time."""
     arrivals = [0] * 40 + [60 * 10**9]
-    requests = orsched.Requests([500] * 41, [2] * 41, arrivals, service_class=[0] * 41)
+    requests = orsched.Requests([500] * 41, [2] * 41, arrival_ns=arrivals, service_class=[0] * 41)
     kinds = (ServiceClass("interactive", ttft_s=0.5, tpot_s=0.1),)
     burst = Instance(requests, orsched.Worker(16, COST), first_token="prefill", classes=kinds)
     one, many = (attainment_bound(burst, windows=count).most_attained for count in (1, 200))

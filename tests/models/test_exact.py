@@ -15,6 +15,7 @@ from orsched.models.exact import choose
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 
 SMALL = Instance(Requests([3, 2, 4], [4, 3, 2]), Worker(2), first_token="decode")
 
@@ -32,7 +33,12 @@ def test_exact_proves_a_small_optimum_on_both_back_ends(backend):
 
 @pytest.mark.parametrize("backend", ["cpsat", "scip"])
 def test_a_proof_beyond_the_certified_bound_is_said_to_have_no_certificate(backend, monkeypatch):
-    weak = Bound("last_arrival", 0, {"bound": "last_arrival", "value_ns": 0}, {})
+    weak = Bound(
+        "last_arrival",
+        value_ns=0,
+        certificate={"bound": "last_arrival", "value_ns": 0},
+        reference={},
+    )
     for module in ("orsched.models.bounds", "orsched.models.full_mip.solve"):
         monkeypatch.setattr(f"{module}.bound", lambda *_, **__: weak)
     result = orsched.solve(SMALL, "exact", parameters={"backend": backend}, time_limit=60.0)
@@ -96,9 +102,11 @@ def test_a_hopeless_size_is_answered_by_heuristic_and_bound():
 def test_auto_says_what_it_picked():
     assert choose(SMALL)[0] == "exact"
     assert choose(orsched.load("pang-100x20"))[0] == "windows"
-    late = Instance(Requests([1] * 20, [2] * 20, range(20)), Worker(2), first_token="decode")
+    late = Instance(
+        Requests([1] * 20, [2] * 20, arrival_ns=range(20)), Worker(2), first_token="decode"
+    )
     assert choose(late)[0] == "hybrid"
-    bilinear = Worker(2, BilinearCost(1, 1, 1, 1, 1, 1, 1, 1))
+    bilinear = Worker(2, in_order(BilinearCost, 1, 1, 1, 1, 1, 1, 1, 1))
     assert choose(SMALL.replace(workers=(bilinear,)))[0] == "hybrid"
     result = orsched.solve(SMALL, "auto", time_limit=30.0)
     assert result.makespan_ns == optimum_ns(SMALL)

@@ -24,6 +24,7 @@ from orsched.costs import (
 from orsched.models.bounds import bound_for, no_floor
 from orsched.registry import resolve
 from tests.costs.test_floor import METHODS, SHIPPED, overriding
+from tests.in_order import in_order
 
 ALLOWANCES = ((), ("chunks",), ("mixed",), ("chunks", "mixed", "restarts"))
 POLICIES = (
@@ -181,20 +182,22 @@ class OwnTold(Own):
 def own_costs(draw):
     part = st.sampled_from((0, 0, 1, 3, 17, 400))
     unit = draw(st.sampled_from((1, 1, 2, 7, 1000)))
-    a_round = RoundFloor(*(draw(part) for _ in range(4)), draw(st.one_of(st.none(), part)))
+    a_round = in_order(
+        RoundFloor, *(draw(part) for _ in range(4)), draw(st.one_of(st.none(), part))
+    )
     limit, mixed = None, draw(st.sampled_from(("sum", "larger", None)))
     kind = draw(st.sampled_from(("parts", "parts", "curved", "levels", "counts")))
     if kind == "levels":
         unit, limit = 1, 90
         stage = StageFloor(levels=((20, draw(part)), (60, 500), (90, 800)))
     elif kind == "curved":
-        stage = StageFloor(*(draw(part) for _ in range(5)), draw(part))
+        stage = in_order(StageFloor, *(draw(part) for _ in range(5)), draw(part))
     elif kind == "counts":
         unit, mixed = 1, draw(st.sampled_from(("sum", "one_fixed", "larger", None)))
         stage = StageFloor(fixed=draw(part), token=draw(part))
         a_round = RoundFloor(fixed=draw(part), request=draw(part))
     else:
-        stage = StageFloor(*(draw(part) for _ in range(4)))
+        stage = in_order(StageFloor, *(draw(part) for _ in range(4)))
     times = 1 if kind == "levels" else draw(st.sampled_from((1, 1, 3)))
     floor = Floor(stage, a_round, unit, times, mixed, draw(st.booleans()))
     kind = draw(st.sampled_from((Own, OwnTold)))
@@ -211,7 +214,7 @@ def own_instances(draw):
     cap, cost = draw(st.sampled_from((None, 40))), draw(own_costs())
     worker = orsched.Worker(draw(st.integers(1, 4)), cost, cap, memory)
     return orsched.Instance(
-        orsched.Requests(prompts, outputs, arrivals, outputs),
+        orsched.Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=outputs),
         worker,
         first_token=draw(st.sampled_from(("decode", "prefill"))),
     )
@@ -257,11 +260,13 @@ def test_bounds_by_a_stated_floor_hold_of_every_policy_at_length(instance):
 
 
 TOLD = (
-    RooflineCost(2 * 10**6, 30 * 10**6, 4 * 10**6, 10**6, 10**6),
-    RooflineCost(0, 0, 0, 0, 10**6),
-    RooflineCost(10**6, 0, 0, 10**5, 7 * 10**6),
-    LinearCost(30 * 10**6, 10**6, 2 * 10**6, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
-    LinearCost(0, 0, 10**6, 0, 0, 0, 0, 0),
+    in_order(RooflineCost, 2 * 10**6, 30 * 10**6, 4 * 10**6, 10**6, 10**6),
+    in_order(RooflineCost, 0, 0, 0, 0, 10**6),
+    in_order(RooflineCost, 10**6, 0, 0, 10**5, 7 * 10**6),
+    in_order(
+        LinearCost, 30 * 10**6, 10**6, 2 * 10**6, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6
+    ),
+    in_order(LinearCost, 0, 0, 10**6, 0, 0, 0, 0, 0),
 )
 
 

@@ -27,23 +27,24 @@ from orsched.models.bounds import Bound
 from orsched.models.latency_bounds import OBJECTIVES, candidates
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns
 
 COSTS = (
-    AffineCost(25, 1, 29, 2),
-    AffineCost(3, 1, 20, 0),
-    AffineCost(0, 0, 7, 0),
-    AffineCost(40, 3, 1, 1),
-    AffineCost(0, 0, 0, 0),
-    LevelsCost(((4, 10), (9, 16)), 5),
-    LevelsCost(((9, 30),), 1),
-    LevelsCost(((9, 5), (16, 12), (40, 60)), 3),
-    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
-    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
-    BilinearCost(10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7),
-    RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
-    RooflineCost(1, 1, 1, 1, 1),
-    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
+    in_order(AffineCost, 25, 1, 29, 2),
+    in_order(AffineCost, 3, 1, 20, 0),
+    in_order(AffineCost, 0, 0, 7, 0),
+    in_order(AffineCost, 40, 3, 1, 1),
+    in_order(AffineCost, 0, 0, 0, 0),
+    LevelsCost(levels=((4, 10), (9, 16)), round_fixed_ns=5),
+    LevelsCost(levels=((9, 30),), round_fixed_ns=1),
+    LevelsCost(levels=((9, 5), (16, 12), (40, 60)), round_fixed_ns=3),
+    in_order(BilinearCost, 10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    in_order(PoolingCost, 10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    in_order(BilinearCost, 10**6, -1, 0, 10**7, 10**6, 0, 0, 10**7),
+    in_order(RooflineCost, 10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
+    in_order(RooflineCost, 1, 1, 1, 1, 1),
+    in_order(LinearCost, 30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 SOME = settings.default.max_examples // 4
@@ -64,7 +65,7 @@ def small(draw, most=3):
         memory,
     )
     return Instance(
-        Requests(column(1, 9), column(1, 4), arrivals, column(1, 4)),
+        Requests(column(1, 9), column(1, 4), arrival_ns=arrivals, predicted_tokens=column(1, 4)),
         worker,
         first_token=draw(st.sampled_from(("decode", "prefill"))),
     )
@@ -151,7 +152,7 @@ def named(instance, name):
     """Return the bound of a name among those on the mean JCT, whether or not it is the best."""
     for found in candidates(instance, "mean_jct", lambda: False):
         if found["bound"] == name:
-            return Bound(name, found["value_ns"], found, {})
+            return Bound(name, value_ns=found["value_ns"], certificate=found, reference={})
     raise AssertionError(name)
 
 
@@ -186,7 +187,9 @@ def test_malformed_certificates_are_refused_not_raised():
 def test_one_client_meets_the_optimum():
     """One client: shortest first, one after the other, is optimal and the bound meets it."""
     instance = Instance(
-        Requests([1, 2, 3], [3, 1, 2]), Worker(1, AffineCost(5, 1, 10, 1)), first_token="decode"
+        Requests([1, 2, 3], [3, 1, 2]),
+        Worker(1, in_order(AffineCost, 5, 1, 10, 1)),
+        first_token="decode",
     )
     # Alone: 39, 18 and 30 ns; in the order of their lengths they end at 18, 48 and 87.
     bound = orsched.bound(instance, "mean_jct")
@@ -198,7 +201,9 @@ def test_one_client_meets_the_optimum():
 def test_late_first_tokens_wait_for_clients():
     """Two equal requests on one client: the second starts when the first has ended."""
     instance = Instance(
-        Requests([1, 1], [50, 50]), Worker(1, AffineCost(5, 1, 10, 1)), first_token="decode"
+        Requests([1, 1], [50, 50]),
+        Worker(1, in_order(AffineCost, 5, 1, 10, 1)),
+        first_token="decode",
     )
     bound = orsched.bound(instance, "mean_ttft")
     assert bound.name == "queue_ranks"
@@ -230,14 +235,14 @@ def test_queues_are_bounded_by_ranks():
 
 def test_few_requests_that_fit_are_bounded_by_themselves():
     """With a free client for everyone and nothing shared, each takes what it takes alone."""
-    cost = AffineCost(0, 0, 7, 0)
+    cost = in_order(AffineCost, 0, 0, 7, 0)
     instance = Instance(Requests([1] * 3, [2, 3, 4]), Worker(5, cost), first_token="decode")
     bound = orsched.bound(instance, "mean_jct")
     assert bound.certificate["sum_ns"] == 7 * 9 == least_sum_ns(instance, "mean_jct")
 
 
 def test_levels_and_memory_have_machine_times():
-    levels = LevelsCost(((10, 30), (20, 40), (80, 100)), 6)
+    levels = LevelsCost(levels=((10, 30), (20, 40), (80, 100)), round_fixed_ns=6)
     worker = Worker(4, levels, memory=BlockMemory(30, 1))
     instance = Instance(Requests([8] * 6, [2] * 6), worker, first_token="decode")
     bound = orsched.bound(instance, "mean_jct")

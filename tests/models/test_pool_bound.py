@@ -44,11 +44,11 @@ def apart(requests, link, prefill=1, decode=1):
     ("requests", "link", "binding", "value"),
     [
         # alone: 10 tokens of 10 ns, a link of 50 + 10 x 7, two rounds of 100
-        (Requests([10], [3]), Link(7, 50), "path_ns", 100 + 120 + 200),
+        (Requests([10], [3]), Link(ns_per_token=7, latency_ns=50), "path_ns", 100 + 120 + 200),
         # four prefills of 1,000 ns
         (Requests([100] * 4, [2] * 4), Link(), "prefill_ns", 4000),
         # the first prefill, then eight transfers of 1,000
-        (Requests([10] * 8, [2] * 8), Link(100), "link_ns", 100 + 8000),
+        (Requests([10] * 8, [2] * 8), Link(ns_per_token=100), "link_ns", 100 + 8000),
         # the first cache, then 8 x 50 rounds on four clients
         (Requests([10] * 8, [51] * 8), Link(), "decode_ns", 100 + 10_000),
     ],
@@ -117,7 +117,7 @@ def test_bounds_on_means_hold_for_pools(seed, objective):
 
 def test_a_mean_by_hand():
     """Prefill of 10 tokens, a transfer of 50 + 10 x 7, two rounds; the first token before it."""
-    instance = apart(Requests([10], [3]), Link(7, 50))
+    instance = apart(Requests([10], [3]), Link(ns_per_token=7, latency_ns=50))
     assert bound(instance, "mean_jct").value_ns == 100 + 120 + 200
     assert bound(instance, "mean_ttft").value_ns == 100
     late = instance.replace(first_token="decode")

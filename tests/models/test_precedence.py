@@ -15,6 +15,7 @@ from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.precedence import critical_path, critical_path_summary, precedence_graph
 from orsched.schedule import Schedule, Steps, Work
 from tests.by_the_book import Book
+from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.models.full_mip.small import instances
 
@@ -82,11 +83,13 @@ def test_longest_path_agrees_with_networkx(name):
 
 def test_two_workers_have_the_path_of_the_busier_one():
     requests = orsched.Requests([1, 1], [1, 2])
-    cost = orsched.AffineCost(10, 0, 5, 0)
+    cost = in_order(orsched.AffineCost, 10, 0, 5, 0)
     instance = orsched.Instance(
         requests, (orsched.Worker(1, cost), orsched.Worker(1, cost)), first_token="decode"
     )
-    steps = Steps([0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 10, 10], [10, 10, 15, 20], [1, 1, 1, 2])
+    steps = in_order(
+        Steps, [0, 1, 0, 1], [0, 0, 1, 1], [0, 0, 10, 10], [10, 10, 15, 20], [1, 1, 1, 2]
+    )
     work = Work([0, 0, 1, 1], [0] * 4, [0, 1, 0, 1], [0, 2, 1, 3], [0, 2, 1, 3], [1] * 4)
     schedule = Schedule(instance.sha256, steps, work, "hand", "none")
     graph = precedence_graph(instance, schedule)
@@ -97,10 +100,12 @@ def test_two_workers_have_the_path_of_the_busier_one():
 
 
 def test_a_request_that_changes_workers_takes_the_path_with_it():
-    cost = orsched.AffineCost(10, 0, 5, 0)
+    cost = in_order(orsched.AffineCost, 10, 0, 5, 0)
     workers = (orsched.Worker(1, cost), orsched.Worker(1, cost))
     instance = orsched.Instance(orsched.Requests([1], [3]), workers, first_token="decode")
-    steps = Steps([0, 0, 1, 1], [0, 1, 0, 1], [0, 10, 17, 27], [10, 15, 27, 37], [1, 1, 1, 2])
+    steps = in_order(
+        Steps, [0, 0, 1, 1], [0, 1, 0, 1], [0, 10, 17, 27], [10, 15, 27, 37], [1, 1, 1, 2]
+    )
     work = Work([0] * 4, [0] * 4, [0, 1, 0, 1], range(4), range(4), [1, 1, 2, 1], [0, 0, 1, 1])
     schedule = Schedule(instance.sha256, steps, work, "hand", "none")
     graph = precedence_graph(instance, schedule)
@@ -145,7 +150,7 @@ def test_an_empty_schedule_has_an_empty_path():
 
 def test_steps_that_overlap_are_refused():
     instance = orsched.Instance(orsched.Requests([1], [1]), orsched.Worker(1), first_token="decode")
-    steps = Steps([0, 0], [0, 1], [0, 5], [10, 15], [1, 1])
+    steps = in_order(Steps, [0, 0], [0, 1], [0, 5], [10, 15], [1, 1])
     work = Work([0, 0], [0, 0], [0, 1], [0, 1], [0, 1], [1, 1])
     with pytest.raises(InputError, match="step 1 starts before step 0 has ended"):
         precedence_graph(instance, Schedule(instance.sha256, steps, work, "hand", "none"))

@@ -22,17 +22,18 @@ from orsched.models.no_queue import ordering_cannot_help
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.models.divisions import least_over_divisions
 
 COSTS = (
-    AffineCost(9, 1, 10, 2),
-    AffineCost(0, 0, 7, 0),
-    LevelsCost(((6, 3), (12, 5)), 4),
-    BilinearCost(10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
-    PoolingCost(10**5, 10**6, 5 * 10**6, 10**6, 10**6),
-    RooflineCost(10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
-    RooflineCost(1, 1, 1, 1, 1),
-    LinearCost(30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
+    in_order(AffineCost, 9, 1, 10, 2),
+    in_order(AffineCost, 0, 0, 7, 0),
+    LevelsCost(levels=((6, 3), (12, 5)), round_fixed_ns=4),
+    in_order(BilinearCost, 10**6, 2 * 10**6, 10**5, 3 * 10**6, 10**5, 10**6, 10**6, 2 * 10**6),
+    in_order(PoolingCost, 10**5, 10**6, 5 * 10**6, 10**6, 10**6),
+    in_order(RooflineCost, 10**6, 30 * 10**6, 4 * 10**6, 10**6, 3 * 10**5),
+    in_order(RooflineCost, 1, 1, 1, 1, 1),
+    in_order(LinearCost, 30 * 10**6, 10**6, 10**5, 20 * 10**6, 3 * 10**6, 10**6, 4 * 10**6, 10**6),
 )
 
 
@@ -48,7 +49,7 @@ def several(draw):
         memory,
     )
     arrivals = column(0, draw(st.sampled_from((0, 0, 40))))
-    requests = Requests(column(1, 6), column(1, 5), arrivals)
+    requests = Requests(column(1, 6), column(1, 5), arrival_ns=arrivals)
     return Instance(requests, (worker,) * draw(st.integers(2, 3)), first_token="decode")
 
 

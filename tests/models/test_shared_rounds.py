@@ -28,16 +28,17 @@ from orsched.models.latency_bounds import candidates
 from orsched.models.shared_rounds_bound import falling, shared_rounds_choices
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search
 from tests.models.least_sums import least_sum_ns
 
 COSTS = (
-    AffineCost(0, 5, 2, 2),
-    AffineCost(3, 9, 3, 0),
-    AffineCost(1, 1, 2, 9),
-    AffineCost(0, 30, 5, 1),
-    LinearCost(3 * 10**6, 9 * 10**6, 10**5, 2 * 10**6, 3 * 10**6, 10**6, 0, 0),
-    LevelsCost(((4, 40), (9, 66)), 3),
+    in_order(AffineCost, 0, 5, 2, 2),
+    in_order(AffineCost, 3, 9, 3, 0),
+    in_order(AffineCost, 1, 1, 2, 9),
+    in_order(AffineCost, 0, 30, 5, 1),
+    in_order(LinearCost, 3 * 10**6, 9 * 10**6, 10**5, 2 * 10**6, 3 * 10**6, 10**6, 0, 0),
+    LevelsCost(levels=((4, 40), (9, 66)), round_fixed_ns=3),
 )
 
 
@@ -46,7 +47,7 @@ def drawn(rng, n, most=9, late=40):
     equal = rng.random() < 0.5
     column = lambda high: [rng.randint(1, high)] * n if equal else _any(rng, n, high)  # noqa: E731
     arrivals = [rng.randint(0, late) for _ in range(n)]
-    requests = Requests(column(most), column(4), arrivals)
+    requests = Requests(column(most), column(4), arrival_ns=arrivals)
     first = rng.choice(("decode", "prefill"))
     return Instance(requests, Worker(rng.randint(2, 4), rng.choice(COSTS)), first_token=first)
 
@@ -146,7 +147,7 @@ def test_equal_requests_pay_all_that_their_pairs_cost():
 def test_of_two_that_share_rounds_the_product_of_weights_is_small_enough():
     """A pair pays for each shared round no more than the smaller prefill over all of them."""
     requests = Requests([3] * 40, list(range(1, 41)))
-    instance = Instance(requests, Worker(2, AffineCost(1, 1, 2, 2)), first_token="decode")
+    instance = Instance(requests, Worker(2, in_order(AffineCost, 1, 1, 2, 2)), first_token="decode")
     weights, tokens = parts_of(instance, PLAIN).weights().tolist(), range(1, 41)
     for (s, p), (t, q) in product(zip(weights, tokens, strict=True), repeat=2):
         assert s * t * min(p, q) <= WEIGHT**2
@@ -156,7 +157,7 @@ def test_of_two_that_share_rounds_the_product_of_weights_is_small_enough():
 def test_who_is_prefilled_later_has_waited_for_it():
     """Where the first window is dear, a prefill of 10 waits 90 of it: its share, and lateness."""
     instance = Instance(
-        Requests([10], [1]), Worker(1, AffineCost(0, 1, 5, 0)), first_token="decode"
+        Requests([10], [1]), Worker(1, in_order(AffineCost, 0, 1, 5, 0)), first_token="decode"
     )
     parts = parts_of(instance, PLAIN)
     assert (parts.prefill[0], parts.first[0], parts.decode[0]) == (10, 0, 5)
@@ -173,8 +174,8 @@ def test_who_is_prefilled_later_has_waited_for_it():
 @pytest.mark.parametrize("allows", [(), ("chunks", "mixed")])
 def test_a_queue_for_prefills_counts_in_full(allows):
     """Requests come twice as fast as they are done one by one: more than half of what they wait."""
-    made = Requests([50] * 60, [3] * 60, [25 * k for k in range(60)])
-    instance = Instance(made, Worker(60, AffineCost(0, 1, 2, 0)), first_token="prefill")
+    made = Requests([50] * 60, [3] * 60, arrival_ns=[25 * k for k in range(60)])
+    instance = Instance(made, Worker(60, in_order(AffineCost, 0, 1, 2, 0)), first_token="prefill")
     scope = Scope.allowing(allows, instance)
     alone = int(parts_of(instance, scope).own.sum())
     claim = shared_rounds_choices(instance, scope, lambda: False)
@@ -185,7 +186,9 @@ def test_a_queue_for_prefills_counts_in_full(allows):
 def test_who_waits_pays_no_share_of_rounds():
     """Two requests, better one after the other: lateness and shared rounds are no two costs."""
     instance = Instance(
-        Requests([1, 1], [1, 1]), Worker(2, AffineCost(0, 0, 20, 100)), first_token="decode"
+        Requests([1, 1], [1, 1]),
+        Worker(2, in_order(AffineCost, 0, 0, 20, 100)),
+        first_token="decode",
     )
     assert least_sum_ns(instance, "mean_jct") == 120 + 240 < 2 * 220
     for middle, late in product(range(60, 400, 20), range(0, LATE + 1, 64)):
@@ -197,9 +200,9 @@ def test_who_waits_pays_no_share_of_rounds():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_steady_stream_is_close_to_its_bound(workers):
     """Rounds of twenty requests, without prefills: most of what sharing costs, and never more."""
-    made = Requests([1] * 200, [20] * 200, [40 * k // workers for k in range(200)])
+    made = Requests([1] * 200, [20] * 200, arrival_ns=[40 * k // workers for k in range(200)])
     instance = Instance(
-        made, (Worker(200, AffineCost(0, 0, 20, 1)),) * workers, first_token="decode"
+        made, (Worker(200, in_order(AffineCost, 0, 0, 20, 1)),) * workers, first_token="decode"
     )
     least = orsched.solve(instance, "fcfs").schedule.results["jct_ns"]["mean"] * len(instance)
     alone, proven = int(parts_of(instance, PLAIN).own.sum()), []
@@ -212,10 +215,10 @@ def test_a_steady_stream_is_close_to_its_bound(workers):
 @pytest.mark.parametrize(
     ("cost", "requests", "prompt"),
     [
-        (AffineCost(0, 0, 20, 3), 3, 1),
-        (AffineCost(0, 0, 20, 6), 3, 1),
-        (AffineCost(0, 12, 20, 0), 3, 2),
-        (AffineCost(5, 30, 20, 3), 3, 2),
+        (in_order(AffineCost, 0, 0, 20, 3), 3, 1),
+        (in_order(AffineCost, 0, 0, 20, 6), 3, 1),
+        (in_order(AffineCost, 0, 12, 20, 0), 3, 2),
+        (in_order(AffineCost, 5, 30, 20, 3), 3, 2),
     ],
 )
 def test_equal_requests_at_once(cost, requests, prompt):
@@ -239,7 +242,7 @@ def busy(workers=2, requests=60, rate=40):
     """Requests that arrive faster than they end, with long prefills."""
     rng = np.random.default_rng(3)
     made = Requests(rng.integers(20, 400, requests), rng.integers(5, 60, requests))
-    worker = Worker(64, AffineCost(20_000_000, 100_000, 20_000_000, 300_000))
+    worker = Worker(64, in_order(AffineCost, 20_000_000, 100_000, 20_000_000, 300_000))
     instance = Instance(made, (worker,) * workers, first_token="prefill")
     return with_arrivals(instance, f"poisson:rate={rate}", seed=1)
 
@@ -303,7 +306,10 @@ def test_where_parts_do_not_add_up_there_is_none():
     instance = busy()
     never = lambda: False  # noqa: E731
     assert shared_rounds_choices(instance, Scope.allowing(["restarts"], instance), never) is None
-    for cost in (PoolingCost(10, 10**6, 5 * 10**6, 10**6, 10**6), AffineCost(0, 1, 0, 1)):
+    for cost in (
+        in_order(PoolingCost, 10, 10**6, 5 * 10**6, 10**6, 10**6),
+        in_order(AffineCost, 0, 1, 0, 1),
+    ):
         other = instance.replace(workers=(Worker(4, cost),))
         assert shared_rounds_choices(other, PLAIN, never) is None
 

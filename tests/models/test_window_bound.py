@@ -23,12 +23,13 @@ from orsched.models.window_bound import best_price, long_lengths
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 
 COSTS = (
-    AffineCost(9, 0, 10, 1),
-    AffineCost(3, 1, 10, 0),
-    AffineCost(0, 0, 7, 0),
-    LevelsCost(((6, 3), (12, 5)), 4),
+    in_order(AffineCost, 9, 0, 10, 1),
+    in_order(AffineCost, 3, 1, 10, 0),
+    in_order(AffineCost, 0, 0, 7, 0),
+    LevelsCost(levels=((6, 3), (12, 5)), round_fixed_ns=4),
 )
 
 
@@ -46,7 +47,9 @@ def unequal(draw, most=5):
     )
     arrivals = column(0, draw(st.sampled_from((0, 0, 40))))
     rule = draw(st.sampled_from(("decode", "prefill")))
-    return Instance(Requests(column(1, 4), column(1, 12), arrivals), worker, first_token=rule)
+    return Instance(
+        Requests(column(1, 4), column(1, 12), arrival_ns=arrivals), worker, first_token=rule
+    )
 
 
 def without_joint(instance, monkeypatch):
@@ -153,7 +156,9 @@ def test_windows_of_few_stages():
 def test_one_stage_rounds_everything_up():
     """Two requests at once on two clients: the shorter one waits, or there is a second stage."""
     instance = Instance(
-        Requests([1] * 4, [1, 2, 3, 10]), Worker(4, AffineCost(1, 0, 10, 0)), first_token="decode"
+        Requests([1] * 4, [1, 2, 3, 10]),
+        Worker(4, in_order(AffineCost, 1, 0, 10, 0)),
+        first_token="decode",
     )
     assert makespan_bound(instance).value_ns == optimum_ns(instance) == 101
 

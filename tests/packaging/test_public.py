@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import orsched
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
 
@@ -49,8 +51,6 @@ def test_every_public_method_is_documented(package, name):
 
 def test_no_submodule_takes_the_place_of_a_public_name():
     """A module named like a function replaces it when imported, unless it can be called itself."""
-    import orsched
-
     for package in PACKAGES:
         importlib.import_module(package)
     for name in orsched.__all__:
@@ -59,3 +59,80 @@ def test_no_submodule_takes_the_place_of_a_public_name():
     for path in (ROOT / "orsched").iterdir():
         if path.stem in orsched.__all__:
             assert callable(importlib.import_module(f"orsched.{path.stem}")), path.name
+
+
+MADE_BY_ORSCHED = {"View", "PredictedView", "ClairvoyantView", "Outcome", "Progress"}
+"""Classes with columns or results in nanoseconds, whose objects no user makes from numbers."""
+
+
+@pytest.mark.parametrize("package", ["orsched", "orsched.extending"])
+def test_no_public_call_takes_bare_nanoseconds(package):
+    """``SLO(5, 1)`` would be 5 ns and 1 ns: times are given by names that state their unit."""
+    found = []
+    for name in set(importlib.import_module(package).__all__) - MADE_BY_ORSCHED:
+        thing = getattr(importlib.import_module(package), name)
+        if not callable(thing) or (isinstance(thing, type) and issubclass(thing, Exception)):
+            continue
+        for each in inspect.signature(thing).parameters.values():
+            units = {"ns", "fs"} & set(each.name.split("_"))
+            if units and each.kind is each.POSITIONAL_OR_KEYWORD:
+                found.append(f"{name}({each.name})")
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: orsched.SLO(5, 1),
+        lambda: orsched.AffineCost(10_000_000, 0, 0, 1_000_000),
+        lambda: orsched.LevelsCost(((8, 10),), 5),
+        lambda: orsched.Link(5, 1),
+        lambda: orsched.Autoscaling(5),
+        lambda: orsched.Requests([1], [1], [5]),
+        lambda: orsched.StageFloor(5),
+    ],
+)
+def test_times_need_their_names(call):
+    with pytest.raises(TypeError, match="positional argument"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("in_seconds", "in_ns"),
+    [
+        (orsched.AffineCost(prefill_fixed_s=0.01), orsched.AffineCost(prefill_fixed_ns=10**7)),
+        (
+            orsched.LevelsCost(levels_s=[(8, 0.01)], round_fixed_s=0.02),
+            orsched.LevelsCost(levels=[(8, 10**7)], round_fixed_ns=2 * 10**7),
+        ),
+        (orsched.Link(latency_s=1e-5), orsched.Link(latency_ns=10_000)),
+        (orsched.SLO(ttft_s=2, tpot_s=0.05), orsched.SLO(ttft_ns=2 * 10**9, tpot_ns=5 * 10**7)),
+        (
+            orsched.Autoscaling(startup_s=40, cooldown_s=1),
+            orsched.Autoscaling(startup_ns=40 * 10**9, cooldown_ns=10**9),
+        ),
+        (
+            orsched.Requests([1], [1], arrival_s=[0.5], deadline_s=[2]),
+            orsched.Requests([1], [1], arrival_ns=[5 * 10**8], deadline_ns=[2 * 10**9]),
+        ),
+    ],
+)
+def test_what_a_person_types_takes_seconds(in_seconds, in_ns):
+    assert in_seconds == in_ns
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda: orsched.AffineCost(round_fixed_ns=5, round_fixed_s=1), "round_fixed_s"),
+        (lambda: orsched.SLO(ttft_ns=5, ttft_s=1), "slo.ttft_s"),
+        (lambda: orsched.LevelsCost(levels=[(8, 5)]), "round_fixed_ns"),
+        (lambda: orsched.LevelsCost(levels=[(8, 5)], levels_s=[(8, 5)]), "levels_s"),
+        (lambda: orsched.Autoscaling(), "startup_ns"),
+        (lambda: orsched.Requests([1], [1], deadline_s=[1], deadline_ns=[5]), "deadline_s"),
+    ],
+)
+def test_a_time_is_given_once(call, field):
+    with pytest.raises(orsched.InputError) as caught:
+        call()
+    assert caught.value.field == field

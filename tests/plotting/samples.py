@@ -13,6 +13,7 @@ from orsched.requests import Requests
 from orsched.schedule import Schedule, Steps, Work
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 
 def random_instance(n=30, clients=6, seed=0, *, latest_ns=0, first_token="decode", **fields):
@@ -21,7 +22,7 @@ def random_instance(n=30, clients=6, seed=0, *, latest_ns=0, first_token="decode
     requests = Requests(
         random.integers(24, 192, n),
         random.integers(1, 512, n),
-        random.integers(0, latest_ns + 1, n),
+        arrival_ns=random.integers(0, latest_ns + 1, n),
         ids=fields.pop("ids", None),
     )
     worker = Worker(clients, prefill_cap_tokens=512, memory=BlockMemory(8 * clients, 128))
@@ -63,8 +64,10 @@ def by_hand():
 def every_kind():
     """Two workers: a static batch that holds a request, and mixed steps with a paused request."""
     workers = (
-        Worker(2, AffineCost(10, 1, 4, 1), memory=BlockMemory(9, 2, "paged"), padding=True),
-        Worker(2, AffineCost(10, 1, 4, 1), memory=BlockMemory(9, 4), name="mixed"),
+        Worker(
+            2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 2, "paged"), padding=True
+        ),
+        Worker(2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 4), name="mixed"),
     )
     instance = Instance(
         Requests([3, 5, 4, 6], [1, 3, 4, 3]), workers, name="every kind", first_token="decode"

@@ -25,7 +25,7 @@ def mixed(seed=0, policy="vllm", limits=("interactive:ttft=2,tpot=0.05",)):
     requests = orsched.Requests(
         np.where(kind == 0, draw.integers(50, 400, 40), draw.integers(500, 2000, 40)),
         draw.integers(10, 200, 40),
-        np.where(kind == 0, draw.integers(0, 20 * 10**9, 40), 0),
+        arrival_ns=np.where(kind == 0, draw.integers(0, 20 * 10**9, 40), 0),
         service_class=kind,
         tenant=[["ada", "bob", "cy"][k] for k in draw.integers(0, 3, 40)],
     )
@@ -66,7 +66,7 @@ def test_blocks_of_prefix_caches_are_those_of_running_requests_and_cached_ones()
     requests = orsched.Requests(
         prompts,
         draw.integers(10, 80, 40),
-        np.where(kind == 0, draw.integers(0, 9 * 10**9, 40), 0),
+        arrival_ns=np.where(kind == 0, draw.integers(0, 9 * 10**9, 40), 0),
         service_class=kind,
         prefixes=Prefixes.from_documents(draw.integers(0, 4, 40), np.full(40, 192), 16),
     )

@@ -267,7 +267,7 @@ def many_served(instance):
 
 def one_of_many(clients=40, n=12):
     """Twelve requests on workers with many more clients."""
-    requests = Requests([50] * n, [20] * n, [10**9 * k for k in range(n)])
+    requests = Requests([50] * n, [20] * n, arrival_ns=[10**9 * k for k in range(n)])
     return Instance(
         requests, (Worker(clients), Worker(clients)), name="mostly empty", first_token="decode"
     )
@@ -330,7 +330,7 @@ def test_clients_are_separated_by_white_and_not_by_the_colour_of_bubbles(sample,
 
 def test_bars_thinner_than_a_pixel_become_an_image():
     n = 4000
-    requests = Requests([1] * n, [2] * n, [10**9 * k for k in range(n)])
+    requests = Requests([1] * n, [2] * n, arrival_ns=[10**9 * k for k in range(n)])
     instance = Instance(
         requests, (Worker(3),), name="short requests, far apart", first_token="decode"
     )
@@ -354,7 +354,9 @@ def test_many_workers_keep_the_picture_in_bounds(workers, tmp_path):
 def test_a_hundred_thousand_requests_are_drawn_in_seconds(tmp_path):
     n = 100_000
     draw = np.random.default_rng(0)
-    requests = Requests(draw.integers(5, 50, n), draw.integers(1, 30, n), np.arange(n) * 10**8)
+    requests = Requests(
+        draw.integers(5, 50, n), draw.integers(1, 30, n), arrival_ns=np.arange(n) * 10**8
+    )
     instance = Instance(requests, (Worker(64),) * 4, name="large", first_token="decode")
     schedule = orsched.simulate(instance, "vllm").schedule
     begin = perf_counter()

@@ -11,6 +11,7 @@ from orsched.errors import InputError
 from orsched.metrics import SLO, summarise
 from orsched.plotting.latency import latency, line_names, save_latency
 from orsched.plotting.latency_curves import POINTS, ecdf, latencies, needed_multiples
+from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import every_kind, random_instance, served
 from tests.plotting.test_classes import mixed
@@ -67,7 +68,8 @@ def test_attainment_over_multiples_is_that_of_multiplied_limits(seed, limits):
         assert int((need <= multiple).sum()) == met
     if None not in limits:
         assert (
-            int((need <= 1).sum()) == summarise(instance, schedule, SLO(*limits))["slo"]["attained"]
+            int((need <= 1).sum())
+            == summarise(instance, schedule, in_order(SLO, *limits))["slo"]["attained"]
         )
 
 
@@ -86,7 +88,7 @@ def curves(axes):
 def test_lines_are_the_distributions_and_the_dot_the_attainment():
     instance = random_instance(n=60)
     schedule = served(instance)
-    slo = SLO(2 * 10**9, 40 * 10**6)
+    slo = SLO(ttft_ns=2 * 10**9, tpot_ns=40 * 10**6)
     axes = latency(instance, [schedule, schedule], slo=slo, names=["a", "b"])
     found = curves(axes)
     drawn = found["ttft-0"].get_xydata()[1:-1]
@@ -121,7 +123,7 @@ def test_no_legend_is_cut_off_and_no_words_leave_the_picture(many):
     schedule = served(instance)
     names = [f"a policy of mine, {k}: with_some=parameters" for k in range(many)]
     figure = Figure(figsize=(10, 6.6), layout="constrained")
-    latency(instance, [schedule] * many, figure, names=names, slo=SLO(10**9, 10**8))
+    latency(instance, [schedule] * many, figure, names=names, slo=SLO(ttft_ns=10**9, tpot_ns=10**8))
     figure.canvas.draw()
     (legend,) = figure.legends
     assert len(legend.get_texts()) == many
@@ -152,7 +154,7 @@ def test_a_run_that_was_stopped_has_no_latencies():
 def test_equal_bytes_come_twice(tmp_path, suffix):
     paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
     for path in paths:
-        save_latency(*every_kind(), path, slo=SLO(20, 20))
+        save_latency(*every_kind(), path, slo=SLO(ttft_ns=20, tpot_ns=20))
     assert paths[0].read_bytes() == paths[1].read_bytes()
     with pytest.raises(InputError, match="not a suffix"):
         save_latency(*every_kind(), tmp_path / "a.gif")
@@ -162,5 +164,7 @@ def test_nothing_to_do_is_drawn(tmp_path):
     instance = orsched.Instance(
         orsched.Requests([], []), orsched.Worker(2), name="empty", first_token="decode"
     )
-    save_latency(instance, served(instance, bound=False), tmp_path / "a.png", slo=SLO(1, 1))
+    save_latency(
+        instance, served(instance, bound=False), tmp_path / "a.png", slo=SLO(ttft_ns=1, tpot_ns=1)
+    )
     assert (tmp_path / "a.png").stat().st_size > 1000

@@ -8,14 +8,15 @@ import orsched
 from orsched.errors import InputError
 from orsched.plotting.plan_and_run import draw_plan_and_run, save_plan_and_run
 from orsched.runner import RunSettings, plan_against_run, run
+from tests.in_order import in_order
 
 
 @pytest.fixture(scope="module")
 def pair():
     done = run(orsched.load("with-arrivals"), "vllm", RunSettings("virtual"))
     steps = done.trace.steps
-    slow = orsched.Steps(
-        steps.worker, steps.phase, 3 * steps.start_ns, 3 * steps.end_ns, steps.rounds
+    slow = in_order(
+        orsched.Steps, steps.worker, steps.phase, 3 * steps.start_ns, 3 * steps.end_ns, steps.rounds
     )
     return done.instance, done.plan, done.trace.replace(steps=slow, bound=None, results={})
 
@@ -64,7 +65,8 @@ def test_errors_beyond_the_border_stand_at_it_with_their_value(pair):
     start[4:] += 99 * took
     end[3:] += 99 * took
     late = trace.replace(
-        steps=orsched.Steps(steps.worker, steps.phase, start, end, steps.rounds), results={}
+        steps=in_order(orsched.Steps, steps.worker, steps.phase, start, end, steps.rounds),
+        results={},
     )
     *_, errors = draw_plan_and_run(instance, plan, late, Figure())
     _, most = errors.get_ylim()

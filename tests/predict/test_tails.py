@@ -15,6 +15,7 @@ from orsched.predict.predictor_file import predictor_from
 from orsched.predict.tails import FREEDOMS, Tail, Tails, fit_tails, tails_from, upper_quantiles
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 LEVELS = np.array([0.05, 0.5, 0.95])
 
@@ -145,7 +146,9 @@ def test_too_few_rows_other_laws_and_other_kinds_are_refused():
 def test_an_instance_gets_the_quantiles_of_the_tails(pair, tmp_path):
     test, plain, tailed = pair
     instance = Instance(
-        Requests([5] * 4, [9] * 4), Worker(2, AffineCost(1, 1, 1, 1)), first_token="decode"
+        Requests([5] * 4, [9] * 4),
+        Worker(2, in_order(AffineCost, 1, 1, 1, 1)),
+        first_token="decode",
     )
     requests = predict_instance(instance, tailed, test.prompts[:4]).requests
     inner = predict_instance(instance, plain, test.prompts[:4]).requests

@@ -18,6 +18,7 @@ from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 MS = 1_000_000
 BLOCK_TOKENS = 4
@@ -89,7 +90,9 @@ def _cost(model, most, factor):
     cost = {
         "affine": AffineCost(),
         # A stage holds little more than the largest request.
-        "levels": LevelsCost(((most // 2, 27 * MS), (most + 3, 31 * MS)), 30 * MS),
+        "levels": LevelsCost(
+            levels=((most // 2, 27 * MS), (most + 3, 31 * MS)), round_fixed_ns=30 * MS
+        ),
         "bilinear": BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.061, 0.9, 0.21, 29.3)),
         "pooling": PoolingCost.from_ms(
             alpha=0.01, beta=0.4, c=21.5, gamma=0.7, delta=0.3, lambda_=1.2
@@ -97,7 +100,8 @@ def _cost(model, most, factor):
         "roofline": RooflineCost.from_s(
             fixed=2e-3, weights=29.5e-3, token=4.1e-3, context=0.31e-3, attended=0.07e-3
         ),
-        "linear": LinearCost(
+        "linear": in_order(
+            LinearCost,
             *(x * 10**9 for x in (21_500, 400, 70, 31_500, 900, 310, 4_300, 90)),
         ),
     }[model]
@@ -139,7 +143,9 @@ def _requests(workload, n, limit):
         arrivals = _sums(rng.expovariate(1 / 30) for _ in range(n))
     # Predictions as they are: some right, some far off, one perhaps beyond the limit.
     predicted = [rng.choice((out, rng.randint(1, 2 * limit))) for out in outputs]
-    return Requests(prompts, outputs, arrivals, predicted, classes)
+    return Requests(
+        prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted, service_class=classes
+    )
 
 
 def _sums(gaps_ms):

@@ -86,7 +86,7 @@ def test_a_makespan_that_is_the_last_arrivals_is_said_to_be_so(tmp_path):
     said = "arrivals decide it, not the method"
     early = random_instance(n=20, latest_ns=10**9)
     assert said not in page_of(tmp_path, early, several(early))
-    requests = orsched.Requests([10, 10], [5, 5], [0, 100 * 10**9])
+    requests = orsched.Requests([10, 10], [5, 5], arrival_ns=[0, 100 * 10**9])
     late = orsched.Instance(requests, orsched.Worker(1), first_token="decode")
     assert said in page_of(tmp_path, late, several(late))
 

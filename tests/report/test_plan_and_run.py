@@ -12,6 +12,7 @@ from orsched.report.comparison import labels, rows_of
 from orsched.report.html import write_report
 from orsched.report.plan_and_run import pair_data, pairs_of, section
 from orsched.runner import RunSettings, run
+from tests.in_order import in_order
 
 VIRTUAL = RunSettings("virtual")
 
@@ -24,8 +25,8 @@ def ran():
 def slower(trace):
     """Every step takes twice as long."""
     steps = trace.steps
-    twice = orsched.Steps(
-        steps.worker, steps.phase, 2 * steps.start_ns, 2 * steps.end_ns, steps.rounds
+    twice = in_order(
+        orsched.Steps, steps.worker, steps.phase, 2 * steps.start_ns, 2 * steps.end_ns, steps.rounds
     )
     return trace.replace(steps=twice, bound=None, results={})
 

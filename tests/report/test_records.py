@@ -14,6 +14,7 @@ from orsched.metrics import summarise
 from orsched.report.records import COLUMNS, STAYS, TIMES, WRITERS, milliseconds, write_records
 from orsched.request_times import request_times
 from orsched.schedule import DECODE, Steps, Work
+from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 from tests.plotting.samples import by_hand, empty, random_instance, served
 
@@ -174,7 +175,9 @@ def test_what_a_stopped_run_did_not_finish_has_no_last_token(tmp_path, first_tok
     kept, work = schedule.work.first_step < count, schedule.work
     columns = {name: column[kept] for name, column in vars(work).items()}
     columns["last_step"] = columns["last_step"].clip(max=count - 1)
-    steps = Steps(*(getattr(schedule.steps, name)[:count] for name in vars(schedule.steps)))
+    steps = in_order(
+        Steps, *(getattr(schedule.steps, name)[:count] for name in vars(schedule.steps))
+    )
     part = schedule.replace(
         steps=steps, work=Work(**columns), results={}, bound=None, run={"complete": False}
     )

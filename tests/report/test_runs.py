@@ -14,6 +14,7 @@ from orsched.report.html import write_report
 from orsched.report.method_tables import latency_table, makespan_table
 from orsched.report.ranking import ranking_of
 from orsched.schedule import Steps
+from tests.in_order import in_order
 
 MEASURED = {"device": "d", "clock": "c"}
 CLAIMS = ("no schedule is shorter, so", 'class="badge"')
@@ -35,7 +36,7 @@ def run_of(plan, speed=1, **run):
     """Return a plan as a run on a worker so many times as fast as its model."""
     steps = plan.steps
     times = (steps.start_ns // speed, steps.end_ns // speed)
-    trace = plan.replace(steps=Steps(steps.worker, steps.phase, *times, steps.rounds))
+    trace = plan.replace(steps=in_order(Steps, steps.worker, steps.phase, *times, steps.rounds))
     return trace.replace(run={**MEASURED, **run}, results={})
 
 
@@ -69,7 +70,9 @@ def test_runs_are_never_the_shortest(instance, plan, tmp_path):
 
 def test_an_invalid_schedule_is_not_the_shortest(instance, plan):
     steps = plan.steps
-    halved = Steps(steps.worker, steps.phase, steps.start_ns // 2, steps.end_ns // 2, steps.rounds)
+    halved = in_order(
+        Steps, steps.worker, steps.phase, steps.start_ns // 2, steps.end_ns // 2, steps.rounds
+    )
     table = makespans(instance, [plan, plan.replace(steps=halved)])
     assert "badge" not in table
 
@@ -104,7 +107,7 @@ def test_a_part_of_a_run_says_so_and_has_no_latencies(instance, plan, tmp_path):
     steps, work, last = plan.steps, plan.work, len(plan.steps) - 1
     kept = work.last_step < last
     part = plan.replace(
-        steps=Steps(*(getattr(steps, name)[:last] for name in vars(steps))),
+        steps=in_order(Steps, *(getattr(steps, name)[:last] for name in vars(steps))),
         work=orsched.Work(**{name: column[kept] for name, column in vars(work).items()}),
         results={},
         run={**MEASURED, "complete": False},

@@ -17,6 +17,7 @@ from orsched.runner import RunSettings, plan_against_run, run
 from orsched.runner.capacity import Size, require_room
 from orsched.simulator import simulate_policy
 from orsched.timeline import Timeline
+from tests.in_order import in_order
 
 VIRTUAL = RunSettings("virtual")
 NAN = float("nan")
@@ -134,8 +135,13 @@ def test_gaps_do_not_count_waiting_for_requests(instance):
     assert done.trace.run["busy_share"] < 0.2
     steps = done.trace.steps
     moved = done.trace.replace(
-        steps=orsched.Steps(
-            steps.worker, steps.phase, steps.start_ns + 5, steps.end_ns + 5, steps.rounds
+        steps=in_order(
+            orsched.Steps,
+            steps.worker,
+            steps.phase,
+            steps.start_ns + 5,
+            steps.end_ns + 5,
+            steps.rounds,
         )
     )
     assert gaps_ns(late, Timeline(late, moved)).sum() == 5  # those before the late request

@@ -12,6 +12,7 @@ from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,12 @@ class ContextCost:
         return cls(**parameters)
 
 
-COSTS = (AffineCost(3, 1, 5, 2), AffineCost(0, 0, 0, 0), AffineCost(10, 0, 1, 0), ContextCost())
+COSTS = (
+    in_order(AffineCost, 3, 1, 5, 2),
+    in_order(AffineCost, 0, 0, 0, 0),
+    in_order(AffineCost, 10, 0, 1, 0),
+    ContextCost(),
+)
 
 
 @st.composite
@@ -75,7 +81,7 @@ def instances(draw, most=8):
         memory = BlockMemory(draw(st.integers(least, 3 * least)), block)
     worker = Worker(draw(st.integers(1, 4)), draw(st.sampled_from(COSTS)), cap, memory)
     return Instance(
-        Requests(prompts, outputs, arrivals, predicted),
+        Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted),
         worker,
         first_token=draw(st.sampled_from(("decode", "prefill"))),
         output_limit_tokens=limit,

@@ -8,8 +8,9 @@ from dataclasses import replace
 import orsched
 from orsched.costs import AffineCost
 from orsched.instances import predict
+from tests.in_order import in_order
 
-FAST, SLOW = AffineCost(1000, 10, 1000, 10), AffineCost(1000, 20, 2000, 10)
+FAST, SLOW = in_order(AffineCost, 1000, 10, 1000, 10), in_order(AffineCost, 1000, 20, 2000, 10)
 
 
 def losing(seed, workers=3, *, repaired=True):
@@ -19,7 +20,7 @@ def losing(seed, workers=3, *, repaired=True):
     requests = orsched.Requests(
         [rng.randint(1, 60) for _ in range(many)],
         [rng.randint(1, 40) for _ in range(many)],
-        [rng.randint(0, span) for _ in range(many)],
+        arrival_ns=[rng.randint(0, span) for _ in range(many)],
     )
     fleet = tuple(_worker(rng, index, repaired) for index in range(workers))
     instance = orsched.Instance(requests, fleet, rng.choice(("decode", "prefill")))

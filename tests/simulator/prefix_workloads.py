@@ -12,8 +12,9 @@ from orsched.memory import PrefixCache
 from orsched.policy import Information, Policy
 from orsched.prefixes import Prefixes
 from orsched.step import Step
+from tests.in_order import in_order
 
-COST = AffineCost(1000, 10, 1000, 10)
+COST = in_order(AffineCost, 1000, 10, 1000, 10)
 
 
 def prefix_instance(seed, workers=1, eviction="lru"):
@@ -32,7 +33,7 @@ def prefix_instance(seed, workers=1, eviction="lru"):
     requests = orsched.Requests(
         prompts,
         [rng.randint(1, limit) for _ in range(n)],
-        [rng.randint(0, span) for _ in range(n)],
+        arrival_ns=[rng.randint(0, span) for _ in range(n)],
         service_class=[rng.randint(0, 1) for _ in range(n)],
         prefixes=Prefixes.from_documents(documents, shared, size),
     )

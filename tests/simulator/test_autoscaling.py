@@ -14,6 +14,7 @@ from orsched.errors import InfeasibleError, InputError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.models.bounds import makespan_bound
 from orsched.policy import Policy
+from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 from tests.simulator.test_losses import COST, solved
 
@@ -42,7 +43,7 @@ def by_hand(late=()):
     """Two workers of two clients; four requests at 0, each of 5 and 20 tokens."""
     workers = tuple(orsched.Worker(2, COST, name=name) for name in "ab")
     many = 4 + len(late)
-    requests = orsched.Requests([5] * many, [20] * many, [0] * 4 + list(late))
+    requests = orsched.Requests([5] * many, [20] * many, arrival_ns=[0] * 4 + list(late))
     return orsched.Instance(requests, workers, autoscaling=RULE, first_token="decode")
 
 
@@ -157,7 +158,7 @@ def test_what_cannot_be_scaled_is_refused():
     with pytest.raises(InputError, match="new requests"):
         orsched.simulate(by_hand(), "scls_continuous")
     with pytest.raises(InputError, match="3 of 2 workers"):
-        orsched.simulate(by_hand().replace(autoscaling=Autoscaling(30, 3)), "vllm")
+        orsched.simulate(by_hand().replace(autoscaling=Autoscaling(startup_ns=30, least=3)), "vllm")
     failing = replace(by_hand().workers[0], available_ns=[(0, 50), (60, None)])
     with pytest.raises(InputError, match="does not know workers that fail"):
         by_hand().replace(workers=(failing, by_hand().workers[1]))
@@ -203,7 +204,7 @@ def test_errors_name_what_was_said(spec, field):
 
 def test_specification_and_files_say_the_same(tmp_path):
     rule = read_autoscaling("min=2,max=3,target=0.5,startup=1.5,interval=2,cooldown=0")
-    assert rule == Autoscaling(1_500_000_000, 2, 3, 0.5, 2 * 10**9, 0)
+    assert rule == in_order(Autoscaling, 1_500_000_000, 2, 3, 0.5, 2 * 10**9, 0)
     instance = orsched.scenario.scenario(orsched.load("pang-100x20"), 4, autoscale=rule)
     assert instance.sha256 != instance.replace(autoscaling=None).sha256
     schedule = orsched.simulate(instance, "vllm").schedule

@@ -11,11 +11,12 @@ from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.step import Step, Wait, batch_rounds, decode_rounds, evict, mixed_step, prefill_stage
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.instances import ContextCost
 from tests.simulator.scripted import Script
 
-PLAIN = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+PLAIN = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 CONTEXT = ContextCost(fixed=0, client=0, total=1, most=100)  # a stage: 7 + squares
 
 
@@ -27,7 +28,7 @@ executors = pytest.mark.parametrize("execute", [simulated, oracle], ids=["simula
 
 
 def one_worker(prompts, outputs, *, clients=2, cost=PLAIN, rule="decode", arrivals=None, **worker):
-    requests = Requests(prompts, outputs, arrivals)
+    requests = Requests(prompts, outputs, arrival_ns=arrivals)
     return Instance(requests, Worker(clients, cost, **worker), first_token=rule)
 
 
@@ -113,7 +114,7 @@ def test_a_last_token_by_a_mixed_step_is_told_once(execute):
 @executors
 def test_chunks_beside_rounds_share_the_fixed_part(execute):
     """A mixed step takes max(5, 10) + tokens + 2 a client, and chunks make up the prompt."""
-    instance = one_worker([1, 5], [4, 1], cost=AffineCost(5, 1, 10, 2))
+    instance = one_worker([1, 5], [4, 1], cost=in_order(AffineCost, 5, 1, 10, 2))
     policy = Script(prefill_stage([0]), mixed_step([1], [3]), mixed_step([1], [2]))
     schedule = execute(instance, policy)
     assert steps(schedule) == [
@@ -190,10 +191,10 @@ def test_rounds_end_before_pages_run_out(execute, padding, blocks, rounds):
 @executors
 def test_two_workers_share_the_requests_and_a_restart_may_move(execute):
     """Worker 1 is slower; it sleeps until an eviction on worker 0 lets it have request 1."""
-    requests = Requests([2, 2], [2, 2], [0, 3])
+    requests = Requests([2, 2], [2, 2], arrival_ns=[0, 3])
     instance = Instance(
         requests,
-        (Worker(1, PLAIN), Worker(1, AffineCost(0, 10, 100, 0), name="slow")),
+        (Worker(1, PLAIN), Worker(1, in_order(AffineCost, 0, 10, 100, 0), name="slow")),
         first_token="decode",
     )
     policy = Script(

@@ -14,10 +14,11 @@ from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.step import FOREVER, Step, Wait, batch_rounds, decode_rounds, evict, prefill_stage
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.oracle import oracle
 from tests.simulator.scripted import Script
 
-COST = AffineCost(0, 1, 10, 0)
+COST = in_order(AffineCost, 0, 1, 10, 0)
 
 
 def small(workers=1, **worker):
@@ -163,6 +164,8 @@ def test_a_worker_that_does_not_exist_gets_no_request(arrivals, worker):
             return None
 
     workers = [Worker(1), Worker(1, name="b")]
-    instance = Instance(Requests([1, 1, 1], [1, 1, 1], arrivals), workers, first_token="decode")
+    instance = Instance(
+        Requests([1, 1, 1], [1, 1, 1], arrival_ns=arrivals), workers, first_token="decode"
+    )
     with pytest.raises(PolicyError, match=f"for worker {worker!r}, where there are 2"):
         simulate_policy(instance, Lost())

@@ -16,10 +16,11 @@ from orsched.prefixes import Prefixes
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.simulator import simulate_policy
 from orsched.step import Step
+from tests.in_order import in_order
 from tests.simulator.prefix_workloads import prefix_instance, prefix_params, prefix_policy
 from tests.simulator.scripted import Script
 
-ATTENTION = RooflineCost(0, 0, 0, 0, attended_fs=10**6)
+ATTENTION = in_order(RooflineCost, 0, 0, 0, 0, attended_fs=10**6)
 """A step takes a nanosecond for each attended token of its chunks, and rounds take no time."""
 
 

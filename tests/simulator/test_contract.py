@@ -20,16 +20,17 @@ from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.step import ARRIVAL, FINISH, Step, decode_rounds, prefill_stage
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.simulator.instances import ContextCost, instances
 from tests.simulator.policies import POLICIES
 
-COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 
 
 def small(prompts=(5, 6, 7), outputs=(2, 3, 4), *, clients=2, arrivals=None, **fields):
     fields = {"first_token": "decode", **fields}
     worker = {k: fields.pop(k) for k in ("cost", "prefill_cap_tokens", "memory") if k in fields}
-    requests = Requests(list(prompts), list(outputs), arrivals and list(arrivals))
+    requests = Requests(list(prompts), list(outputs), arrival_ns=arrivals and list(arrivals))
     return Instance(requests, Worker(clients, **{"cost": COST, **worker}), **fields)
 
 
@@ -128,7 +129,7 @@ def secretive(first_token="decode"):
     outputs = [3, 11, 7, 5]
     quantiles = [[2, 6], [7, 12], [8, 9], [1, 13]]
     requests = Requests(
-        [2, 9, 4, 6], outputs, [0, 20, 20, 90], [4, 10, 8, 6],
+        [2, 9, 4, 6], outputs, arrival_ns=[0, 20, 20, 90], predicted_tokens=[4, 10, 8, 6],
         predicted_quantiles=quantiles, quantile_levels=[0.1, 0.9],
     )  # fmt: skip
     worker = Worker(2, COST, memory=BlockMemory(40, 1))
@@ -465,7 +466,7 @@ def test_client_time_beyond_64_bits_is_exact(name):
     """INV-15: clients x makespan may exceed 64 bits where no single time does."""
     instance = Instance(
         Requests([1] * 8, [1] * 8, predicted_tokens=[1] * 8),
-        Worker(50, AffineCost(2**58, 0, 1, 0), prefill_cap_tokens=1),
+        Worker(50, in_order(AffineCost, 2**58, 0, 1, 0), prefill_cap_tokens=1),
         first_token="decode",
     )
     schedule = simulate_policy(instance, POLICIES[name]()).schedule

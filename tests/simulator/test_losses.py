@@ -16,9 +16,10 @@ from orsched.method_choice import method_named, method_names
 from orsched.models.bounds import makespan_bound
 from orsched.policy import Policy
 from orsched.step import decode_rounds, prefill_stage
+from tests.in_order import in_order
 from tests.simulator.losses import losing, steady
 
-COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 ONE_WORKER = {"online", "offline", "hybrid", "robust"}
 WAIT_FOR_WORKERS = {"scls", "sls", "scls_continuous", "mico", "disaggregated"}
 POLICIES = sorted(
@@ -85,7 +86,7 @@ def test_a_lost_prefill_never_began():
 def test_a_lost_mixed_step_undoes_the_chunk_and_the_round():
     """Both requests are prefilled by 10, the second lost while it joins the first."""
     instance = orsched.Instance(
-        orsched.Requests([5, 5], [4, 4], [0, 6]),
+        orsched.Requests([5, 5], [4, 4], arrival_ns=[0, 6]),
         (orsched.Worker(4, COST, available_ns=[(0, 18), (20, None)]),),
         first_token="decode",
     )

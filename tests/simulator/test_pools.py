@@ -31,7 +31,9 @@ class Cost(AffineCost):
     """Ten nanoseconds a prompt token, a round of a hundred."""
 
     def __init__(self):
-        super().__init__(0, 10, 100, 0)
+        super().__init__(
+            prefill_fixed_ns=0, prefill_token_ns=10, round_fixed_ns=100, round_client_ns=0
+        )
 
 
 def make(instance, method, **parameters):
@@ -102,7 +104,9 @@ def test_two_roles_on_one_device_with_a_free_link_are_one_worker(seed, rule):
     n = int(draw.integers(1, 60))
     spread = 10**8 * int(draw.integers(1, 20))
     requests = Requests(
-        draw.integers(1, 200, n), draw.integers(1, 30, n), np.sort(draw.integers(0, spread, n))
+        draw.integers(1, 200, n),
+        draw.integers(1, 30, n),
+        arrival_ns=np.sort(draw.integers(0, spread, n)),
     )
     one = Worker(n, CONTEXTS if seed % 2 else AffineCost())
     alone = Instance(requests, (one,), first_token=rule)
@@ -124,7 +128,7 @@ def test_a_worker_of_both_roles_is_the_aggregated_one(seed, mode):
     one = Instance(
         requests, (Worker(4, memory=BlockMemory(40, 16, "paged")),), first_token="decode"
     )
-    linked = one.replace(link=Link(1000, 1000))
+    linked = one.replace(link=Link(ns_per_token=1000, latency_ns=1000))
     expected, found = make(one, VLLM, mode=mode), make(linked, DISAGGREGATED, mode=mode)
     assert found.steps == expected.steps
     assert found.work == expected.work
@@ -141,7 +145,7 @@ def two_workers(requests, link, **fields):
 
 def test_transfers_by_hand():
     """Two prompts of 10 and 20 tokens, prefilled together; their caches go one after the other."""
-    instance = two_workers(Requests([10, 20], [3, 2]), Link(7, 50))
+    instance = two_workers(Requests([10, 20], [3, 2]), Link(ns_per_token=7, latency_ns=50))
     schedule = make(instance, DISAGGREGATED)
     sent = schedule.transfers
     assert schedule.steps.end_ns[0] == 300
@@ -157,7 +161,7 @@ def test_transfers_by_hand():
 
 def test_one_token_needs_no_transfer():
     """Under the rule prefill a request of one token is done by its prefill."""
-    instance = two_workers(Requests([10], [1]), Link(7, 50))
+    instance = two_workers(Requests([10], [1]), Link(ns_per_token=7, latency_ns=50))
     schedule = make(instance, DISAGGREGATED)
     assert schedule.transfers is None
     assert schedule.makespan_ns == 100
@@ -166,7 +170,9 @@ def test_one_token_needs_no_transfer():
 def test_a_full_decoder_lets_caches_wait():
     """A cache is sent when the worker that decodes has blocks for it and for a token."""
     memory = BlockMemory(3, 16, "paged")
-    instance = two_workers(Requests([16, 16], [4, 4]), Link(1, 0), memory=memory)
+    instance = two_workers(
+        Requests([16, 16], [4, 4]), Link(ns_per_token=1, latency_ns=0), memory=memory
+    )
     schedule = make(instance, DISAGGREGATED)
     sent = schedule.transfers
     first_done = schedule.request_times(instance)["finish_ns"].min()
@@ -222,13 +228,13 @@ def evicting(view):
 )
 def test_steps_that_cannot_be(policy, message):
     """What a policy may not do with roles and caches is said in words."""
-    instance = two_workers(Requests([10, 20], [3, 2]), Link(7, 50))
+    instance = two_workers(Requests([10, 20], [3, 2]), Link(ns_per_token=7, latency_ns=50))
     with pytest.raises(PolicyError, match=message):
         simulate_policy(instance, policy)
 
 
 def test_policies_without_roles_refuse_them():
     """A policy of aggregated workers says that it knows no roles."""
-    instance = two_workers(Requests([10], [3]), Link(7, 50))
+    instance = two_workers(Requests([10], [3]), Link(ns_per_token=7, latency_ns=50))
     with pytest.raises(PolicyError, match="knows no workers that prefill alone"):
         make(instance, VLLM)

@@ -116,7 +116,7 @@ def pair(blocks=8, prompts=(12, 14), arrivals=None):
     """Two requests whose first two blocks of 4 are the same."""
     prefixes = Prefixes([0, 2, 4], [7, 8, 7, 8], 4)
     memory = orsched.BlockMemory(blocks, 4, "paged", PrefixCache())
-    requests = orsched.Requests(list(prompts), [3, 3], arrivals, prefixes=prefixes)
+    requests = orsched.Requests(list(prompts), [3, 3], arrival_ns=arrivals, prefixes=prefixes)
     return orsched.Instance(requests, orsched.Worker(2, COST, memory=memory), first_token="decode")
 
 

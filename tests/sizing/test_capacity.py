@@ -20,6 +20,7 @@ from orsched.requests import Requests
 from orsched.sizing import proof_violations
 from orsched.sizing.interval import over_parts, over_replications, wilson
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 NUMBER, NONE = {"type": "number"}, {"type": ["number", "null"]}
 WHOLE = {"type": "integer", "minimum": 0}
@@ -47,7 +48,7 @@ SCHEMA = {
 def heavy(n=60, gap_ns=5 * 10**7, clients=4):
     arrivals = [gap_ns * k for k in range(n)]
     return Instance(
-        Requests([100] * n, [20] * n, arrivals), Worker(clients, AffineCost()), "prefill"
+        Requests([100] * n, [20] * n, arrival_ns=arrivals), Worker(clients, AffineCost()), "prefill"
     )
 
 
@@ -112,7 +113,10 @@ def test_bulk_requests_have_no_limits_and_a_throughput():
 
 
 def test_the_cheapest_mix_is_that_of_an_exhaustive_search(tmp_path):
-    small, large = heavy().worker, Worker(16, AffineCost(12_500_000, 65_000, 14_500_000, 105_000))
+    small, large = (
+        heavy().worker,
+        Worker(16, in_order(AffineCost, 12_500_000, 65_000, 14_500_000, 105_000)),
+    )
     machines = {"small": (small, 1.0), "large": (large, 2.5)}
     options = {"machines": machines, "folder": tmp_path, "jobs": 2, "max_workers": 6, **LIMITS}
     quick = orsched.capacity(heavy(40), **options)
@@ -218,7 +222,9 @@ def test_ctrl_c_gives_the_best_so_far(tmp_path):
 def test_its_attainment_is_that_of_simulate(found):
     _, whole = found
     fleet = heavy().replace(workers=(heavy().worker,) * whole.workers)
-    slo = orsched.SLO(round(LIMITS["slo_ttft"] * 1e9), round(LIMITS["slo_tpot"] * 1e9))
+    slo = orsched.SLO(
+        ttft_ns=round(LIMITS["slo_ttft"] * 1e9), tpot_ns=round(LIMITS["slo_tpot"] * 1e9)
+    )
     results = orsched.simulate(fleet, "vllm", slo=slo).schedule.results
     assert results["slo"]["attainment"] == whole.estimate.attainment
     assert results["ttft_ns"]["p99"] / 1e9 == whole.estimate.ttft_p99_s

@@ -20,11 +20,12 @@ from orsched.sizing.question import read_question
 from orsched.sizing.simulation import figures
 from orsched.stop import MaxIterations
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 COSTS = (
-    AffineCost(5, 3, 40, 2),
-    AffineCost(0, 10, 10, 10),
-    BilinearCost(*(10**6 * k for k in (0, 3, 1, 5, 1, 2, 0, 40))),
+    in_order(AffineCost, 5, 3, 40, 2),
+    in_order(AffineCost, 0, 10, 10, 10),
+    in_order(BilinearCost, *(10**6 * k for k in (0, 3, 1, 5, 1, 2, 0, 40))),
 )
 
 
@@ -50,7 +51,7 @@ def small_instance(rng, most=25):
     arrivals = sorted(rng.randint(0, 60 * n) for _ in range(n))
     worker = Worker(rng.choice((1, 2, 4, 16)), rng.choice(COSTS))
     rule = rng.choice(("prefill", "decode"))
-    return Instance(Requests(prompts, outputs, arrivals), worker, first_token=rule)
+    return Instance(Requests(prompts, outputs, arrival_ns=arrivals), worker, first_token=rule)
 
 
 def attainment(instance, question, workers, policy):
@@ -101,7 +102,9 @@ def heavy(n=60):
     """Requests that keep several workers busy: 155 ms each at full clients, every 50 ms."""
     arrivals = [5 * 10**7 * k for k in range(n)]
     return Instance(
-        Requests([100] * n, [20] * n, arrivals), Worker(4, AffineCost()), first_token="prefill"
+        Requests([100] * n, [20] * n, arrival_ns=arrivals),
+        Worker(4, AffineCost()),
+        first_token="prefill",
     )
 
 

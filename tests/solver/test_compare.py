@@ -69,7 +69,7 @@ def test_names_classes_and_objects_stand_together():
 
 def test_one_scenario_for_all_is_that_of_simulate():
     words = {"workers": 2, "arrivals": "poisson:rate=5", "predictions": "classes", "seed": 3}
-    slo = orsched.SLO(2 * 10**9, 5 * 10**7)
+    slo = orsched.SLO(ttft_ns=2 * 10**9, tpot_ns=5 * 10**7)
     found = orsched.compare(SMALL, ["fcfs", "mico", Mine], slo=slo, **words)
     problem = scenario(SMALL, **words)
     for result, method in zip(found, ["fcfs", "mico", Mine], strict=True):

@@ -22,6 +22,7 @@ from orsched.cli.commands import run
 from orsched.files import save_instance
 from orsched.frontier_points import dominated
 from orsched.objectives import OBJECTIVES
+from tests.in_order import in_order
 
 
 @pytest.fixture
@@ -39,9 +40,9 @@ def call(capsys):
 def instance(n=12, arrivals=False):
     random = np.random.default_rng(3)
     times = random.integers(0, 10**9, n) if arrivals else None
-    worker = Worker(3, AffineCost(20_000_000, 100_000, 10_000_000, 0))
+    worker = Worker(3, in_order(AffineCost, 20_000_000, 100_000, 10_000_000, 0))
     return Instance(
-        Requests(random.integers(1, 50, n), random.integers(1, 20, n), times),
+        Requests(random.integers(1, 50, n), random.integers(1, 20, n), arrival_ns=times),
         [worker],
         first_token="decode",
     )
@@ -107,7 +108,7 @@ def test_rows_data_frame_and_picture(tmp_path):
 
 def test_methods_that_fail_are_named_and_the_others_go_on():
     padded = instance().replace(
-        workers=[Worker(3, AffineCost(20_000_000, 100_000, 10_000_000, 0), padding=True)]
+        workers=[Worker(3, in_order(AffineCost, 20_000_000, 100_000, 10_000_000, 0), padding=True)]
     )
     found = frontier(padded, points=0, methods=["fcfs", "hybrid"])
     assert len(found) + len(found.failed) == 2

@@ -18,6 +18,7 @@ from orsched.registry import BUILT_IN, method_information
 from orsched.requests import Requests
 from orsched.stop import MaxIterations
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.simulator.prefix_workloads import prefix_instance
 
 METHODS = [
@@ -61,7 +62,7 @@ def all_the_same(workers):
     )  # fmt: skip
     memory = BlockMemory(200, 4, "paged", PrefixCache())
     names = [f"w{index}" for index in range(workers)]
-    cost = AffineCost(0, 1000, 1, 1)
+    cost = in_order(AffineCost, 0, 1000, 1, 1)
     return Instance(
         requests,
         tuple(Worker(2, cost, memory=memory, name=name) for name in names),

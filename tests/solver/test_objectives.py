@@ -12,6 +12,7 @@ from orsched.methods import Run
 from orsched.objective_values import objective_value, weighted_times
 from orsched.objectives import MINIMISED, OBJECTIVES, objective_named
 from orsched.request_times import request_times
+from tests.in_order import in_order
 
 
 def instance(n=12, seed=0, weights=None, arrivals=False):
@@ -20,10 +21,10 @@ def instance(n=12, seed=0, weights=None, arrivals=False):
         Requests(
             random.integers(1, 50, n),
             random.integers(1, 20, n),
-            random.integers(0, 10**9, n) if arrivals else None,
+            arrival_ns=random.integers(0, 10**9, n) if arrivals else None,
             weights=weights,
         ),
-        [Worker(3, AffineCost(20_000_000, 100_000, 10_000_000, 1_000_000))],
+        [Worker(3, in_order(AffineCost, 20_000_000, 100_000, 10_000_000, 1_000_000))],
         first_token="decode",
     )
 

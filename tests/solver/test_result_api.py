@@ -18,6 +18,7 @@ from orsched.objectives import (
     fitting_objective,
     objective_named,
 )
+from tests.in_order import in_order
 from tests.metrics.any_schedule import any_schedule
 
 
@@ -141,9 +142,9 @@ def test_the_data_frame_has_a_row_a_request(both):
 
 def test_frames_name_ids_classes_and_tenants():
     requests = orsched.Requests(
-        [3, 4, 5], [2, 1, 3], [0, 10, 20], ids=("a", "b", "c"), tenant=["x", "y", "x"]
+        [3, 4, 5], [2, 1, 3], arrival_ns=[0, 10, 20], ids=("a", "b", "c"), tenant=["x", "y", "x"]
     )
-    worker = orsched.Worker(2, orsched.AffineCost(4, 1, 8, 1))
+    worker = orsched.Worker(2, in_order(orsched.AffineCost, 4, 1, 8, 1))
     instance = orsched.Instance(requests, worker, first_token="decode").with_classes(
         "interactive:ttft=1", "batch"
     )

@@ -21,6 +21,7 @@ from orsched.result import Status, Termination
 from orsched.simulator import simulate_policy
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.result_keys import RESULT_KEYS
 from tests.simulator.instances import instances
 
@@ -261,9 +262,9 @@ def test_compare_keeps_the_order_and_shares_the_time():
 
 def test_slo_attainment_is_reported_and_checked():
     instance = orsched.load("pang-100x20")
-    result = orsched.solve(instance, "fcfs", slo=SLO(10**12, 10**12))
+    result = orsched.solve(instance, "fcfs", slo=SLO(ttft_ns=10**12, tpot_ns=10**12))
     assert result.schedule.results["slo"]["attainment"] == 1.0
-    none = orsched.solve(instance, "fcfs", slo=SLO(0, 0)).schedule.results["slo"]
+    none = orsched.solve(instance, "fcfs", slo=SLO(ttft_ns=0, tpot_ns=0)).schedule.results["slo"]
     assert none["attained"] == 0
 
 
@@ -299,7 +300,7 @@ def test_a_method_can_be_specified_in_one_word():
 
 def test_an_initial_schedule_of_mixed_steps_beats_the_proof_and_takes_it_back():
     """Mixed steps need fewer rounds: no bound on stages and rounds may stand beside them."""
-    cost = orsched.AffineCost(32_000_000, 1_000_000, 20_000_000, 1_000_000)
+    cost = in_order(orsched.AffineCost, 32_000_000, 1_000_000, 20_000_000, 1_000_000)
     requests = orsched.Requests([24, 2, 1], [1, 1, 4])
     instance = orsched.Instance(requests, [orsched.Worker(2, cost)], first_token="decode")
     start = orsched.solve(instance, "gittins").schedule

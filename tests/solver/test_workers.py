@@ -11,7 +11,7 @@ from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
 
-REQUESTS = Requests([3, 5, 2, 4], [4, 2, 6, 3], [0, 0, 0, 0])
+REQUESTS = Requests([3, 5, 2, 4], [4, 2, 6, 3], arrival_ns=[0, 0, 0, 0])
 PANG = ("offline", "online", "hybrid", "windows", "exact")
 
 

@@ -8,10 +8,11 @@ from orsched.files import save_instance
 from orsched.study import read_study
 from orsched.study.cell import execute
 from orsched.study.table import rows_of
+from tests.in_order import in_order
 
 SMALL = Instance(
     Requests([5, 7, 9], [2, 1, 4], weights=[1, 0, 10]),
-    [Worker(1, AffineCost(10_000_000, 1000, 5_000_000, 0))],
+    [Worker(1, in_order(AffineCost, 10_000_000, 1000, 5_000_000, 0))],
     first_token="decode",
 )
 GRID = {"instances": [SMALL], "policies": ["fcfs", "exact", "hybrid"]}

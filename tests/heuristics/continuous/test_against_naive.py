@@ -15,6 +15,7 @@ from orsched.heuristics.continuous.waiting import make_queue
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
 from tests.heuristics.continuous.naive_vllm import Naive, NaiveAsync
+from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 
 
@@ -58,13 +59,13 @@ def crowded(rng):
     size = rng.randint(1, 4)
     blocks = -(-(prompt + output) // size) + rng.randint(0, 8)
     worker = orsched.Worker(
-        rng.randint(2, 7), AffineCost(rng.randint(1, 9), 1, 3, 1), None,
+        rng.randint(2, 7), in_order(AffineCost, rng.randint(1, 9), 1, 3, 1), None,
         orsched.BlockMemory(blocks, size, "paged"),
     )  # fmt: skip
     requests = orsched.Requests(
         [rng.randint(1, prompt) for _ in range(n)],
         [rng.randint(1, output) for _ in range(n)],
-        [rng.choice((0, rng.randint(0, 60))) for _ in range(n)],
+        arrival_ns=[rng.choice((0, rng.randint(0, 60))) for _ in range(n)],
         service_class=[rng.randint(0, 1) for _ in range(n)],
     )
     rule = rng.choice(("decode", "prefill"))

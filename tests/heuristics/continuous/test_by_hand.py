@@ -14,14 +14,17 @@ from orsched.heuristics.continuous import as_scheduled, engine_steps
 from orsched.memory import BlockMemory
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from tests.in_order import in_order
 
-COST = AffineCost(10, 1, 10, 1)
+COST = in_order(AffineCost, 10, 1, 10, 1)
 
 
 def run(name, requests, clients, memory=None, information="none", padding=False, **params):
     """Iterations and schedule of a policy on one worker; token 1 comes from the prefill."""
     worker = orsched.Worker(clients, COST, None, memory, padding=padding)
-    instance = orsched.Instance(orsched.Requests(*requests), worker, first_token="prefill")
+    instance = orsched.Instance(
+        in_order(orsched.Requests, *requests), worker, first_token="prefill"
+    )
     method = registry.resolve("methods", name)
     policy, _ = method.build(instance, Information(information), params, 0)
     schedule = simulate_policy(instance, policy).schedule
@@ -174,7 +177,7 @@ def test_aging_orders_batches_as_well(name):
 
 def test_interactive_requests_go_before_batch_requests():
     worker = orsched.Worker(1, COST)
-    requests = orsched.Requests([1] * 3, [1] * 3, [0] * 3, service_class=[1, 0, 1])
+    requests = orsched.Requests([1] * 3, [1] * 3, arrival_ns=[0] * 3, service_class=[1, 0, 1])
     instance = orsched.Instance(requests, worker, first_token="prefill")
     result = orsched.solve(instance, "vllm+policy=priority+priority=service_class")
     starts = result.schedule.request_times(instance)["prefill_start_ns"].tolist()

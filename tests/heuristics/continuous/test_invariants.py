@@ -96,7 +96,7 @@ def test_true_lengths_of_unfinished_requests_do_not_matter_to_the_blind(mode):
         longer = np.minimum(limit, instance.requests.output_tokens + rng.randint(1, 5))
         req = instance.requests
         other = instance.replace(
-            requests=orsched.Requests(req.prompt_tokens, longer, req.arrival_ns,
+            requests=orsched.Requests(req.prompt_tokens, longer, arrival_ns=req.arrival_ns,
                                       service_class=req.service_class)
         )  # fmt: skip
         border = _first_finish_ns(run(instance, name, params, "none"))

@@ -21,7 +21,9 @@ N = 24
 def run(roles, prompts, **parameters):
     workers = tuple(Worker(8, role=role) for role in roles)
     requests = Requests(prompts, [5] * len(prompts), arrival_ns=range(len(prompts)))
-    instance = Instance(requests, workers, first_token="prefill", link=Link(100, 100))
+    instance = Instance(
+        requests, workers, first_token="prefill", link=Link(ns_per_token=100, latency_ns=100)
+    )
     policy, _ = DISAGGREGATED.build(instance, Information.NONE, parameters, 0)
     return simulate_policy(instance, policy).schedule, policy.counted()
 
@@ -53,7 +55,10 @@ def test_unequal_pools_get_what_they_hold():
         for memory in (small, large)
     )
     instance = Instance(
-        Requests([20, 300] * 8, [5] * 16), workers, first_token="prefill", link=Link(1, 1)
+        Requests([20, 300] * 8, [5] * 16),
+        workers,
+        first_token="prefill",
+        link=Link(ns_per_token=1, latency_ns=1),
     )
     policy, _ = DISAGGREGATED.build(instance, Information.NONE, {}, 0)
     schedule = simulate_policy(instance, policy).schedule

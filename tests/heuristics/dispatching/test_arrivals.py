@@ -15,13 +15,14 @@ from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.step import ARRIVAL
 from orsched.workers import Worker
+from tests.in_order import in_order
 
-COST = AffineCost(0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
+COST = in_order(AffineCost, 0, 1, 10, 0)  # a stage: 1 ns a token; a round: 10 ns
 
 
 def instance(arrival):
     """Two requests at the start, one a worker, and one that arrives later."""
-    requests = Requests([5, 5, 3], [20, 20, 4], [0, 0, arrival])
+    requests = Requests([5, 5, 3], [20, 20, 4], arrival_ns=[0, 0, arrival])
     return Instance(
         requests, tuple(Worker(2, COST, name=name) for name in "ab"), first_token="decode"
     )
@@ -54,7 +55,7 @@ def test_an_arrival_ends_the_rounds_of_the_worker_that_gets_it(name, steal):
 def test_arrivals_for_two_workers_end_the_rounds_of_both():
     """Each of the two is interrupted by the request that it gets."""
     given = instance(26)
-    requests = Requests([5, 5, 3, 3], [20, 20, 4, 4], [0, 0, 26, 27])
+    requests = Requests([5, 5, 3, 3], [20, 20, 4, 4], arrival_ns=[0, 0, 26, 27])
     given = given.replace(requests=requests)
     policy = Dispatched(FirstComeFirstServed, DISPATCHERS["round_robin"]())
     schedule = simulate_policy(given, policy).schedule
@@ -65,7 +66,7 @@ def test_arrivals_for_two_workers_end_the_rounds_of_both():
 
 def test_an_arrival_in_a_single_round_ends_the_step_after_it():
     """Rounds go on past the finish at 20, but not when request 4 has arrived at 13."""
-    requests = Requests([5] * 4 + [3], [1, 20, 20, 20, 4], [0, 0, 0, 0, 13])
+    requests = Requests([5] * 4 + [3], [1, 20, 20, 20, 4], arrival_ns=[0, 0, 0, 0, 13])
     given = Instance(
         requests, tuple(Worker(3, COST, name=name) for name in "ab"), first_token="decode"
     )

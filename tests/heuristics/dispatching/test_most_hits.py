@@ -8,8 +8,9 @@ import orsched
 from orsched.costs import AffineCost
 from orsched.memory import PrefixCache
 from orsched.prefixes import Prefixes
+from tests.in_order import in_order
 
-COST = AffineCost(1000, 10, 1000, 10)
+COST = in_order(AffineCost, 1000, 10, 1000, 10)
 
 
 def two_workers(documents, arrivals, prompts=None, cache=None):
@@ -18,7 +19,9 @@ def two_workers(documents, arrivals, prompts=None, cache=None):
     memory = orsched.BlockMemory(64, 4, "paged", cache or PrefixCache())
     workers = tuple(orsched.Worker(4, COST, memory=memory, name=f"w{k}") for k in range(2))
     prefixes = Prefixes.from_documents(documents, 8, 4)
-    requests = orsched.Requests(prompts or [12] * count, [5] * count, arrivals, prefixes=prefixes)
+    requests = orsched.Requests(
+        prompts or [12] * count, [5] * count, arrival_ns=arrivals, prefixes=prefixes
+    )
     return orsched.Instance(requests, workers, "prefill")
 
 

@@ -12,6 +12,7 @@ from orsched.costs import AffineCost
 from orsched.heuristics.dispatching import DEFAULT, DISPATCHERS, Dispatched, Soonest
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.simulator import simulate_policy
+from tests.in_order import in_order
 
 
 def workers_of(problem, **parameters):
@@ -44,8 +45,8 @@ def test_it_loses_little_where_workers_are_equal_and_gains_where_they_are_not(fl
 
 def test_a_request_goes_where_it_is_done_first():
     """A worker twice as fast gets all that come one by one; of two alike the first."""
-    fast, slow = AffineCost(0, 10, 1000, 0), AffineCost(0, 20, 2000, 0)
-    requests = orsched.Requests([5] * 4, [3] * 4, [0, 10**5, 2 * 10**5, 3 * 10**5])
+    fast, slow = in_order(AffineCost, 0, 10, 1000, 0), in_order(AffineCost, 0, 20, 2000, 0)
+    requests = orsched.Requests([5] * 4, [3] * 4, arrival_ns=[0, 10**5, 2 * 10**5, 3 * 10**5])
     three = tuple(
         orsched.Worker(4, cost, name=str(index)) for index, cost in enumerate((slow, fast, fast))
     )
@@ -59,8 +60,8 @@ def test_a_request_goes_where_it_is_done_first():
 
 def test_a_slow_worker_is_used_once_it_is_the_sooner_one():
     """Rounds of 1 and 2 us, one client each: of three at once the second best is the slow one."""
-    fast, slow = AffineCost(0, 10, 1000, 0), AffineCost(0, 10, 2500, 0)
-    requests = orsched.Requests([5] * 3, [30] * 3, [0] * 3)
+    fast, slow = in_order(AffineCost, 0, 10, 1000, 0), in_order(AffineCost, 0, 10, 2500, 0)
+    requests = orsched.Requests([5] * 3, [30] * 3, arrival_ns=[0] * 3)
     two = (orsched.Worker(1, slow, name="slow"), orsched.Worker(1, fast, name="fast"))
     assert workers_of(orsched.Instance(requests, two, first_token="decode")).tolist() == [1, 1, 0]
 

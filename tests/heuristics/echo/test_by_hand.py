@@ -13,9 +13,10 @@ from orsched.prefixes import Prefixes
 from orsched.registry import resolve
 from orsched.service_classes import ServiceClass
 from orsched.simulator import simulate_policy
+from tests.in_order import in_order
 
 MS = 1_000_000
-COST = AffineCost(10 * MS, MS, 10 * MS, 0)
+COST = in_order(AffineCost, 10 * MS, MS, 10 * MS, 0)
 """A step takes 10 ms and 1 ms a prompt token, whatever decodes beside."""
 
 CLASSES = (ServiceClass("interactive", ttft_s=0.1, tpot_s=0.05), ServiceClass("batch"))
@@ -27,7 +28,7 @@ def instance(rows, clients=8, blocks=100, document=None, shared=0):
     kind, prompts, outputs, arrivals = zip(*rows, strict=True)
     documents = document or [-1] * len(rows)
     requests = orsched.Requests(
-        prompts, outputs, [each * MS for each in arrivals], service_class=kind,
+        prompts, outputs, arrival_ns=[each * MS for each in arrivals], service_class=kind,
         prefixes=Prefixes.from_documents(documents, [shared] * len(rows), 4),
     )  # fmt: skip
     memory = BlockMemory(blocks, 4, "paged", PrefixCache())

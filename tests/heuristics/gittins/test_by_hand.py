@@ -12,15 +12,16 @@ from orsched.heuristics.gittins import GittinsParams
 from orsched.heuristics.gittins.methods import GITTINS
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from tests.in_order import in_order
 
-COST = AffineCost(10, 1, 10, 1)
+COST = in_order(AffineCost, 10, 1, 10, 1)
 PLAIN = {"aging": 1e9, "gate": 1e9}
 
 
 def run(prompts, outputs, known="none", clients=4, workers=1, arrivals=None, memory=None,
         predicted=None, classes=None, limit=None, cost=COST, **params):  # fmt: skip
     requests = orsched.Requests(
-        prompts, outputs, arrivals, predicted_tokens=predicted, service_class=classes
+        prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted, service_class=classes
     )
     worker = orsched.Worker(clients, cost, None, memory)
     instance = orsched.Instance(

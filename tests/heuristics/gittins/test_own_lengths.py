@@ -20,6 +20,7 @@ from orsched.policy import Information
 from orsched.simulator import simulate_policy
 from tests.heuristics.gittins.drawn import drawn, params_of
 from tests.heuristics.gittins.plain import PlainGittins
+from tests.in_order import in_order
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 ROWS = st.lists(st.integers(1, 500), min_size=5, max_size=5).map(sorted)
@@ -182,9 +183,9 @@ def test_any_instance_with_distributions_is_served_and_checked(seed, data):
 
 def test_of_equal_medians_the_one_that_may_be_over_soon_is_first():
     """An even chance of 2 or 200 tokens is worth trying before a sure 20: what Gittins is for."""
-    worker = orsched.Worker(1, AffineCost(10, 1, 10, 1))
+    worker = orsched.Worker(1, in_order(AffineCost, 10, 1, 10, 1))
     requests = orsched.Requests(
-        [5, 5, 5], [20, 2, 1], [0, 0, 0],
+        [5, 5, 5], [20, 2, 1], arrival_ns=[0, 0, 0],
         predicted_quantiles=[[20, 20, 20, 21, 21], [2, 2, 20, 200, 200], [1, 1, 1, 1, 2]],
         quantile_levels=LEVELS,
     )  # fmt: skip
@@ -197,7 +198,7 @@ def test_of_equal_medians_the_one_that_may_be_over_soon_is_first():
 
 
 def test_a_policy_without_information_does_not_change_with_the_distributions():
-    worker = orsched.Worker(2, AffineCost(10, 1, 10, 1))
+    worker = orsched.Worker(2, in_order(AffineCost, 10, 1, 10, 1))
     instance = orsched.Instance(
         orsched.Requests([5, 4, 3], [20, 2, 1]), worker, first_token="decode"
     )

@@ -19,6 +19,7 @@ from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.heuristics.gittins.drawn import KNOWN, drawn, params_of
 from tests.heuristics.gittins.plain import PlainGittins
+from tests.in_order import in_order
 
 every_information = pytest.mark.parametrize("known", KNOWN)
 
@@ -57,7 +58,14 @@ def test_under_load_it_decides_as_without_short_cuts(known, blocks, alike):
     workload = peers_workload(500, rate=60.0)
     memory = None if blocks is None else BlockMemory(blocks, 16, "paged")
     workers = [
-        Worker(24, AffineCost(20_000_000, 90_000 + (not alike) * 20_000 * place), None, memory)
+        Worker(
+            24,
+            AffineCost(
+                prefill_fixed_ns=20_000_000, prefill_token_ns=90_000 + (not alike) * 20_000 * place
+            ),
+            None,
+            memory,
+        )
         for place in range(4)
     ]
     instance = predict(workload.replace(workers=workers), "noise:sigma=0.4")
@@ -94,7 +102,9 @@ def test_the_first_of_each_class_stand_in_order():
         assert len(queue) == len(waiting)
 
 
-@pytest.mark.parametrize("cost", [AffineCost(30, 2, 20, 3), BilinearCost(*[3_000_000] * 8)])
+@pytest.mark.parametrize(
+    "cost", [in_order(AffineCost, 30, 2, 20, 3), in_order(BilinearCost, *[3_000_000] * 8)]
+)
 def test_a_step_goes_beside_a_round_unless_both_take_less_apart(cost):
     state = WorkerState(Worker(8, cost), "prefill", 100)
     prices = Prices(View(state, memoryview(b""), memoryview(b""), None))

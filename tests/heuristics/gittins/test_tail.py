@@ -12,6 +12,7 @@ from orsched.errors import InputError
 from orsched.heuristics.gittins.params import GittinsParams
 from orsched.instances import with_arrivals
 from orsched.instances.streams import stream
+from tests.in_order import in_order
 
 S = 10**9
 
@@ -20,7 +21,7 @@ def bursts(seed=0, requests=300):
     draws = stream("tail", seed)
     prompts = np.clip(draws.lognormal(6.5, 1.2, requests), 16, 16_000).astype(int)
     outputs = np.clip(draws.lognormal(5.0, 0.8, requests), 1, 1000).astype(int)
-    worker = Worker(128, AffineCost(25_000_000, 150_000, 25_000_000, 150_000))
+    worker = Worker(128, in_order(AffineCost, 25_000_000, 150_000, 25_000_000, 150_000))
     instance = orsched.Instance(Requests(prompts, outputs), (worker,) * 2, "prefill")
     return with_arrivals(instance, "bursts:rate=5,size=40", seed=seed)
 
@@ -80,11 +81,13 @@ def test_schedules_are_valid_and_the_information_is_what_it_was(spec, informatio
 
 def test_the_boost_serves_early_large_requests_before_late_ones_of_middle_size():
     """One client, busy at first; a long prompt, then shorter ones, which it need not wait for."""
-    worker = Worker(1, AffineCost(1_000_000, 1_000_000, 1_000_000, 1_000_000))
+    worker = Worker(1, in_order(AffineCost, 1_000_000, 1_000_000, 1_000_000, 1_000_000))
     prompts = [10, 5000, *[1500] * 20]
     arrivals = [0, 1, *range(2, 22)]
     instance = orsched.Instance(
-        Requests(prompts, [5000, *[5] * 21], [a * S // 10 for a in arrivals]), worker, "prefill"
+        Requests(prompts, [5000, *[5] * 21], arrival_ns=[a * S // 10 for a in arrivals]),
+        worker,
+        "prefill",
     )
     ends = {}
     for spec in ("gittins+aging=1000", "gittins+aging=1000+boost_s=1"):

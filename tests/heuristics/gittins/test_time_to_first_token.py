@@ -12,6 +12,7 @@ from orsched.instances import predict
 from orsched.simulator import simulate_policy
 from tests.heuristics.gittins.drawn import KNOWN, policy_for
 from tests.heuristics.gittins.test_by_hand import run, workers_of
+from tests.in_order import in_order
 
 every_information = pytest.mark.parametrize("known", KNOWN)
 NS = 1e-9
@@ -22,8 +23,8 @@ def backlog(seed, workers=1, clients=6):
     draws = np.random.default_rng(seed)
     prompts, outputs = draws.integers(1, 400, 80), draws.integers(1, 40, 80)
     arrivals = np.sort(draws.integers(0, 9_000, 80))
-    requests = orsched.Requests(prompts, outputs, arrivals)
-    worker = orsched.Worker(clients, AffineCost(10, 1, 10, 1))
+    requests = orsched.Requests(prompts, outputs, arrival_ns=arrivals)
+    worker = orsched.Worker(clients, in_order(AffineCost, 10, 1, 10, 1))
     instance = orsched.Instance(requests, (worker,) * workers, "prefill")
     return predict(instance, "noise:sigma=0.5", seed)
 

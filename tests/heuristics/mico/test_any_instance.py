@@ -15,6 +15,7 @@ from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 LIMIT = 20
 LENGTHS = st.integers(1, LIMIT)
@@ -30,9 +31,14 @@ def memories(draw):
 @st.composite
 def workers(draw):
     affine = st.builds(
-        AffineCost, st.integers(0, 50), st.integers(0, 5), st.integers(0, 50), st.integers(0, 5)
+        in_order,
+        st.just(AffineCost),
+        st.integers(0, 50),
+        st.integers(0, 5),
+        st.integers(0, 50),
+        st.integers(0, 5),
     )
-    bilinear = st.builds(BilinearCost, *[st.integers(0, 10**7)] * 8)
+    bilinear = st.builds(in_order, st.just(BilinearCost), *[st.integers(0, 10**7)] * 8)
     return Worker(
         draw(st.integers(1, 5)),
         draw(st.one_of(affine, bilinear)),
@@ -55,7 +61,7 @@ def instances(draw):
     )
     prompts, outputs, arrivals, predicted = zip(*rows, strict=True)
     return Instance(
-        Requests(prompts, outputs, arrivals, predicted_tokens=predicted),
+        Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted),
         tuple(draw(st.lists(workers(), min_size=1, max_size=4))),
         first_token=draw(st.sampled_from(["decode", "prefill"])),
         output_limit_tokens=LIMIT,

@@ -10,11 +10,12 @@ from orsched.instance import Instance
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 
 def schedule_of(prompts, outputs, clients, **parameters):
     requests = Requests(prompts, outputs, predicted_tokens=outputs)
-    worker = Worker(clients, AffineCost(0, 0, 1, 0), padding=True)
+    worker = Worker(clients, in_order(AffineCost, 0, 0, 1, 0), padding=True)
     instance = Instance(requests, (worker,), first_token="prefill", output_limit_tokens=100)
     return instance, simulate_policy(instance, Mico(MicoParams(**parameters))).schedule
 

@@ -17,15 +17,16 @@ from orsched.requests import Requests
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
-UNIT = AffineCost(0, 0, 1, 0)
+UNIT = in_order(AffineCost, 0, 0, 1, 0)
 """A round takes 1 ns, a prefill nothing: times count rounds."""
 
 
 def problem(prompts, outputs, workers, predicted=None, arrivals=None, limit=100, **fields):
     fields = {"first_token": "decode", **fields}
     predicted = outputs if predicted is None else predicted
-    requests = Requests(prompts, outputs, arrivals, predicted_tokens=predicted)
+    requests = Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted)
     return Instance(requests, tuple(workers), output_limit_tokens=limit, **fields)
 
 
@@ -101,7 +102,10 @@ def test_a_cloud_that_is_done_takes_waiting_requests():
 
 
 def test_a_slow_cloud_does_not_take_what_the_fast_one_does_sooner():
-    clouds = [Worker(1, AffineCost(0, 0, 1, 0)), Worker(1, AffineCost(0, 0, 100, 0))]
+    clouds = [
+        Worker(1, in_order(AffineCost, 0, 0, 1, 0)),
+        Worker(1, in_order(AffineCost, 0, 0, 100, 0)),
+    ]
     instance = problem([1] * 3, [10, 10, 10], clouds)
     schedule, _ = served(instance)
     assert clouds_of(schedule, 2) == [[0, 1, 2], []]
@@ -113,7 +117,9 @@ def test_a_slow_cloud_does_not_take_what_the_fast_one_does_sooner():
     [((2, 1), (1, 1), [8, 4]), ((1, 1), (1, 3), [9, 3]), ((2, 1), (2, 1), [6, 6])],
 )
 def test_shares_follow_clients_and_speed(clients, round_ns, expected):
-    clouds = [Worker(j, AffineCost(0, 0, c, 0)) for j, c in zip(clients, round_ns, strict=True)]
+    clouds = [
+        Worker(j, in_order(AffineCost, 0, 0, c, 0)) for j, c in zip(clients, round_ns, strict=True)
+    ]
     instance = problem([1] * 12, [9] * 12, clouds)
     for distribution in ("workload", "quantity"):
         schedule, _ = served(instance, distribution=distribution, backoff=False)
@@ -147,7 +153,7 @@ def test_who_came_last_leaves_when_predictions_were_too_short():
 
 def test_prompts_go_beside_the_round_or_apart_by_what_is_cheaper():
     """Together the larger fixed part counts once (affine): beside costs 5 more, apart 105."""
-    cost = AffineCost(100, 5, 100, 0)
+    cost = in_order(AffineCost, 100, 5, 100, 0)
     instance = problem([1] * 3, [4, 2, 1], [Worker(2, cost)])
     beside, _ = served(instance)
     assert summarise(instance, beside)["mixed_steps"] == 1
@@ -158,7 +164,7 @@ def test_prompts_go_beside_the_round_or_apart_by_what_is_cheaper():
 
 def test_an_insertion_waits_while_it_costs_more_than_it_gives():
     """A round takes 1 ns, a prefill 50: not while the other request has 9 rounds left."""
-    instance = problem([1] * 3, [10, 1, 10], [Worker(2, AffineCost(50, 0, 1, 0))])
+    instance = problem([1] * 3, [10, 1, 10], [Worker(2, in_order(AffineCost, 50, 0, 1, 0))])
     eager, steps = served(instance, insertion="decoupled")
     assert [now for now, _, step in steps if step.prefill] == [0, 51]
     waits, steps = served(instance, insertion="decoupled", trade_off=True, buckets=100)

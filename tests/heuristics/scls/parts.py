@@ -22,7 +22,7 @@ def padding_worker(clients=8, cost=PLAIN, blocks=None, cap=None):
 def instance(prompts, outputs, arrivals_ms=None, workers=1, limit=None, rule="decode", **worker):
     arrivals = None if arrivals_ms is None else [round(t * MS) for t in arrivals_ms]
     return Instance(
-        Requests(prompts, outputs, arrivals),
+        Requests(prompts, outputs, arrival_ns=arrivals),
         (padding_worker(**worker),) * workers,
         first_token=rule,
         output_limit_tokens=limit,

@@ -15,8 +15,9 @@ from orsched.metrics import summarise
 from orsched.policy import Information
 from orsched.timeline import Timeline
 from tests.heuristics.scls.parts import MS, instance, run, steps
+from tests.in_order import in_order
 
-COST = AffineCost(0, MS, MS, 0)
+COST = in_order(AffineCost, 0, MS, MS, 0)
 """A stage takes 1 ms a token, a round 1 ms, a step with both their sum."""
 
 PREFILL, DECODE, MIXED = 0, 1, 2
@@ -25,7 +26,9 @@ PREFILL, DECODE, MIXED = 0, 1, 2
 def continuous(prompts, outputs, arrivals=None, workers=1, blocks=10, clients=8, cap=None):
     memory = None if blocks is None else BlockMemory(blocks, 1, "paged")
     worker = Worker(clients, COST, cap, memory)
-    return Instance(Requests(prompts, outputs, arrivals), (worker,) * workers, first_token="decode")
+    return Instance(
+        Requests(prompts, outputs, arrival_ns=arrivals), (worker,) * workers, first_token="decode"
+    )
 
 
 def test_iteration_level_sets_the_output_limit_aside():

@@ -16,6 +16,7 @@ from orsched.heuristics.scls.memory import SliceMemory
 from orsched.heuristics.scls.offloading import Offloader
 from orsched.memory import BlockMemory
 from tests.heuristics.scls.parts import MS, PLAIN, padding_worker
+from tests.in_order import in_order
 
 
 def offloader(workers, max_min, costs=None, blocks=None):
@@ -134,10 +135,10 @@ def test_the_estimate_of_a_linear_cost_is_exact():
 
 
 def test_estimates_are_never_negative():
-    falling = BilinearCost(-5, 1, 1, 1, 1, 1, -3, 1)
-    assert bilinear_of(Worker(3, falling)) == BilinearCost(0, 1, 1, 1, 1, 1, 0, 1)
+    falling = in_order(BilinearCost, -5, 1, 1, 1, 1, 1, -3, 1)
+    assert bilinear_of(Worker(3, falling)) == in_order(BilinearCost, 0, 1, 1, 1, 1, 1, 0, 1)
     pooling = PoolingCost.from_ms(alpha=0.001, beta=0.1, c=5, gamma=0.01, delta=0.002)
-    levels = LevelsCost(((4, 10), (16, 30)), 5)
+    levels = LevelsCost(levels=((4, 10), (16, 30)), round_fixed_ns=5)
     for cost in (pooling, levels):
         for clients in (1, 2, 500):
             estimate = bilinear_of(Worker(clients, cost))

@@ -15,14 +15,17 @@ from orsched.errors import InputError
 from orsched.heuristics.continuous import engine_steps
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from tests.in_order import in_order
 
-COST = AffineCost(10, 1, 10, 1)
+COST = in_order(AffineCost, 10, 1, 10, 1)
 CLASSES = {"ssjf": "predicted", "sjf": "clairvoyant", "fcfs_batched": "none"}
 
 
 def run(name, outputs, arrivals=None, predicted=None, clients=1, **params):
     """The schedule of a policy on one worker, prompts of one token."""
-    requests = orsched.Requests([1] * len(outputs), outputs, arrivals, predicted)
+    requests = orsched.Requests(
+        [1] * len(outputs), outputs, arrival_ns=arrivals, predicted_tokens=predicted
+    )
     instance = orsched.Instance(requests, orsched.Worker(clients, COST), first_token="prefill")
     method = registry.resolve("methods", name)
     policy, _ = method.build(instance, Information(CLASSES[name]), params, 0)

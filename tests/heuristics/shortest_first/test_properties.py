@@ -13,6 +13,7 @@ from orsched.heuristics.continuous import engine_steps
 from orsched.instances import predict
 from orsched.policy import Information
 from orsched.simulator import simulate_policy
+from tests.in_order import in_order
 from tests.random_instances import random_batching_instance
 
 CLASSES = {"ssjf": "predicted", "sjf": "clairvoyant", "fcfs_batched": "none"}
@@ -136,8 +137,8 @@ def test_with_aging_nobody_starves(batching, name):
     outputs = rng.integers(1, 60, n)
     predicted = rng.integers(1, 60, n)
     arrivals = np.sort(rng.integers(0, 20_000, n))
-    requests = orsched.Requests([1] * n, outputs, arrivals, predicted)
-    worker = orsched.Worker(2, orsched.AffineCost(10, 1, 10, 1))
+    requests = orsched.Requests([1] * n, outputs, arrival_ns=arrivals, predicted_tokens=predicted)
+    worker = orsched.Worker(2, in_order(orsched.AffineCost, 10, 1, 10, 1))
     instance = orsched.Instance(requests, worker, first_token="decode")
     known = {"ssjf": predicted, "sjf": outputs}[name]
     overtaken = {}

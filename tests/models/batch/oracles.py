@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from orsched.costs import BilinearCost
 from orsched.errors import InputError
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory
+from tests.in_order import in_order
 
 
 def serving_fs(cost, size, longest, slice_tokens):
@@ -114,7 +115,7 @@ def cases(draw, most=9, negative=False):
     elif kind == "table":
         memory = any_order(draw, top)
     max_batch = draw(st.sampled_from([None, None, 1, 2, 3, 5]))
-    return lengths, BilinearCost(*values), draw(st.integers(1, 3)), memory, max_batch
+    return lengths, in_order(BilinearCost, *values), draw(st.integers(1, 3)), memory, max_batch
 
 
 def random_case(rng, most):
@@ -137,7 +138,13 @@ def random_case(rng, most):
         TableMemory(tuple((t, int(rng.integers(1, 20))) for t in steps), int(rng.integers(1, 9))),
     ][int(rng.integers(0, 3))]
     max_batch = None if rng.random() < 0.6 else int(rng.integers(1, 40))
-    return lengths, BilinearCost(*values.tolist()), int(rng.integers(1, 4)), memory, max_batch
+    return (
+        lengths,
+        in_order(BilinearCost, *values.tolist()),
+        int(rng.integers(1, 4)),
+        memory,
+        max_batch,
+    )
 
 
 def accepted(call):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from orsched.costs import AffineCost, BilinearCost
 from orsched.errors import InputError
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch
+from tests.in_order import in_order
 
 COST = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))
 PADDED = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.005, 0.09, 0.0021, 29.3))
@@ -34,7 +35,9 @@ def test_times_are_the_cost_models(cost):
 
 
 def test_rounding_changes_nothing_where_all_is_whole():
-    result = batch([3, 4, 9, 9], BilinearCost(*[10**6 * k for k in range(1, 9)]), 4, max_batch=3)
+    result = batch(
+        [3, 4, 9, 9], in_order(BilinearCost, *[10**6 * k for k in range(1, 9)]), 4, max_batch=3
+    )
     assert result.rounding_ns == 0
     assert result.total_fs == result.total_ns * 10**6
 
@@ -42,7 +45,7 @@ def test_rounding_changes_nothing_where_all_is_whole():
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.data())
 def test_rounding_is_within_its_bound(lengths, data):
     values = [data.draw(st.integers(0, 1_500_000)) for _ in range(8)]
-    cost = BilinearCost(*values)
+    cost = in_order(BilinearCost, *values)
     result = batch(lengths, cost, 2, max_batch=3)
     ordered = sorted(lengths)
     least = [0]
@@ -144,7 +147,7 @@ def test_a_request_that_fits_into_no_batch_is_named(method):
 
 
 def test_a_batch_of_negative_time_is_refused():
-    cost = BilinearCost(1, -100, 0, 250, 0, 0, 0, 0)
+    cost = in_order(BilinearCost, 1, -100, 0, 250, 0, 0, 0, 0)
     with pytest.raises(InputError, match=r"a batch of 3 requests of 7 tokens .*negative"):
         batch([7, 7, 7], cost, 1)
     assert len(batch([7, 7, 7], cost, 1, max_batch=2)) == 2
@@ -152,13 +155,13 @@ def test_a_batch_of_negative_time_is_refused():
 
 def test_a_negative_round_is_refused_though_its_batch_is_positive():
     with pytest.raises(InputError, match="negative"):
-        batch([2], BilinearCost(0, 0, 0, 100, 0, 0, -1, 5), 4)
-    assert len(batch([2], BilinearCost(0, 0, 0, 100, 0, 0, -1, 5), 3)) == 1
+        batch([2], in_order(BilinearCost, 0, 0, 0, 100, 0, 0, -1, 5), 4)
+    assert len(batch([2], in_order(BilinearCost, 0, 0, 0, 100, 0, 0, -1, 5), 3)) == 1
 
 
 def test_a_time_that_no_column_holds_is_refused():
     with pytest.raises(InputError, match=r"above 2\*\*62"):
-        batch([2**31 - 1] * 3, BilinearCost(2**62, 0, 0, 0, 0, 0, 0, 0), 1)
+        batch([2**31 - 1] * 3, in_order(BilinearCost, 2**62, 0, 0, 0, 0, 0, 0, 0), 1)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from orsched.costs import BilinearCost
 from orsched.models.batch import DEEPSPEED, PaddedMemory, TableMemory, batch, fast
 from orsched.models.batch.hulls import Hulls
 from orsched.models.batch.problem import build
+from tests.in_order import in_order
 from tests.models.batch.oracles import accepted, cases, random_case
 
 METHODS = ("reference", "fast", "lines", "auto")
@@ -36,13 +37,15 @@ def same(case):
 
 def test_ties_go_to_the_smaller_last_batch():
     # Two batches whatever the cut; the loop takes the last one as small as it can be.
-    found = same(([1, 2, 2], BilinearCost(0, 1, 0, 9, 0, 0, 0, 0), 1, None, 2))
+    found = same(([1, 2, 2], in_order(BilinearCost, 0, 1, 0, 9, 0, 0, 0, 0), 1, None, 2))
     assert found.sizes.tolist() == [2, 1]
     # A falls: position 1, cut off its piece by the window, is as good as the later position 2.
     rng, seen = np.random.default_rng(4), 0
     for _ in range(300):
         lengths = rng.integers(1, 5, 9).tolist()
-        cost = BilinearCost(-1, 5, int(rng.integers(0, 3)), int(rng.integers(0, 4)), 0, 0, 0, 0)
+        cost = in_order(
+            BilinearCost, -1, 5, int(rng.integers(0, 3)), int(rng.integers(0, 4)), 0, 0, 0, 0
+        )
         seen += same((lengths, cost, 1, None, 3)) is not None
     assert seen > 250
 
@@ -121,7 +124,9 @@ def test_a_queue_that_forgets_the_window_is_wrong_and_ours_is_not():
         lengths = np.sort(rng.integers(1, 60, 40)).tolist()
         p1, p2, p3, p4 = rng.integers(0, 50, 4).tolist()
         size = int(rng.integers(2, 8))
-        right = batch(lengths, BilinearCost(p1, p2, p3, p4, 0, 0, 0, 0), 1, max_batch=size)
+        right = batch(
+            lengths, in_order(BilinearCost, p1, p2, p3, p4, 0, 0, 0, 0), 1, max_batch=size
+        )
         assert right.method == "lines"
         loop = batch(
             lengths, BilinearCost(**asdict(COST) | {
@@ -140,7 +145,7 @@ def test_a_queue_that_forgets_the_window_is_wrong_and_ours_is_not():
 
 
 def test_totals_beyond_64_bits_stay_exact():
-    big = BilinearCost(2**50, 2**52, 2**55, 2**56, 0, 0, 0, 1)
+    big = in_order(BilinearCost, 2**50, 2**52, 2**55, 2**56, 0, 0, 0, 1)
     lengths = [1, 2, 2, 3, 3, 3, 4, 4, 5] * 60
     case = (lengths, big, 2, None, 3)
     assert fast.fits(build(*case))
@@ -151,7 +156,7 @@ def test_totals_beyond_64_bits_stay_exact():
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_numbers_beyond_64_bits_stay_exact(sign):
-    huge = BilinearCost(sign * 2**50, 2**62, 2**58, 2**62, 2**30, 2**61, 3, 2**62)
+    huge = in_order(BilinearCost, sign * 2**50, 2**62, 2**58, 2**62, 2**30, 2**61, 3, 2**62)
     case = ([1, 7, 7, 8, 2, 900, 2, 2, 7] * 4, huge, 50, TableMemory(((60, 5), (70, 9)), 2), None)
     assert not fast.fits(build(*case))
     assert same(case).total_fs > 2**64

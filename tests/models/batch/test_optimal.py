@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from orsched.costs import BilinearCost
 from orsched.models.batch import TableMemory, batch
+from tests.in_order import in_order
 from tests.models.batch.oracles import (
     accepted,
     cases,
@@ -111,7 +112,7 @@ def test_least_over_all_partitions_at_length():
 
 def test_a_partition_that_is_not_contiguous_can_be_better_and_is_not_denied():
     # One more token saves 5 fs a batch: the best batches pair short with long.
-    cost = BilinearCost(0, 0, -5, 30, 0, 0, 0, 0)
+    cost = in_order(BilinearCost, 0, 0, -5, 30, 0, 0, 0, 0)
     case = ([1, 1, 5, 5], cost, 1, None, 2)
     result = batch(*case)
     assert result.optimal_over == "contiguous partitions"
@@ -121,7 +122,7 @@ def test_a_partition_that_is_not_contiguous_can_be_better_and_is_not_denied():
 
 
 def test_a_table_that_grows_can_be_beaten_and_is_not_denied():
-    cost = BilinearCost(0, 0, 0, 10, 0, 0, 0, 0)
+    cost = in_order(BilinearCost, 0, 0, 0, 10, 0, 0, 0, 0)
     case = ([1, 1, 5, 5], cost, 1, TableMemory(((3, 1),), 2), None)
     result = batch(*case)
     assert result.optimal_over == "contiguous partitions"

@@ -24,9 +24,14 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.models.full_mip.small import instances
 
-STAGE_COSTS = (AffineCost(25, 1, 29, 2), AffineCost(60, 0, 10, 1), AffineCost(7, 2, 0, 3))
+STAGE_COSTS = (
+    in_order(AffineCost, 25, 1, 29, 2),
+    in_order(AffineCost, 60, 0, 10, 1),
+    in_order(AffineCost, 7, 2, 0, 3),
+)
 
 
 def at_once(instance):
@@ -34,7 +39,7 @@ def at_once(instance):
     requests = instance.requests
     arrivals = [17] * len(requests)
     return instance.replace(
-        requests=Requests(requests.prompt_tokens, requests.output_tokens, arrivals)
+        requests=Requests(requests.prompt_tokens, requests.output_tokens, arrival_ns=arrivals)
     )
 
 
@@ -66,7 +71,10 @@ def test_it_finds_the_optimum_where_a_stage_takes_a_fixed_time(seed):
 
 
 @pytest.mark.parametrize("memory", [None, BlockMemory(30, 1)])
-@pytest.mark.parametrize("cost", [AffineCost(40, 1, 10, 1), LevelsCost(((9, 30), (14, 40)), 10)])
+@pytest.mark.parametrize(
+    "cost",
+    [in_order(AffineCost, 40, 1, 10, 1), LevelsCost(levels=((9, 30), (14, 40)), round_fixed_ns=10)],
+)
 def test_caps_levels_and_memory_are_kept(cost, memory):
     worker = Worker(3, cost, 12, memory)
     instance = Instance(Requests([6, 5, 4, 7, 2], [3, 5, 5, 1, 2]), worker, first_token="decode")
@@ -197,7 +205,7 @@ def test_callbacks_see_growing_bounds_and_end_it():
 def test_arrivals_are_refused():
     with pytest.raises(InputError) as caught:
         solve_best_first(
-            Instance(Requests([1, 1], [2, 2], [0, 5]), Worker(1), first_token="decode")
+            Instance(Requests([1, 1], [2, 2], arrival_ns=[0, 5]), Worker(1), first_token="decode")
         )
     assert caught.value.field == "requests.arrival_ns"
 

@@ -15,6 +15,7 @@ from orsched.models.best_first.states import States
 from orsched.models.full_mip.problem import read_problem
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.models.best_first.test_packed import searched, varied
 
 
@@ -24,7 +25,7 @@ def drawn(rng):
     clients = rng.randint(1, 4)
     instance = Instance(
         Requests([1] * len(lengths), lengths),
-        Worker(clients, AffineCost(9, 0, 5, 0)),
+        Worker(clients, in_order(AffineCost, 9, 0, 5, 0)),
         first_token="decode",
     )
     case = Packed(States(read_problem(instance)), 2**62, 0, 10).case
@@ -58,7 +59,9 @@ def test_after_many_steps_it_says_yes(monkeypatch):
     monkeypatch.setattr(filling, "MOST_TRIED", 1)
     lengths = [5, 5, 5]
     instance = Instance(
-        Requests([1] * 3, lengths), Worker(2, AffineCost(9, 0, 5, 0)), first_token="decode"
+        Requests([1] * 3, lengths),
+        Worker(2, in_order(AffineCost, 9, 0, 5, 0)),
+        first_token="decode",
     )
     case = Packed(States(read_problem(instance)), 2**62, 0, 10).case
     assert filling.packs(case, np.array([3]), np.array([0, 0]), 9, bins_of(case))

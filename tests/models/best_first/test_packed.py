@@ -22,6 +22,7 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.models.best_first.test_best_first import STAGE_COSTS, _every_stage, _to_go, plain
 
 _NONE = 2**62
@@ -41,7 +42,7 @@ def varied(seed):
     lengths = [rng.randint(5, 60) for _ in range(rng.randint(8, 9))]
     return Instance(
         Requests([1] * len(lengths), lengths),
-        Worker(3, AffineCost(25, 0, 29, 0)),
+        Worker(3, in_order(AffineCost, 25, 0, 29, 0)),
         first_token="decode",
     )
 
@@ -87,7 +88,9 @@ def test_full_blocks_of_equal_requests_may_come_first(seed):
     clients = rng.randint(2, 3)
     few = [rng.randint(3, 12) for _ in range(rng.randint(1, 3))]
     lengths = [rng.choice(few) for _ in range(rng.randint(2 * clients, 4 * clients))]
-    worker = Worker(clients, AffineCost(rng.choice((0, 4, 25)), 0, rng.choice((3, 10)), 0))
+    worker = Worker(
+        clients, in_order(AffineCost, rng.choice((0, 4, 25)), 0, rng.choice((3, 10)), 0)
+    )
     instance = Instance(Requests([1] * len(lengths), lengths), worker, first_token="decode")
     other = BestFirst(States(read_problem(instance)), _NONE, 0, 10**6)
     assert other.run(never, never) == "finished"
@@ -135,7 +138,11 @@ def test_equal_requests_begin_at_no_fewer_stages(seed):
     left = sorted(rng.randint(0, 4) for _ in range(clients))
     equal = clients - rng.randint(0, 1)
     case = searched(
-        Instance(Requests([1], [1]), Worker(clients, AffineCost(1, 0, 1, 0)), first_token="decode")
+        Instance(
+            Requests([1], [1]),
+            Worker(clients, in_order(AffineCost, 1, 0, 1, 0)),
+            first_token="decode",
+        )
     ).case
     fewest = _fewest_starts(left, most, length, equal)
     for count in range(1, 8):

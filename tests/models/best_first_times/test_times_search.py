@@ -25,6 +25,7 @@ from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.problem import read_problem
 from orsched.objective_values import objective_value
 from orsched.objectives import objective_named
+from tests.in_order import in_order
 from tests.models.full_mip.timed import TIMES, optimum, weighted
 
 
@@ -89,10 +90,15 @@ def test_the_relaxation_is_below_what_is_to_come_from_every_state(seed, objectiv
 
 
 def drawn(rng, n, clients, timed):
-    cost = rng.choice([AffineCost(25, 1, 29, 2), LevelsCost(((9, 30), (30, 45)), 11)])
+    cost = rng.choice(
+        [
+            in_order(AffineCost, 25, 1, 29, 2),
+            LevelsCost(levels=((9, 30), (30, 45)), round_fixed_ns=11),
+        ]
+    )
     arrivals = [rng.randint(0, 200) for _ in range(n)] if timed else [0] * n
     prompts = [rng.randint(1, 9) for _ in range(n)]
-    requests = Requests(prompts, [rng.randint(1, 9) for _ in range(n)], arrivals)
+    requests = Requests(prompts, [rng.randint(1, 9) for _ in range(n)], arrival_ns=arrivals)
     return Instance(requests, Worker(clients, cost), first_token="decode")
 
 
@@ -235,7 +241,7 @@ def test_the_shortest_rest_is_first():
 
 def test_of_two_requests_one_waits_for_the_others_prompt():
     """With long prompts the bound from pairs is more than what each takes alone, and sound."""
-    cost = AffineCost(25, 50, 29, 2)
+    cost = in_order(AffineCost, 25, 50, 29, 2)
     instance = Instance(Requests([9, 7], [4, 4]), Worker(2, cost), first_token="prefill")
     epochs, aim = epochs_of(instance, "jct_mean")
     waiting = Relaxation(epochs)._of(epochs.start.waiting)

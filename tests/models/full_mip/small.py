@@ -11,17 +11,18 @@ from orsched.instance import Instance
 from orsched.memory import BlockMemory
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 COSTS = (
-    AffineCost(25, 1, 29, 2),
-    AffineCost(0, 0, 7, 0),
-    AffineCost(100, 3, 1, 1),
-    AffineCost(7, 2, 0, 3),
-    AffineCost(40, 0, 10, 0),
-    AffineCost(0, 0, 0, 0),
-    LevelsCost(((4, 10), (9, 16)), 5),
-    LevelsCost(((9, 30),), 1),
-    LevelsCost(((3, 0), (6, 5), (20, 50)), 8),
+    in_order(AffineCost, 25, 1, 29, 2),
+    in_order(AffineCost, 0, 0, 7, 0),
+    in_order(AffineCost, 100, 3, 1, 1),
+    in_order(AffineCost, 7, 2, 0, 3),
+    in_order(AffineCost, 40, 0, 10, 0),
+    in_order(AffineCost, 0, 0, 0, 0),
+    LevelsCost(levels=((4, 10), (9, 16)), round_fixed_ns=5),
+    LevelsCost(levels=((9, 30),), round_fixed_ns=1),
+    LevelsCost(levels=((3, 0), (6, 5), (20, 50)), round_fixed_ns=8),
 )
 
 
@@ -35,7 +36,7 @@ def random_instance(seed: int, most: int = 5) -> Instance:
     prompts = [rng.randint(1, 9) for _ in range(n)]
     outputs = [rng.randint(1, 4) for _ in range(n)]
     rule = rng.choice(("decode", "prefill"))
-    return Instance(Requests(prompts, outputs, arrivals), worker, first_token=rule)
+    return Instance(Requests(prompts, outputs, arrival_ns=arrivals), worker, first_token=rule)
 
 
 def instances(most: int = 5) -> st.SearchStrategy[Instance]:

@@ -26,6 +26,7 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.search import Search
 from orsched.requests import Requests
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 BACKENDS = module.BACKENDS
 pytestmark = pytest.mark.parametrize("backend", BACKENDS)
@@ -202,7 +203,10 @@ def test_no_requests(backend):
 
 def test_what_does_not_map_is_refused(backend):
     requests = Requests([1, 2], [3, 4])
-    for cost in (orsched.BilinearCost(*[1] * 8), orsched.PoolingCost(1, 1, 1, 1, 1)):
+    for cost in (
+        in_order(orsched.BilinearCost, *[1] * 8),
+        in_order(orsched.PoolingCost, 1, 1, 1, 1, 1),
+    ):
         with pytest.raises(InputError, match="does not map into Pang's MIP"):
             solve_full_mip(
                 orsched.Instance(requests, Worker(1, cost), first_token="decode"), backend
@@ -211,7 +215,7 @@ def test_what_does_not_map_is_refused(backend):
         solve_full_mip(
             orsched.Instance(requests, (Worker(1), Worker(1)), first_token="decode"), backend
         )
-    huge = orsched.LevelsCost(((9, 2**54 + 1),), 2)
+    huge = orsched.LevelsCost(levels=((9, 2**54 + 1),), round_fixed_ns=2)
     with pytest.raises(InputError, match="too many for a solver"):
         solve_full_mip(orsched.Instance(requests, Worker(1, huge), first_token="decode"), backend)
 
@@ -282,7 +286,7 @@ def test_a_start_that_pauses_a_request_is_no_solution(backend):
                 return orsched.Step(prefill=[0, 1])
             return orsched.Step(decode=[1] if view.rounds == 1 else None)
 
-    cost = orsched.AffineCost(5, 1, 2, 1)
+    cost = in_order(orsched.AffineCost, 5, 1, 2, 1)
     instance = orsched.Instance(
         orsched.Requests([1, 1], [3, 3]), [orsched.Worker(2, cost)], first_token="decode"
     )

@@ -23,6 +23,7 @@ from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.requests import Requests
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.models.full_mip.small import instances, random_instance
 
 SOLVERS = {"scip": scip_backend, "cpsat": cpsat_backend}
@@ -152,7 +153,7 @@ def test_plans_and_schedules_are_two_forms_of_one_thing(instance):
 
 def test_fewer_bins_where_the_incumbent_proves_it():
     """A stage of 1,000 and rounds of 1 each: three stages take longer than two and all rounds."""
-    cost = orsched.AffineCost(1000, 0, 1, 0)
+    cost = in_order(orsched.AffineCost, 1000, 0, 1, 0)
     instance = orsched.Instance(
         Requests([1] * 4, [2, 3, 4, 5]), Worker(2, cost), first_token="decode"
     )
@@ -166,7 +167,7 @@ def test_fewer_bins_where_the_incumbent_proves_it():
 
 
 def test_levels_bound_the_number_of_stages_together_with_the_tokens():
-    cost = LevelsCost(((4, 10), (8, 20), (12, 30)), 1)
+    cost = LevelsCost(levels=((4, 10), (8, 20), (12, 30)), round_fixed_ns=1)
     problem = read_problem(
         orsched.Instance(Requests([4, 4, 4], [1, 1, 1]), Worker(3, cost), first_token="decode")
     )

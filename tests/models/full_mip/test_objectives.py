@@ -19,6 +19,7 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.objective_values import objective_value
 from orsched.objectives import objective_named
 from tests.brute_force import least_total, most_attained, optimum_ns
+from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance
 from tests.models.full_mip.timed import TIMES, optimum, weighted
 
@@ -163,7 +164,7 @@ def test_a_wait_that_no_arrival_asks_for_can_keep_a_limit_between_tokens():
     # The second request comes in the middle of the first one's rounds, and its prefill takes long:
     # with a wait both tokens of the first come behind it.
     instance = Instance(
-        Requests([1, 1], [3, 1], [0, 30]), Worker(2, AffineCost(20, 0, 10, 0)),
+        Requests([1, 1], [3, 1], arrival_ns=[0, 30]), Worker(2, in_order(AffineCost, 20, 0, 10, 0)),
         first_token="prefill",
     )  # fmt: skip
     slo = SLO(ttft_ns=45, tpot_ns=12)
@@ -197,7 +198,9 @@ def test_only_the_makespan_has_other_formulations():
 
 def test_no_requests():
     found = solve_full_mip(
-        Instance(Requests([], []), Worker(2, AffineCost(1, 1, 1, 1)), first_token="decode"),
+        Instance(
+            Requests([], []), Worker(2, in_order(AffineCost, 1, 1, 1, 1)), first_token="decode"
+        ),
         objective="jct_mean",
     )
     assert found.status == "optimal"

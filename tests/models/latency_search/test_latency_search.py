@@ -22,6 +22,7 @@ from orsched.objectives import objective_named
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.models.least_in_any_mode import Search as Exhaustive
 from tests.models.least_sums import least_sum_ns
 from tests.random_instances import random_batching_instance
@@ -39,10 +40,10 @@ def instance(rng, workers=1, cost=None, memory=None, n=14, spread=300):
     requests = Requests(
         [rng.randint(1, 40) for _ in range(n)],
         [rng.randint(1, 12) for _ in range(n)],
-        [rng.randint(0, spread) for _ in range(n)],
+        arrival_ns=[rng.randint(0, spread) for _ in range(n)],
         weights=[rng.randint(1, 4) for _ in range(n)],
     )
-    cost = AffineCost(25, 1, 29, 2) if cost is None else cost
+    cost = in_order(AffineCost, 25, 1, 29, 2) if cost is None else cost
     return Instance(
         requests,
         tuple(Worker(4, cost, 64, memory, f"w{j}") for j in range(workers)),
@@ -77,7 +78,7 @@ def test_what_is_decoded_is_what_the_simulator_makes_of_it(seed):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_linear_times_are_those_of_the_model_up_to_rounding(workers):
-    cost = LinearCost(*(10**6 * x for x in (25000, 1000, 11, 29000, 2000, 7, 3000, 5)))
+    cost = in_order(LinearCost, *(10**6 * x for x in (25000, 1000, 11, 29000, 2000, 7, 3000, 5)))
     case = instance(random.Random(5), workers, cost, spread=300_000)
     search = search_of(case, "jct_mean", 0)
     search.anneal(100, search.best / len(case) * 0.1)
@@ -120,7 +121,7 @@ def test_without_mixed_steps_small_optima_are_found(seed):
     rng = random.Random(seed)
     case = Instance(
         Requests([rng.randint(1, 9) for _ in range(5)], [rng.randint(1, 6) for _ in range(5)]),
-        Worker(2, AffineCost(5, 1, 7, 2), 12),
+        Worker(2, in_order(AffineCost, 5, 1, 7, 2), 12),
         first_token=rng.choice(("decode", "prefill")),
     )
     for objective, named in (("jct_mean", "mean_jct"), ("ttft_mean", "mean_ttft")):
@@ -135,7 +136,7 @@ def test_with_mixed_steps_small_optima_are_found(seed):
     rng = random.Random(seed)
     case = Instance(
         Requests([rng.randint(1, 4) for _ in range(4)], [rng.randint(1, 4) for _ in range(4)]),
-        Worker(2, AffineCost(5, 1, 7, 2), 6),
+        Worker(2, in_order(AffineCost, 5, 1, 7, 2), 6),
         first_token=rng.choice(("decode", "prefill")),
     )
     least = Exhaustive(case, {"mixed"}, "mean_jct").least()
@@ -223,7 +224,7 @@ def test_workers_that_it_does_not_plan_for_are_refused(workers, field):
 def test_a_cost_without_lines_is_searched_beside_and_carried_out_itself():
     from orsched.costs import LevelsCost
 
-    cost = LevelsCost(((16, 40), (32, 60), (64, 90)), 30)
+    cost = LevelsCost(levels=((16, 40), (32, 60), (64, 90)), round_fixed_ns=30)
     assert splits(cost)
     case = instance(random.Random(1), cost=cost, n=12)
     found = orsched.solve(case, "latency_search", "jct_mean", iterations=2)
@@ -233,7 +234,9 @@ def test_a_cost_without_lines_is_searched_beside_and_carried_out_itself():
 
 def test_steps_of_requests_to_come_wait_for_them():
     case = Instance(
-        Requests([3, 3], [2, 2], [0, 1000]), Worker(1, AffineCost(5, 1, 7, 2)), first_token="decode"
+        Requests([3, 3], [2, 2], arrival_ns=[0, 1000]),
+        Worker(1, in_order(AffineCost, 5, 1, 7, 2)),
+        first_token="decode",
     )
     problem = problem_of(case, objective_named("jct_mean"), mixed=True, chunks=True)
     search = Search(problem, Plain, np.random.default_rng(0), mixed=True)

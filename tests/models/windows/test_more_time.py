@@ -22,9 +22,19 @@ def _searches(seconds, requests):
     stop = MaxRuntime(seconds)
     stop.start()
     lower = makespan_bound(instance).value_ns
-    run = Run(Information.CLAIRVOYANT, stop, 0, {}, None, lower, None, None, 0.0)
+    run = Run(
+        Information.CLAIRVOYANT,
+        stop,
+        0,
+        {},
+        None,
+        bound_ns=lower,
+        initial_schedule=None,
+        observer=None,
+        begin=0.0,
+    )
     start = resolve("methods", "hybrid")(
-        instance, Run(Information.CLAIRVOYANT, MaxIterations(1), 0, {}, None, lower)
+        instance, Run(Information.CLAIRVOYANT, MaxIterations(1), 0, {}, None, bound_ns=lower)
     )
     follower = _Follower(instance, start, "windows")
     found = list(WINDOWS._searches(follower, run, 1, compiled()))

@@ -21,7 +21,7 @@ def _levelled(requests=40, clients=8, levels=None, seed=0):
     instance = gsm8k(seed, requests=requests, clients=clients)
     of = AffineCost()
     levels = levels or tuple((cap, of.prefill_ns([cap])) for cap in CAPS)
-    cost = LevelsCost(levels, of.round_ns(clients, 0, 0))
+    cost = LevelsCost(levels=levels, round_fixed_ns=of.round_ns(clients, 0, 0))
     return instance.replace(workers=replace(instance.worker, cost=cost))
 
 

@@ -14,6 +14,7 @@ from orsched.models.windows import method as windows_method
 from orsched.models.windows.construction import state_of
 from orsched.models.windows.terms import terms_of
 from orsched.models.windows.warm_start import NEAR_GAP, given_start
+from tests.in_order import in_order
 
 
 def _case(seed=1):
@@ -84,7 +85,7 @@ def test_schedules_of_other_instances_are_refused():
 def test_costs_that_do_not_split_go_on_too(monkeypatch):
     """The plan is carried over to the affine cost beside, and searched on from there."""
     monkeypatch.setattr(windows_method, "NEAR_GAP", 10.0)
-    instance, cost = _case(6), PoolingCost(9_000, 20_000, 300_000, 1_000, 5_000_000)
+    instance, cost = _case(6), in_order(PoolingCost, 9_000, 20_000, 300_000, 1_000, 5_000_000)
     instance = instance.replace(workers=replace(instance.worker, cost=cost))
     first = orsched.solve(instance, "windows", iterations=3)
     again = orsched.solve(instance, "windows", iterations=3, initial_schedule=first.schedule)

@@ -34,6 +34,7 @@ from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance
 
 
@@ -171,7 +172,7 @@ def test_compiled_moves_are_the_plain_ones_at_full_scale(seed):
 
 def test_annealing_closes_a_small_case_and_the_plan_is_a_schedule():
     """Lengths 4, 3, 3, 2 on two clients fit into R = 6 with stages at 0, 3, 4 only."""
-    worker = Worker(2, AffineCost(1, 0, 10, 0))
+    worker = Worker(2, in_order(AffineCost, 1, 0, 10, 0))
     instance = Instance(Requests([1] * 4, [4, 3, 3, 2]), worker, first_token="decode")
     state = construct(instance.rounds_needed, 2, [0, 2, 5], 6)
     anneal(state, 20_000, 4.0, 0.2, np.random.default_rng(1), lambda: False)
@@ -245,7 +246,12 @@ def test_swaps_compiled_are_the_plain_ones():
 @given(
     st.lists(st.tuples(st.integers(1, 9), st.integers(1, 5)), min_size=1, max_size=4),
     st.integers(1, 3),
-    st.sampled_from([AffineCost(25, 1, 29, 2), LevelsCost(((9, 30), (18, 50)), 29)]),
+    st.sampled_from(
+        [
+            in_order(AffineCost, 25, 1, 29, 2),
+            LevelsCost(levels=((9, 30), (18, 50)), round_fixed_ns=29),
+        ]
+    ),
 )
 def test_windows_is_between_optimum_and_hybrid(rows, clients, cost):
     prompts, outputs = zip(*rows, strict=True)
@@ -388,7 +394,7 @@ def test_the_state_of_a_schedule_is_one():
 def _levelled(instance):
     affine = instance.worker.cost
     levels = tuple((cap, affine.prefill_ns([cap])) for cap in (256, 512, 1024, 2048))
-    cost = LevelsCost(levels, affine.round_ns(instance.worker.clients))
+    cost = LevelsCost(levels=levels, round_fixed_ns=affine.round_ns(instance.worker.clients))
     return instance.replace(workers=replace(instance.worker, cost=cost))
 
 
@@ -434,7 +440,8 @@ def test_iterations_reproduce_and_interruption_keeps_the_incumbent():
 def test_requests_that_come_later_are_refused():
     with pytest.raises(InputError) as caught:
         orsched.solve(
-            Instance(Requests([1, 2], [3, 4], [0, 5]), Worker(1), first_token="decode"), "windows"
+            Instance(Requests([1, 2], [3, 4], arrival_ns=[0, 5]), Worker(1), first_token="decode"),
+            "windows",
         )
     assert caught.value.field == "arrival_ns"
 
@@ -444,7 +451,7 @@ def test_requests_that_come_later_are_refused():
     [
         orsched.machine("h100-llama3-8b-sheet").cost,
         orsched.machine("h100-llama3-8b").cost,
-        PoolingCost(9_000, 20_000, 300_000, 1_000, 5_000_000),
+        in_order(PoolingCost, 9_000, 20_000, 300_000, 1_000, 5_000_000),
     ],
     ids=lambda cost: cost.model,
 )

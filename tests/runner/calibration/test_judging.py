@@ -21,8 +21,9 @@ from orsched.runner.calibration.fitting import (
 from orsched.runner.calibration.judging import RunStep, judge, read_steps
 from orsched.runner.calibration.measurements_csv import read_measurements
 from tests.costs.test_linear import TRUE, rows_of
+from tests.in_order import in_order
 
-COST = AffineCost(100, 10, 1000, 50)
+COST = in_order(AffineCost, 100, 10, 1000, 50)
 HEAD = "phase,start_ns,end_ns,rounds,active,context_sum,context_max,prompts,tokens,longest,cached\n"
 STEPS = (
     HEAD + "prefill,0,130,1,0,0,0,2,3,2,0\n"
@@ -141,7 +142,7 @@ def test_the_runs_beside_a_calibration_of_an_h100_are_met_within_4_per_cent(name
 
 
 def test_steps_of_a_run_behind_cached_tokens_cost_what_they_attend_to():
-    cost = RooflineCost(0, 0, 10**6, 0, 10**6)
+    cost = in_order(RooflineCost, 0, 0, 10**6, 0, 10**6)
     alone = RunStep("prefill", 0, 1, prompts=1, tokens=100, longest=100)
     assert alone.predicted_ns(cost) == 100 + 5_050
     behind = alone._replace(cached=400)

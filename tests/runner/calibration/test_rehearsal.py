@@ -17,6 +17,7 @@ from orsched.schedule import PREFILL
 from orsched.simulator import simulate_policy
 from orsched.step import Step
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.simulator.scripted import Script
 
 COST = BilinearCost.from_ms((0.12, 1.7, 0.4, 31.5), (0.00061, 0.09, 0.0021, 29.3))
@@ -61,7 +62,7 @@ def test_steps_of_a_plan_take_what_the_cost_model_says():
 
 
 def test_later_chunks_of_a_prompt_say_what_is_cached_before_them():
-    cost = RooflineCost(10**12, 10**12, 10**9, 10**6, 10**6)
+    cost = in_order(RooflineCost, 10**12, 10**12, 10**9, 10**6, 10**6)
     instance = Instance(Requests([700], [3]), Worker(1, cost), first_token="prefill")
     steps = Step([0], [300]), Step([0], [300]), Step([0], [100])
     found = observed(instance, simulate_policy(instance, Script(*steps)).schedule).measurements()

@@ -21,6 +21,7 @@ from orsched.runner.devices.device import start_together, wait
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.devices.processes import ProcessDevice
 from orsched.runner.loop.live import execute_policy
+from tests.in_order import in_order
 from tests.runner.devices import remote_devices as common
 from tests.runner.loop.spec import build
 
@@ -216,8 +217,11 @@ def two_workers(requests, seed):
     outputs = [rng.randint(1, 60) for _ in range(requests)]
     arrivals = [round(index * 2e6) for index in range(requests)]  # many wait at any time
     return Instance(
-        Requests([rng.randint(1, 30) for _ in outputs], outputs, arrivals),
-        [Worker(4, AffineCost(300_000, 10_000, 500_000, 50_000), name=name) for name in "ab"],
+        Requests([rng.randint(1, 30) for _ in outputs], outputs, arrival_ns=arrivals),
+        [
+            Worker(4, in_order(AffineCost, 300_000, 10_000, 500_000, 50_000), name=name)
+            for name in "ab"
+        ],
         first_token="decode",
     )
 

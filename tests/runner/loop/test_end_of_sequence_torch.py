@@ -9,6 +9,7 @@ import pytest
 
 from orsched import Instance, Requests, Worker, check
 from orsched.costs import AffineCost
+from tests.in_order import in_order
 from tests.runner.loop.spec import build
 
 torch = pytest.importorskip("torch", reason="the extra 'runner' is not installed")
@@ -30,7 +31,7 @@ def instance(rule):
     prompts = [rng.randint(1, 30) for _ in range(8)]
     return Instance(
         Requests(prompts, [1] * 8),
-        Worker(3, AffineCost(25_000_000, 130_000, 29_000_000, 210_000)),
+        Worker(3, in_order(AffineCost, 25_000_000, 130_000, 29_000_000, 210_000)),
         first_token=rule,
         output_limit_tokens=LIMIT,
     )

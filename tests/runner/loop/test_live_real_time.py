@@ -17,6 +17,7 @@ from orsched.runner.devices.device import Times
 from orsched.runner.devices.lost import WorkerLostError
 from orsched.runner.loop.live import execute_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.loop.spec import build
 
@@ -91,10 +92,12 @@ class SleepingDevice:
 
 def case(workers=2):
     rng = random.Random(2)
-    cost = AffineCost(10_000_000, 100_000, 12_000_000, 300_000)
+    cost = in_order(AffineCost, 10_000_000, 100_000, 12_000_000, 300_000)
     columns = [[rng.randint(1, most) for _ in range(40)] for most in (50, 25, 200_000_000, 25)]
     return Instance(
-        Requests(*columns), tuple(Worker(4, cost) for _ in range(workers)), first_token="decode"
+        in_order(Requests, *columns),
+        tuple(Worker(4, cost) for _ in range(workers)),
+        first_token="decode",
     )
 
 

@@ -11,6 +11,7 @@ from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.heuristics.fcfs import FirstComeFirstServed
 from orsched.runner.loop.live import execute_policy
 from orsched.runner.loop.resume import merge, prompts_of_rest, residual, with_lengths
+from tests.in_order import in_order
 from tests.product.policies import METHODS
 from tests.runner.loop.fake_device import VOCABULARY, FormulaDevice, reference
 from tests.runner.loop.spec import build
@@ -153,7 +154,7 @@ def test_what_is_predicted_of_the_rest_is_the_rest_of_its_distribution():
     requests = orsched.Requests(
         [4, 4, 4], [6, 9, 9], predicted_quantiles=rows, quantile_levels=[0.1, 0.5, 0.9]
     )
-    worker = orsched.Worker(3, orsched.AffineCost(5, 1, 5, 1))
+    worker = orsched.Worker(3, in_order(orsched.AffineCost, 5, 1, 5, 1))
     instance = orsched.Instance(requests, worker, output_limit_tokens=12, first_token="decode")
     done = execute_policy(
         instance,

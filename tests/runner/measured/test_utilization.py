@@ -15,6 +15,7 @@ from orsched.runner.measured.peaks import Peaks
 from orsched.runner.measured.utilization import ModelSize, gaps, model_size, step_work, utilization
 from orsched.schedule import Schedule, Steps, Work
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 SIZE = ModelSize(
     layers=2, heads=4, kv_heads=2, head_dim=8, weights=1000, output_weights=100, number_bytes=2
@@ -28,7 +29,7 @@ def trace(arrivals=(0, 0)):
     The first token comes from the prefill: 4 and 6 tokens.
     """
     instance = Instance(
-        Requests([3, 5], [4, 6], list(arrivals)),
+        Requests([3, 5], [4, 6], arrival_ns=list(arrivals)),
         (Worker(2, AffineCost()),),
         first_token="prefill",
     )
@@ -106,7 +107,9 @@ def test_a_wait_for_an_arrival_is_no_gap():
     steps = step_contents(instance, schedule)
     assert gaps(instance, schedule, steps)["total_ns"] == 30
     later, same = trace(arrivals=(0, 0))
-    alone = Instance(Requests([3, 5], [4, 6], [500, 500]), later.workers, first_token="prefill")
+    alone = Instance(
+        Requests([3, 5], [4, 6], arrival_ns=[500, 500]), later.workers, first_token="prefill"
+    )
     moved = same.replace(instance_sha256=alone.sha256)
     assert gaps(alone, moved, steps)["total_ns"] == 0
     assert gaps(alone, moved, steps)["p50_ns"] is None
@@ -117,7 +120,7 @@ def test_nothing_done_has_no_shares():
     none = np.zeros(0, np.int64)
     empty = Schedule(
         instance.sha256,
-        Steps(none, none, none, none, none),
+        in_order(Steps, none, none, none, none, none),
         Work(none, none, none, none, none, none),
         "x",
         "none",

@@ -33,7 +33,7 @@ from orsched.simulator import simulate_policy
 
 def make(prompts=(30, 5, 17, 40), outputs=(4, 3, 2, 6), arrivals=None, clients=2, ids=None):
     """Return an instance and a plan of it that serves the shortest prompts first."""
-    requests = orsched.Requests(prompts, outputs, arrivals, ids=ids)
+    requests = orsched.Requests(prompts, outputs, arrival_ns=arrivals, ids=ids)
     instance = orsched.Instance(
         requests, orsched.Worker(clients), output_limit_tokens=100, first_token="decode"
     )
@@ -66,7 +66,7 @@ def test_priorities_are_the_order_of_admission(plan):
 )
 def test_fcfs_has_the_order_of_arrival(rows):
     prompts, outputs, arrivals = zip(*rows, strict=True)
-    requests = orsched.Requests(prompts, outputs, arrivals)
+    requests = orsched.Requests(prompts, outputs, arrival_ns=arrivals)
     instance = orsched.Instance(requests, orsched.Worker(3), first_token="decode")
     schedule = simulate_policy(instance, FirstComeFirstServed()).schedule
     expected = sorted(range(len(rows)), key=lambda row: (arrivals[row], row))

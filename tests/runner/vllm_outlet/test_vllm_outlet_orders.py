@@ -19,6 +19,7 @@ from orsched.runner.vllm_outlet.orders import ORDERS
 from orsched.runner.vllm_outlet.request_registry import RequestRegistry
 from orsched.runner.vllm_outlet.waiting import OrderedRequests
 from orsched.simulator import simulate_policy
+from tests.in_order import in_order
 
 
 def request(name, priority=0, arrival=0.0, prompt=10, limit=64, yielded=0, **extra):
@@ -216,9 +217,9 @@ def test_gittins_gives_the_keys_of_the_policy(information, index):
     requests = orsched.Requests(
         [1 + row * 7 % 50 for row in range(n)],
         outputs,
-        [row * 40_000_000 for row in range(n)],
-        predicted,
-        [row % 2 for row in range(n)],
+        arrival_ns=[row * 40_000_000 for row in range(n)],
+        predicted_tokens=predicted,
+        service_class=[row % 2 for row in range(n)],
     )
     worker = orsched.Worker(8, AffineCost())
     instance = orsched.Instance(requests, worker, "prefill", output_limit_tokens=200)
@@ -236,7 +237,7 @@ def test_gittins_gives_the_keys_of_the_policy(information, index):
 
 
 def test_gittins_takes_its_prices_from_a_cost_file(tmp_path):
-    save_cost(AffineCost(1, 10**6, 1, 1), tmp_path / "cost.json")
+    save_cost(in_order(AffineCost, 1, 10**6, 1, 1), tmp_path / "cost.json")
     keys = {}
     for cost in (None, str(tmp_path / "cost.json")):
         registry = started({"order": "gittins", "cost": cost})

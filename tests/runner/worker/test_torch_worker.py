@@ -13,6 +13,7 @@ from orsched.costs import AffineCost
 from orsched.errors import InputError
 from orsched.memory import BlockMemory
 from orsched.registry import resolve
+from tests.in_order import in_order
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,7 @@ def test_a_policy_with_evictions_and_chunks_yields_the_tokens_of_generate(rule: 
         Requests([rng.choice((1, rng.randint(2, 30))) for _ in outputs], outputs),
         Worker(
             4,
-            AffineCost(25_000_000, 130_000, 29_000_000, 210_000),
+            in_order(AffineCost, 25_000_000, 130_000, 29_000_000, 210_000),
             None,
             BlockMemory(14, 4, "paged"),
         ),
