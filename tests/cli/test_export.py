@@ -71,7 +71,9 @@ def test_what_does_not_map_is_said(call, tmp_path):
     path = tmp_path / "paged.json"
     memory = orsched.BlockMemory(12, 1, "paged")
     worker = orsched.Worker(2, orsched.AffineCost(), memory=memory)
-    orsched.save_instance(orsched.Instance(orsched.Requests([1, 2], [3, 2]), worker), path)
+    orsched.save_instance(
+        orsched.Instance(orsched.Requests([1, 2], [3, 2]), worker, first_token="decode"), path
+    )
     code, _, err = call("export", path)
     assert code == 2
     assert "memory" in err

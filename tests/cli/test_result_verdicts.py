@@ -16,9 +16,12 @@ from orsched.files import load_schedule, save_schedule
 from orsched.objectives import objective_named
 from orsched.report.html import write_report
 from orsched.verdict import KEY, verdict_of
+from tests.in_order import in_order
 
 ARRIVE = Instance(
-    Requests([40, 30, 20, 10], [6, 9, 2, 12], [0, 10**8, 2 * 10**8, 3 * 10**8]), Worker(2)
+    Requests([40, 30, 20, 10], [6, 9, 2, 12], arrival_ns=[0, 10**8, 2 * 10**8, 3 * 10**8]),
+    Worker(2),
+    first_token="decode",
 )
 
 
@@ -107,7 +110,10 @@ def test_the_verdict_survives_a_file_and_lies_are_no_verdict(proven, tmp_path):
     ("cost", "said"),
     [
         (AffineCost(), "the larger fixed part, once"),
-        (orsched.BilinearCost(*[10**12] * 8), "their prefill and their round, one after the other"),
+        (
+            in_order(orsched.BilinearCost, *[10**12] * 8),
+            "their prefill and their round, one after the other",
+        ),
     ],
 )
 def test_mixed_steps_that_the_model_does_not_state_are_named_an_assumption(cost, said):
@@ -120,7 +126,9 @@ def test_mixed_steps_that_the_model_does_not_state_are_named_an_assumption(cost,
 
 
 def test_nanoseconds_are_not_printed_as_zero():
-    tiny = Instance(Requests([2, 2], [1, 3]), Worker(1, AffineCost(5, 1, 7, 1)))
+    tiny = Instance(
+        Requests([2, 2], [1, 3]), Worker(1, in_order(AffineCost, 5, 1, 7, 1)), first_token="decode"
+    )
     result = orsched.solve(tiny, "fcfs")
     texts = (repr(result), repr(result.schedule), result._repr_html_())
     assert not any(re.search(r"\b0\.0+ s", text) for text in texts)

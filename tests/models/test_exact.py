@@ -135,8 +135,8 @@ def test_unknown_back_ends_are_refused():
 )
 def test_paged_memory_that_never_limits_is_none(memory, says):
     """Two clients, and the largest two of three requests hold 3 blocks of 4 tokens each."""
-    requests, cost = Requests([4, 5, 2], [5, 6, 3]), AffineCost(5, 0, 3, 0)
-    instance = Instance(requests, (Worker(2, cost, memory=memory),))
+    requests, cost = Requests([4, 5, 2], [5, 6, 3]), in_order(AffineCost, 5, 0, 3, 0)
+    instance = Instance(requests, (Worker(2, cost, memory=memory),), first_token="decode")
     if says is not None:
         with pytest.raises(InputError, match=says):
             orsched.solve(instance, "exact")

@@ -20,8 +20,9 @@ from orsched.registry import names, resolve
 from orsched.requests import Requests
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
+from tests.in_order import in_order
 
-COST = AffineCost(25_000_000, 130_000, 29_000_000, 210_000)
+COST = in_order(AffineCost, 25_000_000, 130_000, 29_000_000, 210_000)
 MS = 1_000_000
 LIVE = {
     name: method
@@ -75,7 +76,7 @@ def parted(instance: Instance, rng: random.Random) -> Instance:
     """Return the instance with one worker that prefills and one that decodes, if each fits both."""
     paged = [replace(w, memory=replace(w.memory, allocation="paged")) for w in instance.workers]
     workers = tuple(replace(w, role=r) for w, r in zip(paged, ("prefill", "decode"), strict=True))
-    found = instance.replace(workers=workers, link=Link(10, 10))
+    found = instance.replace(workers=workers, link=Link(ns_per_token=10, latency_ns=10))
     return found if fits_some_worker(found, chunks=False).all() else parted(drawn(rng, 2), rng)
 
 
@@ -119,7 +120,7 @@ def test_a_request_whose_limit_exceeds_memory_runs_alone(method, allocation):
     """Blind policies set 7 + 9 blocks aside for request 1: all 15 that there are."""
     requests = Requests([5, 7, 6], [2, 3, 4], predicted_tokens=[9, 9, 9])
     worker = Worker(3, COST, memory=BlockMemory(15, 1, allocation))
-    instance = Instance(requests, worker, output_limit_tokens=9)
+    instance = Instance(requests, worker, output_limit_tokens=9, first_token="decode")
     result = orsched.solve(instance, method)
     times = result.schedule.request_times(instance)
     start, end = times["prefill_start_ns"], times["finish_ns"]
@@ -128,5 +129,7 @@ def test_a_request_whose_limit_exceeds_memory_runs_alone(method, allocation):
 
 @pytest.mark.parametrize("method", ["fcfs", "online", "offline", "hybrid"])
 def test_what_is_set_aside_never_exceeds_what_there_is(method):
-    instance = Instance(Requests([1, 2], [2, 1]), Worker(1, memory=BlockMemory(3, 1, "paged")))
+    instance = Instance(
+        Requests([1, 2], [2, 1]), Worker(1, memory=BlockMemory(3, 1, "paged")), first_token="decode"
+    )
     assert orsched.solve(instance, method).checked

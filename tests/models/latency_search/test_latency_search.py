@@ -248,8 +248,8 @@ def test_steps_of_requests_to_come_wait_for_them():
 
 def test_a_request_that_ends_with_its_prefill_needs_room_beside_those_that_decode():
     """Prefilled in a stage, it ends at once: 6 blocks beside the 6 of the first are 12 of 11."""
-    worker = Worker(2, AffineCost(25, 1, 29, 2), memory=BlockMemory(11, 1, "paged"))
-    requests = Requests([3, 5, 1, 6], [6, 3, 6, 1], [24, 39, 59, 82])
+    worker = Worker(2, in_order(AffineCost, 25, 1, 29, 2), memory=BlockMemory(11, 1, "paged"))
+    requests = Requests([3, 5, 1, 6], [6, 3, 6, 1], arrival_ns=[24, 39, 59, 82])
     assert orsched.solve(
         Instance(requests, worker, first_token="prefill"), "latency_search", iterations=2
     ).checked
