@@ -56,7 +56,8 @@ def class_figures(
     figures = {}
     for code, kind in enumerate(instance.classes):
         rows = np.flatnonzero(instance.requests.service_class == code)
-        view = _Class(line, rows, first[rows], finish[rows])
+        refused = (*instance.refused, *[0] * len(instance.classes))[code]
+        view = _Class(line, rows, first[rows], finish[rows], refused)
         figures[kind.name] = {
             **view.latencies(),
             "slo": view.attainment(limits[code], timely[rows]),
@@ -88,6 +89,7 @@ class _Class(NamedTuple):
     rows: IntColumn
     first: IntColumn
     finish: IntColumn
+    refused: int
 
     def latencies(self) -> dict[str, Any]:
         requests = self.line.instance.requests
@@ -95,6 +97,7 @@ class _Class(NamedTuple):
         several = requests.output_tokens[self.rows] >= 2
         return {
             "requests": len(self.rows),
+            **({"refused": self.refused} if self.refused else {}),
             "ttft_ns": distribution(self.first - arrival),
             "tpot_ns": distribution(self._pace()[several]),
             "jct_ns": distribution(self.finish - arrival),
@@ -117,12 +120,13 @@ class _Class(NamedTuple):
         if limits.tpot_ns is not None:
             met &= (outputs < 2) | (self._pace() <= limits.tpot_ns)
         attained, in_time = int(met.sum()), int((timely == outputs).sum())
+        asked = len(met) + self.refused
         return {
             **limits._asdict(),
             "attained": attained,
-            "attainment": ratio(attained, len(met)),
+            "attainment": ratio(attained, asked),
             "in_time": in_time,
-            "in_time_share": ratio(in_time, len(met)),
+            "in_time_share": ratio(in_time, asked),
             "tokens_in_time": exact_sum(timely),
             "token_attainment": ratio(exact_sum(timely), exact_sum(outputs)),
         }

@@ -36,6 +36,34 @@ def require_feasible(instance: Instance, chunks: bool) -> None:
     raise InfeasibleError(f"{named} fits onto no worker: it " + "; it ".join(reasons))
 
 
+def admitted(instance: Instance) -> Instance:
+    """Return the instance without what fits onto no worker, as ``Instance.admitted`` says."""
+    fits = fits_some_worker(instance, chunks=True)
+    if fits.all():
+        return instance
+    if not fits.any():
+        require_feasible(instance, chunks=True)
+    req = instance.requests
+    kept, codes = req.take(np.flatnonzero(fits)), req.service_class[~fits]
+    if req.ids is None:  # keep the names that rows had
+        kept = kept.replace(ids=tuple(req.id_of(row) for row in np.flatnonzero(fits).tolist()))
+    refused = np.bincount(codes, minlength=len(instance.classes))
+    refused[: len(instance.refused)] += np.array(instance.refused, np.int64)
+    return instance.replace(requests=kept, refused=tuple(refused.tolist()))
+
+
+def refusal_note(instance: Instance) -> list[str]:
+    """Return the remark that requests were refused; none where none was."""
+    many = sum(instance.refused)
+    if not many:
+        return []
+    fit = "fits" if many == 1 else "fit"
+    return [
+        f"{many:,} of {len(instance) + many:,} requests {fit} onto no worker and "
+        f"{'is' if many == 1 else 'are'} refused, as a server does; the attainment counts them"
+    ]
+
+
 def fits_some_worker(instance: Instance, chunks: bool) -> Mask:
     """Which requests some worker could prefill, and some worker decode."""
     fits = np.ones(len(instance), bool)
@@ -97,7 +125,8 @@ def _misfit(instance: Instance, worker: Worker, row: int, chunks: bool) -> str:
     if limit is not None and prompt > limit and not chunks and worker.prefills:
         return (
             f"has {prompt} prompt tokens, more than the {limit} that a prefill stage "
-            f"of {worker.name} can hold: raise prefill_cap_tokens"
+            f"of {worker.name} can hold: raise prefill_cap_tokens, or choose a method that divides "
+            "prompts (vllm)"
         )
     assert worker.memory is not None
     return (

@@ -74,6 +74,7 @@ def event_figures(results: Mapping[str, Any]) -> dict[str, float | None]:
         "lost_steps": fleet.get("lost_steps"),
         "lost_s": _seconds(fleet.get("lost_ns")),
         "starts": fleet.get("starts"),
+        "refused": results.get("refused"),
     }
 
 
@@ -86,7 +87,9 @@ def _attained(results: Mapping[str, Any]) -> tuple[int | None, float | None]:
     if not limited:
         return None, None
     attained = sum(part["slo"]["attained"] for part in limited)
-    return attained, ratio(attained, sum(part["requests"] for part in limited))
+    return attained, ratio(
+        attained, sum(part["requests"] + part.get("refused", 0) for part in limited)
+    )
 
 
 def _seconds(ns: float | None) -> float | None:

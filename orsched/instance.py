@@ -13,13 +13,14 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.feasibility import fits_some_worker, require_feasible
+from orsched.feasibility import admitted, fits_some_worker, require_feasible
 from orsched.instance_checks import (
     check_autoscaling,
     check_block_sizes,
     check_classes,
     check_horizon,
     check_roles,
+    checked_refused,
 )
 from orsched.near_names import known_names
 from orsched.requests import Requests
@@ -60,6 +61,8 @@ class Instance:
         link: by which each worker sends the caches of requests that others decode; None: every
             request decodes where it is prefilled.
         autoscaling: the rule by which workers are started and drained; None: all are on.
+        refused: how many requests of each class were refused before (``admitted``), for they fit
+            onto no worker. They count against the attainment of limits, and are not scheduled.
 
     Raises:
         InputError: a field is wrong.
@@ -76,6 +79,7 @@ class Instance:
     classes: tuple[ServiceClass, ...] = field(default=DEFAULT_CLASSES, repr=False)
     link: Link | None = None
     autoscaling: Autoscaling | None = None
+    refused: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -111,6 +115,7 @@ class Instance:
                 raise InputError("must be a text", field=label)
         put(self, "classes", checked_classes(self.classes))
         check_classes(self)
+        put(self, "refused", checked_refused(self.refused, len(self.classes)))
         check_horizon(self)
         check_autoscaling(self)
 
@@ -120,7 +125,10 @@ class Instance:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Instance):
             return NotImplemented
-        labels = ("name", "description", "source", "licence", "first_token", "output_limit_tokens")
+        labels = (
+            "name", "description", "source", "licence", "first_token", "output_limit_tokens",
+            "refused",
+        )  # fmt: skip
         return (
             all(getattr(self, label) == getattr(other, label) for label in labels)
             and self.workers == other.workers
@@ -279,6 +287,8 @@ class Instance:
             head["classes"] = [kind.to_dict() for kind in self.classes]
         if self.link is not None:
             head["link"] = self.link.to_dict()
+        if self.refused:
+            head["refused"] = list(self.refused)
         req = self.requests
         if req.tenants is not None:
             head["tenants"] = list(req.tenants)
@@ -313,6 +323,15 @@ class Instance:
         each worker lacks.
         """
         require_feasible(self, chunks)
+
+    def admitted(self) -> Instance:
+        """Return the instance without the requests that fit onto no worker, counted in ``refused``.
+
+        A server refuses them: prompt and output need more memory than any worker has. ``solve``,
+        ``simulate``, ``compare`` and the commands do this first. Raises ``InfeasibleError`` where
+        no request is left.
+        """
+        return admitted(self)
 
     @cached_property
     def needs_chunks(self) -> bool:
@@ -372,6 +391,7 @@ class Instance:
         return {
             "name": self.name,
             "requests": n,
+            **({"refused": sum(self.refused)} if self.refused else {}),
             "workers": len(self.workers),
             "clients": sum(w.clients for w in self.workers),
             "prompt_tokens_mean": int(req.prompt_tokens.sum()) / n if n else 0.0,

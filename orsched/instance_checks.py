@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.autoscaling import Autoscaling
+from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.links import Link
-from orsched.units import MAX_TIME_NS
+from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
@@ -39,6 +40,18 @@ def check_block_sizes(instance: Instance) -> None:
                     else ""
                 ),
             )
+
+
+def checked_refused(refused: object, classes: int) -> tuple[int, ...]:
+    """Return the requests refused by class, () where none was."""
+    if not isinstance(refused, (list, tuple)) or len(refused) > classes:
+        raise InputError(
+            f"must be at most {classes} counts, one for each class",
+            field="refused",
+            remedy="leave it out: Instance.admitted fills it in",
+        )
+    counts = tuple(whole_number(each, "refused", maximum=MAX_TOKENS) for each in refused)
+    return counts if any(counts) else ()
 
 
 def check_roles(instance: Instance) -> None:

@@ -63,6 +63,8 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     An instance with a link has ``transfers``: how many, their tokens, the time that links were
     busy, its share of the makespan for each worker that prefills, and the distribution of the times
     from the end of a prefill to that of its transfer.
+    Where requests were refused (``Instance.refused``) there is ``refused``, and each attainment
+    counts them as not attained.
     An instance that names classes has ``classes`` beside (``class_figures``), and ``slo`` counts
     its requests that are not bulk; one with tenants has ``tenants`` and ``fairness``.
 
@@ -108,6 +110,7 @@ def figures(
         "decode_rounds": rounds,
         "mixed_steps": int((line.phase == MIXED).sum()),
         "restarts": _restarts(line),
+        **({"refused": sum(line.instance.refused)} if line.instance.refused else {}),
         "invalid_tokens": exact_sum(line.row_rounds[line.invalids]),
         "pad_tokens": exact_sum(batches.padded) - exact_sum(batches.total),
         "batch_size": {
@@ -126,7 +129,7 @@ def figures(
         **_weighted(requests.weights, finish - requests.arrival_ns),
         "slo": None
         if slo_ns is None
-        else _attainment(slo_ns, ttft, pace, several, judged, makespan),
+        else _attainment(slo_ns, ttft, pace, several, judged, makespan, _refused(line.instance)),
         "bound_ns": bound_ns,
         "gap": gap(makespan, bound_ns),
         **_cache_figures(line),
@@ -135,6 +138,12 @@ def figures(
         **class_figures(line, first, finish, slo_ns),
         **tenant_figures(line, first, finish),
     }
+
+
+def _refused(instance: Instance) -> int:
+    """Refused requests of those that limits are for, which attain none: all but bulk ones."""
+    kinds = zip(instance.classes, instance.refused, strict=False)
+    return sum(many for kind, many in kinds if not (instance.names_classes and kind.bulk))
 
 
 def gap(makespan_ns: int, bound_ns: int | None) -> float | None:
@@ -221,6 +230,7 @@ def _attainment(
     several: NDArray[np.bool_],
     judged: NDArray[np.bool_],
     makespan_ns: int,
+    refused: int,
 ) -> dict[str, Any]:
     """Requests within the limits that there are; an undefined TPOT counts as met."""
     met = np.ones(len(ttft), bool)
@@ -233,6 +243,6 @@ def _attainment(
         "ttft_ns": slo_ns[0],
         "tpot_ns": slo_ns[1],
         "attained": attained,
-        "attainment": ratio(attained, int(judged.sum())),
+        "attainment": ratio(attained, int(judged.sum()) + refused),
         "goodput_per_s": ratio(attained * NS_PER_S, makespan_ns),
     }

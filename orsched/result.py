@@ -46,7 +46,7 @@ VERDICT = (
 
 EVENTS = (
     "restarts", "mixed_steps", "invalid_tokens", "pad_tokens", "kv_blocks_peak", "hit_rate",
-    "worker_s", "lost_steps", "lost_s", "starts",
+    "worker_s", "lost_steps", "lost_s", "starts", "refused",
 )  # fmt: skip
 """What happened beside plain stages and rounds: None where the instance has no such thing."""
 

@@ -184,6 +184,8 @@ def scenario(
 ) -> Instance:
     """Return an instance on other workers, with other arrivals and predicted lengths, if given.
 
+    Requests that fit onto none of its workers are left out (``Instance.admitted``).
+
     Args:
         instance: whose requests, and whose worker, are taken.
         workers: what ``read_workers`` takes: a number of copies, worker files, ``Worker`` objects.
@@ -212,4 +214,4 @@ def scenario(
         instance = with_failures(instance, failures, seed)
     if predictions is not None:
         instance = predict(instance, predictions, seed)
-    return instance
+    return instance.admitted()

@@ -18,6 +18,7 @@ from orsched.columns import whole_number
 from orsched.comparison import Comparison
 from orsched.errors import InputError
 from orsched.failures import Failure, attempted, require_any
+from orsched.feasibility import refusal_note
 from orsched.instance import require_instance, say_unused
 from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
 from orsched.methods import Method, Progress, Run
@@ -119,6 +120,7 @@ def solve(
 
     begin = perf_counter()
     require_instance(instance)
+    instance = instance.admitted()
     say_unused(instance)
     aim = minimised(objective)
     require_slo(slo)
@@ -164,6 +166,7 @@ def solve(
     result = _finished(instance, outcome, run, lower, first, wanted, runtimes, time_limit)
     result = with_history(replace(result, label=chosen.label), history, lower)
     remarks = [
+        *refusal_note(instance),
         *ignored(chosen.method, aim),
         *remark_on_gap(result, target_gap(criterion), no_search),
     ]

@@ -44,4 +44,5 @@ RESULT_KEYS = [
     "lost_steps",
     "lost_s",
     "starts",
+    "refused",
 ]

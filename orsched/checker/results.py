@@ -215,6 +215,7 @@ def _further(line: Timeline) -> tuple[str, ...]:
     """Names of the results that an instance with caches, links, weights, classes, tenants has."""
     classes, tenants = line.instance.names_classes, line.instance.requests.tenant is not None
     caches = _OF_CACHES * line.instance.caches_prefixes
+    caches += ("refused",) * bool(line.instance.refused)
     caches += ("fleet",) * line.instance.fleet_changes
     caches += ("transfers",) * (line.instance.link is not None)
     caches += ("weighted_jct_ns",) * (line.instance.requests.weights is not None)

@@ -74,7 +74,7 @@ def check_command(instance: str, schedule: Path, times: str | None, budget: int,
             say(f"{schedule} is a proven bound for {instance}")
         return 1 if faults else 0
     with ProgressPrinter("checking"):
-        problem = load_instance(instance)
+        problem = load_instance(instance).admitted()
         loaded = load_schedule(schedule)
         _require_times(loaded, times, schedule)
         violations = check(problem, loaded, times=times or "model", budget=budget)

@@ -98,7 +98,7 @@ def frontier_command(
     names = [name.strip() for name in methods.split(",") if name.strip()]
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([*names, search]):
-            problem = load_instance(instance)
+            problem = load_instance(instance).admitted()
             found = frontier(
                 problem,
                 first,

@@ -94,7 +94,7 @@ def report_command(
     check_paths({"report": output, **paths}, (instance, *schedules))
     require_packages({"report": output, **paths})
     with ProgressPrinter("loading") as progress:
-        problem = load_instance(instance)
+        problem = load_instance(instance).admitted()
         loaded = [load_schedule(path) for path in schedules]
         progress.say("checking")
         for path, schedule in zip(schedules, loaded, strict=True):

@@ -264,7 +264,7 @@ def _sources(
             raise InputError(f"{source} is an instance", field="--instance", remedy="leave it out")
         name = "fcfs" if policy is None else policy
         require_named(name, None, parameters)
-        return load_instance(source), name
+        return load_instance(source).admitted(), name
     from orsched.files import load_schedule
 
     for field, value in (("--policy", policy), ("--param", parameters)):
@@ -301,6 +301,6 @@ def _instance_of(schedule: Schedule, source: str, given: str | None) -> Instance
             field="--instance",
             remedy="give its file",
         )
-    instance = load_instance(given or schedule.instance_name)
+    instance = load_instance(given or schedule.instance_name).admitted()
     require_same_instance(instance, schedule, source, "--instance")
     return instance

@@ -106,7 +106,7 @@ def solve_command(
     require_named(method, information, given)
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([method]):
-            problem = load_instance(instance)
+            problem = load_instance(instance).admitted()
             start = None if initial is None else load_schedule(initial)
             require_contents(problem, paths)
             progress.say(method)

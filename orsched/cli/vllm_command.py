@@ -55,7 +55,7 @@ def export_command(
             remedy="give both, or leave both out",
         )
     _require_other(output, [Path(instance), schedule, *([] if batch is None else [batch])])
-    problem, plan = load_instance(instance), load_schedule(schedule)
+    problem, plan = load_instance(instance).admitted(), load_schedule(schedule)
     matched = ""
     if kind == "priorities":
         write_priorities(problem, plan, output)
@@ -101,7 +101,7 @@ def results_command(
     if plan is None:
         rows = _figure_rows(times.figures())
     else:
-        problem, schedule = load_instance(plan[0]), load_schedule(plan[1])
+        problem, schedule = load_instance(plan[0]).admitted(), load_schedule(plan[1])
         rows_sent = sent_order(problem, schedule)
         if len(rows_sent) == len(times.requests):
             times = times.in_rows_of(rows_sent)

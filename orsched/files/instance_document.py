@@ -54,6 +54,7 @@ def instance_header(instance: Instance) -> dict[str, Any]:
             else {}
         ),
         **({} if instance.autoscaling is None else {"autoscaling": instance.autoscaling.to_dict()}),
+        **({"refused": list(instance.refused)} if instance.refused else {}),
     }
 
 
@@ -87,7 +88,7 @@ def instance_from_document(document: object) -> Instance:
         require_format(document, FORMAT),
         "instance",
         ["format", "version", "first_token", "workers", "requests"],
-        [*LABELS, "output_limit_tokens", "classes", "link", "autoscaling"],
+        [*LABELS, "output_limit_tokens", "classes", "link", "autoscaling", "refused"],
     )
     if values.get("output_limit_tokens", 0) is None:
         raise InputError(
@@ -111,6 +112,7 @@ def instance_from_document(document: object) -> Instance:
         **({"classes": _classes(values["classes"])} if "classes" in values else {}),
         link=_link(values["link"]) if "link" in values else None,
         autoscaling=autoscaling,
+        refused=values.get("refused", ()),
     )
 
 

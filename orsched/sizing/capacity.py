@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, TimeLimitError
+from orsched.feasibility import refusal_note
 from orsched.instance import require_instance
 from orsched.sizing.answer import FINISHED, INTERRUPTED, TIME_LIMIT, Capacity
 from orsched.sizing.evaluation import Evaluation, OutOfTimeError
@@ -118,7 +119,7 @@ def capacity(
     slots = read_slots(jobs, cluster, ray_address)
     deadline = _deadline(begin, time_limit)
     say = callback or (lambda _: None)
-    _require_fit(question)
+    refused = _refused(question)
     proof = Proof(question)
     share = None if deadline is None else begin + (deadline - begin) / 3
     proof.run(lambda: share is not None and monotonic() >= share, say)
@@ -131,7 +132,8 @@ def capacity(
         best, ended, shown, left = _searched(evaluation, proof, most, exhaustive)
     if best is None:
         raise _nothing(ended, evaluation, most)
-    return _answer(proof, evaluation, best, ended, shown, left)
+    found = _answer(proof, evaluation, best, ended, shown, left)
+    return replace(found, notes=(*refused, *found.notes))
 
 
 class _Searched(NamedTuple):
@@ -172,10 +174,10 @@ def _deadline(begin: float, time_limit: float | None) -> float | None:
     return begin + min(time_limit, _LONGEST_S)
 
 
-def _require_fit(question: Question) -> None:
-    """Raise ``InfeasibleError`` for a request that fits onto no machine."""
+def _refused(question: Question) -> list[str]:
+    """Return the remark on requests that fit onto no machine; ``InfeasibleError`` where all do."""
     workers = tuple(machine.worker for machine in question.machines)
-    question.instance.replace(workers=workers).require_feasible(chunks=True)
+    return refusal_note(question.instance.replace(workers=workers).admitted())
 
 
 def _said(say: Callable[[str], None]) -> Callable[[Sequence[Fleet], int, int], None]:

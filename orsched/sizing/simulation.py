@@ -89,7 +89,8 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
     from orsched.study.cell import outcome_of
 
     content = task["content"]
-    instance = with_fleet(_trace(task), content["fleet"])
+    whole = with_fleet(_trace(task), content["fleet"])
+    instance = whole.admitted()
     schedule = outcome_of(instance, content, {}).schedule.replace(seed=content["seed"])
     violations = check(instance, schedule)
     if violations:
@@ -99,7 +100,7 @@ def simulate(task: Mapping[str, Any]) -> dict[str, Any]:
     given = content["slo"]["ttft_ns"], content["slo"]["tpot_ns"]
     return {
         "instance_sha256": instance.sha256,
-        "results": figures(instance, schedule, given),
+        "results": figures(whole, schedule, given),
         "run": {},
     }
 
@@ -121,21 +122,28 @@ def _trace(task: Mapping[str, Any]) -> Instance:
 
 
 def figures(
-    instance: Instance, schedule: Schedule, given: tuple[int | None, int | None]
+    whole: Instance, schedule: Schedule, given: tuple[int | None, int | None]
 ) -> dict[str, Any]:
-    """Return the counts and latencies of a schedule, of the requests that count."""
+    """Return the counts and latencies of a schedule, of the requests that count.
+
+    Those of ``whole`` that fit onto no worker, and are not in the schedule, keep no limit.
+    """
+    from orsched.feasibility import fits_some_worker
     from orsched.metrics import distribution
     from orsched.sizing.question import limits_of
 
+    instance, fits = whole.admitted(), fits_some_worker(whole, chunks=True)
     times, req = schedule.request_times(instance), instance.requests
-    limits = limits_of(instance, *given)
-    order = np.argsort(req.arrival_ns[limits.rows], kind="stable")
-    rows = limits.rows[order]
+    limits = limits_of(whole, *given)
+    order = np.argsort(whole.requests.arrival_ns[limits.rows], kind="stable")
+    served = fits[limits.rows[order]]
+    rows, order = (np.cumsum(fits) - 1)[limits.rows[order][served]], order[served]
     several = req.output_tokens[rows] >= 2
     first, finish = times["first_token_ns"][rows], times["finish_ns"][rows]
     ttft: IntColumn = first - req.arrival_ns[rows]
     pace: IntColumn = (finish - first) // np.maximum(req.output_tokens[rows] - 1, 1)
-    kept = (ttft <= limits.ttft_ns[order]) & (~several | (pace <= limits.tpot_ns[order]))
+    kept = np.zeros(len(served), bool)
+    kept[served] = (ttft <= limits.ttft_ns[order]) & (~several | (pace <= limits.tpot_ns[order]))
     bulk = np.ones(len(instance), bool)
     bulk[rows] = False
     steps = schedule.steps
@@ -145,7 +153,7 @@ def figures(
     parts = np.array_split(kept, min(MOST_PARTS, len(kept)))
     ttfts, paces = distribution(ttft), distribution(pace[several])
     return {
-        "requests": len(rows),
+        "requests": len(kept),
         "attained": int(kept.sum()),
         "parts": [[int(part.sum()), len(part)] for part in parts],
         "ttft_p99_ns": None if ttfts is None else ttfts["p99"],
