@@ -49,6 +49,7 @@ def plan(
     stay. Ctrl-C ends the search and keeps the incumbent.
     """
     known = as_known(instance, run.information)
+    run.require_time()
     packing = pack_known(known, run.stop.seconds_left) if params.assignment == "packing" else None
     clairvoyant = run.information is Information.CLAIRVOYANT
     best: _Best | None = None
@@ -83,24 +84,13 @@ def plan(
     if not clairvoyant:
         classes = instance.requests.service_class.tolist()
         policy = GatedPolicy(best.params, run.information, name, packing, classes)
-        done = simulate_policy(instance, policy, deadline=lambda: in_time(run))
+        done = simulate_policy(instance, policy, deadline=run.require_time)
     return Outcome(done.schedule, termination, done.decision_ns, best.params.to_dict())
-
-
-def in_time(run: Run, reserve: float = 0.0) -> None:
-    """Raise ``TimeLimitError`` unless more time than a reserve is left."""
-    _require_time(run.stop.seconds_left, reserve)
-
-
-def _require_time(seconds_left: float, reserve: float = 0.0) -> None:
-    if seconds_left <= reserve:
-        raise TimeLimitError("the time limit ended before there was a schedule")
 
 
 def pack_known(known: Instance, seconds_left: float) -> Sequence[int]:
     """Return the client of each request by makespan packing, in a quarter of the time left."""
-    _require_time(seconds_left)
-    limit = seconds_left / 4 if seconds_left < math.inf else None
+    limit = max(1e-3, seconds_left / 4) if seconds_left < math.inf else None
     packed = pack(known.requests.output_tokens.tolist(), known.worker.clients, limit)
     return packed.uninterrupted().assignment
 
@@ -159,7 +149,7 @@ def _try(
     begin = perf_counter()
 
     def deadline() -> None:
-        in_time(run, max(reserve, perf_counter() - begin) if reserve else 0.0)
+        run.require_time(max(reserve, perf_counter() - begin) if reserve else 0.0)
 
     classes = known.requests.service_class.tolist()
     policy = GatedPolicy(params, run.information, name, packing, classes)

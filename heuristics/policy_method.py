@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from orsched.errors import InputError
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.named import DEFAULT, DISPATCHERS
-from orsched.heuristics.planning import in_time
 from orsched.methods import Outcome, Progress, Run
 from orsched.parameters import read_params as read_params
 from orsched.result import Termination
@@ -62,7 +61,7 @@ class LiveMethod(ABC):
         policy, parameters = self.build(
             instance, run.information, run.parameters, run.seed, run.stop.seconds_left
         )
-        done = simulate_policy(instance, policy, run.observer, lambda: in_time(run))
+        done = simulate_policy(instance, policy, run.observer, run.require_time)
         run.report(Progress(self.name, 1, done.schedule.makespan_ns, True))
         return Outcome(
             done.schedule, Termination.FINISHED, done.decision_ns, parameters,

@@ -88,11 +88,13 @@ class ExactMethod:
         are equal, the analytic bound's certificate proves the optimum.
         """
         params, certified_ns = read_params(ExactParams, run.parameters), run.bound_ns
-        seconds = run.stop.seconds_left
-        limit = DEFAULT_LIMIT_S if seconds == math.inf else max(0.05, seconds)
         result: FullMipResult | BestFirstResult | BestFirstTimesResult
         by, notes = "the best-first search", list[str]()
-        if not _is_best_first(instance, params, run.objective):
+        is_best_first = _is_best_first(instance, params, run.objective)
+        run.require_time()
+        seconds = run.stop.seconds_left
+        limit = DEFAULT_LIMIT_S if seconds == math.inf else max(1e-3, seconds)
+        if not is_best_first:
             from orsched.models.full_mip import solve_full_mip
 
             by = params.backend or "cpsat"

@@ -88,19 +88,16 @@ def checked_result(
         instance, aim, slo: the problem, the objective, and what is to be attained.
         outcome: what the method made.
         seed: of the method's random choices.
-        lower: a bound on the makespan, replaced where it does not hold for what the schedule does.
+        lower: a bound on the makespan that holds for what the schedule does.
         begin: when ``solve`` was called, in seconds of ``perf_counter``.
         runtimes: seconds by phase; the check and the total are added.
 
     Raises ``InvalidScheduleError`` where the checker finds a fault.
     """
     from orsched.models.bound_scope import allowances_of
-    from orsched.models.bounds import bound_for, no_floor
+    from orsched.models.bounds import no_floor
     from orsched.models.no_queue import ordering_cannot_help
 
-    # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
-    holds = bound_for(instance, outcome.schedule, lower)
-    lower = lower if holds is None else holds
     schedule = outcome.schedule.replace(
         seed=seed, parameters=outcome.parameters, bound=lower.to_dict()
     )

@@ -8,11 +8,12 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from orsched.errors import TimeLimitError
 from orsched.lazy_names import callable_module
 from orsched.objectives import MAKESPAN, Objective
 from orsched.policy import Information
 from orsched.result import Termination
-from orsched.stop import gap_met, gap_of, tell_bound
+from orsched.stop import FIRST_S, gap_met, gap_of, tell_bound
 
 if TYPE_CHECKING:
     from array import array
@@ -76,6 +77,8 @@ class Run:
         objective: what to minimise (the attainment: to make largest); one that the method says in
             its attribute ``objectives`` that it can.
         slo: the limits to attain, None for those of the classes.
+        has_schedule: whether the caller has a schedule to return where time ends before the
+            method has one.
     """
 
     information: Information
@@ -90,6 +93,7 @@ class Run:
     begin: float = field(default_factory=perf_counter)
     objective: Objective = MAKESPAN
     slo: SLO | None = None
+    has_schedule: bool = False
 
     def __post_init__(self) -> None:
         if self._true_bound_ns is not None:
@@ -119,6 +123,17 @@ class Run:
     def out_of_time(self) -> bool:
         """Whether a time limit has ended."""
         return self.stop.seconds_left <= 0
+
+    def require_time(self, reserve: float = 0.0) -> None:
+        """Raise ``TimeLimitError`` unless more time than a reserve, in seconds, is left.
+
+        A first schedule has ``FIRST_S`` seconds from the call, whatever the limit.
+        """
+        left = self.stop.seconds_left
+        if left <= reserve and not self.has_schedule:
+            left = self.begin + FIRST_S - perf_counter()
+        if left <= reserve:
+            raise TimeLimitError("the time limit ended before there was a schedule")
 
     def report(self, progress: Progress) -> None:
         """Call the callback, if there is one, with the bound and the times added."""

@@ -124,7 +124,8 @@ def bounds_after(
 ) -> dict[str, dict[str, Any]]:
     """Return proven bounds on means that hold for what a schedule does, as ``mean_bounds`` does.
 
-    Those of the objective from before it was made, where they hold for it, and ``further`` ones.
+    Those of the objective from before it was made, where they hold for it, and ``further`` ones,
+    for all of which there are so many seconds.
     """
     from orsched.models.bound_scope import allowances_of
     from orsched.models.mean_bounds import mean_bounds
@@ -132,7 +133,8 @@ def bounds_after(
     holding = before if not allowances_of(instance, schedule) else {}
     asked = dict.fromkeys([*before, *further])
     missing = [name for name in asked if name not in holding]
-    found = mean_bounds(instance, schedule, missing, seconds) if missing else {}
+    share = None if seconds is None else seconds / max(1, len(missing))
+    found = mean_bounds(instance, schedule, missing, share) if missing else {}
     every = {name: each.to_dict() for name, each in holding.items()} | found
     return {name: every[name] for name in asked if name in every}
 

@@ -81,18 +81,20 @@ def weighted_times(instance: Instance, objective: str | Objective) -> WeightedTi
     if n == 0:
         raise InputError("there are no requests", field="objective", remedy="add some")
     shares = [(share.weight, share.objective.name) for share in wanted.shares]
-    end = Fraction(0)
-    finish, first = [Fraction(0)] * n, [Fraction(0)] * n
+    end, finish, first, heavy = Fraction(0), Fraction(0), Fraction(0), Fraction(0)
+    counts = [1] * n
     for weight, name in shares or [(Fraction(1), wanted.name)]:
         if name == "makespan":
             end += weight
         elif name == "ttft_mean":
-            first = [each + weight / n for each in first]
+            first += weight / n
+        elif name == "weighted_jct_mean":
+            counts = _weights(instance)
+            heavy += weight / sum(counts)
         else:
-            counts = _weights(instance) if name == "weighted_jct_mean" else [1] * n
-            part = weight / sum(counts)
-            finish = [each + part * count for each, count in zip(finish, counts, strict=True)]
-    return _whole(end, finish, first, requests.arrival_ns.tolist())
+            finish += weight / n
+    by_count = {count: finish + heavy * count for count in set(counts)}
+    return _whole(end, by_count, first, counts, requests.arrival_ns)
 
 
 def require_linear(objective: Objective) -> None:
@@ -135,18 +137,24 @@ def _weights(instance: Instance) -> list[int]:
 
 
 def _whole(
-    end: Fraction, finish: list[Fraction], first: list[Fraction], arrivals: list[int]
+    end: Fraction,
+    finish: dict[int, Fraction],
+    first: Fraction,
+    counts: list[int],
+    arrival_ns: IntColumn,
 ) -> WeightedTimes:
-    """Return the coefficients over their least common denominator, without common divisor."""
-    every = [end, *finish, *first]
+    """Return the coefficients over their least common denominator, without common divisor.
+
+    ``finish`` has those of requests by how much they count, which ``counts`` says of each.
+    """
+    every = {end, first, *finish.values()}
     denominator = math.lcm(*{each.denominator for each in every})
     common = math.gcd(denominator, *{int(each * denominator) for each in every})
     scale = Fraction(denominator, common)
-    whole_finish = tuple(int(each * scale) for each in finish)
-    whole_first = tuple(int(each * scale) for each in first)
-    constant = sum(
-        (a + b) * arrival for a, b, arrival in zip(whole_finish, whole_first, arrivals, strict=True)
-    )
+    whole = {count: int(each * scale) for count, each in finish.items()}
+    whole_finish = tuple(whole[count] for count in counts)
+    whole_first = (int(first * scale),) * len(counts)
+    constant = _product(whole_finish, arrival_ns) + _product(whole_first, arrival_ns)
     return WeightedTimes(int(end * scale), whole_finish, whole_first, constant, int(scale))
 
 

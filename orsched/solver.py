@@ -40,7 +40,13 @@ from orsched.scenario import scenario
 from orsched.search_history import HistoryRecorder
 from orsched.slo import SLO, require_slo
 from orsched.stop import MaxRuntime, Stop, target_gap
-from orsched.stopping import criterion_of, remark_on_gap, remark_on_iterations, why_no_search
+from orsched.stopping import (
+    criterion_of,
+    outcome_in_time,
+    remark_on_gap,
+    remark_on_iterations,
+    why_no_search,
+)
 
 if TYPE_CHECKING:
     from orsched.autoscaling import Autoscaling
@@ -92,7 +98,7 @@ def solve(
             Policies take any, and go on by their own rule, as a note says.
         stop: a stopping criterion; in its place ``time_limit`` (seconds, from this call to its
             return), ``iterations`` and ``gap`` can be given, and the first to be reached ends the
-            search.
+            search. A schedule comes before it, however short the time is.
         seed: seed of the method's random choices.
         initial_schedule: a valid schedule; a clairvoyant method returns nothing worse.
         callback: called with ``Progress`` after each iteration.
@@ -112,7 +118,7 @@ def solve(
 
     Raises:
         InputError: an argument is wrong. InfeasibleError: no schedule exists.
-        TimeLimitError: time ended before there was a schedule.
+        TimeLimitError: the first schedule took longer than 10 s, and than the time limit.
         InvalidScheduleError: the checker found a fault: a bug in the method.
         MissingDependencyError: the method needs a package that is missing.
     """
@@ -161,7 +167,7 @@ def solve(
             objective=aim,
             slo=slo,
         )
-        outcome = chosen.method(instance, run)
+        outcome = outcome_in_time(instance, chosen, run)
     runtimes = {"bound": bounded - begin, "solve": perf_counter() - bounded}
     result = _finished(instance, outcome, run, lower, first, wanted, runtimes, time_limit)
     result = with_history(replace(result, label=chosen.label), history, lower)
@@ -200,14 +206,23 @@ def _finished(
     ``lower`` and ``first`` are the bounds from before on the makespan and on the objective's means,
     ``wanted`` the further ones, for which what is left of the time limit is there.
     """
+    from orsched.models.bounds import bound_for
+
     if run.initial_schedule is not None:
         outcome = not_worse(instance, outcome, run.initial_schedule, run.objective, run.slo)
+    # A bound on stages and rounds holds for schedules of stages and rounds: others get their own.
+    holds = bound_for(instance, outcome.schedule, lower, _left(run, time_limit)) or lower
     result = checked_result(
-        instance, outcome, run.seed, lower, run.slo, run.begin, runtimes, run.objective
+        instance, outcome, run.seed, holds, run.slo, run.begin, runtimes, run.objective
     )
-    left = None if time_limit is None else max(1e-3, time_limit - (perf_counter() - run.begin))
+    left = _left(run, time_limit)
     means = bounds_after(instance, result.schedule, run.objective, first, wanted, left)
     return judged(replace(result, mean_bounds=means, instance=instance))
+
+
+def _left(run: Run, time_limit: float | None) -> float | None:
+    """Return the seconds left of a time limit, at least a thousandth; None without one."""
+    return None if time_limit is None else max(1e-3, time_limit - (perf_counter() - run.begin))
 
 
 def simulate(

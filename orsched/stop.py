@@ -12,6 +12,9 @@ from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.scalars import is_number, require_seconds
 
+FIRST_S = 10.0
+"""Seconds that a first schedule may take, whatever the time limit: policies take milliseconds."""
+
 
 class Stop(Protocol):
     """A stopping criterion, evaluated after each iteration of a search.

@@ -1,15 +1,23 @@
-"""What ends a search: the criteria that arguments stand for, and a remark on a gap not reached."""
+"""What ends a search, the schedule that comes before it, and a remark on a gap not reached."""
 
 from __future__ import annotations
 
+import math
+from array import array
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from orsched.errors import OrschedError, TimeLimitError
+from orsched.methods import Outcome
 from orsched.policy import Information
+from orsched.registry import resolve
 from orsched.result import Termination
 from orsched.stop import FirstOf, MaxIterations, MaxRuntime, Stop, TargetGap
 
 if TYPE_CHECKING:
+    from orsched.instance import Instance
     from orsched.method_choice import Chosen
+    from orsched.methods import Run
     from orsched.result import Result
 
 DEFAULT_ITERATIONS = 18
@@ -17,6 +25,9 @@ DEFAULT_ITERATIONS = 18
 
 GAP_LIMIT_S = 60.0
 """Time limit of a search that has only a gap to reach: it may be out of reach."""
+
+FIRST_METHODS = ("fcfs", "vllm", "disaggregated")
+"""Policies that make the schedule before a search: the first one that suits the instance."""
 
 
 def criterion_of(
@@ -48,6 +59,45 @@ def criterion_of(
         kept_back = min(0.3 * whole, 0.02 + 5e-6 * requests)
         criteria.append(MaxRuntime(whole - kept_back))
     return FirstOf(tuple(criteria or [MaxIterations(DEFAULT_ITERATIONS)]))
+
+
+def outcome_in_time(instance: Instance, chosen: Chosen, run: Run) -> Outcome:
+    """Run a method; one that searches never returns without a schedule, however short its time is.
+
+    Before it searches under a time limit there is a schedule already: the given one or that of a
+    policy. Where time ends before the method has one of its own, that schedule is the outcome.
+    """
+    method = chosen.method
+    if getattr(method, "live", False) or run.stop.seconds_left == math.inf:
+        return method(instance, run)
+    first = _first(instance, run)
+    try:
+        return method(instance, replace(run, has_schedule=first is not None))
+    except TimeLimitError:
+        if first is None:
+            raise
+        schedule = first.schedule.replace(method=method.name, information=run.information.value)
+        source = "the given one"
+        if run.initial_schedule is None:
+            source = f"that of {first.schedule.method}"
+        note = f"time ended before {method.name} had a schedule; this is {source}"
+        return Outcome(schedule, Termination.TIME_LIMIT, array("q"), {}, notes=(note,))
+
+
+def _first(instance: Instance, run: Run) -> Outcome | None:
+    """Return the schedule to fall back to, or None where no policy makes one."""
+    if run.initial_schedule is not None:
+        return Outcome(run.initial_schedule.bare(), Termination.FINISHED, array("q"), {})
+    told = replace(run, information=Information.NONE, parameters={}, callback=None, observer=None)
+    for name in FIRST_METHODS:
+        try:
+            found: Outcome = resolve("methods", name)(instance, told)
+        except TimeLimitError:
+            return None
+        except OrschedError:  # it does not suit: the next one may
+            continue
+        return found
+    return None
 
 
 def why_no_search(chosen: Chosen) -> str | None:

@@ -139,7 +139,7 @@ def solve_best_first_times(
     end = None if time_limit is None else begin + time_limit
     if not alone:
         search.lower_ns = lower_bound(instance, problem, aim, end)
-    offer_starts(search, initial_schedule, alone)
+    offer_starts(search, initial_schedule, alone, end)
     if search.schedule is not None and search.report():
         search.done = True
     started = perf_counter()

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 NONZEROS_A_BIN = 40
 """Of each request in each bin, at most: what a model is refused by before it is built."""
 
+BUILD_S = 2e-6
+"""Seconds a nonzero that building takes, at least: where there is less time, none is built."""
+
 
 def solve_for_objective(
     instance: Instance,
@@ -63,7 +66,7 @@ def solve_for_objective(
     search.proven = count >= enough
     if not alone:
         search.lower_ns = lower_bound(instance, problem, aim, end)
-    _start(search, initial_schedule, count, alone)
+    _start(search, initial_schedule, count, alone, end)
     reason = _reason(enough, count)
     estimate = len(problem) * count * NONZEROS_A_BIN
     size, refusal = Size(0, 0, estimate), refusal_of(Size(0, 0, estimate), max_nonzeros)
@@ -71,7 +74,7 @@ def solve_for_objective(
         backend, count, "latency", symmetry_breaking, seed, aim.terms,
         instance.first_token != "prefill", _least_units(search, problem, aim),
     )  # fmt: skip
-    if not refusal:
+    if not refusal and (end is None or perf_counter() + estimate * BUILD_S < end):
         size = _size(problem, spec)
     result = result_of(search, spec, reason, size, refusal, end)
     bound = result.bound_ns  # of the value, in the units of the aim
@@ -146,26 +149,35 @@ def _size(problem: Problem, spec: ModelSpec) -> Size:
     return Size(len(model.names), len(model.rows), model.nonzeros)
 
 
-def _start(search: Search, initial: Schedule | None, count: int, alone: bool) -> None:
+def _start(
+    search: Search, initial: Schedule | None, count: int, alone: bool, end: float | None
+) -> None:
     """Find the incumbent to start from: first come and shortest first, batched or one by one."""
-    offer_starts(search, initial, alone)
+    offer_starts(search, initial, alone, end)
     if search.plan is not None and len(refined(search.problem, search.plan).bins) > count:
         search.forget()
     if search.schedule is not None and search.report():
         search.done = True
 
 
-def offer_starts(search: Search, initial: Schedule | None, alone: bool) -> None:
-    """Offer the schedule that was given, and, unless ``alone``, what orders and methods make."""
+def offer_starts(
+    search: Search, initial: Schedule | None, alone: bool, end: float | None = None
+) -> None:
+    """Offer the schedule that was given, and, unless ``alone``, what orders and methods make.
+
+    Of these the first whatever the time, the others until the end on the clock ``perf_counter``.
+    """
     instance, problem = search.instance, search.problem
     if initial is not None:
         search.begin_with(initial)
     if alone:
         return
-    for order in _orders(search):
+    for number, order in enumerate(_orders(search)):
+        if number and _is_late(end):
+            return
         plan = _one_by_one(problem, order)
         search.offer(schedule_of(instance, plan, problem=problem), plan)
-    _of_methods(search)
+    _of_methods(search, end)
 
 
 def _orders(search: Search) -> list[list[int]]:
@@ -204,13 +216,20 @@ def _fits(problem: Problem, left: dict[int, int], i: int) -> bool:
     return problem.memory_blocks is None or held <= problem.memory_blocks
 
 
-def _of_methods(search: Search) -> None:
-    """Offer what methods make that plan in whole prefills."""
+def _is_late(end: float | None) -> bool:
+    return end is not None and perf_counter() >= end
+
+
+def _of_methods(search: Search, end: float | None) -> None:
+    """Offer what methods make that plan in whole prefills, each in a third of the time left."""
     from orsched.solver import solve
 
     for name in ("fcfs", "hybrid"):
+        if _is_late(end):
+            return
+        limit = None if end is None else max(1e-3, (end - perf_counter()) / 3)
         try:
-            found = solve(search.instance, name, iterations=2).schedule
+            found = solve(search.instance, name, iterations=2, time_limit=limit).schedule
             bare = found.bare()
             search.offer(bare, plan_of(search.instance, bare))
         except OrschedError:

@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
+from orsched import stop
 from orsched.errors import TimeLimitError
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ LONGEST_S = 1e7
 def ended_by(time_limit: float | None) -> Iterator[None]:
     """Raise ``TimeLimitError`` in a block that outlasts its time limit by 5 % and 0.3 s.
 
-    Methods end by themselves in time; this is for what comes before and after them. The timer
+    But not before ``FIRST_S``, which a first schedule may take, whatever the limit. Methods end by
+    themselves in time; this is for what comes before and after them. The timer
     repeats, since a method may return its incumbent after the first signal. Systems without
     interval timers, and threads beside the main one, go without it.
     """
@@ -29,7 +31,8 @@ def ended_by(time_limit: float | None) -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGALRM, _out_of_time)
-    timer(signal.ITIMER_REAL, 1.05 * time_limit + 0.3, 0.02 * time_limit + 0.1)
+    rings = max(1.05 * time_limit + 0.3, stop.FIRST_S)
+    timer(signal.ITIMER_REAL, rings, 0.02 * time_limit + 0.1)
     try:
         yield
     finally:

@@ -25,6 +25,13 @@ def _forever(*args, **kwargs):
         time.sleep(0.01)
 
 
+@pytest.fixture(autouse=True)
+def _no_grace(monkeypatch):
+    """The alarm rings soon: what it ends here would go on for ever, on any machine."""
+    monkeypatch.setattr("orsched.stop.FIRST_S", 0.0)
+    monkeypatch.setattr("orsched.methods.FIRST_S", 0.0)
+
+
 @pytest.mark.parametrize("phase", ["orsched.locate.load", "orsched.models.bounds.bound"])
 @pytest.mark.parametrize("command", ["solve", "compare"])
 def test_loading_and_bounding_are_ended(monkeypatch, capsys, phase, command):
@@ -81,12 +88,13 @@ def test_compare_says_which_method_had_no_time(capsys):
 
 @pytest.fixture
 def slow_windows(monkeypatch):
-    """The method ``windows`` has no schedule when its time ends."""
+    """The method ``windows`` has no schedule when its time ends, and no policy had one before it."""
 
     def too_late(self, instance, run):
         raise TimeLimitError("the time limit ended before there was a schedule")
 
     monkeypatch.setattr("orsched.models.windows.method.WindowsMethod.__call__", too_late)
+    monkeypatch.setattr("orsched.stopping._first", lambda instance, run: None)
 
 
 def test_finished_methods_are_printed_beside_one_that_timed_out(slow_windows, capsys, tmp_path):
@@ -117,12 +125,12 @@ def test_seeds_before_one_that_timed_out_are_printed(monkeypatch, capsys):
 
     def slow_from_2_on(name, *, seed, **arguments):
         if seed == 2:
-            _forever()
+            raise TimeLimitError("the time limit ended before there was a checked schedule")
         return generate(name, seed=seed, **arguments)
 
     monkeypatch.setattr(catalog, "generate", slow_from_2_on)
     arguments = ["compare", "gsm8k", "--seeds", "0:4", "--methods", "fcfs", "--format", "json"]
-    arguments += ["--set", "requests=20", "--set", "clients=4", "--each", "--time-limit", "1"]
+    arguments += ["--set", "requests=20", "--set", "clients=4", "--each", "--time-limit", "1000"]
     assert run(arguments) == 3
     out, err = capsys.readouterr()
     assert [row["seed"] for row in json.loads(out)] == [0, 1]

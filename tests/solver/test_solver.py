@@ -24,6 +24,7 @@ from orsched.workers import Worker
 from tests.in_order import in_order
 from tests.result_keys import RESULT_KEYS
 from tests.simulator.instances import instances
+from tests.stops import TimeUp
 
 METHODS = ("fcfs", "offline", "online", "hybrid", "hybrid@predicted", "online@predicted")
 
@@ -118,16 +119,18 @@ def test_interrupt_before_a_schedule_is_passed_on():
 
 
 def test_time_limit_ends_a_search_with_its_incumbent():
-    result = orsched.solve(orsched.load("gsm8k-llama65b"), time_limit=1.0)
+    instance = orsched.load("pang-100x20")
+    result = orsched.solve(instance, stop=TimeUp(3))
     assert result.termination is Termination.TIME_LIMIT
     assert result.checked
+    assert result.makespan_ns == orsched.solve(instance, iterations=3).makespan_ns
 
 
-def test_time_limit_without_a_schedule_says_so():
-    instance = Instance(Requests([50] * 30_000, [300] * 30_000), Worker(20), first_token="decode")
-    for method in ("fcfs", "hybrid"):
-        with pytest.raises(TimeLimitError):
-            orsched.solve(instance, method, time_limit=1e-3)
+@pytest.mark.parametrize("method", ["fcfs", "hybrid"])
+def test_time_limit_without_a_schedule_says_so(monkeypatch, method):
+    monkeypatch.setattr("orsched.methods.FIRST_S", 0.0)
+    with pytest.raises(TimeLimitError, match="before there was a schedule"):
+        orsched.solve(orsched.load("gsm8k-llama65b"), method, stop=TimeUp())
 
 
 def test_stop_criteria_combine():

@@ -1,0 +1,42 @@
+"""Stopping criteria that run out of time without a clock, for tests of time limits."""
+
+from __future__ import annotations
+
+LONG_S = 1000.0
+"""Seconds that are left until the end: no machine is so busy that a test would take them."""
+
+
+class TimeUp:
+    """A stop whose time ends after a number of iterations; after none it is up from the start."""
+
+    def __init__(self, iterations: int = 0) -> None:
+        self.iterations = iterations
+        self.seconds_left = LONG_S if iterations else 0.0
+
+    def start(self) -> None:
+        """There is no clock to start."""
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """Whether so many iterations are done."""
+        if iteration >= self.iterations:
+            self.seconds_left = 0.0
+        return self.seconds_left == 0.0
+
+
+class Countdown:
+    """A stop whose seconds pass only where a test says so, by ``now``."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit, self.now = limit, 0.0
+
+    def start(self) -> None:
+        """There is no clock to start."""
+
+    def __call__(self, iteration: int, best_ns: int | None) -> bool:
+        """End after the first iteration."""
+        return True
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the end."""
+        return self.limit - self.now
