@@ -24,11 +24,15 @@ PACKAGES = (
     "ortools",
     "click",
     "plotly",
+    "numba",
     "pyarrow",
+    "openpyxl",
+    "scikit-learn",
     "torch",
     "transformers",
+    "ray",
 )
-"""Distributions that ``versions`` looks for: the dependencies and the runner's extra."""
+"""Distributions that ``versions`` looks for: the dependencies and the extras."""
 
 
 def versions() -> dict[str, str | None]:

@@ -7,11 +7,14 @@ LONG_S = 1000.0
 
 
 class TimeUp:
-    """A stop whose time ends after a number of iterations; after none it is up from the start."""
+    """A stop whose time ends after a number of iterations; after none it is up from the start.
 
-    def __init__(self, iterations: int = 0) -> None:
+    Until then so many seconds are left, always the same: searches that plan by them plan alike.
+    """
+
+    def __init__(self, iterations: int = 0, seconds: float = LONG_S) -> None:
         self.iterations = iterations
-        self.seconds_left = LONG_S if iterations else 0.0
+        self.seconds_left = seconds if iterations else 0.0
 
     def start(self) -> None:
         """There is no clock to start."""

@@ -7,8 +7,10 @@ import tomllib
 import orsched
 from orsched.versions import PACKAGES, show_versions, versions
 
+EXTRAS = ("fast", "parquet", "excel", "predict", "runner", "ray")
 
-def test_versions_names_orsched_and_every_core_dependency(repo_root):
+
+def test_versions_names_orsched_and_every_dependency(repo_root):
     project = tomllib.loads((repo_root / "pyproject.toml").read_text())["project"]
     found = versions()
     assert found["orsched"] == orsched.__version__
@@ -16,6 +18,9 @@ def test_versions_names_orsched_and_every_core_dependency(repo_root):
         name = requirement.split(">")[0]
         assert name in PACKAGES
         assert found[name] is not None
+    extras = project["optional-dependencies"]
+    for requirement in (each for name in EXTRAS for each in extras[name]):
+        assert requirement.split(">")[0] in found
 
 
 def test_show_versions_prints_one_line_each_and_says_what_is_missing(capsys, monkeypatch):

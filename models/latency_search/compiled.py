@@ -1,7 +1,7 @@
 """The moves compiled with numba (extra ``fast``): the same sources, loaded once more.
 
 Compiling takes half a minute the first time on a machine; then it lies in numba's cache beside the
-source. So it happens in a thread, while the search begins in plain Python.
+source. So it happens in a thread, while the search begins in plain Python, on lists (``listed``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orsched.models.latency_search import decoding, moves
+from orsched.models.latency_search.listed import listed
 from orsched.models.latency_search.tables import tables_of
 from orsched.models.module_copy import module_copy
 
@@ -26,10 +27,10 @@ _PLACE = "orsched.models.latency_search._compiled_"
 
 
 class Engine:
-    """The module of the moves: the plain one, then the compiled one once it is ready."""
+    """The entries of the moves: those on lists, then the compiled ones once they are ready."""
 
     def __init__(self) -> None:
-        self.module: Any = moves
+        self.module: Any = listed()
         self._thread = threading.Thread(target=self._load, daemon=True)
         self._thread.start()
 
@@ -40,7 +41,7 @@ class Engine:
     @property
     def is_compiled(self) -> bool:
         """Whether the moves are the compiled ones."""
-        return self.module is not moves
+        return self.module is not listed()
 
     def _load(self) -> None:
         try:
@@ -56,7 +57,7 @@ def suggest_numba() -> None:
     """Say, once in a process, what is missing where there is no numba."""
     if find_spec("numba") is None:
         _LOG.warning(
-            "latency_search is about 300 times faster with numba: pip install 'orsched[fast]'"
+            "latency_search is 10 to 70 times faster with numba: pip install 'orsched[fast]'"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 MOVES = 2_000
 """Moves of an iteration."""
+PLAIN_REQUESTS = 40_000
+"""Without numba: requests that the moves of an iteration, and the first plans of a policy, decode
+at most, where each decodes all. So they are fewer from 21 and from 223 requests on."""
 STARTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("gittins", {}),
     ("sjf", {}),
@@ -89,7 +93,7 @@ class LatencySearchMethod:
     objectives: ClassVar[tuple[str, ...]] = LINEAR
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
-        """Search until ``run.stop``; an iteration is some 2,000 moves.
+        """Search until ``run.stop``; an iteration is some 2,000 moves, fewer without numba.
 
         Raises ``InputError`` for workers that it does not plan for, and ``TimeLimitError`` when not
         even the first policy was ready in time.
@@ -130,6 +134,8 @@ class _Running:
     def result(self) -> Outcome:
         """Return the best schedule and why the search ended."""
         try:
+            if self.seconds == math.inf:  # reproducible: compiled from the first plan on
+                engine().wait()
             self._begin()
             why = self._continue()
         except KeyboardInterrupt:
@@ -147,9 +153,8 @@ class _Running:
         """Start from the schedule that is given and from policies' ones."""
         if self.run.initial_schedule is not None:
             self._take(self.run.initial_schedule)
-        spent = perf_counter()
         for number, (name, parameters) in enumerate(STARTS):
-            if number and perf_counter() - spent > START_SHARE * self.seconds:
+            if number and self._start_is_over():
                 break
             outcome = self._policy(name, parameters)
             if outcome is not None:
@@ -179,7 +184,18 @@ class _Running:
         if allowances_of(self.instance, schedule) <= self.allowed:
             self._keep(outcome)
         plans = plans_of(self.instance, schedule, self.problem, mixed=self.params.mixed)
-        self.search.start(plans)
+        if not engine().is_compiled:
+            plans = islice(plans, self._plain_count(MOVES))
+        self.search.start(plans, self._start_is_over)
+
+    def _plain_count(self, most: int) -> int:
+        """Return how many plans are decoded without numba in the place of so many."""
+        return min(most, max(PART, PLAIN_REQUESTS // len(self.instance)))
+
+    def _start_is_over(self) -> bool:
+        """Whether first plans have taken their share of the time."""
+        spent = self.seconds - self.run.stop.seconds_left if self.seconds < math.inf else 0.0
+        return self._out_of_time() or spent > START_SHARE * self.seconds
 
     def _keep(self, outcome: Outcome) -> None:
         total = self.problem.coefficients.of(self.instance, outcome.schedule)
@@ -188,8 +204,8 @@ class _Running:
 
     def _continue(self) -> Termination:
         """Anneal until the end; return why it came."""
-        if self.seconds == math.inf:
-            engine().wait()
+        if self.best is not None and self._out_of_time():
+            return Termination.TIME_LIMIT
         self._carry_out()
         self._report(True)
         why = self.run.why_ended(0, self._value_ns)
@@ -209,7 +225,8 @@ class _Running:
 
     def _iterate(self) -> None:
         search = self.search
-        for _ in range(0, MOVES, PART):
+        count = MOVES if engine().is_compiled else self._plain_count(MOVES)
+        for _ in range(0, count, PART):
             if self._out_of_time():
                 return
             search.anneal(PART, self._temperature(), self._out_of_time)

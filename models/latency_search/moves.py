@@ -142,10 +142,16 @@ def run_moves(
         _accept(t)
         if value < best:
             best = value
-            t.best_sequences[:] = t.sequences
+            _copy(t.sequences, t.best_sequences)
             t.best_lengths[:] = t.lengths
-            t.best_whole[:] = t.whole
+            _copy(t.whole, t.best_whole)
     return value, best
+
+
+def _copy(rows: Any, into: Any) -> None:
+    """Copy rows, which may be lists, into others."""
+    for k in range(len(rows)):
+        into[k, :] = rows[k]
 
 
 def _propose(t: Any, draws: Any, u: int) -> bool:

@@ -26,6 +26,9 @@ SHARES = (5.0, 4.0, 2.0, 2.0, 1.5, 1.5, 0.5)
 PART = 50
 """Moves at one temperature."""
 
+PLAIN_REQUESTS = 1_000
+"""Requests that are decoded without numba, at most, from one look at the clock to the next."""
+
 
 class Search:
     """A plan that is annealed, and the best one that was met.
@@ -52,8 +55,11 @@ class Search:
         self.tables: Tables | None = None
         self.value = self.best = decoding.INFINITE
 
-    def start(self, plans: Iterable[Plan]) -> bool:
-        """Begin with the best of some plans, if it is better than what there is; say if so."""
+    def start(self, plans: Iterable[Plan], is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Begin with the best of some plans, if it is better than what there is; say if so.
+
+        ``is_over`` says after each whether to leave out the others.
+        """
         better = False
         for plan in plans:
             tables = self._tables(plan)
@@ -61,6 +67,8 @@ class Search:
             if value < self.best:
                 self.tables, self.value, self.best = tables, value, value
                 better = True
+            if is_over():
+                break
         return better
 
     def _tables(self, plan: Plan, rows: int = 0) -> Tables:
@@ -80,14 +88,14 @@ class Search:
     ) -> None:
         """Try some moves at a temperature, in nanoseconds of the decoded objective.
 
-        The plain moves, which are slow, look at the clock after each.
+        The plain moves, which are slow, look at the clock more often the more requests there are.
         """
         tables = self.tables
         assert tables is not None
         draws = self.rng.random((count, moves.DRAWS + 1))
         thresholds = -temperature * np.log1p(-draws[:, -1])
         flat = np.ascontiguousarray(draws[:, :-1]).ravel()
-        size = count if self.engine.is_compiled else 1
+        size = count if self.engine.is_compiled else max(1, PLAIN_REQUESTS // len(tables.whole))
         for first in range(0, count, size):
             part = flat[first * moves.DRAWS : (first + size) * moves.DRAWS]
             self.value, self.best = self.engine.module.run_moves(

@@ -304,12 +304,9 @@ def test_infeasible_instances_name_request_and_limit(call, tmp_path):
     assert "prefill_cap_tokens" in err
 
 
-def test_time_limit_without_a_schedule_exits_with_3(call, tmp_path):
-    path = tmp_path / "i.json"
-    save_instance(
-        Instance(Requests([50] * 300_000, [300] * 300_000), Worker(2), first_token="decode"), path
-    )
-    code, out, err = call("solve", path, "--method", "fcfs", "--time-limit", "0.05")
+def test_time_limit_without_a_schedule_exits_with_3(call, monkeypatch):
+    monkeypatch.setattr("orsched.methods.FIRST_S", 0.0)
+    code, out, err = call("solve", "gsm8k-llama65b", "--method", "fcfs", "--time-limit", "1e-6")
     assert (code, out) == (3, "")
     assert "time limit" in err
 
@@ -317,28 +314,6 @@ def test_time_limit_without_a_schedule_exits_with_3(call, tmp_path):
 def test_version():
     done = subprocess.run([*ORSCHED, "--version"], capture_output=True, text=True, check=True)
     assert orsched.__version__ in done.stdout
-
-
-def test_progress_goes_to_stderr_after_two_seconds():
-    """A search of three seconds says on stderr what it is doing; stdout holds the result only."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "orsched",
-            "solve",
-            "gsm8k-llama65b",
-            "--time-limit",
-            "3.5",
-            "--format",
-            "json",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "hybrid: iteration" in done.stderr
-    assert json.loads(done.stdout)["method"] == "hybrid"
 
 
 def test_interrupt_prints_the_incumbent_and_exits_with_130(tmp_path):
@@ -351,7 +326,7 @@ def test_interrupt_prints_the_incumbent_and_exits_with_130(tmp_path):
             "solve",
             "gsm8k-llama65b",
             "--time-limit",
-            "60",
+            "600",
             "--format",
             "json",
             "-o",
@@ -362,13 +337,17 @@ def test_interrupt_prints_the_incumbent_and_exits_with_130(tmp_path):
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
-    # The first progress line says that there is an incumbent.
+    # Progress goes to standard error, after two seconds; then there is an incumbent.
     line = process.stderr.readline()
-    assert "best" in line
+    while "best" not in line:
+        assert line
+        line = process.stderr.readline()
+    assert "hybrid: iteration" in line
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     row = json.loads(out)
+    assert row["method"] == "hybrid"
     assert row["checked"]
     assert orsched.check(orsched.load("gsm8k-llama65b"), load_schedule(path)) == []
 
@@ -384,7 +363,7 @@ def test_a_reader_that_goes_away_is_no_error():
     process.stdout.close()
     time.sleep(0.1)
     errors = process.stderr.read()
-    process.wait(timeout=30)
+    process.wait(timeout=300)
     process.stderr.close()
     assert "Traceback" not in errors
     assert process.returncode in (0, 1)

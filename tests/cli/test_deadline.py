@@ -88,7 +88,7 @@ def test_compare_says_which_method_had_no_time(capsys):
 
 @pytest.fixture
 def slow_windows(monkeypatch):
-    """The method ``windows`` has no schedule when its time ends, and no policy had one before it."""
+    """The method ``windows`` has no schedule when its time ends, and no policy had one."""
 
     def too_late(self, instance, run):
         raise TimeLimitError("the time limit ended before there was a schedule")

@@ -49,12 +49,18 @@ def test_what_needs_it_is_refused_in_one_line(tmp_path, package, words, remedy):
     assert "Traceback" not in done.stderr
 
 
-def test_windows_without_numba_runs_and_says_what_makes_it_faster(tmp_path):
-    save_instance(gsm8k(0, requests=12, clients=3), tmp_path / "small.json")
-    words = ["solve", "small.json", "--method", "windows", "--iterations", "1"]
+@pytest.mark.parametrize(
+    ("method", "objective", "faster"),
+    [("windows", "makespan", "about 100"), ("latency_search", "jct_mean", "10 to 70")],
+)
+def test_a_search_without_numba_runs_and_says_what_makes_it_faster(
+    tmp_path, method, objective, faster
+):
+    save_instance(gsm8k(0, requests=8, clients=3), tmp_path / "small.json")
+    words = ["solve", "small.json", "--method", method, "--iterations", "1"]
+    words += ["--objective", objective]
     done = run_without(["numba"], PROGRAM.format(work=True, words=words), tmp_path)
     assert done.returncode == 0
     (line,) = [line for line in done.stderr.splitlines() if "numba" in line]
-    assert (
-        line == "orsched: windows is about 100 times faster with numba: pip install 'orsched[fast]'"
-    )
+    told = f"{method} is {faster} times faster with numba: pip install 'orsched[fast]'"
+    assert line == f"orsched: {told}"

@@ -175,11 +175,10 @@ def test_no_limits_no_requests_and_other_things_are_refused():
         orsched.capacity(unequal, slo_ttft=1.0)
 
 
-def test_limits_that_no_number_can_keep_are_said_without_a_simulation():
-    begin = time.monotonic()
+def test_limits_that_no_number_can_keep_are_said_without_a_simulation(monkeypatch):
+    monkeypatch.setattr("orsched.solver.simulate", None)  # would be called, and fail
     with pytest.raises(InfeasibleError, match=r"no number of workers .* the first is request 0 "):
         orsched.capacity(heavy(), slo_ttft=0.01)
-    assert time.monotonic() - begin < 30
 
 
 def test_a_policy_that_fails_is_said_to():

@@ -74,8 +74,8 @@ def test_every_parameter_is_explained_and_taken_at_its_default(name):
     assert len({each.name for each in parameters}) == len(parameters)
     given = {each.name: each.default for each in parameters}
     assert REQUIRED not in given.values()
-    same = orsched.solve(instance, name, parameters=given, iterations=1, time_limit=20)
-    alone = orsched.solve(instance, name, iterations=1, time_limit=20)
+    same = orsched.solve(instance, name, parameters=given, iterations=1, time_limit=600)
+    alone = orsched.solve(instance, name, iterations=1, time_limit=600)
     assert same.makespan_ns == alone.makespan_ns
     with pytest.raises(InputError, match=r"no parameter|takes no parameters"):
         orsched.solve(instance, name, parameters={"no_such_parameter": 1}, iterations=1)

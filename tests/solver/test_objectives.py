@@ -100,7 +100,7 @@ def test_the_bound_and_the_gap_are_those_of_the_objective():
 
 
 def test_no_method_named_is_auto_for_other_objectives():
-    result = solve(instance(), objective="jct_mean", time_limit=2)
+    result = solve(instance(), objective="jct_mean", iterations=1)
     assert any(note.startswith("auto picked") for note in result.notes)
     assert solve(instance()).schedule.method == "hybrid"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import types
 from math import inf
@@ -29,11 +30,12 @@ def pang():
 @pytest.mark.parametrize("method", ["hybrid", "windows", "fcfs"])
 def test_records_have_bound_gap_and_times(pang, method):
     seen = []
-    result = orsched.solve(pang, method, time_limit=2, gap=0.001, callback=seen.append)
+    limits = {"time_limit": 600, "iterations": 3, "gap": 0.001}
+    result = orsched.solve(pang, method, callback=seen.append, **limits)
     assert seen
     for record in seen:
-        assert 0 < record.seconds_spent < 2.5
-        assert 0 <= record.seconds_left <= 2
+        assert record.seconds_spent > 0
+        assert 0 <= record.seconds_left <= 600
         if method == "fcfs":  # it does not know what the bound is a bound of
             assert record.bound_ns is record.gap is None
         else:
@@ -85,7 +87,8 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_what_takes_a_moment_shows_nothing():
+def test_what_takes_a_moment_shows_nothing(monkeypatch):
+    monkeypatch.setattr(InPlace, "first_s", 600.0)
     stream = _Terminal()
     with Watch("x", InPlace(stream)) as watch:
         watch.callback(_record())
@@ -99,8 +102,8 @@ def test_in_place_covers_what_was_there_and_leaves_nothing(monkeypatch):
     with Watch("a long name", InPlace(stream)) as watch:
         _until(lambda: "a long name" in stream.getvalue())
         watch.say("b")
-        _until(lambda: "0 s: b" in stream.getvalue())
-        assert "\r0 s: b" + " " * len("long name ") in stream.getvalue()
+        _until(lambda: " s: b" in stream.getvalue())
+        assert re.search(r"\r\d+ s: b" + " " * len("long name "), stream.getvalue())
         clear_line()
         assert stream.getvalue().rstrip(" ").endswith("\r")
         clear_line(end=True)
@@ -120,15 +123,19 @@ def test_lines_are_written_whole(monkeypatch):
     with Watch("x", lines) as watch:
         watch.callback(_record())
         _until(lambda: len(written) > 1)
-    assert set(written) == {
-        "0 s: windows: iteration 12, best 179.99 s, bound 177.47 s, gap 1.42 %, 26 s left"
-    }
+    whole = r"\d+ s: windows: iteration 12, best 179.99 s, bound 177.47 s, gap 1.42 %, \d+ s left"
+    assert all(re.fullmatch(whole, line) for line in written)
 
 
 def test_solve_shows_progress_in_lines_where_there_is_no_terminal(pang, monkeypatch, capsys):
     monkeypatch.setattr(progress, "INTERVAL_S", 0.05)
     seen = []
-    shown = orsched.solve(pang, progress=True, time_limit=1, gap=0, callback=seen.append)
+
+    def slow(record):
+        seen.append(record)
+        sleep(0.01)  # an interval at least in all
+
+    shown = orsched.solve(pang, progress=True, iterations=18, callback=slow)
     assert "best" in capsys.readouterr().err
     assert seen
     assert shown.checked
@@ -161,7 +168,7 @@ def notebook(monkeypatch):
 
 def test_a_notebook_renews_one_display(notebook, pang, monkeypatch, capsys):
     monkeypatch.setattr(progress, "TICK_S", 0.0)
-    orsched.solve(pang, progress=True, time_limit=5, gap=0.008)
+    orsched.solve(pang, progress=True, time_limit=600, gap=0.008)
     assert len(notebook) > 2
     assert capsys.readouterr() == ("", "")
     first, last = notebook[0], notebook[-1]
@@ -214,7 +221,7 @@ def test_a_real_kernel_displays_and_renews(pang):
 
 
 def _until(condition):
-    end = monotonic() + 10
+    end = monotonic() + 120
     while not condition():
         assert monotonic() < end
         sleep(0.005)

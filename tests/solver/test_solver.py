@@ -255,7 +255,7 @@ def test_simulate_takes_objects_and_paths():
 
 def test_compare_keeps_the_order_and_shares_the_time():
     instance = orsched.load("pang-100x20")
-    results = orsched.compare(instance, ["hybrid", "fcfs"], time_limit=2.0)
+    results = orsched.compare(instance, ["hybrid", "fcfs"], time_limit=600, iterations=2)
     assert [r.schedule.method for r in results] == ["hybrid", "fcfs"]
     frame = results.to_pandas()
     assert frame["checked"].all()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from time import perf_counter
-
 import pytest
 
 import orsched
@@ -22,6 +20,8 @@ PLACE = "orsched.models.best_first.second_start.AFTER_STATES"
 """Changed here, so that small instances come to it."""
 NONE = 2**62
 FIFTEEN = gsm8k(2, requests=15, clients=3)
+NOW = 10.0**7
+"""What the clock says where it stands still."""
 
 
 @pytest.fixture
@@ -96,17 +96,23 @@ def test_small_searches_short_ones_and_searches_alone_have_none(asked, monkeypat
     solve_best_first(FIFTEEN, time_limit=4.9)  # too short to begin anew
     solve_best_first(FIFTEEN, alone=True)
     assert asked == []
-    solve_best_first(FIFTEEN, time_limit=20)
+    solve_best_first(FIFTEEN, time_limit=600)
     assert len(asked) == 1
+
+
+@pytest.fixture
+def _stopped_clock(monkeypatch):
+    monkeypatch.setattr("orsched.models.best_first.second_start.perf_counter", lambda: NOW)
 
 
 def begun(ago, limit):
     """A search that began some seconds ago, and its end."""
-    begin = perf_counter() - ago
+    begin = NOW - ago
     search = Search(FIFTEEN, read_problem(FIFTEEN), None, begin)
     return SecondStart(search, None if limit is None else begin + limit, 0, True)
 
 
+@pytest.mark.usefixtures("_stopped_clock")
 def test_it_is_due_after_many_states_or_a_tenth_of_the_time():
     pytest.importorskip("numba")
     assert begun(5, 60).is_due(AFTER_STATES)

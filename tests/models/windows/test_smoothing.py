@@ -13,6 +13,7 @@ from orsched.instances.gsm8k import gsm8k
 from orsched.models.windows import method
 from orsched.models.windows.smoothing import smoothed
 from orsched.result import Termination
+from tests.stops import TimeUp
 
 CAPS = (256, 512, 1024, 2048)
 
@@ -58,9 +59,9 @@ def test_other_costs_are_not_smoothed(instance):
 def test_a_search_that_begins_smoothed_ends_with_a_schedule(monkeypatch):
     monkeypatch.setattr(method, "MOST_TO_RESTART", 0)
     instance = _levelled()
-    result = orsched.solve(instance, "windows", time_limit=1.5)
+    result = orsched.solve(instance, "windows", stop=TimeUp(9, seconds=1.5))
     assert not orsched.check(instance, result.schedule)
-    hybrid = orsched.solve(instance, "hybrid", time_limit=1.5)
+    hybrid = orsched.solve(instance, "hybrid")
     assert result.bound <= result.makespan < hybrid.makespan
 
 
@@ -75,7 +76,7 @@ def test_what_the_smoothed_part_found_is_kept_when_it_is_interrupted(monkeypatch
         if progress.improved and progress.iteration > 0:
             raise KeyboardInterrupt
 
-    result = orsched.solve(instance, "windows+threads=1", time_limit=30, callback=interrupt)
+    result = orsched.solve(instance, "windows+threads=1", time_limit=100, callback=interrupt)
     assert result.termination is Termination.INTERRUPTED
     assert not orsched.check(instance, result.schedule)
     assert result.schedule.makespan_ns < start
@@ -91,6 +92,6 @@ def test_no_time_for_a_smoothed_start_leaves_the_other_one(monkeypatch):
 
     monkeypatch.setattr(method.WindowsMethod, "_warm_start", late)
     instance = _levelled()
-    result = orsched.solve(instance, "windows", time_limit=1.0)
+    result = orsched.solve(instance, "windows", stop=TimeUp(2, seconds=1.0))
     assert not orsched.check(instance, result.schedule)
     assert result.bound <= result.makespan

@@ -36,6 +36,7 @@ from orsched.workers import Worker
 from tests.brute_force import optimum_ns
 from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance
+from tests.stops import TimeUp
 
 
 @st.composite
@@ -270,7 +271,7 @@ def test_windows_improves_on_hybrid_where_the_mip_is_out_of_reach():
     """100 requests on 20 clients: the size that Pang leave open after an hour."""
     instance = orsched.load("pang-100x20")
     hybrid = orsched.solve(instance, "hybrid")
-    windows = orsched.solve(instance, "windows", time_limit=6.0)
+    windows = orsched.solve(instance, "windows", iterations=2)
     assert windows.makespan_ns <= hybrid.makespan_ns
     assert windows.schedule.method == "windows"
     assert windows.checked
@@ -503,7 +504,7 @@ def test_three_seeds_are_within_half_a_percent():
 def test_a_limited_search_under_levels_is_no_worse_than_its_start():
     instance = _levelled(gsm8k(1, requests=30, clients=6))
     start = orsched.solve(instance, "hybrid", iterations=18)
-    result = orsched.solve(instance, "windows", time_limit=2.0)
+    result = orsched.solve(instance, "windows", stop=TimeUp(4, seconds=2.0))
     assert result.checked
     assert result.makespan_ns <= start.makespan_ns
     assert result.schedule.bound["value_ns"] <= result.makespan_ns

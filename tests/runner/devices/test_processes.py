@@ -61,7 +61,7 @@ def descriptors():
     return set(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").is_dir() else set()
 
 
-def gone(pid, seconds=20.0):
+def gone(pid, seconds=120.0):
     """Say whether a process ends within some seconds, its number included."""
     end = monotonic() + seconds
     while True:
