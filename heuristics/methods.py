@@ -66,6 +66,13 @@ class GatedMethod(LiveMethod):
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""
         _read(self.defaults, parameters)
 
+    def require_fit(
+        self, instance: Instance, information: Information, parameters: dict[str, Any]
+    ) -> None:
+        """Refuse workers that do not take stages, and predictions that the instance lacks."""
+        instance.require_stages(self.name)
+        as_known(instance, information)
+
 
 @dataclass(frozen=True)
 class PlannedMethod(GatedMethod):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from orsched.errors import InputError
+from orsched.errors import InfeasibleError, InputError, PolicyError
 from orsched.heuristics.dispatching.dispatched import Dispatched
 from orsched.heuristics.dispatching.named import DEFAULT, DISPATCHERS
 from orsched.methods import Outcome, Progress, Run
@@ -98,6 +99,7 @@ class PolicyMethod(LiveMethod):
         many_workers: whether the policy itself serves several workers; others get a dispatcher, and
             the parameters of ``Dispatching``.
         dispatch: the dispatcher where none is named.
+        needs_roles: whether it is for workers of different roles.
     """
 
     name: str
@@ -107,6 +109,7 @@ class PolicyMethod(LiveMethod):
     params: type = NoParams
     many_workers: bool = False
     dispatch: str = DEFAULT
+    needs_roles: bool = False
 
     def build(
         self,
@@ -132,10 +135,23 @@ class PolicyMethod(LiveMethod):
         """Raise ``InputError`` for parameters that are wrong on whatever instance."""
         self._read(parameters)
 
+    def require_fit(
+        self, instance: Instance, information: Information, parameters: dict[str, Any]
+    ) -> None:
+        """Refuse an instance that the policy does not serve: it is asked with the first request."""
+        params, _ = self._read(parameters, len(instance.workers) == 1)
+        fits = getattr(params, "require_fit", None)
+        if fits is not None:
+            fits(instance, parameters)
+        first = instance.replace(requests=instance.requests.take(range(min(1, len(instance)))))
+        policy, _ = self.build(first, information, parameters, 0)
+        with suppress(InfeasibleError, PolicyError):  # which the run reports, with the moment
+            simulate_policy(first, policy)
+
     def _read(self, parameters: dict[str, Any], alone: bool = True) -> tuple[Any, Dispatching]:
         """Return the policy's parameters, and those of the dispatcher of several workers."""
         known = [item.name for item in fields(self.params)]
-        if self.many_workers and not alone:
+        if self.many_workers:
             for name in SHARED:
                 if name in parameters and name not in known:
                     raise InputError(

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from orsched.checker import check
-from orsched.costs import AffineCost
+from orsched.costs.asked import assumed_of_mixed_steps
 from orsched.errors import InputError, InvalidScheduleError
 from orsched.method_catalogue import SETS_ASIDE
 from orsched.metrics import distribution, summarise
@@ -180,11 +180,9 @@ def _assumed_of_mixed_steps(instance: Instance, schedule: Schedule) -> list[str]
         return []
     found = {}
     for worker in instance.workers:
-        cost = worker.cost
-        if isinstance(cost, AffineCost):
-            found[cost.model] = "the larger fixed part, once, and both variable parts"
-        elif getattr(cost, "mixed_ns", None) is None:
-            found[cost.model] = "their prefill and their round, one after the other"
+        assumed = assumed_of_mixed_steps(worker.cost)
+        if assumed is not None:
+            found[worker.cost.model] = assumed
     return [
         f"the {model} cost model states no time for steps that prefill beside a round: orsched "
         f"assumes that they take {time}"

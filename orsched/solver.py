@@ -19,6 +19,7 @@ from orsched.comparison import Comparison
 from orsched.errors import InputError
 from orsched.failures import Failure, attempted, require_any
 from orsched.feasibility import refusal_note
+from orsched.fit import require_fit
 from orsched.instance import require_instance, say_unused
 from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
 from orsched.methods import Method, Progress, Run
@@ -135,6 +136,7 @@ def solve(
     chosen = choose(default_method(aim) if method is None else method, information, parameters)
     require_minimised(chosen.method, aim)
     _require_steps(chosen, observer)
+    require_fit(instance, chosen)
     if initial_schedule is not None:
         require_start(instance, initial_schedule, chosen.information)
     no_search = why_no_search(chosen)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.availability import Interval, checked_intervals
 from orsched.costs import AffineCost, CostModel
+from orsched.costs.asked import require_members
 from orsched.costs.parameters import read_parameters
 from orsched.errors import InputError
 from orsched.memory import BlockMemory
@@ -55,12 +56,7 @@ class Worker:
     def __post_init__(self) -> None:
         set_whole(self, "clients", minimum=1, maximum=MAX_CLIENTS)
         set_whole(self, "prefill_cap_tokens", minimum=1, maximum=MAX_TOKENS, optional=True)
-        if isinstance(self.cost, type) or not isinstance(self.cost, CostModel):
-            raise InputError(
-                f"{self.cost!r} is not a cost model",
-                field="cost",
-                remedy="give an object of a cost model, such as AffineCost()",
-            )
+        require_members(self.cost)
         if self.memory is not None and not isinstance(self.memory, BlockMemory):
             raise InputError(
                 f"{self.memory!r} is not a memory model",

@@ -36,7 +36,7 @@ class ContinuousBatching(Policy):
         self.information = information
         self.queue = queue
         self.prefill_first = params.mode == "prefill_first"
-        self.chunked = self.chunks = params.chunked_prefill and not self.prefill_first
+        self.chunked = self.chunks = params.splits
         self.watermark = params.watermark_blocks
 
     def start(self, view: View) -> None:
@@ -85,7 +85,10 @@ class ContinuousBatching(Policy):
         if self.queue and not (view.running or view.sending or view.receiving):
             raise PolicyError(
                 f"request {self.queue.first()} can never be admitted: its prefill exceeds the "
-                "token budget (chunked_prefill=false), the prefill cap or the worker's memory"
+                f"token budget ({self.params.why_whole}), the prefill cap or the worker's memory"
+                if not self.params.splits
+                else f"request {self.queue.first()} can never be admitted: its prefill exceeds the "
+                "prefill cap or the worker's memory"
             )
         return None
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.near_names import known_names
 from orsched.units import MAX_TOKENS, seconds_to_ns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orsched.instance import Instance
 
 POLICIES = ("fcfs", "priority")
 PRIORITIES = ("arrival", "service_class", "length")
@@ -83,6 +89,31 @@ class ContinuousParams(Ordering):
             ("watermark_blocks", 0),
         ):
             whole_number(getattr(self, name), name, minimum=least, maximum=MAX_TOKENS)
+
+    @property
+    def splits(self) -> bool:
+        """Whether a prompt may be split over steps."""
+        return self.chunked_prefill and self.mode != "prefill_first"
+
+    @property
+    def why_whole(self) -> str:
+        """The setting for which prompts are not split."""
+        return "mode=prefill_first" if self.mode == "prefill_first" else "chunked_prefill=false"
+
+    def require_fit(self, instance: Instance, given: Mapping[str, Any]) -> None:
+        """Refuse a prompt that no step can hold, at the parameter that was given."""
+        prompts = instance.requests.prompt_tokens
+        if self.splits or not len(prompts) or prompts.max() <= self.max_num_batched_tokens:
+            return
+        row = int(prompts.argmax())
+        settings = (self.why_whole.partition("=")[0], "max_num_batched_tokens")
+        raise InputError(
+            f"{self.why_whole} does not split prompts, and request {instance.requests.id_of(row)} "
+            f"(row {row}) has {prompts[row]:,} tokens, more than the "
+            f"{self.max_num_batched_tokens:,} of a step",
+            field=next((name for name in settings if name in given), settings[0]),
+            remedy=f"raise max_num_batched_tokens to {prompts[row]}, or leave {settings[0]} out",
+        )
 
 
 @dataclass(frozen=True)

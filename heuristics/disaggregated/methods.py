@@ -14,4 +14,5 @@ DISAGGREGATED = PolicyMethod(
     lambda instance, params, information, seed: Disaggregated(params),
     DisaggregatedParams,
     many_workers=True,
+    needs_roles=True,
 )

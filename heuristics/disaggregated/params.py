@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from orsched.columns import whole_number
 from orsched.heuristics.continuous.params import MODES, ContinuousParams, require_choice
 from orsched.scalars import require_bool
 from orsched.units import MAX_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from orsched.instance import Instance
 
 PLACES = ("requests", "memory")
 
@@ -50,6 +56,10 @@ class DisaggregatedParams:
             whole_number(getattr(self, name), name, minimum=least, maximum=MAX_TOKENS)
         if self.prefill_queue_tokens is not None:
             whole_number(self.prefill_queue_tokens, "prefill_queue_tokens")
+
+    def require_fit(self, instance: Instance, given: Mapping[str, Any]) -> None:
+        """Refuse a prompt that no step can hold, at the parameter that was given."""
+        self.of_worker.require_fit(instance, given)
 
     @property
     def of_worker(self) -> ContinuousParams:

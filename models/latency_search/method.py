@@ -92,6 +92,16 @@ class LatencySearchMethod:
     several_workers: ClassVar[bool] = True
     objectives: ClassVar[tuple[str, ...]] = LINEAR
 
+    def check_parameters(self, parameters: dict[str, Any]) -> None:
+        """Raise ``InputError`` for parameters that are wrong on whatever instance."""
+        read_params(LatencySearchParams, parameters)
+
+    def require_fit(
+        self, instance: Instance, information: Information, parameters: dict[str, Any]
+    ) -> None:
+        """Refuse workers that it does not plan for."""
+        require_searchable(instance)
+
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Search until ``run.stop``; an iteration is some 2,000 moves, fewer without numba.
 

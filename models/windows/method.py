@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from orsched.costs import splits
 from orsched.errors import InputError, PolicyError, TimeLimitError
@@ -72,6 +72,16 @@ class WindowsMethod:
     information: tuple[Information, ...] = (Information.CLAIRVOYANT,)
     summary: str = "search over stage times and windows, anytime; close to the bound at full scale"
     params: ClassVar[type] = WindowsParams
+
+    def check_parameters(self, parameters: dict[str, Any]) -> None:
+        """Raise ``InputError`` for parameters that are wrong on whatever instance."""
+        read_params(WindowsParams, parameters)
+
+    def require_fit(
+        self, instance: Instance, information: Information, parameters: dict[str, Any]
+    ) -> None:
+        """Refuse instances that it does not plan."""
+        require_plannable(instance)
 
     def __call__(self, instance: Instance, run: Run) -> Outcome:
         """Search until ``run.stop``; an iteration is one target of the search.

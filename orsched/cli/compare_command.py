@@ -29,7 +29,7 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import print_notes
-from orsched.cli.policies import own_code
+from orsched.cli.policies import own_code, require_search
 from orsched.cli.problem_options import (
     PROBLEM_OPTIONS,
     PROBLEM_SEED,
@@ -139,6 +139,7 @@ def compare_command(
     }  # fmt: skip
     _require_seeds(seeds, bool(settings or each), report or gantt)
     chosen = _chosen(names)
+    require_search(names, {"--iterations": iterations, "--gap": gap})
     if seeds is not None:
         made = Generated(instance, seeds, settings, run)
         return compare_seeds(made, chosen, each, time_limit, options, style)

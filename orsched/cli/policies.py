@@ -54,6 +54,23 @@ def require_named(source: str, information: str | None, parameters: dict[str, An
     require_choice(source, information, parameters)
 
 
+def require_search(methods: Iterable[str], options: dict[str, object]) -> None:
+    """Refuse options that end a search, by their names, where none of the methods searches."""
+    from orsched.method_choice import method_named, read_spec
+
+    given = next((name for name, value in options.items() if value is not None), None)
+    if given is None:
+        return
+    named = [name for name in methods if not is_own(name)]  # the user's own are policies
+    if any(not getattr(method_named(read_spec(name).name), "live", False) for name in named):
+        return
+    raise InputError(
+        f"{', '.join(methods)}: a policy makes one schedule, and no search ends by this",
+        field=given,
+        remedy="leave it out, or name a method that searches, such as hybrid or latency_search",
+    )
+
+
 def said_once(method: str, information: str | None, parameters: dict[str, Any]) -> None:
     """Refuse a setting that the method's specification and an option both give."""
     from orsched.method_choice import read_spec

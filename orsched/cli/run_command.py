@@ -20,7 +20,7 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import remark
-from orsched.cli.policies import own_code, require_named
+from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.run_output import print_run, write_run
 from orsched.cli.seconds import SECONDS
@@ -180,7 +180,8 @@ def run_command(
         if before is not None and policy is None and not is_schedule(source):
             policy = _policy_of(before)
             given = given or dict(before.parameters)
-        problem, what = _sources(source, instance_source, policy, given)
+        ends_search = {"--iterations": iterations, "--gap": gap, "--time-limit": time_limit}
+        problem, what = _sources(source, instance_source, policy, given, ends_search)
         chosen = {
             "seed": seed or 0,
             "parameters": given,
@@ -256,7 +257,11 @@ def _policy_of(trace: Schedule) -> str:
 
 
 def _sources(
-    source: str, instance_source: str | None, policy: str | None, parameters: dict[str, Any]
+    source: str,
+    instance_source: str | None,
+    policy: str | None,
+    parameters: dict[str, Any],
+    ends_search: dict[str, object],
 ) -> tuple[Instance, Schedule | str]:
     """Return the instance, and the schedule or the policy to run on it."""
     if not is_schedule(source):
@@ -264,11 +269,12 @@ def _sources(
             raise InputError(f"{source} is an instance", field="--instance", remedy="leave it out")
         name = "fcfs" if policy is None else policy
         require_named(name, None, parameters)
+        require_search([name], ends_search)
         return load_instance(source).admitted(), name
     from orsched.files import load_schedule
 
-    for field, value in (("--policy", policy), ("--param", parameters)):
-        if value:
+    for field, value in {"--policy": policy, "--param": parameters or None, **ends_search}.items():
+        if value is not None:
             raise InputError(
                 f"{source} is a schedule: it is followed", field=field, remedy="leave it out"
             )

@@ -36,7 +36,7 @@ from orsched.cli.options import (
     with_options,
 )
 from orsched.cli.output import print_notes
-from orsched.cli.policies import own_code, require_named
+from orsched.cli.policies import own_code, require_named, require_search
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.pairs import read_pairs
@@ -104,6 +104,7 @@ def solve_command(
     aim = objective or MAKESPAN
     method = method or default_method(aim)
     require_named(method, information, given)
+    require_search([method], {"--iterations": iterations, "--gap": gap})
     with ProgressPrinter("loading") as progress:
         with ended_by(time_limit), own_code([method]):
             problem = load_instance(instance).admitted()

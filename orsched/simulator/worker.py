@@ -10,6 +10,7 @@ from operator import index as whole
 from typing import TYPE_CHECKING
 
 from orsched.costs import mixed_ns, prefill_ns
+from orsched.costs.asked import not_whole
 from orsched.errors import PolicyError
 from orsched.schedule import DECODE, MIXED, PREFILL
 from orsched.simulator.caches import Caches
@@ -112,10 +113,17 @@ class WorkerRun:
             contexts = self.caches.contexts(active) if self.context_matters else (0, 0)
             cached = self.running_set.cached
             duration = mixed_ns(self.cost, chunks, active, *contexts, cached)
-            self._advance(duration, 1, MIXED)
+            try:
+                self._advance(duration, 1, MIXED)
+            except TypeError:
+                load = (chunks, active, *contexts)
+                raise not_whole(self.cost, "mixed_ns", load, duration) from None
         else:
             duration = prefill_ns(self.cost, chunks, self.running_set.cached)
-            self._advance(duration, 1, PREFILL)
+            try:
+                self._advance(duration, 1, PREFILL)
+            except TypeError:
+                raise not_whole(self.cost, "prefill_ns", (chunks,), duration) from None
         self.count = 1 if mixed else 0
         if self.shared is not None:
             self.shared.start(self.state.now_ns)
@@ -165,7 +173,11 @@ class WorkerRun:
         self.count = count
         if self.shared is not None:
             self.shared.start(state.now_ns)
-        self._advance(duration, count, DECODE)
+        try:
+            self._advance(duration, count, DECODE)
+        except TypeError:
+            load = (count, active, *(contexts if self.context_matters else (0, 0)))
+            raise not_whole(self.cost, "rounds_ns", load, duration) from None
         return True
 
     def _round_ns(self, active: int) -> int:

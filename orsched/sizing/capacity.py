@@ -12,7 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from orsched.columns import whole_number
 from orsched.errors import InputError, TimeLimitError
 from orsched.feasibility import refusal_note
+from orsched.fit import require_fit
 from orsched.instance import require_instance
+from orsched.method_catalogue import method_info
+from orsched.method_choice import choose
+from orsched.own_code import is_own
 from orsched.sizing.answer import FINISHED, INTERRUPTED, TIME_LIMIT, Capacity
 from orsched.sizing.evaluation import Evaluation, OutOfTimeError
 from orsched.sizing.proof import Proof
@@ -120,6 +124,7 @@ def capacity(
     deadline = _deadline(begin, time_limit)
     say = callback or (lambda _: None)
     refused = _refused(question)
+    _require_fit(question)
     proof = Proof(question)
     share = None if deadline is None else begin + (deadline - begin) / 3
     proof.run(lambda: share is not None and monotonic() >= share, say)
@@ -178,6 +183,31 @@ def _refused(question: Question) -> list[str]:
     """Return the remark on requests that fit onto no machine; ``InfeasibleError`` where all do."""
     workers = tuple(machine.worker for machine in question.machines)
     return refusal_note(question.instance.replace(workers=workers).admitted())
+
+
+def _require_fit(question: Question) -> None:
+    """Refuse a policy that does not serve fleets of such workers."""
+    policy = question.policy
+    if is_own(policy["name"]):  # its code runs in the processes of the simulations
+        return
+    chosen = choose(policy["name"], policy["information"], policy["parameters"], "policy")
+    if getattr(chosen.method, "needs_roles", False):
+        raise InputError(
+            f"{chosen.method.name} is for workers of different roles, and capacity counts workers "
+            "that prefill and decode",
+            field="policy",
+            remedy="choose another policy; a study over workers such as '2P2D' compares splits",
+        )
+    if method_info(policy["name"]).workers == "one":
+        raise InputError(
+            f"{chosen.method.name} serves one worker, and capacity tries fleets of several",
+            field="policy",
+            remedy="choose one that serves several, such as vllm, gittins or fcfs",
+        )
+    workers = tuple(machine.worker for machine in question.machines)
+    served = question.instance.replace(workers=workers).admitted()
+    for worker in workers:
+        require_fit(served.replace(workers=(worker,)), chosen)
 
 
 def _said(say: Callable[[str], None]) -> Callable[[Sequence[Fleet], int, int], None]:

@@ -272,6 +272,7 @@ def outcome_of(
     Those that plan for the makespan alone do so, and are judged by the objective, as in
     ``compare``.
     """
+    from orsched.fit import require_fit
     from orsched.method_choice import choose
     from orsched.methods import Run
     from orsched.objective_run import bound_of, minimises, require_defined
@@ -281,6 +282,7 @@ def outcome_of(
 
     policy = content["policy"]
     chosen = choose(policy["name"], policy["information"], policy["parameters"])
+    require_fit(instance, chosen)
     iterations = content["iterations"]
     stop = MaxIterations(DEFAULT_ITERATIONS if iterations is None else iterations)
     stop.start()

@@ -91,7 +91,8 @@ LAYERS = (
         "solve, simulate, compare, load, predict lengths, fit measured runs",
         (
             "method_choice", "splits", "scenario", "failures", "method_catalogue", "comparison",
-            "solver", "stopping", "checked_result", "objective_run", "frontier_points", "frontiers",
+            "solver", "fit",
+            "stopping", "checked_result", "objective_run", "frontier_points", "frontiers",
             "request_files", "locate", "predict", "fidelity",
         ),
     ),
