@@ -10,7 +10,7 @@ from orsched.errors import InputError
 from orsched.models import bounds
 from orsched.sizing import capacity
 
-LONG = Instance(Requests([10, 3000, 20], [3, 2, 4], [0, 10**9, 2 * 10**9]), Worker(2))
+LONG = Instance(Requests([10, 3000, 20], [3, 2, 4], arrival_ns=[0, 10**9, 2 * 10**9]), Worker(2))
 TWO = LONG.replace(workers=(Worker(2), Worker(2, name="b")))
 PADS = LONG.replace(workers=(Worker(2, padding=True),))
 
