@@ -131,9 +131,15 @@ def test_trivial_instances_are_solved(method, instance):
     [{"prefill_cap_tokens": 3}, {"memory": BlockMemory(1, 4)}],
     ids=["cap", "memory"],
 )
-def test_a_request_that_never_fits_is_named(method, worker):
+def test_a_request_that_never_fits_is_refused_or_named(method, worker):
+    """A server refuses what its memory cannot hold; a prompt may be divided, or stops the run."""
     instance = predicted([2, 9], [2, 2], 2, **worker)
-    if method in CHUNKING and "prefill_cap_tokens" in worker:
+    if "memory" in worker:
+        result = orsched.solve(instance, method, time_limit=20.0, iterations=3)
+        assert (len(result.instance), sum(result.instance.refused)) == (1, 1)
+        assert any("1 of 2 requests fits onto no worker" in note for note in result.notes)
+        return
+    if method in CHUNKING:
         prefill = orsched.solve(instance, method).schedule.work
         assert prefill.tokens[prefill.request == 1].max() <= 3
         return
