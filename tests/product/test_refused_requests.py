@@ -19,7 +19,7 @@ from orsched.service_classes import ServiceClass
 from orsched.slo import SLO
 from orsched.workers import Worker
 
-COST = AffineCost(25_000_000, 130_000, 29_000_000, 210_000)
+COST = AffineCost()
 SLOW = SLO(ttft_s=60)
 NOTE = "1 of 4 requests fits onto no worker and is refused, as a server does"
 CLASSES = (ServiceClass("chat", ttft_ns=60 * 10**9), ServiceClass("bulk", bulk=True))
