@@ -11,7 +11,7 @@ from orsched.checker import check
 from orsched.costs.asked import assumed_of_mixed_steps
 from orsched.errors import InputError, InvalidScheduleError
 from orsched.method_catalogue import SETS_ASIDE
-from orsched.metrics import distribution, summarise
+from orsched.metrics import distribution, gap, summarise
 from orsched.objective_run import is_better
 from orsched.policy import Information
 from orsched.result import Result, Status
@@ -148,6 +148,41 @@ def judged(result: Result, aim: Objective | None = None) -> Result:
         result = replace(result, status=Status.OPTIMAL)
     run = {**result.schedule.run, VERDICT_KEY: verdict_block(result)}
     return replace(result, schedule=result.schedule.replace(run=run))
+
+
+def with_shared_bounds(instance: Instance, results: list[Result]) -> list[Result]:
+    """Return the results of an instance, each with the best bounds that any of them has for it.
+
+    A bound is of an instance and a class of schedules, not of a method: within a time limit each
+    method had time of its own to prove it, and what holds for a class holds for those within.
+    """
+    from orsched.models.bound_scope import allowances_of
+    from orsched.models.bounds import Bound
+
+    def best(own: dict[str, Any], others: list[dict[str, Any]], needed: frozenset[str]) -> Any:
+        held = [each for each in others if Bound(**each, reference={}).allows >= needed]
+        return max([own, *held], key=lambda each: each["value_ns"])
+
+    shared = []
+    for result in results:
+        needed = allowances_of(instance, result.schedule)
+        known = [each.schedule.bound for each in results if each.schedule.bound is not None]
+        means = {
+            name: best(own, [r.mean_bounds[name] for r in results if name in r.mean_bounds], needed)
+            for name, own in result.mean_bounds.items()
+        }
+        own = result.schedule.bound
+        lower = None if own is None else best(own, known, needed)
+        if lower == own and means == result.mean_bounds:
+            shared.append(result)
+            continue
+        schedule = result.schedule
+        if lower is not None and lower != own:
+            value = lower["value_ns"]
+            figures = {"bound_ns": value, "gap": gap(schedule.makespan_ns, value)}
+            schedule = schedule.replace(bound=lower, results={**schedule.results, **figures})
+        shared.append(judged(replace(result, schedule=schedule, mean_bounds=means)))
+    return shared
 
 
 def with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Result:

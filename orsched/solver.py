@@ -13,6 +13,7 @@ from orsched.checked_result import (
     not_worse,
     require_start,
     with_history,
+    with_shared_bounds,
 )
 from orsched.columns import whole_number
 from orsched.comparison import Comparison
@@ -327,6 +328,8 @@ def compare(
     stand for nothing, and parameters that do not exist, are refused before anything runs. After
     Ctrl-C the results so far are returned, a search's incumbent among them.
 
+    Each result has the best bounds that any of the runs has proven for what its schedule does.
+
     Raises:
         InputError: a name, a parameter or the scenario is wrong.
         TimeLimitError: no method had a schedule in time. OrschedError: none made one.
@@ -357,6 +360,7 @@ def compare(
         if done.termination is Termination.INTERRUPTED:
             break
     require_any(failed, results)
+    results = with_shared_bounds(problem, results)
     return Comparison(tuple(results), tuple(failed), problem, aim)
 
 

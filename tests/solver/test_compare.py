@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 
 import orsched
+from orsched.checked_result import with_shared_bounds
 from orsched.errors import InputError, MissingDependencyError, OrschedError
+from orsched.instance import Instance
 from orsched.instances.catalog import generate
 from orsched.method_choice import choose
+from orsched.metrics import summarise
+from orsched.requests import Requests
 from orsched.scenario import scenario
+from orsched.workers import Worker
 
 SMALL = generate("uniform", seed=1, requests=12, clients=3)
 
@@ -201,3 +207,26 @@ def test_an_object_of_constants_alone_runs_again():
     policy.limit = 3
     with pytest.raises(InputError, match="has run before"):
         method.build(SMALL, policy.information, {}, 0)
+
+
+@pytest.mark.parametrize("weak", [0, 1])
+def test_bounds_of_one_class_of_schedules_do_not_depend_on_the_method(weak):
+    """A plain schedule takes the bound with mixed steps where that is larger, not the reverse."""
+    requests = Requests([20, 500, 30, 40], [10, 7, 8, 9], arrival_ns=[0, 10**8, 10**8, 3 * 10**8])
+    instance = Instance(requests, (Worker(2, name="a"), Worker(1, name="b")))
+    results = [orsched.solve(instance, m, bounds="mean_jct") for m in ("fcfs", "fcfs", "vllm")]
+    plain, mixed = (results[at].schedule.bound for at in (0, 2))
+    assert plain["value_ns"] >= mixed["value_ns"]
+    last = {"name": "last_arrival", "value_ns": 3 * 10**8}
+    last["certificate"] = {"bound": last["name"], "value_ns": last["value_ns"]}
+    spoiled = results[2 * weak].schedule.replace(bound=last)
+    spoiled = spoiled.replace(results=summarise(instance, spoiled))
+    results[2 * weak] = replace(results[2 * weak], schedule=spoiled)
+    found = with_shared_bounds(instance, results)
+    expected = [plain, plain, last if weak else mixed]
+    assert [each.schedule.bound for each in found] == expected
+    for each in found:
+        assert each.bound_ns == each.schedule.results["bound_ns"]
+        assert orsched.check(instance, each.schedule) == []
+    alone = with_shared_bounds(instance, results[:1] + results[2:])
+    assert alone[0].schedule.bound == (plain if weak else mixed)
