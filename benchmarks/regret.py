@@ -56,7 +56,7 @@ BESIDE = tuple(
     f"online@none+assignment=shared+gate={gate}"
     for gate in ("waited_time", "idle_cost", "shadow_price")
 )
-"""Gates with the same information: the literal one of Pang, and the derived ones."""
+"""Gates with the same information: that of the time waited (Pang), and the derived ones."""
 SEARCHES = ("latency_search", "windows")
 """Those that take seconds a run, which ``--no-search`` leaves out."""
 LEFT_OUT = {"exact": "its end is one of time", "auto": "one of the others by size"}

@@ -81,9 +81,10 @@ class PrefillFirst:
 class WaitedTime:
     """Prefill when the decode time waited so far reaches the time of the stage (Pang's C_d, C_p).
 
-    The literal reading of Pang, section IV-C: C_p is the time of the prefill stage that would
-    be inserted (over prompts of equal length), C_d the decode time that has passed since the first
-    of its clients fell idle.
+    A reading of the words of Pang, section IV-C: C_p is the time of the prefill stage that would
+    be inserted (over prompts of equal length), C_d, "the waited decode time", what has passed since
+    the first of its clients fell idle. The formula of eq. (43) is another: T^d times the tokens of
+    the decode stage, whether a client waits or not.
     """
 
     def start(self, view: View) -> None:
@@ -181,7 +182,7 @@ GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price")
 
 
 def make_gate(name: str, factor: float = 1.0) -> Gate:
-    """Return a fresh gate: one of ``GATES``; ``waited_time`` is the paper's.
+    """Return a fresh gate: one of ``GATES``; ``waited_time`` reads the paper's words.
 
     Args:
         name: which one.

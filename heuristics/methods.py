@@ -104,7 +104,7 @@ OFFLINE = GatedMethod(
 ONLINE = GatedMethod(
     "online",
     (_NONE, _PREDICTED),
-    "sorting with stealing and the Lagrangian gate (Pang, Algorithm 1 and section IV-C)",
+    "sorting with stealing and the waited-time gate (Pang, Algorithm 1 and section IV-C)",
     GatedParams("round_robin", "longest", steal=True, gate="waited_time"),
 )
 

@@ -340,10 +340,11 @@ def _improving_latency_bounds(
 
 
 def pang_reference(instance: Instance) -> dict[str, int]:
-    """Return Pang's (31)-(32), reported as "Pang's reference value": a bound only in Pang's MIP.
+    """Return Pang's (31)-(32), reported as "Pang's reference value": no bound.
 
     ``T^p_L ceil(sum N^p / N^cap_L)`` plus the packing's rounds at the time of a full round
-    (under the affine cost it exceeds real schedules): the sum, then both parts. Empty
+    (under the affine cost, and in Pang's MIP with several levels, it exceeds real schedules): the
+    sum, then both parts. Empty
     without a cap, and under cost models by contexts, which the paper does not have.
     """
     worker, req = instance.worker, instance.requests

@@ -1,9 +1,9 @@
 """Draw Figs. 10 and 11 of Pang et al.: utilization and speed of 100 cases, case by case.
 
 python -m benchmarks.reproductions.pang_cases [--cases N] [-o FILE.svg] solves each case first come
-first served, by ``hybrid``, and by ``hybrid`` under the reading that reproduces the paper's tables
-(lengths with an error of 10 %, the literal gate, queues in order of arrival), prints the means and
-draws, with ``-o``, a mark a case. All schedules pass the checker.
+first served, by ``hybrid``, and by ``hybrid`` under the reading that comes near to the paper's
+tables (lengths with an error of 10 %, the waited-time gate, queues in order of arrival), prints the
+means and draws, with ``-o``, a mark a case. All schedules pass the checker.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def shorter_answers(report: Report) -> None:
 
 
 def memory_shares(report: Report) -> None:
-    """HF's zeta of eq. (9), which the paper does not print, at the least and the highest rate."""
+    """HF's zeta of eq. (9), 0.9 in the paper (5.1), and less, at the least and the highest rate."""
     report.head("HF: the share of the memory that may be used")
     rows = []
     for rate in (RATES[0], RATES[-1]):

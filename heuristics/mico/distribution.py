@@ -18,7 +18,8 @@ class Distributor:
     Loads are compared per share, so in units of ``load * factor``.
 
     Attributes:
-        loads: M_k, the tokens that each cloud was dealt and has not finished.
+        loads: M_k, the tokens that each cloud was dealt and has not finished; the paper's counts
+            those of prompts alone.
         given: how many requests each cloud was dealt in turn.
     """
 

@@ -33,7 +33,9 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class SliceParams:
-    """The parts of SCLS, each of which can be replaced; the defaults are SCLS for transformers.
+    """The parts of SCLS, each of which can be replaced.
+
+    The defaults are SCLS for transformers (5.1), but for ``memory_share``, which is 0.9 there.
 
     Attributes:
         slice_tokens: S, most tokens that a request yields in one stay; None: the output limit,
@@ -47,7 +49,8 @@ class SliceParams:
         offloading: max_min (eq. 11) or round_robin.
         memory: worker (eq. 5-8 with the worker's memory model) or deepspeed (Algorithm 2, and
             never more than the worker holds).
-        memory_share: zeta of eq. (9).
+        memory_share: zeta of eq. (9), the share of the memory that may be used; the paper has 0.9
+            for transformers, whose memory fragments.
 
     Raises:
         InputError: a value is out of range, or the values do not go together.

@@ -107,7 +107,8 @@ class FullMip:
     """The full MIP of a problem with ``stages`` bins.
 
     ``formulation``: ``printed`` states that a request stays on its client as Pang do, with a row
-    for each two bins, eq. (10) and (11); ``compact`` states the same with one row a bin.
+    for each two bins, eq. (10) and (11); ``compact`` states the same with one row a bin. Both hold
+    what was repaired: tokens only in stages in which a request decodes, w <= r d, and whole rounds.
     ``symmetry_breaking``: clients are numbered by their first request, used bins come first.
     """
 

@@ -73,8 +73,8 @@ def solve_full_mip(
             in the place of one that is no solution (mixed steps, chunks), which a note says.
         callback: called with ``FullMipProgress``; returning True ends the search.
         seed: the solver's seed.
-        formulation: ``compact``, ``printed`` (eq. (10) and (11) as they stand) or ``windows``
-            (the window MIP); all have the same optimum.
+        formulation: ``compact``, ``printed`` (eq. (10) and (11) as they stand, the other rows
+            repaired as in ``compact``) or ``windows`` (the window MIP); all have the same optimum.
         symmetry_breaking: number clients and bins; False for the bare model.
         alone: leave the solver without heuristic, analytic bound and smaller K: the reference.
         max_nonzeros: a larger model is not built; the answer is then the heuristic's schedule

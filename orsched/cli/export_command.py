@@ -50,7 +50,7 @@ FORMATS = ("mps", "lp")
     type=click.Choice(["compact", "printed"]),
     default="compact",
     show_default=True,
-    help="Of the full MIP: printed has Pang's rows as they stand.",
+    help="Of the full MIP: printed has eq. (10) and (11) as Pang's, repaired like the rest.",
 )
 @click.option(
     "--symmetry-breaking/--no-symmetry-breaking",
