@@ -71,7 +71,8 @@ class GatedMethod(LiveMethod):
     ) -> None:
         """Refuse workers that do not take stages, and predictions that the instance lacks."""
         instance.require_stages(self.name)
-        as_known(instance, information)
+        if information is not _NONE:
+            as_known(instance, information)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.options import SLO_OPTIONS, with_options
-from orsched.cli.output import print_facts, print_json, say
+from orsched.cli.output import LISTS, print_facts, print_json, require_format, say
 from orsched.cli.seconds import SECONDS
 from orsched.errors import InputError
 
@@ -77,6 +77,8 @@ def print_bulk_bound(
     """Bound bulk work, verify the certificate, and print the bound or the certificate."""
     from orsched.models.bulk_bound import bulk_bound
 
+    if certificate:
+        require_format(style, LISTS, "a certificate")
     given = {name: value for name, value in given.items() if value is not None}
     limits = {name: given.pop(name) for name in ("slo_ttft", "slo_tpot") if name in given}
     if limits:

@@ -9,7 +9,7 @@ import click
 from orsched.cli.bulk_bounds import bulk_options, print_bulk_bound, refuse_bulk_options
 from orsched.cli.machine_output import say_machine
 from orsched.cli.options import FORMAT, INSTANCE, load_instance, with_options
-from orsched.cli.output import print_facts, print_json, say, table
+from orsched.cli.output import LISTS, print_facts, print_json, require_format, say, table
 from orsched.cli.progress import ProgressPrinter
 from orsched.cli.request_options import COPIES, REQUEST_OPTIONS
 from orsched.cli.seconds import SECONDS
@@ -73,6 +73,8 @@ def bound_command(
         print_bulk_bound(problem, bulk, time_limit, certificate, style)
         return
     refuse_bulk_options(bulk, objective)
+    if certificate:
+        require_format(style, LISTS, "a certificate")
     objective = other_name(objective)
     allowed = [name.strip() for name in (allows or "").split(",") if name.strip()]
     with ProgressPrinter("proving") as progress:
@@ -115,6 +117,7 @@ def info_command(name: str | None, style: str) -> None:
     Examples: orsched info pang-100x20; orsched info vllm; orsched info gsm8k
     """
     if name is None:
+        require_format(style, LISTS, "the list of names")
         _list_all(style)
         return
     from orsched.cli.info_topics import topic

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.machine_output import names_machines, show_machines
-from orsched.cli.output import print_facts, print_json, printable
+from orsched.cli.output import LISTS, print_facts, print_json, printable, require_format
 from orsched.cli.policies import own_code
 from orsched.cli.wrapping import line_width
 from orsched.near_names import did_you_mean
@@ -80,6 +80,7 @@ def _is_method(name: str) -> bool:
 
 def show_method(name: str, style: str) -> None:
     """Print what is known of a method, with its parameters."""
+    require_format(style, LISTS, "the description of a method")
     from orsched.method_catalogue import method_info
 
     with own_code([name]):
@@ -108,6 +109,7 @@ def show_method(name: str, style: str) -> None:
 
 def show_generator(name: str, style: str) -> None:
     """Print what a generator makes, with its arguments."""
+    require_format(style, LISTS, "the description of a generator")
     import inspect
 
     from orsched.instances.catalog import GENERATORS
@@ -125,6 +127,7 @@ def show_generator(name: str, style: str) -> None:
 
 def show_cost_model(name: str, style: str) -> None:
     """Print what a cost model is, with the fields of its file."""
+    require_format(style, LISTS, "the description of a cost model")
     import inspect
 
     from orsched.parameters import of_dataclass

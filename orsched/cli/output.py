@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orsched.cli.wrapping import wrapped
+from orsched.errors import InputError
 from orsched.progress import clear_line
 from orsched.progress import printable as printable
 from orsched.units import seconds_text
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 QUIET = "orsched.quiet"
 """Where ``--quiet`` stands in a command's context."""
+
+
+LISTS = ("table", "json")
+"""Formats of what has lists in it, which rows of CSV do not hold."""
 
 
 REMARKS = ("note", "machine")
@@ -153,9 +158,24 @@ def print_rows(
         click.echo(table(rows))
 
 
+def require_format(style: str, has: Sequence[str], what: str) -> None:
+    """Refuse a format that an output does not have, before it is worked out."""
+    if style not in has:
+        raise InputError(
+            f"{what} has no {style.upper()}",
+            field="--format",
+            remedy=f"choose {' or '.join(has)}",
+        )
+
+
 def _flat(value: Any) -> Any:
-    """Return a list of texts as one text: CSV has no lists."""
-    return "; ".join(map(str, value)) if isinstance(value, list) else value
+    """Return a value as one cell of CSV: texts of a list in a row, other lists and tables as JSON.
+
+    What is neither stays as it is.
+    """
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return "; ".join(value)
+    return json.dumps(value) if isinstance(value, (list, tuple, dict)) else value
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -43,6 +43,11 @@ def test_it_is_refused_before_any_bound(instance, method, parameters, field, sai
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("method", ["online", "fcfs", "offline", "hybrid", "auto", "vllm", "sjf"])
+def test_without_predictions_the_others_run(method):
+    assert orsched.solve(LONG, method, iterations=1).checked
+
+
 @pytest.mark.parametrize("dispatch", [{}, {"max_num_batched_tokens": 4096}])
 def test_what_fits_runs(dispatch):
     given = {"mode": "prefill_first", "max_num_batched_tokens": 3000} | dispatch
