@@ -11,9 +11,11 @@ from orsched.columns import IntColumn
 from orsched.intervals import covered_above, covered_max, covered_sum
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from orsched.intervals import Mask
     from orsched.memory import BlockMemory
-    from orsched.timeline import Timeline
+    from orsched.timeline_stays import Stays
 
 Intervals = tuple[IntColumn, IntColumn, IntColumn]
 """First and last places, and a value of each."""
@@ -24,10 +26,14 @@ class Caches:
 
     The cache of a request grows by one token a round while it is active. Less the rounds of its
     worker it does not change then, so that all sums are over intervals with one value.
+
+    Args:
+        line: the rows and stays of a schedule.
+        used_of_prefixes: returns the blocks that prefix caches reference in each step.
     """
 
-    def __init__(self, line: Timeline) -> None:
-        self.line = line
+    def __init__(self, line: Stays, used_of_prefixes: Callable[[], IntColumn]) -> None:
+        self.line, self.used_of_prefixes = line, used_of_prefixes
 
     @cached_property
     def decoding(self) -> IntColumn:
@@ -125,7 +131,7 @@ class Caches:
             here = line.known & kind[np.minimum(line.worker, len(kind) - 1)]
             result[here] = held[here]
         if line.instance.caches_prefixes:
-            result += line.prefix_replay.used
+            result += self.used_of_prefixes()
         return result
 
     def _held(self, memory: BlockMemory, padding: bool, kind: Mask) -> IntColumn:

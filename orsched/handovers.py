@@ -11,7 +11,7 @@ from orsched.transfers import Transfers
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
+    from orsched.timeline_rows import Rows
 
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -25,7 +25,7 @@ class Handovers:
     no stay, or stands twice, is for the checker to find.
     """
 
-    def __init__(self, line: Timeline) -> None:
+    def __init__(self, line: Rows) -> None:
         self.line = line
         self.transfers = line.schedule.transfers or Transfers.none()
 

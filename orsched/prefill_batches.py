@@ -9,7 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
-    from orsched.timeline import Timeline
+    from orsched.timeline_stays import Stays
 
 
 class PrefillBatches:
@@ -25,7 +25,7 @@ class PrefillBatches:
         padded: tokens of each step with what its worker pads.
     """
 
-    def __init__(self, line: Timeline) -> None:
+    def __init__(self, line: Stays) -> None:
         rows = line.prefills
         self.line = line
         place = line.first[rows]

@@ -15,7 +15,7 @@ from orsched.schedule import DECODE
 if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.eviction import Eviction
-    from orsched.timeline import Timeline
+    from orsched.timeline_stays import Stays
     from orsched.workers import Worker
 
 FREE_EVICTED, GROW, ADMIT, FREE_FINISHED = range(4)
@@ -63,7 +63,7 @@ class PrefixReplay:
         evicted: blocks with content that were taken, by worker.
     """
 
-    def __init__(self, line: Timeline, maker: Maker | None = None) -> None:
+    def __init__(self, line: Stays, maker: Maker | None = None) -> None:
         self.line = line
         self.found = np.zeros(len(line.stay_request), np.int64)
         self.used_change = np.zeros(len(line.worker) + 2, np.int64)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from orsched.columns import IntColumn
     from orsched.prefix_blocks import CacheBlocks
-    from orsched.timeline import Timeline
+    from orsched.timeline_stays import Stays
 
 FOREVER = 2**62 + 1
 """Later than everything."""
@@ -31,7 +31,7 @@ class Users:
     begins it by an eviction, sees that at once.
     """
 
-    def __init__(self, line: Timeline) -> None:
+    def __init__(self, line: Stays) -> None:
         self.line = line
         self.bulk = line.instance.bulk
         memories = [w.memory for w in line.instance.workers if w.caches_prefixes]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.schedule import MIXED
-from orsched.timeline import Timeline, changes
+from orsched.timeline import Timeline
+from orsched.timeline_rows import changes
 
 if TYPE_CHECKING:
     from orsched.columns import IntColumn

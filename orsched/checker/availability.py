@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from orsched.availability import Interval
     from orsched.checker.violations import Findings
     from orsched.columns import IntColumn
-    from orsched.timeline import Mask, Timeline
+    from orsched.timeline import Timeline
+    from orsched.timeline_rows import Mask
 
 
 def check_availability(line: Timeline, findings: Findings) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 
 from orsched.checker.violations import ViolationKind as Kind
 from orsched.schedule import DECODE, INVALID, MIXED, PREFILL
-from orsched.timeline import ROUNDS_CEILING
+from orsched.timeline_rows import ROUNDS_CEILING
 
 if TYPE_CHECKING:
     from orsched.checker.violations import Findings
     from orsched.columns import IntColumn
-    from orsched.timeline import Mask, Timeline
+    from orsched.timeline import Timeline
+    from orsched.timeline_rows import Mask
 
 _NAMES = ("prefill", "decode", "invalid")
 

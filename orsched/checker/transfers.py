@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from orsched.checker.violations import Findings
     from orsched.columns import IntColumn
-    from orsched.timeline import Mask, Timeline
+    from orsched.timeline import Timeline
+    from orsched.timeline_rows import Mask
     from orsched.transfers import Transfers
 
 
