@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, Any
 from orsched.errors import InputError
 from orsched.heuristics.batch_builder import BatchBuilder
 from orsched.heuristics.client_choice import RULES, ClientChoice
-from orsched.heuristics.gates import Gate, ListeningGate, Waiting, make_gate
+from orsched.heuristics.gates import (
+    GATES,
+    Gate,
+    IdleCost,
+    ListeningGate,
+    PrefillFirst,
+    WaitedTime,
+    Waiting,
+)
 from orsched.heuristics.queues import ClientQueues, Queues, SharedQueue
+from orsched.heuristics.shadow_price import ShadowPrice
+from orsched.near_names import known_names
 from orsched.policy import ClairvoyantView, Information, Policy, PredictedView, View
 from orsched.scalars import is_number, require_bool, require_one_of
 from orsched.step import Step, decode_rounds, prefill_stage
@@ -228,3 +238,23 @@ def _known_lengths(view: View) -> Sequence[int] | None:
     if isinstance(view, PredictedView):
         return view.predicted_tokens
     return None
+
+
+def make_gate(name: str, factor: float = 1.0) -> Gate:
+    """Return a fresh gate: one of ``GATES``; ``waited_time`` reads the paper's words.
+
+    Args:
+        name: which one.
+        factor: of ``idle_cost``.
+    """
+    if name == "prefill_first":
+        return PrefillFirst()
+    if name == "waited_time":
+        return WaitedTime()
+    if name == "idle_cost":
+        return IdleCost(factor)
+    if name == "shadow_price":
+        return ShadowPrice()
+    raise InputError(
+        f"unknown gate {name!r}", field="gate", remedy=known_names(name, GATES, "one of: ")
+    )

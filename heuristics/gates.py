@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from orsched.errors import InputError
-from orsched.near_names import known_names
 from orsched.step import FOREVER
 
 if TYPE_CHECKING:
@@ -179,25 +178,4 @@ def fixed_costs(worker: Worker) -> tuple[int, int]:
 
 
 GATES = ("prefill_first", "waited_time", "idle_cost", "shadow_price")
-
-
-def make_gate(name: str, factor: float = 1.0) -> Gate:
-    """Return a fresh gate: one of ``GATES``; ``waited_time`` reads the paper's words.
-
-    Args:
-        name: which one.
-        factor: of ``idle_cost``.
-    """
-    if name == "prefill_first":
-        return PrefillFirst()
-    if name == "waited_time":
-        return WaitedTime()
-    if name == "idle_cost":
-        return IdleCost(factor)
-    if name == "shadow_price":
-        from orsched.heuristics.shadow_price import ShadowPrice
-
-        return ShadowPrice()
-    raise InputError(
-        f"unknown gate {name!r}", field="gate", remedy=known_names(name, GATES, "one of: ")
-    )
+"""Names of gates; ``gated.make_gate`` makes one."""

@@ -182,3 +182,8 @@ def whole_number(
         allowed = f"give values from {minimum} to {maximum}"
         raise InputError(f"{number} is {limit}", field=field, remedy=remedy or allowed)
     return int(number)
+
+
+def read_only(column: IntColumn) -> memoryview:
+    """Return a view that indexes to Python integers and cannot be written through."""
+    return memoryview(column).toreadonly()  # type: ignore[arg-type]

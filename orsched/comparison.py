@@ -10,6 +10,7 @@ from orsched.errors import InputError
 from orsched.failures import Failure, failed_row
 from orsched.near_names import did_you_mean
 from orsched.objectives import Objective, fitting_objective, objective_named
+from orsched.registry import attached
 from orsched.result import Result, short_time
 
 if TYPE_CHECKING:
@@ -145,11 +146,9 @@ class Comparison(Sequence[Result]):
             options: of ``orsched.latency``, ``orsched.timeline_chart`` or
                 ``orsched.plotting.history.history_chart``.
         """
-        from orsched.plotting.figures import figure_of
-
         names = [result.label or result.schedule.method for result in self.results]
         schedules = [result.schedule for result in self.results]
-        return figure_of(self.instance, schedules, kind, {"names": names, **options})
+        return attached("figure_of")(self.instance, schedules, kind, {"names": names, **options})
 
     def __repr__(self) -> str:
         if not self.results:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -10,16 +10,59 @@ from orsched.errors import InfeasibleError
 from orsched.units import MAX_TOKENS
 
 if TYPE_CHECKING:
+    from orsched.autoscaling import Autoscaling
     from orsched.columns import IntColumn
-    from orsched.instance import Instance
+    from orsched.links import Link
     from orsched.memory import BlockMemory
     from orsched.requests import Requests
+    from orsched.service_classes import ServiceClass
     from orsched.workers import Worker
 
     Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def require_feasible(instance: Instance, chunks: bool) -> None:
+class Parts(Protocol):
+    """The parts of an instance, while it is made and after."""
+
+    @property
+    def requests(self) -> Requests:
+        """The jobs."""
+        ...
+
+    @property
+    def workers(self) -> tuple[Worker, ...]:
+        """At least one worker."""
+        ...
+
+    @property
+    def classes(self) -> tuple[ServiceClass, ...]:
+        """The service classes."""
+        ...
+
+    @property
+    def link(self) -> Link | None:
+        """By which caches change workers, or None."""
+        ...
+
+    @property
+    def autoscaling(self) -> Autoscaling | None:
+        """The rule that starts and drains workers, or None."""
+        ...
+
+    @property
+    def first_token(self) -> str:
+        """From which step the first token comes."""
+        ...
+
+    @property
+    def rounds_needed(self) -> IntColumn:
+        """Decode rounds of each request."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+def require_feasible(instance: Parts, chunks: bool) -> None:
     """Raise ``InfeasibleError`` as ``Instance.require_feasible`` says."""
     fits = fits_some_worker(instance, chunks)
     if fits.all():
@@ -36,35 +79,7 @@ def require_feasible(instance: Instance, chunks: bool) -> None:
     raise InfeasibleError(f"{named} fits onto no worker: it " + "; it ".join(reasons))
 
 
-def admitted(instance: Instance) -> Instance:
-    """Return the instance without what fits onto no worker, as ``Instance.admitted`` says."""
-    fits = fits_some_worker(instance, chunks=True)
-    if fits.all():
-        return instance
-    if not fits.any():
-        require_feasible(instance, chunks=True)
-    req = instance.requests
-    kept, codes = req.take(np.flatnonzero(fits)), req.service_class[~fits]
-    if req.ids is None:  # keep the names that rows had
-        kept = kept.replace(ids=tuple(req.id_of(row) for row in np.flatnonzero(fits).tolist()))
-    refused = np.bincount(codes, minlength=len(instance.classes))
-    refused[: len(instance.refused)] += np.array(instance.refused, np.int64)
-    return instance.replace(requests=kept, refused=tuple(refused.tolist()))
-
-
-def refusal_note(instance: Instance) -> list[str]:
-    """Return the remark that requests were refused; none where none was."""
-    many = sum(instance.refused)
-    if not many:
-        return []
-    fit = "fits" if many == 1 else "fit"
-    return [
-        f"{many:,} of {len(instance) + many:,} requests {fit} onto no worker and "
-        f"{'is' if many == 1 else 'are'} refused, as a server does; the attainment counts them"
-    ]
-
-
-def fits_some_worker(instance: Instance, chunks: bool) -> Mask:
+def fits_some_worker(instance: Parts, chunks: bool) -> Mask:
     """Which requests some worker could prefill, and some worker decode."""
     fits = np.ones(len(instance), bool)
     for able in roles_of(instance):
@@ -76,7 +91,7 @@ def fits_some_worker(instance: Instance, chunks: bool) -> Mask:
     return fits
 
 
-def most_output_tokens(instance: Instance) -> IntColumn:
+def most_output_tokens(instance: Parts) -> IntColumn:
     """Return the most output tokens that each request could have and fit some worker, at least 1.
 
     A prediction above it is wrong: a server would cut the answer there.
@@ -90,7 +105,7 @@ def most_output_tokens(instance: Instance) -> IntColumn:
     return np.minimum(most, MAX_TOKENS)
 
 
-def roles_of(instance: Instance) -> tuple[str, ...]:
+def roles_of(instance: Parts) -> tuple[str, ...]:
     """Return what some worker has to be able to do for each request, by ``Worker``'s attribute."""
     return ("prefills",) if instance.link is None else ("prefills", "decodes")
 
@@ -102,7 +117,7 @@ def takes_prompt(requests: Requests, limit: int | None) -> Mask:
     return requests.prompt_tokens <= limit
 
 
-def _fits(instance: Instance, worker: Worker, chunks: bool) -> Mask:
+def _fits(instance: Parts, worker: Worker, chunks: bool) -> Mask:
     """Which requests the worker could serve alone."""
     fits = takes_prompt(instance.requests, None if chunks else worker.prefill_limit)
     if worker.memory is not None:
@@ -110,7 +125,7 @@ def _fits(instance: Instance, worker: Worker, chunks: bool) -> Mask:
     return fits
 
 
-def _most_blocks(instance: Instance, memory: BlockMemory) -> IntColumn:
+def _most_blocks(instance: Parts, memory: BlockMemory) -> IntColumn:
     """Blocks that each request holds at its end; the prefill's own token is never cached."""
     cached = (
         instance.requests.output_tokens if memory.allocation == "whole" else instance.rounds_needed
@@ -119,7 +134,7 @@ def _most_blocks(instance: Instance, memory: BlockMemory) -> IntColumn:
     return blocks
 
 
-def _misfit(instance: Instance, worker: Worker, row: int, chunks: bool) -> str:
+def _misfit(instance: Parts, worker: Worker, row: int, chunks: bool) -> str:
     """Say why a request does not fit onto a worker."""
     limit, prompt = worker.prefill_limit, int(instance.requests.prompt_tokens[row])
     if limit is not None and prompt > limit and not chunks and worker.prefills:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
+from orsched.registry import attached
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
@@ -102,9 +104,7 @@ class Frontier(Sequence[FrontierPoint]):
 
     def plot(self, figure: Figure | None = None, **options: Any) -> Figure:
         """Return a matplotlib figure of the plane; options of ``orsched.frontier_chart``."""
-        from orsched.plotting.frontier import frontier_chart
-
-        (ax,) = frontier_chart(self, figure, **options)
+        (ax,) = attached("frontier_chart")(self, figure, **options)
         found = ax.get_figure(root=True)
         assert found is not None
         return found

@@ -13,7 +13,7 @@ import numpy as np
 
 from orsched.columns import whole_number
 from orsched.errors import InputError
-from orsched.feasibility import admitted, fits_some_worker, require_feasible
+from orsched.feasibility import fits_some_worker, require_feasible
 from orsched.instance_checks import (
     check_autoscaling,
     check_block_sizes,
@@ -23,6 +23,7 @@ from orsched.instance_checks import (
     checked_refused,
 )
 from orsched.near_names import known_names
+from orsched.registry import attached
 from orsched.requests import Requests
 from orsched.service_classes import (
     DEFAULT_CLASSES,
@@ -331,7 +332,18 @@ class Instance:
         ``simulate``, ``compare`` and the commands do this first. Raises ``InfeasibleError`` where
         no request is left.
         """
-        return admitted(self)
+        fits = fits_some_worker(self, chunks=True)
+        if fits.all():
+            return self
+        if not fits.any():
+            require_feasible(self, chunks=True)
+        req = self.requests
+        kept, codes = req.take(np.flatnonzero(fits)), req.service_class[~fits]
+        if req.ids is None:  # keep the names that rows had
+            kept = kept.replace(ids=tuple(req.id_of(row) for row in np.flatnonzero(fits).tolist()))
+        refused = np.bincount(codes, minlength=len(self.classes))
+        refused[: len(self.refused)] += np.array(self.refused, np.int64)
+        return self.replace(requests=kept, refused=tuple(refused.tolist()))
 
     @cached_property
     def needs_chunks(self) -> bool:
@@ -352,18 +364,14 @@ class Instance:
         ``InputError``. Further keywords are fields of ``Instance``; the names of ``classes``, if
         given, are those in the column ``service_class``.
         """
-        from orsched.files.frames import requests_from_frame
-
         owners = (workers,) if isinstance(workers, Worker) else tuple(workers)
         kinds = checked_classes(fields.get("classes", DEFAULT_CLASSES))
         names = [kind.name for kind in kinds]
-        return cls(requests_from_frame(frame, names), owners, **fields)
+        return cls(attached("requests_from_frame")(frame, names), owners, **fields)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the requests as a data frame, one row each; times in nanoseconds."""
-        from orsched.files.frames import requests_to_frame
-
-        return requests_to_frame(self.requests)
+        return attached("requests_to_frame")(self.requests)
 
     def __repr__(self) -> str:
         kinds: dict[str, int] = {}
@@ -380,9 +388,7 @@ class Instance:
         return f"{who}; workers {', '.join(shown)}"
 
     def _repr_html_(self) -> str:
-        from orsched.report.tables import instance_html
-
-        return instance_html(self)
+        return attached("instance_html")(self)
 
     def summary(self) -> dict[str, Any]:
         """Key figures: counts, token means and spans."""
@@ -424,3 +430,15 @@ def require_instance(value: object) -> None:
         raise InputError(
             f"{value!r} is no Instance", field="instance", remedy="load one: orsched.load(name)"
         )
+
+
+def refusal_note(instance: Instance) -> list[str]:
+    """Return the remark that requests were refused; none where none was."""
+    many = sum(instance.refused)
+    if not many:
+        return []
+    fit = "fits" if many == 1 else "fit"
+    return [
+        f"{many:,} of {len(instance) + many:,} requests {fit} onto no worker and "
+        f"{'is' if many == 1 else 'are'} refused, as a server does; the attainment counts them"
+    ]

@@ -16,10 +16,10 @@ from orsched.links import Link
 from orsched.units import MAX_TIME_NS, MAX_TOKENS
 
 if TYPE_CHECKING:
-    from orsched.instance import Instance
+    from orsched.feasibility import Parts
 
 
-def check_block_sizes(instance: Instance) -> None:
+def check_block_sizes(instance: Parts) -> None:
     """Require that prefixes come in blocks of the size of each prefix cache."""
     prefixes = instance.requests.prefixes
     if prefixes is None:
@@ -54,7 +54,7 @@ def checked_refused(refused: object, classes: int) -> tuple[int, ...]:
     return counts if any(counts) else ()
 
 
-def check_roles(instance: Instance) -> None:
+def check_roles(instance: Parts) -> None:
     """Require a link where workers have roles, and memory that can change hands with it."""
     if instance.link is not None and not isinstance(instance.link, Link):
         raise InputError(f"{instance.link!r} is no Link", field="link", remedy="Link(5243, 10_000)")
@@ -97,7 +97,7 @@ def check_roles(instance: Instance) -> None:
             )
 
 
-def check_classes(instance: Instance) -> None:
+def check_classes(instance: Parts) -> None:
     """Require that every request is of a class that there is."""
     codes, last = instance.requests.service_class, len(instance.classes) - 1
     if int(codes.max(initial=0)) > last:
@@ -108,7 +108,7 @@ def check_classes(instance: Instance) -> None:
         )
 
 
-def check_horizon(instance: Instance) -> None:
+def check_horizon(instance: Parts) -> None:
     """Reject instances whose times could leave 64 bits even when served one by one."""
     if len(instance) == 0:
         return
@@ -131,7 +131,7 @@ def check_horizon(instance: Instance) -> None:
         )
 
 
-def check_autoscaling(instance: Instance) -> None:
+def check_autoscaling(instance: Parts) -> None:
     """Require workers that autoscaling can start and drain: no failures, no links."""
     if instance.autoscaling is None:
         return

@@ -12,6 +12,7 @@ from orsched.errors import TimeLimitError
 from orsched.lazy_names import callable_module
 from orsched.objectives import MAKESPAN, Objective
 from orsched.policy import Information
+from orsched.registry import attached
 from orsched.result import Termination
 from orsched.stop import FIRST_S, gap_met, gap_of, tell_bound
 
@@ -244,9 +245,7 @@ def methods() -> list[MethodInfo]:
     Name, information, number of workers, whether it searches, what it does, its parameters with
     defaults and meanings, and the paper. Importing them all may take a second.
     """
-    from orsched.method_catalogue import all_methods
-
-    return MethodList(all_methods())
+    return MethodList(attached("all_methods")())
 
 
 callable_module(__name__)

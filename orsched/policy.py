@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from orsched.service_classes import DEFAULT_CLASSES
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from orsched.service_classes import ServiceClass
     from orsched.simulator.paging import PaddedPages, Pages
     from orsched.simulator.prefix_view import PrefixView
-    from orsched.simulator.run_state import RunState
     from orsched.step import Step, Wait
     from orsched.workers import Worker
 
@@ -27,6 +26,12 @@ class Information(StrEnum):
     NONE = "none"
     PREDICTED = "predicted"
     CLAIRVOYANT = "clairvoyant"
+
+
+class Clock(Protocol):
+    """What tells the time to a worker that waits to be asked: the run."""
+
+    now_ns: int
 
 
 class WorkerState:
@@ -92,7 +97,7 @@ class WorkerState:
         self.blocks_set_aside = 0
         self.pages: Pages | PaddedPages | None = None
         self.prefixes: PrefixView | None = None
-        self.clock: RunState | None = None
+        self.clock: Clock | None = None
 
 
 class View:
@@ -469,3 +474,9 @@ class Policy(ABC):
     @abstractmethod
     def decide(self, view: View) -> Step | Wait | None:
         """Return the next step, None to wait for an arrival, or ``Wait`` to wait until a time."""
+
+
+def overridden(policy: Policy) -> frozenset[str]:
+    """Return the names of the hooks that a policy's class defines; the others are not called."""
+    names = ("on_arrival", "on_first_token", "on_finish", "on_preempt", "on_prefilled")
+    return frozenset(n for n in names if getattr(type(policy), n) is not getattr(Policy, n))

@@ -25,7 +25,7 @@ Maker = Callable[[int, "Worker", "Eviction", Users], CacheBlocks]
 """Makes the blocks of a worker: its index, the worker, the rule in force, and who will use keys."""
 
 
-class Stays(NamedTuple):
+class CachedStays(NamedTuple):
     """The stays on workers with a prefix cache, in order of worker, first step and turn.
 
     Attributes:
@@ -45,7 +45,7 @@ class Stays(NamedTuple):
 
 
 class Events(NamedTuple):
-    """What happens to stays (rows of ``Stays``), in order: place, kind, and tokens cached then."""
+    """What happens to stays (rows of ``CachedStays``): place, kind, and tokens cached then."""
 
     place: IntColumn
     kind: IntColumn
@@ -89,7 +89,7 @@ class PrefixReplay:
 
     @cached_property
     def here(self) -> IntColumn:
-        """Stays on workers with a cache, in order of admission."""
+        """CachedStays on workers with a cache, in order of admission."""
         line = self.line
         cached = np.zeros(len(line.instance.workers), bool)
         cached[list(self.caches)] = True
@@ -109,13 +109,13 @@ class PrefixReplay:
             self.shared = np.minimum(prefixes.counts, full)
 
     @cached_property
-    def stays(self) -> Stays:
+    def stays(self) -> CachedStays:
         """The stays here, as columns."""
         line, here = self.line, self.here
         request = line.stay_request[here]
         last = np.ones(len(line.stay_request), bool)
         last[:-1] = line.stay_request[1:] != line.stay_request[:-1]
-        return Stays(
+        return CachedStays(
             here, request, line.due[here], line.stay_hit[here], self.shared[request], last[here]
         )
 

@@ -24,6 +24,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "roofline": "orsched.costs.roofline:RooflineCost",
         "linear": "orsched.costs.linear:LinearCost",
     },
+    # What data and results do by rooms above them: their charts, tables and frames.
+    "attached": {
+        "all_methods": "orsched.method_catalogue:all_methods",
+        "figure_of": "orsched.plotting.figures:figure_of",
+        "frontier_chart": "orsched.plotting.frontier:frontier_chart",
+        "instance_html": "orsched.report.tables:instance_html",
+        "request_times": "orsched.request_times:request_times",
+        "requests_from_frame": "orsched.files.frames:requests_from_frame",
+        "requests_to_frame": "orsched.files.frames:requests_to_frame",
+        "schedule_html": "orsched.report.tables:schedule_html",
+    },
     "methods": {
         "fcfs": "orsched.heuristics.methods:FCFS",
         "offline": "orsched.heuristics.methods:OFFLINE",
@@ -86,6 +97,11 @@ def resolve(kind: str, name: str) -> Any:
         )
     module, _, attribute = target.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def attached(name: str) -> Any:
+    """Return a function that a class of data hands itself to, from a room above it."""
+    return resolve("attached", name)
 
 
 def cost_model(name: str) -> Any:

@@ -12,6 +12,7 @@ from orsched.columns import IntColumn, int_column, shown
 from orsched.errors import InputError
 from orsched.length_quantiles import LEVELS, QUANTILES, medians, read_levels, read_quantiles
 from orsched.prefixes import Prefixes as Prefixes
+from orsched.registry import attached
 from orsched.service_classes import MAX_CLASSES
 from orsched.tenants import tenant_column
 from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_column, seconds_text
@@ -262,9 +263,7 @@ class Requests:
         Columns are those of this class, ``id`` and ``arrival_s`` among them. Raises ``InputError``
         for a column that is unknown or missing.
         """
-        from orsched.files.frames import requests_from_frame
-
-        return requests_from_frame(frame)
+        return attached("requests_from_frame")(frame)
 
 
 def _times(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orsched.errors import InputError, unavailable
 from orsched.flat_figures import event_figures, flat_figures
 from orsched.objectives import MAKESPAN, Objective
+from orsched.registry import attached
 from orsched.search_history import history_of
 from orsched.units import NS_PER_S, seconds_text
 
@@ -345,9 +346,7 @@ class Result:
             kind: ``gantt``, ``usage``, ``latency``, ``timeline``, or ``history`` of the search.
             options: of the function in ``orsched`` that draws it, ``title`` for instance.
         """
-        from orsched.plotting.figures import figure_of
-
-        return figure_of(self.instance, [self.schedule], kind, options)
+        return attached("figure_of")(self.instance, [self.schedule], kind, options)
 
     def __repr__(self) -> str:
         who = f"{self.label or self.schedule.method} on {self.schedule.instance_name!r}"

@@ -13,6 +13,7 @@ from orsched.autoscaling import OnTime, checked_on_times
 from orsched.columns import IntColumn, int_column, whole_number
 from orsched.errors import InputError
 from orsched.eviction import Eviction
+from orsched.registry import attached
 from orsched.transfers import Transfers
 from orsched.units import MAX_TIME_NS, MAX_TOKENS, NS_PER_S, seconds_text
 
@@ -300,9 +301,7 @@ class Schedule:
         Columns ``client, prefill_start_ns, prefill_end_ns, first_token_ns, finish_ns``, one row a
         request; -1 where the schedule does not serve a request.
         """
-        from orsched.request_times import request_times
-
-        return request_times(instance, self)
+        return attached("request_times")(instance, self)
 
     def __repr__(self) -> str:
         made = "run" if self.is_measured else "schedule"
@@ -311,9 +310,7 @@ class Schedule:
         return f"Schedule: a {made} by {who}, {len(self.steps):,} steps, {length}"
 
     def _repr_html_(self) -> str:
-        from orsched.report.tables import schedule_html
-
-        return schedule_html(self)
+        return attached("schedule_html")(self)
 
 
 def _lost_steps(rows: object) -> tuple[tuple[int, int, int], ...]:

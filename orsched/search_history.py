@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from orsched.methods import Progress
     from orsched.schedule import Schedule
 
 KEY = "history"
 """Where it stands in the ``run`` block."""
+
+
+class Found(Protocol):
+    """What is read of the ``Progress`` of an iteration."""
+
+    @property
+    def seconds_spent(self) -> float:
+        """Since the search began."""
+        ...
+
+    @property
+    def value(self) -> float | None:
+        """The incumbent's value of the objective."""
+        ...
+
+    @property
+    def bound_ns(self) -> int | None:
+        """The best bound so far."""
+        ...
 
 
 class HistoryPoint(NamedTuple):
@@ -33,7 +51,7 @@ class HistoryRecorder:
     def __init__(self, largest: bool = False) -> None:
         self.largest, self.points = largest, list[HistoryPoint]()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: Found) -> None:
         """Take the record of an iteration."""
         self.add(progress.seconds_spent, progress.value, progress.bound_ns)
 

@@ -19,9 +19,8 @@ from orsched.columns import whole_number
 from orsched.comparison import Comparison
 from orsched.errors import InputError
 from orsched.failures import Failure, attempted, require_any
-from orsched.feasibility import refusal_note
 from orsched.fit import require_fit
-from orsched.instance import require_instance, say_unused
+from orsched.instance import refusal_note, require_instance, say_unused
 from orsched.method_choice import Chosen, Spec, choose, choose_all, read_spec
 from orsched.methods import Method, Progress, Run
 from orsched.objective_run import (

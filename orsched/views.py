@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.columns import read_only
 from orsched.errors import InputError
 from orsched.feasibility import roles_of, takes_prompt
 from orsched.policy import ClairvoyantView, Information, PredictedView, View, WorkerState
@@ -116,8 +117,3 @@ def blocks_set_aside(
 
 def _tokens_of(memory: BlockMemory | None) -> int:
     return _UNLIMITED if memory is None else memory.tokens
-
-
-def read_only(column: IntColumn) -> memoryview:
-    """Return a view that indexes to Python integers and cannot be written through."""
-    return memoryview(column).toreadonly()  # type: ignore[arg-type]

@@ -7,13 +7,13 @@ from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from orsched.columns import read_only
 from orsched.errors import InputError, PolicyError
 from orsched.heuristics.colocation.deadlines import Deadlines
 from orsched.heuristics.colocation.draft import UNLIMITED, Draft
 from orsched.heuristics.colocation.room import Room
 from orsched.heuristics.colocation.step_time import MachineTime, StepTime
 from orsched.policy import Information, Policy, View
-from orsched.views import read_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

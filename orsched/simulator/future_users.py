@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from orsched.eviction import TASK_AWARE
 from orsched.simulator.prefix_chains import private_key
@@ -10,12 +10,41 @@ from orsched.simulator.prefix_chains import private_key
 if TYPE_CHECKING:
     from orsched.eviction import Eviction
     from orsched.instance import Instance
-    from orsched.simulator.block_cache import BlockCache
     from orsched.simulator.prefix_chains import PrefixChains
-    from orsched.simulator.run_state import RunState
 
 Change = tuple[int, int, bool, int]
 """A request, the number of its stay from 1, whether that begins or is evicted, the tokens due."""
+
+
+class Arrivals(Protocol):
+    """What is read of a run: prompts, stays and the order of arrivals."""
+
+    prompts: memoryview
+    stays: dict[int, int]
+    arrival_times: memoryview
+    arrival_order: memoryview
+
+
+class Falls(Protocol):
+    """An order of free blocks that is told when the worth of one falls."""
+
+    def fell(self, block: int) -> None:
+        """Take note that the worth of a block fell."""
+        ...
+
+
+class CountedCache(Protocol):
+    """What is read of a cache whose blocks are counted."""
+
+    first: dict[int, int]
+    others: dict[int, list[int]]
+    key_of: list[int | None]
+    releasing: int
+
+    @property
+    def order(self) -> Falls:
+        """The free blocks."""
+        ...
 
 
 class FutureUsers:
@@ -30,13 +59,13 @@ class FutureUsers:
     """
 
     def __init__(
-        self, instance: Instance, run_state: RunState, chains: PrefixChains, rule: Eviction
+        self, instance: Instance, run_state: Arrivals, chains: PrefixChains, rule: Eviction
     ) -> None:
         requests = instance.requests
         self.run_state = run_state
         self.chains = chains
         self.size = chains.size
-        self.caches: dict[int, BlockCache] = {}
+        self.caches: dict[int, CountedCache] = {}
         self.counts: dict[int, int] = {}
         self.begun = [0] * len(requests)  # stays that all see begun, and ended by an eviction
         self.ended = [0] * len(requests)
@@ -56,7 +85,7 @@ class FutureUsers:
             for request in range(len(requests)):
                 self._count(request, run_state.prompts[request])
 
-    def watch(self, worker: int, cache: BlockCache) -> None:
+    def watch(self, worker: int, cache: CountedCache) -> None:
         """Tell a worker's cache of counts that fall."""
         self.caches[worker] = cache
         self.held[worker] = []
@@ -199,7 +228,7 @@ class BlockWorth:
     def __init__(self, instance: Instance, users: FutureUsers, worker: int, rule: Eviction) -> None:
         self.users = users
         self.worker = worker
-        self.cache: BlockCache | None = None
+        self.cache: CountedCache | None = None
         bulk = instance.bulk.tolist()
         self.left = [0.5 if rule == TASK_AWARE and not each else 0.0 for each in bulk]
         self.last: dict[int, float] = {}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orsched.eviction import Eviction
     from orsched.instance import Instance
     from orsched.policy import Policy, WorkerState
-    from orsched.simulator.run_state import RunState
+    from orsched.simulator.future_users import Arrivals
 
 
 class PrefixCaches:
@@ -24,7 +24,7 @@ class PrefixCaches:
         eviction: the rule that a policy put in place of the workers' own, or None.
     """
 
-    def __init__(self, instance: Instance, policy: Policy, run_state: RunState) -> None:
+    def __init__(self, instance: Instance, policy: Policy, run_state: Arrivals) -> None:
         self.instance = instance
         self.eviction: Eviction | None = policy.eviction
         self.chains: dict[int, PrefixChains] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orsched.views import read_only
+from orsched.columns import read_only
 
 if TYPE_CHECKING:
     from orsched.instance import Instance

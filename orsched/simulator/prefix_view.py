@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from orsched.errors import PolicyError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Self
 
-    from orsched.policy import View
     from orsched.simulator.block_cache import BlockCache, Log
     from orsched.simulator.shared_pages import SharedPages
 
@@ -18,10 +18,37 @@ _ROUNDS = -1
 """In trials: who takes the blocks of all rounds."""
 
 
+class SeenWorker(Protocol):
+    """What is read of the view of a worker with a prefix cache."""
+
+    @property
+    def now_ns(self) -> int:
+        """The time."""
+        ...
+
+    @property
+    def prompt_tokens(self) -> memoryview:
+        """Prompt tokens of each request."""
+        ...
+
+    @property
+    def prefilling(self) -> Mapping[int, int]:
+        """Request -> tokens prefilled, while not complete."""
+        ...
+
+    def generated(self, request: int) -> int:
+        """Tokens that a request has yielded."""
+        ...
+
+    def cached(self, request: int) -> int:
+        """Tokens of a request in its cache."""
+        ...
+
+
 class PrefixView:
     """The prefix cache of a worker as a policy may see it."""
 
-    def __init__(self, view: View, pages: SharedPages) -> None:
+    def __init__(self, view: SeenWorker, pages: SharedPages) -> None:
         self._view = view
         self._pages = pages
 
@@ -52,10 +79,10 @@ class PrefixView:
         return due_tokens(self._view, request)
 
 
-def due_tokens(view: View, request: int) -> int:
+def due_tokens(view: SeenWorker, request: int) -> int:
     """Return the prompt and yielded tokens of a request, 0 before it arrives."""
     prompt = view.prompt_tokens[request]
-    return prompt + view._state.yielded.get(request, 0) if prompt else 0
+    return prompt + view.generated(request) if prompt else 0
 
 
 class Trial:
@@ -69,7 +96,7 @@ class Trial:
         PolicyError: blocks are missing, or a request is not where it must be.
     """
 
-    def __init__(self, view: View, cache: BlockCache) -> None:
+    def __init__(self, view: SeenWorker, cache: BlockCache) -> None:
         self._log: Log = []
         cache.log = self._log
         self._view = view

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.columns import read_only
+from orsched.policy import overridden
 from orsched.simulator.prefix_caches import PrefixCaches
-from orsched.views import read_only
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,11 +92,3 @@ class RunState:
                     self.concerned.append(worker)
         self.next_arrival_ns = times[i] if i < n else NEVER
         return i > first
-
-
-def overridden(policy: Policy) -> frozenset[str]:
-    """Return the names of the hooks that a policy's class defines; the others are not called."""
-    from orsched.policy import Policy as Base
-
-    names = ("on_arrival", "on_first_token", "on_finish", "on_preempt", "on_prefilled")
-    return frozenset(n for n in names if getattr(type(policy), n) is not getattr(Base, n))

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.columns import whole_number
 from orsched.errors import InputError, TimeLimitError
-from orsched.feasibility import refusal_note
 from orsched.fit import require_fit
-from orsched.instance import require_instance
+from orsched.instance import refusal_note, require_instance
 from orsched.method_catalogue import method_info
 from orsched.method_choice import choose
 from orsched.own_code import is_own

@@ -10,8 +10,8 @@ import orsched
 from orsched.costs import AffineCost, BilinearCost, PoolingCost
 from orsched.errors import InputError
 from orsched.heuristics.fcfs import FirstComeFirstServed
-from orsched.heuristics.gated import GatedParams, GatedPolicy
-from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs, make_gate
+from orsched.heuristics.gated import GatedParams, GatedPolicy, make_gate
+from orsched.heuristics.gates import IdleCost, Waiting, fixed_costs
 from orsched.heuristics.queues import ClientQueues, SharedQueue
 from orsched.instance import Instance
 from orsched.policy import Information
