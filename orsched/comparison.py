@@ -148,7 +148,10 @@ class Comparison(Sequence[Result]):
         """
         names = [result.label or result.schedule.method for result in self.results]
         schedules = [result.schedule for result in self.results]
-        return attached("figure_of")(self.instance, schedules, kind, {"names": names, **options})
+        figure: Figure = attached("figure_of")(
+            self.instance, schedules, kind, {"names": names, **options}
+        )
+        return figure
 
     def __repr__(self) -> str:
         if not self.results:

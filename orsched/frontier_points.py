@@ -105,7 +105,7 @@ class Frontier(Sequence[FrontierPoint]):
     def plot(self, figure: Figure | None = None, **options: Any) -> Figure:
         """Return a matplotlib figure of the plane; options of ``orsched.frontier_chart``."""
         (ax,) = attached("frontier_chart")(self, figure, **options)
-        found = ax.get_figure(root=True)
+        found: Figure | None = ax.get_figure(root=True)
         assert found is not None
         return found
 

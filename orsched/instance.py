@@ -371,7 +371,8 @@ class Instance:
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the requests as a data frame, one row each; times in nanoseconds."""
-        return attached("requests_to_frame")(self.requests)
+        frame: pd.DataFrame = attached("requests_to_frame")(self.requests)
+        return frame
 
     def __repr__(self) -> str:
         kinds: dict[str, int] = {}
@@ -388,7 +389,8 @@ class Instance:
         return f"{who}; workers {', '.join(shown)}"
 
     def _repr_html_(self) -> str:
-        return attached("instance_html")(self)
+        table: str = attached("instance_html")(self)
+        return table
 
     def summary(self) -> dict[str, Any]:
         """Key figures: counts, token means and spans."""

@@ -24,9 +24,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "roofline": "orsched.costs.roofline:RooflineCost",
         "linear": "orsched.costs.linear:LinearCost",
     },
-    # What data and results do by rooms above them: their charts, tables and frames.
+    # What methods of classes do by rooms above their own: charts, tables, frames, training.
     "attached": {
         "all_methods": "orsched.method_catalogue:all_methods",
+        "fit_proxy": "orsched.predict.proxies.training:fit_proxy",
         "figure_of": "orsched.plotting.figures:figure_of",
         "frontier_chart": "orsched.plotting.frontier:frontier_chart",
         "instance_html": "orsched.report.tables:instance_html",

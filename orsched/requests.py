@@ -263,7 +263,8 @@ class Requests:
         Columns are those of this class, ``id`` and ``arrival_s`` among them. Raises ``InputError``
         for a column that is unknown or missing.
         """
-        return attached("requests_from_frame")(frame)
+        found: Requests = attached("requests_from_frame")(frame)
+        return found
 
 
 def _times(

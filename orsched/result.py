@@ -346,7 +346,8 @@ class Result:
             kind: ``gantt``, ``usage``, ``latency``, ``timeline``, or ``history`` of the search.
             options: of the function in ``orsched`` that draws it, ``title`` for instance.
         """
-        return attached("figure_of")(self.instance, [self.schedule], kind, options)
+        figure: Figure = attached("figure_of")(self.instance, [self.schedule], kind, options)
+        return figure
 
     def __repr__(self) -> str:
         who = f"{self.label or self.schedule.method} on {self.schedule.instance_name!r}"

@@ -301,7 +301,8 @@ class Schedule:
         Columns ``client, prefill_start_ns, prefill_end_ns, first_token_ns, finish_ns``, one row a
         request; -1 where the schedule does not serve a request.
         """
-        return attached("request_times")(instance, self)
+        times: dict[str, IntColumn] = attached("request_times")(instance, self)
+        return times
 
     def __repr__(self) -> str:
         made = "run" if self.is_measured else "schedule"
@@ -310,7 +311,8 @@ class Schedule:
         return f"Schedule: a {made} by {who}, {len(self.steps):,} steps, {length}"
 
     def _repr_html_(self) -> str:
-        return attached("schedule_html")(self)
+        table: str = attached("schedule_html")(self)
+        return table
 
 
 def _lost_steps(rows: object) -> tuple[tuple[int, int, int], ...]:

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from orsched.heuristics.gittins.batch import GittinsBatch
-    from orsched.heuristics.gittins.policy import Gittins
+    from orsched.heuristics.gittins.lengths import LengthModel
+    from orsched.heuristics.gittins.params import GittinsParams
+    from orsched.heuristics.gittins.rivals import Rivals
+    from orsched.heuristics.gittins.waiting import WaitingRequests
     from orsched.heuristics.gittins.worker_model import WorkerModel
     from orsched.policy import View
 
     Rival: TypeAlias = tuple[WorkerModel, int, int, int, float, float, float, float]
+
+
+class Routed(Protocol):
+    """What a decision reads of the policy."""
+
+    params: GittinsParams
+    patience_ns: int | None
+    queue: WaitingRequests
+    stamp: int
+    tight: set[int]
+    workers: list[WorkerModel]
+    rivals: Rivals | None
+    model: LengthModel
+    outputs: memoryview | None
+    alike: bool
+
+    def able(self, worker: WorkerModel, request: int) -> bool:
+        """Whether a worker could hold a request alone."""
+        ...
 
 
 class RoutingDecision:
@@ -46,7 +68,7 @@ class RoutingDecision:
         "worker",
     )  # fmt: skip
 
-    def __init__(self, policy: Gittins, view: View, worker: WorkerModel, decoding: int) -> None:
+    def __init__(self, policy: Routed, view: View, worker: WorkerModel, decoding: int) -> None:
         prices, params = worker.prices, policy.params
         self.policy, self.worker = policy, worker
         self.now_ns, self.arrival_ns = worker.pace.now_ns, view.arrival_ns

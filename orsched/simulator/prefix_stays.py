@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import index as whole
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from orsched.errors import PolicyError
 from orsched.schedule import PREFILL
@@ -11,9 +11,26 @@ from orsched.schedule import PREFILL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from orsched.simulator.running_set import RunningSet
+    from orsched.policy import View, WorkerState
+    from orsched.simulator.recorder import StepRecorder, WorkRecorder
+    from orsched.simulator.run_state import RunState
     from orsched.simulator.shared_pages import SharedPages
     from orsched.step import Step
+
+
+class Served(Protocol):
+    """What is read and written of a worker's set of requests."""
+
+    run_state: RunState
+    view: View
+    state: WorkerState
+    steps: StepRecorder
+    work: WorkRecorder
+    cached: Sequence[int]
+    tells_cached: bool
+
+    def add_row(self, request: int, phase: int, first: int, last: int, tokens: int) -> None:
+        """Note a row of work."""
 
 
 class PrefixStays:
@@ -23,7 +40,7 @@ class PrefixStays:
         found: request -> tokens that it found in the cache, of those that the last step admitted.
     """
 
-    def __init__(self, running_set: RunningSet, pages: SharedPages) -> None:
+    def __init__(self, running_set: Served, pages: SharedPages) -> None:
         self.running_set = running_set
         self.pages = pages
         self.found: dict[int, int] = {}
@@ -46,7 +63,7 @@ class PrefixStays:
         for request in [each for each in partial if each in places]:
             place = places[request]
             chunks[place] = self._go_on(request, None if asked is None else asked[place])
-            self.running_set._add_row(request, PREFILL, index, index, chunks[place])
+            self.running_set.add_row(request, PREFILL, index, index, chunks[place])
         for turn, request in enumerate(new):
             place = places[request]
             ask = None if asked is None else asked[place]
@@ -85,7 +102,7 @@ class PrefixStays:
         stay = run_state.stays.get(request, 0)
         work.begin_stay(request, stay, hit, turn)
         if stay:
-            running_set._add_row(request, PREFILL, index, index, chunk)
+            running_set.add_row(request, PREFILL, index, index, chunk)
         else:
             work.prefill_step[request] = index
             work.prefill_tokens[request] = chunk

@@ -118,7 +118,7 @@ class RunningSet:
                 work.prefill_step[request] = index
                 work.prefill_tokens[request] = chunk
             else:
-                self._add_row(request, PREFILL, index, index, chunk)
+                self.add_row(request, PREFILL, index, index, chunk)
         return chunks, completed
 
     def _new(self, requests: list[int]) -> list[int]:
@@ -418,9 +418,10 @@ class RunningSet:
         if first is None:
             self.work.last_step[request] = self.last_round_step
         else:
-            self._add_row(request, phase, first, self.last_round_step, 1)
+            self.add_row(request, phase, first, self.last_round_step, 1)
 
-    def _add_row(self, request: int, phase: int, first: int, last: int, tokens: int) -> None:
+    def add_row(self, request: int, phase: int, first: int, last: int, tokens: int) -> None:
+        """Note a row of work."""
         state = self.state
         client, stay = state.running[request], self.run_state.stays.get(request, 0)
         self.work.add(state.index, request, client, phase, first, last, tokens, stay)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from orsched.columns import IntColumn
     from orsched.instance import Instance
     from orsched.runner.devices.device import Device, Times
-    from orsched.runner.loop.end_of_sequence import EndOfSequence
     from orsched.runner.loop.prompts import Prompts
     from orsched.runner.loop.restoring import Places
     from orsched.simulator.loop import Loop
@@ -47,6 +46,13 @@ class MeasuredSteps(StepRecorder):
         """Return the columns of the steps but the worker's."""
         times = np.array(self.times, np.int64).reshape(-1, 2)
         return {**super().columns(), "start_ns": times[:, 0], "end_ns": times[:, 1]}
+
+
+class Ends(Protocol):
+    """What shortens requests that have turned out to be done."""
+
+    def find(self, worker: LiveWorker) -> None:
+        """Look at the last tokens of a step that is over."""
 
 
 class LiveWorker(WorkerRun):
@@ -78,7 +84,7 @@ class LiveWorker(WorkerRun):
         device: Device,
         prompts: Prompts,
         looks_ahead: bool,
-        ends: EndOfSequence | None,
+        ends: Ends | None,
     ) -> None:
         super().__init__(instance, loop.run_state, loop.views[index], loop.work)
         self.device, self.prompts, self.looks_ahead = device, prompts, looks_ahead

@@ -11,6 +11,7 @@ from orsched.errors import InputError
 from orsched.predict.predictor import LengthPredictor
 from orsched.predict.proxies.network import forward
 from orsched.predict.proxies.token_rows import padded, token_rows
+from orsched.registry import attached
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,9 +66,8 @@ class ProxyPredictor(LengthPredictor):
         cls, train: LabelledPrompts, calibrate: LabelledPrompts, **options: Any
     ) -> ProxyPredictor:
         """Train on rows of ``train``, calibrate on others; options as of ``train_proxy``."""
-        from orsched.predict.proxies.training import fit_proxy
-
-        return fit_proxy(train, calibrate, **options)
+        found: ProxyPredictor = attached("fit_proxy")(train, calibrate, **options)
+        return found
 
     def outputs(self, prompts: Sequence[Prompt]) -> Floats:
         """Return what the head gives for each prompt; shape (n, outputs)."""
