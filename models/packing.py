@@ -97,7 +97,7 @@ def pack(
     Raises:
         InputError: a time is negative or not whole, the sum leaves 62 bits, there is no client,
             seed or moves is no whole number from 0, the time limit is not a positive number, or the
-            gap is no number from 0 to below 1.
+            gap is not a number from 0 to below 1.
     """
     begin, clock = perf_counter(), Clock(time_limit)
     jobs = int_column(processing_times, "processing_times", maximum=2**53).tolist()

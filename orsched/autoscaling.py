@@ -142,7 +142,7 @@ def checked_on_times(rows: object) -> tuple[OnTime, ...]:
     found = []
     for row in rows:
         if not isinstance(row, (list, tuple)) or len(row) != len(OnTime._fields):
-            raise InputError(f"{printed(row)} is no time", field="on_times", remedy=remedy)
+            raise InputError(f"{printed(row)} is not a time", field="on_times", remedy=remedy)
         numbers = [
             None
             if value is None and place > 2

@@ -61,7 +61,7 @@ def attainment_of(results: dict[str, Any], name: str) -> float:
     classes = results.get("classes") or {}
     if name not in classes:
         raise InputError(
-            f"{name!r} is no class of the results",
+            f"{name!r} is not a class of the results",
             field="class",
             remedy=known_names(name, classes)
             if classes

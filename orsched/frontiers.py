@@ -88,7 +88,7 @@ def frontier(
     with _argument("second"):
         other = _required(instance, second, slo)
         if one == other:
-            raise InputError(f"{one.name} stands twice", remedy="name another one")
+            raise InputError(f"{one.name} appears twice", remedy="name another one")
     aims = (one, other)
     points = whole_number(points, "points", minimum=0, maximum=MOST_POINTS)
     seed = whole_number(seed, "seed")

@@ -22,7 +22,7 @@ class Handovers:
     """Which stays begin with a cache that came over a link, and which end with one that went.
 
     A transfer belongs to the stay of its request and number, and to the one before. What belongs to
-    no stay, or stands twice, is for the checker to find.
+    no stay, or appears twice, is for the checker to find.
     """
 
     def __init__(self, line: Rows) -> None:

@@ -159,7 +159,7 @@ class Instance:
         known = [kind.name for kind in self.classes]
         if name not in known:
             raise InputError(
-                f"{name!r} is no class of the instance",
+                f"{name!r} is not a class of the instance",
                 field="class",
                 remedy=known_names(name, known),
             )

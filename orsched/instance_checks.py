@@ -57,7 +57,11 @@ def checked_refused(refused: object, classes: int) -> tuple[int, ...]:
 def check_roles(instance: Parts) -> None:
     """Require a link where workers have roles, and memory that can change hands with it."""
     if instance.link is not None and not isinstance(instance.link, Link):
-        raise InputError(f"{instance.link!r} is no Link", field="link", remedy="Link(5243, 10_000)")
+        raise InputError(
+            f"{instance.link!r} is not a Link",
+            field="link",
+            remedy="Link(5243, 10_000)",
+        )
     named = [worker.device for worker in instance.workers if worker.device]
     for index, worker in enumerate(instance.workers):
         where = f"workers[{index}]."

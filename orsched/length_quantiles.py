@@ -97,7 +97,7 @@ def _columns(values: ArrayLike, width: int, requests: int) -> Sequence[Any]:
     rows: list[Any] = list(values)  # type: ignore[arg-type]
     for place, row in enumerate(rows):
         if not isinstance(row, (list, tuple, np.ndarray)) or getattr(row, "ndim", 1) == 0:
-            problem = f"{shown(row)} is no list"
+            problem = f"{shown(row)} is not a list"
             raise InputError(problem, row=place, field=QUANTILES, remedy="one value a level")
         if len(row) != width:
             raise _width(len(row), width, place)

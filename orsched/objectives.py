@@ -213,7 +213,7 @@ def objective_named(name: str | Objective, known: Iterable[str] = OBJECTIVES) ->
         if wanted in (each.name, each.column):
             return each
     raise InputError(
-        f"{name!r:.60} is no objective",
+        f"{name!r:.60} is not an objective",
         field="objective",
         remedy=known_names(name, (*known, "0.5*makespan+0.5*jct_mean")),
     )
@@ -269,7 +269,7 @@ def _weighted_sum(text: str) -> Objective:
             )
         if figure in (share.objective for share in shares):
             raise InputError(
-                f"{figure.name} stands twice", field="objective", remedy="add its weights up"
+                f"{figure.name} appears twice", field="objective", remedy="add its weights up"
             )
         shares.append(Share(_weight(match[1]), figure))
     if not any(share.weight for share in shares):

@@ -40,7 +40,7 @@ def module_at(path: str, what: str = "policy") -> ModuleType:
     spec = spec_from_file_location(name, real)
     if spec is None:
         raise InputError(
-            "is no Python file", file=path, field=what, remedy="name a file that ends in .py"
+            "is not a Python file", file=path, field=what, remedy="name a file that ends in .py"
         )
     module = module_from_spec(spec)
     vars(module)[_DIGEST] = _hash(source)
@@ -90,7 +90,7 @@ def _compiled(source: bytes, path: str, real: str, what: str) -> CodeType:
         return compile(source, real, "exec", dont_inherit=True)
     except SyntaxError as error:
         raise InputError(
-            f"is no Python: {error.msg}",
+            f"is not valid Python: {error.msg}",
             file=path,
             row=error.lineno,
             field=what,
@@ -98,7 +98,7 @@ def _compiled(source: bytes, path: str, real: str, what: str) -> CodeType:
         ) from None
     except ValueError as error:  # a source with null bytes, in older versions of Python
         raise InputError(
-            f"is no Python: {error}", file=path, field=what, remedy="correct the file"
+            f"is not valid Python: {error}", file=path, field=what, remedy="correct the file"
         ) from None
 
 

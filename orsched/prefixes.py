@@ -100,7 +100,7 @@ class Prefixes:
         remedy = "equal ids stand for equal tokens up to and with their block: give each block one"
         if row == other:
             return InputError(
-                f"the id {name} stands twice, as blocks {there} and {place}",
+                f"the id {name} appears twice, as blocks {there} and {place}",
                 row=row,
                 field="prefix_ids",
                 remedy=remedy,

@@ -349,7 +349,7 @@ def _unique_ids(ids: Iterable[str], n: int) -> tuple[str, ...]:
             )
         if name in seen:
             raise InputError(
-                f"{name!r} stands twice", row=row, field="ids", remedy="ids are unique"
+                f"{name!r} appears twice", row=row, field="ids", remedy="ids are unique"
             )
         seen.add(name)
     return names

@@ -59,7 +59,7 @@ class ServiceClass:
     ) -> None:
         put = object.__setattr__
         if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            raise InputError(f"{shown(name)} is no name", field="name", remedy="give a text")
+            raise InputError(f"{shown(name)} is not a name", field="name", remedy="give a text")
         put(self, "name", name)
         seconds, stored = (ttft_s, tpot_s, deadline_s), (ttft_ns, tpot_ns, deadline_ns)
         for limit, in_s, in_ns in zip(LIMITS, seconds, stored, strict=True):
@@ -67,7 +67,11 @@ class ServiceClass:
         if bulk is None:
             bulk = self.ttft_ns is None and self.tpot_ns is None and name != "interactive"
         if not isinstance(bulk, bool):
-            raise InputError(f"{shown(bulk)} is no truth value", field="bulk", remedy="true, false")
+            raise InputError(
+                f"{shown(bulk)} is not a truth value",
+                field="bulk",
+                remedy="true, false",
+            )
         put(self, "bulk", bulk)
 
     @property
@@ -158,14 +162,14 @@ def checked_classes(classes: object) -> tuple[ServiceClass, ...]:
     for row, item in enumerate(classes):
         if not isinstance(item, ServiceClass):
             raise InputError(
-                f"{shown(item)} is no service class",
+                f"{shown(item)} is not a service class",
                 row=row,
                 field="classes",
                 remedy="give ServiceClass(name, ...)",
             )
         if item.name in names:
             raise InputError(
-                f"{item.name!r} stands twice", row=row, field="classes", remedy="names are unique"
+                f"{item.name!r} appears twice", row=row, field="classes", remedy="names are unique"
             )
         names.add(item.name)
     return tuple(classes)

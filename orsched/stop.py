@@ -108,7 +108,7 @@ class TargetGap:
     own around it should have one, too.
 
     Raises:
-        InputError: the gap is no number from 0 to below 1; 0.01 is 1 %.
+        InputError: the gap is not a number from 0 to below 1; 0.01 is 1 %.
     """
 
     gap: float

@@ -71,7 +71,7 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
         _require_name(name, row, "tenants")
         if name in seen:
             raise InputError(
-                f"{name!r} stands twice", row=row, field="tenants", remedy="names are unique"
+                f"{name!r} appears twice", row=row, field="tenants", remedy="names are unique"
             )
         seen.add(name)
     return tuple(names)
@@ -81,7 +81,7 @@ def _require_name(name: object, row: int, field: str) -> None:
     """Refuse what is no name; digits alone would be read as a number in a table."""
     if not isinstance(name, str) or not name or name != name.strip() or name.isdecimal():
         raise InputError(
-            f"{shown(name)} is no name of a tenant",
+            f"{shown(name)} is not a name of a tenant",
             row=row,
             field=field,
             remedy="give numbers alone, or texts that are no numbers",

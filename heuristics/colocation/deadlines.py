@@ -63,7 +63,7 @@ def require_seconds(value: float | None, field: str) -> None:
     if value is not None:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(
-                f"{value!r} is no number of seconds",
+                f"{value!r} is not a number of seconds",
                 field=field,
                 remedy="give seconds of at least 0",
             )

@@ -38,7 +38,7 @@ def require_share(value: float, field: str, most: float = 1.0) -> None:
     """Raise ``InputError`` unless a parameter is a number from 0 to the most."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
         raise InputError(
-            f"{value!r} is no number from 0 to {most:g}",
+            f"{value!r} is not a number from 0 to {most:g}",
             field=field,
             remedy="give a number in this range",
         )

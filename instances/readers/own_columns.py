@@ -104,7 +104,7 @@ class _Reading:
             remedy = f"{error.remedy}; --class NAME:LIMITS (classes=) adds one"
             raise CellError(error.row or 0, error.problem, remedy) from None
         except (ValueError, OverflowError):
-            raise CellError(0, "is no service class", " or ".join(self.classes)) from None
+            raise CellError(0, "is not a service class", " or ".join(self.classes)) from None
 
     def trace(self, table: Table, drop_empty: bool) -> Trace:
         """Return the requests of a table, and the report."""

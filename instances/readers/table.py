@@ -102,7 +102,7 @@ _SEPARATOR_LINE = re.compile(r"sep=([,;\t])", re.ASCII)
 def header_of(head: str, file: str) -> list[str]:
     """Return the names of a table's columns from the first part of its text.
 
-    Raises ``InputError`` for a name that stands twice, ``csv.Error`` for what is no table.
+    Raises ``InputError`` for a name that appears twice, ``csv.Error`` for what is not a table.
     """
     reader = csv.reader(head.splitlines(), strict=True, delimiter=separator_of(head))
     return _header(reader, file)

@@ -79,7 +79,7 @@ def _number(index: int, cell: str) -> Decimal:
             raise DecimalException
         number = Decimal(text)
     except DecimalException:
-        raise CellError(index, *cells.no_number(cell, "is no time", _REMEDY)) from None
+        raise CellError(index, *cells.no_number(cell, "is not a time", _REMEDY)) from None
     if not number.is_finite():
         raise CellError(index, f"{text} is not a finite time", _REMEDY)
     return number

@@ -108,7 +108,7 @@ def check_bound(
     if bound is None:
         return None
     if not isinstance(bound, dict):
-        findings.add(Kind.BOUND, "the bound is no table", field="bound", found=bound)
+        findings.add(Kind.BOUND, "the bound is not a table", field="bound", found=bound)
         return None
     _check_names(findings, Kind.BOUND, "bound", bound, _BOUND_FIELDS)
     if not isinstance(bound.get("name"), str):

@@ -213,7 +213,7 @@ def _fixed_ns(microseconds: float | None) -> int:
         return 0
     if not 0 <= microseconds < 1e12:
         raise InputError(
-            f"{microseconds} is no time", field="--fixed-us", remedy="microseconds, at least 0"
+            f"{microseconds} is not a time", field="--fixed-us", remedy="microseconds, at least 0"
         )
     return round(microseconds * 1000)
 

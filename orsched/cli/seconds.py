@@ -26,7 +26,7 @@ class _Seconds(click.types.FloatParamType):
         remedy = "e.g. 0.5"
         if found:
             remedy = f"write {float(found[1]) * _UNITS[found[2].lower()]:g}"
-        raise click.BadParameter(f"{value!r} is no number of seconds: {remedy}", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a number of seconds: {remedy}", ctx, param)
 
 
 _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

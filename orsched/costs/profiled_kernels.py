@@ -42,7 +42,7 @@ def from_kernels(
     (``profiled_ragged``); each entry is rounded once.
 
     Raises:
-        InputError: an unknown kernel, one without any time, a row that is there twice, a negative
+        InputError: an unknown kernel, one without any time, a row that appears twice, a negative
             time, or no attention.
     """
     prefill: dict[tuple[int, ...], int] = {}
@@ -100,7 +100,7 @@ def _sums(
             )
         if size in kernels.setdefault(kernel, {}):
             raise InputError(
-                f"{kernel} at {size} {axis} is there twice",
+                f"{kernel} at {size} {axis} appears twice",
                 row=row,
                 field="layer",
                 remedy="keep one row",
@@ -131,7 +131,7 @@ def _attention_times(rows: Iterable[AttentionRow]) -> dict[tuple[int, int, int, 
         chunk, cached, batch, context = place
         if (chunk, cached, batch, context) in found:
             raise InputError(
-                "this combination is there twice",
+                "this combination appears twice",
                 row=row,
                 field="prefill_chunk",
                 remedy="keep one row",

@@ -114,7 +114,7 @@ def class_codes(
     for row, cell in enumerate(cells):
         if isinstance(cell, str) and cell not in codes:
             raise InputError(
-                f"{cell!r:.60} is no service class",
+                f"{cell!r:.60} is not a service class",
                 row=row,
                 field=field,
                 remedy=known_names(cell, classes),

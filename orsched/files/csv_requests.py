@@ -144,7 +144,7 @@ def require_columns(names: Sequence[Any]) -> list[str]:
                 remedy = "separate the columns with commas"
             raise InputError(f"unknown column {name!r:.60}", field=f"{name!s:.60}", remedy=remedy)
         if name in checked:
-            raise InputError("the column stands twice", field=name, remedy="keep one of them")
+            raise InputError("the column appears twice", field=name, remedy="keep one of them")
         checked.append(name)
     names_by_level(checked)
     for name in REQUIRED:

@@ -33,11 +33,11 @@ def requests_from_frame(frame: pd.DataFrame, classes: Sequence[str] = SERVICE_CL
     """
     pandas = _pandas()
     if not isinstance(frame, pandas.DataFrame):
-        raise InputError(f"a {type(frame).__name__} is no data frame", remedy="give a DataFrame")
+        raise InputError(f"a {type(frame).__name__} is not a data frame", remedy="give a DataFrame")
     require_columns([name for name in frame.columns if name not in PREFIX_COLUMNS])
     for name in PREFIX_COLUMNS:
         if list(frame.columns).count(name) > 1:
-            raise InputError("the column stands twice", field=name, remedy="keep one of them")
+            raise InputError("the column appears twice", field=name, remedy="keep one of them")
     columns = {str(name): _values(frame[name], str(name)) for name in frame.columns}
     prefixes = _prefixes(columns)
     for name in ("service_class", "class"):
@@ -103,7 +103,7 @@ def _prefixes(columns: dict[str, Any]) -> Prefixes | None:
     for row, (item, size) in enumerate(zip(lists, sizes, strict=True)):
         if not isinstance(item, (list, tuple, np.ndarray)):
             raise InputError(
-                f"a {type(item).__name__} is no list",
+                f"a {type(item).__name__} is not a list",
                 row=row,
                 field="prefix_ids",
                 remedy="give lists",

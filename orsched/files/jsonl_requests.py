@@ -51,7 +51,7 @@ def _object(text: str, line: int) -> dict[str, Any]:
             error.problem, row=line, field=error.field, remedy=error.remedy or "one object a line"
         ) from None
     if not isinstance(value, dict):
-        raise InputError("is no JSON object", row=line, remedy='write {"prompt_tokens": 5, ...}')
+        raise InputError("is not a JSON object", row=line, remedy='write {"prompt_tokens": 5, ...}')
     return value
 
 

@@ -99,7 +99,7 @@ def save_schedule(schedule: Schedule, path: Path) -> None:
     Formats as in ``save_instance``.
 
     Raises:
-        InputError: the suffix is unknown, a value is no JSON value, or the file cannot be written.
+        InputError: the suffix is unknown, a value is not JSON, or the file cannot be written.
     """
     with locating(path):
         if _suffix(path) == ".parquet":

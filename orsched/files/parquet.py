@@ -123,7 +123,10 @@ def schedule_from_parquet(raw: bytes) -> Schedule:
     if strange.any():
         row = int(np.argmax(strange))
         raise InputError(
-            f"{names[owner[row]]!r:.60} is no table", row=row, field="table", remedy="steps or work"
+            f"{names[owner[row]]!r:.60} is not a table",
+            row=row,
+            field="table",
+            remedy="steps or work",
         )
     document: dict[str, Any] = dict(header)
     for name, columns in TABLES.items():
@@ -200,7 +203,7 @@ def _require_size(metadata: Any) -> None:
 def _require_unique(names: list[str]) -> None:
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise InputError("the column stands twice", field=name, remedy="keep one of them")
+            raise InputError("the column appears twice", field=name, remedy="keep one of them")
 
 
 def _require_columns(names: list[str], known: list[str], required: Any) -> None:

@@ -42,7 +42,11 @@ def read_sizes(path: Path, column: str | None = None) -> list[int]:
             remedy="check the path and the permissions",
         ) from None
     except UnicodeDecodeError:
-        raise InputError("is no text in UTF-8", file=str(path), remedy="save it as UTF-8") from None
+        raise InputError(
+            "is not text in UTF-8",
+            file=str(path),
+            remedy="save it as UTF-8",
+        ) from None
     try:
         if path.suffix.lower() == ".json":
             return _of_json(text)

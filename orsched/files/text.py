@@ -124,7 +124,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                raise InputError("the name stands twice", field=name, remedy="keep one of them")
+                raise InputError("the name appears twice", field=name, remedy="keep one of them")
             seen.add(name)
     return values
 
@@ -201,7 +201,7 @@ def plain(value: Any, field: str, depth: int = 0) -> Any:
         return [plain(item, f"{field}[{i}]", depth + 1) for i, item in enumerate(value)]
     what = str(value) if type(value) is float else f"a {type(value).__name__}"
     raise InputError(
-        f"{what} is no JSON value", field=field, remedy="texts, finite numbers, lists, objects"
+        f"{what} is not a JSON value", field=field, remedy="texts, finite numbers, lists, objects"
     )
 
 

@@ -57,7 +57,7 @@ def kernel_rows(path: Path, axis: str) -> list[KernelRow]:
     """Read a table of kernels with the columns ``layer``, ``axis`` and ``time_us``.
 
     Raises:
-        InputError: a column is missing or a cell is wrong, or a row is there twice.
+        InputError: a column is missing or a cell is wrong, or a row appears twice.
     """
     parsers: dict[str, Any] = {
         "layer": cells.names,
@@ -85,7 +85,7 @@ def attention_rows(path: Path) -> list[AttentionRow]:
     kernels was not measured at.
 
     Raises:
-        InputError: a column is missing or a cell is wrong, a row is there twice, or a key length
+        InputError: a column is missing or a cell is wrong, a row appears twice, or a key length
             that no prompt of this size has.
     """
     table = read_chosen(path, lambda header: _attention_columns(path, header))
@@ -291,7 +291,7 @@ def _cell(parse: Any, text: str, path: Path, row: int, field: str) -> Any:
 def _once(path: Path, line: int, seen: dict[Any, int], key: Any, what: str, field: str) -> None:
     if key in seen:
         raise InputError(
-            f"{what} is there twice, first in row {seen[key]}",
+            f"{what} appears twice, first in row {seen[key]}",
             file=str(path),
             row=line,
             field=field,

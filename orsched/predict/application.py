@@ -68,7 +68,7 @@ def _in_order(
     found: dict[str, Prompt] = {}
     for row, (name, prompt) in enumerate(zip(ids, prompts, strict=True)):
         if name in found:
-            raise InputError(f"{name!r} stands twice", row=row, field="id", remedy="keep one")
+            raise InputError(f"{name!r} appears twice", row=row, field="id", remedy="keep one")
         found[name] = prompt
     for row, name in enumerate(names):
         if name not in found:

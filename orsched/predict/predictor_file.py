@@ -46,7 +46,7 @@ def save_predictor(
     """
     if not isinstance(predictor, LengthPredictor) or predictor.kind not in (*CLASSES, PROXY):
         raise InputError(
-            "is no predictor that files hold",
+            "is not a predictor that files hold",
             field="predictor",
             remedy="give what load_predictor or train returns",
         )

@@ -125,7 +125,7 @@ class RunningSet:
         """Return those that are not on the worker yet; the others must be in their prefill."""
         running, partial = self.state.running, self.state.partial
         if len(set(requests)) < len(requests):
-            raise PolicyError("a request stands twice in one step")
+            raise PolicyError("a request appears twice in one step")
         for request in requests:
             if request in running and request not in partial:
                 raise PolicyError(f"the prefill of request {request} is complete")
@@ -219,7 +219,7 @@ class RunningSet:
         origin = self.state.origin
         wanted = dict.fromkeys(map(whole, decode))
         if len(wanted) < len(decode):
-            raise PolicyError("a request stands twice in one step")
+            raise PolicyError("a request appears twice in one step")
         for request in wanted:
             if request not in origin and request not in self.paused:
                 raise PolicyError(

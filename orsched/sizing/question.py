@@ -141,7 +141,7 @@ def read_machines(
     for name, (worker, price) in given.items():
         if not isinstance(worker, Worker):
             raise InputError(
-                f"{worker!r} is no worker", field=f"machines.{name}", remedy="give a Worker"
+                f"{worker!r} is not a worker", field=f"machines.{name}", remedy="give a Worker"
             )
         number = isinstance(price, (int, float)) and not isinstance(price, bool)
         if not number or not 1e-6 <= price <= 1e9:

@@ -131,7 +131,7 @@ def _check_names(names: list[str], row: int) -> None:
     for name, column in zip(names, columns, strict=True):
         if columns.count(column) > 1:
             raise InputError(
-                "the column is there twice", row=row, field=name, remedy="keep one of them"
+                "the column appears twice", row=row, field=name, remedy="keep one of them"
             )
     for name in REQUIRED:
         if name not in columns:

@@ -256,7 +256,7 @@ def test_durations_in_any_unit(call, tmp_path, unit, scale):
     ("text", "said"),
     [
         ("phase,count,duration\n", "did you mean duration_"),
-        ("phase,count,duration_ms,duration_ns\n", "the column is there twice"),
+        ("phase,count,duration_ms,duration_ns\n", "the column appears twice"),
         ("phase,count\n", "'duration_ns': the column is missing"),
         ("# a comment\nphase,count,duration_ms\ndecode,1,-2\n", "row 3, field 'duration_ms'"),
         ("phase,count,duration_ms\ndecode,1,two\n", "'two' is not a duration above 0"),

@@ -48,7 +48,7 @@ def test_an_instance_goes_to_csv_and_back(classed, tmp_path, capsys):
     [
         ("interactive:ttft=-1", "negative"),
         ("interactive:tft=1", "no limit 'tft'"),
-        ("nightly", "'fast' is no service class"),
+        ("nightly", "'fast' is not a service class"),
     ],
 )
 def test_wrong_classes_are_one_line_with_the_place(tmp_path, capsys, option, says):

@@ -54,7 +54,7 @@ def test_standard_output_and_options(call):
         (["gate", "-o", "missing/gate.lp"], "missing"),
         (["gate", "-o", "gate.lp", "--format", "mps"], "the file is named lp, the format is mps"),
         (["gate", "--model", "mip"], "mip"),
-        (["gate", "--model", "latency-mip", "--objective", ""], "'' is no objective"),
+        (["gate", "--model", "latency-mip", "--objective", ""], "'' is not an objective"),
         (["nothing.json"], "nothing.json"),
     ],
 )

@@ -125,10 +125,10 @@ def test_its_errors_are_shown_as_its_own(folder, capsys, kind):
         ("failing_package.py:Mine", "no such file"),
         ("a_folder.py:Mine", "is a folder, no Python file"),
         ("my_own_policy.py:SOME", "is not a subclass of Policy"),
-        ("no_syntax.py:Mine", "no_syntax.py, row 1, field 'policy': is no Python: "),
+        ("no_syntax.py:Mine", "no_syntax.py, row 1, field 'policy': is not valid Python: "),
         ("fails.py:Mine", "raised ZeroDivisionError"),
         ("lacks.py:Mine", "lacks.py, row 2, field 'policy': cannot be imported: No module named"),
-        ("no_text.py:Mine", "no_text.py, field 'policy': is no Python: "),
+        ("no_text.py:Mine", "no_text.py, field 'policy': is not valid Python: "),
         ("my_own_policy.py:Broken", "raised RuntimeError: not today"),
     ],
 )

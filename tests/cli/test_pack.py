@@ -170,4 +170,4 @@ def test_other_refusals(call, sizes, tmp_path):
     assert call("pack", sizes, "--clients", 2, "-o", tmp_path / "x.txt")[0] == 2
     latin = tmp_path / "latin.txt"
     latin.write_bytes(b"\xff\xfe\xe4")
-    assert "is no text in UTF-8" in call("pack", latin, "--clients", 2)[2]
+    assert "is not text in UTF-8" in call("pack", latin, "--clients", 2)[2]

@@ -82,7 +82,7 @@ def test_ids(bad):
 
 
 def test_ids_are_unique_and_the_row_is_named():
-    with pytest.raises(InputError, match="row 2, field 'ids': 'a' stands twice"):
+    with pytest.raises(InputError, match="row 2, field 'ids': 'a' appears twice"):
         Requests([1, 1, 1], [1, 1, 1], ids=["a", "b", "a"])
 
 

@@ -100,12 +100,12 @@ def test_classes_tenants_and_deadlines_are_read_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("head", "cells", "row", "field", "says"),
     [
-        ("class", ["chat", "fast"], 3, "class", "'fast' is no service class"),
+        ("class", ["chat", "fast"], 3, "class", "'fast' is not a service class"),
         ("class,service_class", ["0,0", "0,0"], None, "class", "service_class is given, too"),
         ("deadline_s,deadline_ns", ["0,0", "0,0"], None, "deadline_s", "deadline_ns is given, too"),
-        ("deadline_s", ["1", "-1"], 3, "deadline_s", "-1000000000 is below 0"),
-        ("tenant", ["a", "7"], 3, "tenant", "'7' is no name of a tenant"),
-        ("tenant", ["a", ""], 3, "tenant", "'' is no name of a tenant"),
+        ("deadline_s", ["1", "-1"], 3, "deadline_s", "-1 s is negative"),
+        ("tenant", ["a", "7"], 3, "tenant", "'7' is not a name of a tenant"),
+        ("tenant", ["a", ""], 3, "tenant", "'' is not a name of a tenant"),
     ],
 )
 def test_wrong_classes_tenants_and_deadlines_name_their_line(

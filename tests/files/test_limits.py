@@ -96,7 +96,7 @@ def test_a_text_that_all_rows_share_is_held_once(tmp_path, header):
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
-    assert "stands twice" in done.stdout, done.stdout + done.stderr
+    assert "appears twice" in done.stdout, done.stdout + done.stderr
 
 
 def test_tables_of_a_schedule_are_told_apart_by_dictionaries_in_any_form(tmp_path):

@@ -193,7 +193,7 @@ def test_the_command_writes_a_cost_file_that_is_used(tmp_path, capsys):
         (["--layers", "0"], "layers"),
         (["--layers", "3", "--kernel", "layernorm"], "is not NAME=VALUE"),
         (["--layers", "3", "--gpu", "h100"], "of a data sheet"),
-        (["--layers", "3", "--fixed-us", "-1"], "is no time"),
+        (["--layers", "3", "--fixed-us", "-1"], "is not a time"),
         (["--model", "9b"], "not in the catalogue"),
     ],
 )

@@ -43,9 +43,9 @@ def test_aliases_and_sums_are_read_and_written_back():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("jct", "no objective"),
-        (3, "no objective"),
-        (None, "no objective"),
+        ("jct", "not an objective"),
+        (3, "not an objective"),
+        (None, "not an objective"),
         ("-1*makespan", "no term"),
         ("nan*makespan", "no term"),
         ("inf*makespan+1*jct_mean", "no term"),
@@ -53,8 +53,8 @@ def test_aliases_and_sums_are_read_and_written_back():
         ("1e3*makespan", "no term"),
         ("makespan+jct_mean", "no term"),
         ("0*makespan+0*jct_mean", "all weights are 0"),
-        ("1*makespan+2*makespan", "stands twice"),
-        ("1*jct_mean+2*mean_jct", "stands twice"),
+        ("1*makespan+2*makespan", "appears twice"),
+        ("1*jct_mean+2*mean_jct", "appears twice"),
         ("0.5*slo_attainment+0.5*makespan", "no place in a weighted sum"),
         ("0.5*jct_p99+0.5*makespan", "no place in a weighted sum"),
         ("9999999999*makespan", "too many digits"),

@@ -85,7 +85,7 @@ def test_wrong_names_are_answered_with_the_near_ones(both):
     assert both["vllm"] is both[1]
     with pytest.raises(InputError, match=r"'vlm' is no method.*did you mean vllm\?"):
         both["vlm"]
-    with pytest.raises(InputError, match=r"'jct_men' is no objective.*did you mean jct_mean\?"):
+    with pytest.raises(InputError, match=r"'jct_men' is not an objective.*did you mean jct_mean\?"):
         both.best("jct_men")
     plain = orsched.compare(orsched.load("two-by-two"), ["fcfs"])
     with pytest.raises(InputError, match=r"no result has the figure slo_attainment.*give limits"):
