@@ -86,7 +86,12 @@ class InsertionCost(AffineCost):
 def cloud(model: Model, batch_size: int, literal: bool = True) -> Worker:
     """Return a cloud; memory never binds (paper: the A6000 suffices)."""
     kind = InsertionCost if literal else AffineCost
-    cost = kind(model.iteration_ns, model.token_ns, model.iteration_ns, 0)
+    cost = kind(
+        prefill_fixed_ns=model.iteration_ns,
+        prefill_token_ns=model.token_ns,
+        round_fixed_ns=model.iteration_ns,
+        round_client_ns=0,
+    )
     return Worker(batch_size, cost, padding=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from orsched.columns import whole_number
 from orsched.errors import InputError
 from orsched.models.full_mip.linear import CONTINUOUS
 from orsched.models.killable_call import run_in_child
+from orsched.models.mip.changed import changed_model
 from orsched.models.mip.programs import read_program
 from orsched.models.mip.search import Incumbent, answer_of
 from orsched.models.mip.solvers import Job, mathopt, require_solver, run_job
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from orsched.instance import Instance
+    from orsched.models.mip.changed import Changed
     from orsched.models.mip.programs import Program
     from orsched.models.mip.result import MipResult, MipStep
     from orsched.schedule import Schedule
@@ -42,13 +45,15 @@ class Mip:
     Attributes:
         model: ``ortools.math_opt.python.mathopt.Model``: add rows and variables, change bounds,
             replace the objective, with MathOpt's own methods.
-        program: the linear model behind it; ``program.legend`` has the names, ``program.to_ns``
-            makes nanoseconds of an objective.
+        program: the program that it was built of, without later changes; ``program.legend`` has the
+            names, ``program.to_ns`` makes nanoseconds of an objective.
+
+    ``file_lines(mip, "lp")`` writes the model as it is, with all changes.
     """
 
     def __init__(self, program: Program) -> None:
         mo = mathopt()
-        self.program = program
+        self.program = replace(program, mip=self)
         self.model = model = mo.Model(name=program.name)
         linear = program.model
         columns = zip(linear.names, linear.kinds, linear.lower, linear.upper, strict=True)
@@ -68,6 +73,7 @@ class Mip:
         model.minimize(self.own_objective)
         self._variables = {variable.name: variable for variable in self._columns}
         self._rows = {row.name: row for row in model.linear_constraints()}
+        self._tracker = model.add_update_tracker()
 
     def variable(self, family: str, *indices: int) -> Any:
         """Return a variable by its name or its parts: ``p_3_0_1`` or ``"p", 3, 0, 1``."""
@@ -87,6 +93,12 @@ class Mip:
         if not found:
             _of(self._variables, "family", family, ())
         return found
+
+    def changed(self) -> Changed | None:
+        """Return the model as it is now; None where nothing was changed since it was built."""
+        if self._tracker.export_update() is None:
+            return None
+        return changed_model(self.model)
 
     def values_of(self, schedule: Schedule) -> dict[Any, float]:
         """Return the values of the program's variables that stand for a valid schedule."""

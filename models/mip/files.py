@@ -2,47 +2,73 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS
+from orsched.models.mip.programs import Program
 from orsched.scalars import require_one_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from orsched.models.full_mip.linear import LinearModel, Row
-    from orsched.models.mip.programs import Program
+    from orsched.models.mip.build import Mip
+    from orsched.models.mip.changed import Changed
 
 FORMATS = ("mps", "lp")
 CONSTANT = "constant"
 """A column fixed to 1, whose coefficient is the objective's constant: every reader knows it."""
 
 
-def file_lines(program: Program, style: str) -> Iterator[str]:
+def file_lines(program: Program | Mip, style: str) -> Iterator[str]:
     """Yield the lines, each with its end, of a program as a file.
 
     The objective holds its constant: times the unit, which a comment gives, it is the program's
-    ``measures`` in nanoseconds. Names have no blanks and fewer than 255 characters.
+    ``measures`` in nanoseconds. Names have no blanks and fewer than 255 characters. Of a model from
+    ``build`` the file has all changes that were made to it; where its objective is another than the
+    program's, the file's is that objective, in its own units, or the negative of one that is
+    maximised.
 
     Args:
-        program: from ``read_program``.
+        program: from ``read_program``; or from ``build``, the ``Mip`` or its ``program``.
         style: ``mps`` (free) or ``lp`` (CPLEX).
+
+    Raises:
+        InputError: the model was changed into one that is not linear, or there is no such style.
     """
     require_one_of(style, "format", FORMATS)
+    own = program if isinstance(program, Program) else program.program
+    changed = None if own.mip is None else own.mip.changed()
+    model, constant = own.model, _constant(own)
+    if changed is not None:
+        model = changed.model
+        if not _same_aim(own, changed):
+            constant = str(changed.constant)
     mark, lines = ("*", _mps_lines) if style == "mps" else ("\\", _lp_lines)
-    yield from (f"{mark} {line}\n" for line in _header(program))
-    name = "".join(c if c.isalnum() or c in "-." else "_" for c in program.instance.name)[:100]
-    yield from lines(program.model, f"{program.name}-{name}", _constant(program))
+    yield from (f"{mark} {line}\n" for line in _header(own, changed))
+    name = "".join(c if c.isalnum() or c in "-." else "_" for c in own.instance.name)[:100]
+    yield from lines(model, f"{own.name}-{name}", constant)
 
 
-def _header(program: Program) -> Iterator[str]:
+def _same_aim(program: Program, changed: Changed) -> bool:
+    """Return whether a changed model still minimises what the program does."""
+    same = sorted(changed.model.objective) == sorted(program.model.objective)
+    return same and not changed.negated and changed.constant == 0
+
+
+def _header(program: Program, changed: Changed | None) -> Iterator[str]:
     text = program.instance.name.encode("unicode_escape").decode("ascii")
     yield f"orsched: {program.name} of the instance {text[:200]}"
     yield f"sha256 of the instance: {program.instance.sha256}"
-    yield (
-        f"minimise; objective x {program.unit_ns} ns = {in_words(program)}; the column {CONSTANT}, "
-        "fixed to 1, carries what is left out"
-    )
+    if changed is not None:
+        yield "changed after it was built: variables and rows may be other than the program's"
+    if changed is None or _same_aim(program, changed):
+        aim = f"minimise; objective x {program.unit_ns} ns = {in_words(program)}"
+    else:
+        aim = "minimise the negative of" if changed.negated else "minimise"
+        aim = f"{aim} an objective that is not the program's"
+    yield f"{aim}; the column {CONSTANT}, fixed to 1, carries what is left out"
     for names, meaning in program.legend:
         yield f"{names}: {meaning}"
     yield "i counts requests, j clients, k stages or rounds, l levels, all from 0"
@@ -81,7 +107,8 @@ def _mps_lines(model: LinearModel, name: str, constant: str) -> Iterator[str]:
         yield f" RANGE {row.name} {row.most - row.least}\n"
     yield f"BOUNDS\n FX BOUND {CONSTANT} 1\n"
     for column, low, high in zip(model.names, model.lower, model.upper, strict=True):
-        yield f" LO BOUND {column} {low}\n UP BOUND {column} {high}\n"
+        yield f" MI BOUND {column}\n" if low == -inf else f" LO BOUND {column} {low}\n"
+        yield f" PL BOUND {column}\n" if high == inf else f" UP BOUND {column} {high}\n"
     yield "ENDATA\n"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orsched.columns import whole_number
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.full_mip.linear import LinearModel
     from orsched.models.full_mip.plan import Plan
+    from orsched.models.mip.build import Mip
     from orsched.objectives import Objective
     from orsched.schedule import Schedule
 
@@ -47,6 +48,7 @@ class Program:
         measures: what unit times objective plus constant is, divided by ``divisor``.
         schedule_of: from values of the columns to a checked schedule.
         values_of: from a valid schedule to values of the columns.
+        mip: the MathOpt model that was built of it, whose changes files have; None without one.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Program:
     schedule_of: Callable[[Sequence[float]], Schedule]
     values_of: Callable[[Schedule], list[int]]
     divisor: int = 1
+    mip: Mip | None = field(default=None, repr=False, compare=False)
 
     def to_ns(self, objective: float) -> float:
         """Return what a value of the objective stands for, in nanoseconds."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from orsched.errors import InputError
 from orsched.instances.catalog import KNOWN_OPTIMA, load_named
 from orsched.models.full_mip.linear import BINARY, CONTINUOUS, INTEGER, LinearModel
 from orsched.models.mip import FORMATS, Program, build, file_lines, read_program
@@ -101,3 +102,65 @@ def test_a_file_says_what_it_holds(style, mark, tmp_path):
     assert "p_i_j_k: 0-1: and is prefilled in stage k" in text
     assert load_named("gate").sha256 in text
     assert max(len(line) for line in lines) <= 255
+
+
+def one_prefill_a_stage(mip, mo):
+    for k in range(len(mip.variables("r"))):
+        starts = [u for (i, a, b), u in mip.variables("u").items() if a == k]
+        mip.model.add_linear_constraint(mo.LinearSum(starts) <= 1, name=f"one at {k}")
+
+
+def fewer_rounds(mip, mo):
+    mip.variable("r", 0).upper_bound = 1
+
+
+def dear_stages(mip, mo):
+    stages = mo.LinearSum(mip.variables("y").values())
+    mip.model.minimize(mip.own_objective + 100.5 * stages + 7)
+
+
+def most_rounds_at_first(mip, mo):
+    mip.model.maximize(mip.variable("r", 0) - 0.25 * mip.variable("tmax"))
+
+
+def a_variable_of_their_own(mip, mo):
+    late = mip.model.add_variable(name="2 late")
+    mip.model.add_linear_constraint(late - mip.variable("tmax") >= -8.5)
+    mip.model.minimize(late)
+
+
+def without_a_row(mip, mo):
+    for row in list(mip.model.linear_constraints()):
+        if row.name.startswith(("s1_", "s2_")):
+            mip.model.delete_linear_constraint(row)
+
+
+CHANGES = [
+    one_prefill_a_stage, fewer_rounds, dear_stages, most_rounds_at_first, a_variable_of_their_own,
+    without_a_row,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("style", FORMATS)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_changes_are_what_is_written(change, style, tmp_path):
+    from ortools.math_opt.python import mathopt
+
+    mip = build(load_named("packing"), "window-mip")
+    before = "".join(file_lines(mip, style))
+    assert before == "".join(file_lines(read_program(load_named("packing"), "window-mip"), style))
+    change(mip, mathopt)
+    path = written(mip, style, tmp_path)
+    assert path.read_text() == "".join(file_lines(mip.program, style)) != before
+    found = mip.solve("scip").objective
+    if "an objective that is not the program's" not in path.read_text():
+        found = mip.program.to_ns(found) / mip.program.unit_ns
+    least = by_scip(path)
+    assert (-least if "the negative of" in path.read_text() else least) == pytest.approx(found)
+
+
+def test_what_no_linear_file_can_hold_is_refused():
+    mip = build(load_named("gate"), "window-mip")
+    mip.model.minimize(mip.variable("tmax") * mip.variable("tmax"))
+    with pytest.raises(InputError, match="more than linear rows"):
+        list(file_lines(mip, "lp"))
