@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -191,7 +192,7 @@ def test_errors_of_stages_far_from_the_others_stand_at_the_border_with_their_val
     took = steps.end_ns - steps.start_ns
     took[slow] *= 51  # of one stage: 5,000 % more than planned
     ends = np.cumsum(took)
-    late = type(steps)(steps.worker, steps.phase, ends - took, ends, steps.rounds)
+    late = replace(steps, start_ns=ends - took, end_ns=ends)
     trace = plan.replace(
         steps=late, bound=None, results={}, run={"device": "cpu", "clock": "perf_counter"}
     )

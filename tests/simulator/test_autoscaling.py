@@ -81,7 +81,7 @@ def test_rules_are_followed_on_random_instances(policy):
 def test_all_workers_from_the_start_are_as_no_autoscaling():
     for seed in range(6):
         instance = scaled(seed)
-        everyone = instance.autoscaling.__class__(10**6, len(instance.workers))
+        everyone = Autoscaling(startup_ns=10**6, least=len(instance.workers))
         one = solved(instance.replace(autoscaling=everyone), "vllm")
         other = solved(instance.replace(autoscaling=None), "vllm")
         assert one.steps == other.steps

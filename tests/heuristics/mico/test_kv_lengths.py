@@ -54,7 +54,7 @@ def test_a_decoupled_insertion_pads_nobody():
 
 
 def test_the_literal_insertion_charges_the_whole_padded_batch():
-    cost = mico_setting.InsertionCost(100, 7, 100, 0)
+    cost = in_order(mico_setting.InsertionCost, 100, 7, 100, 0)
     assert cost.mixed_ns([4], 2) == 100 + 7 * 4 * 3
     assert cost.mixed_ns([4, 4], 1) == 100 + 7 * 4 * 3
 

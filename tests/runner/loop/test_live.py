@@ -132,7 +132,7 @@ def test_few_rounds_are_begun_at_once_while_an_arrival_may_end_them():
     arrivals[-1] = 60 * 10**9
     requests = instance.requests
     late = instance.replace(
-        requests=type(requests)(requests.prompt_tokens, requests.output_tokens, arrivals)
+        requests=type(requests)(requests.prompt_tokens, requests.output_tokens, arrival_ns=arrivals)
     )
     device, free = Uneven(), Uneven()
     execute_policy(late, FirstComeFirstServed(), device)
