@@ -29,10 +29,10 @@ from orsched.checker import check
 from orsched.instances import catalog
 from orsched.method_choice import choose
 from orsched.methods import Run
-from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound
 from orsched.objective_values import objective_value
 from orsched.objectives import minimised
+from orsched.schedule_classes import allowances_of
 from orsched.stop import MaxIterations
 from orsched.units import NS_PER_S
 

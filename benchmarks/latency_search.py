@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import orsched
 from benchmarks.arguments import count
-from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound
 from orsched.objective_values import objective_value
+from orsched.schedule_classes import allowances_of
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from benchmarks.reproductions.page_tables import markdown
 from benchmarks.which_side_is_loose import bounds_of
 from orsched.certificates.scope import Scope
 from orsched.certificates.shared_rounds import parts_of
-from orsched.models.bound_scope import allowances_of
 from orsched.schedule import DECODE, PREFILL
+from orsched.schedule_classes import allowances_of
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from benchmarks.solved_cases import least_jct_sum
 from orsched.certificates.scope import Scope
 from orsched.costs import AffineCost
 from orsched.instance import Instance
-from orsched.models.bound_scope import allowances_of
 from orsched.models.latency_bounds import latency_certificates
+from orsched.schedule_classes import allowances_of
 from orsched.workers import Worker
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.prefix_sharing import FOR_ALL, prefills_grow, relaxed
-from orsched.certificates.scope import ALLOWANCES, PLAIN, Scope, equal_workers
+from orsched.certificates.scope import PLAIN, Scope, equal_workers, schedules_of
 from orsched.checker.latency_certificates import bound_violations
 from orsched.errors import InputError
 from orsched.instance import require_instance
-from orsched.models.bound_scope import allowances_of
 from orsched.models.latency_bounds import BOUNDED, latency_certificates
 from orsched.models.makespan_certificates import Limits, last_arrival, makespan_certificates
 from orsched.models.packing import packing_bound
@@ -28,6 +27,7 @@ from orsched.models.stages_rounds_bound import (
 )
 from orsched.objective_values import weighted_times
 from orsched.objectives import other_name
+from orsched.schedule_classes import ALLOWANCES, allowances_of
 from orsched.stop import Clock
 from orsched.units import NS_PER_S
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
 
 _LOG = logging.getLogger(__name__)
 _CHEAP_SECONDS, _ALWAYS_SECONDS = 2.0, 0.1
@@ -64,10 +65,12 @@ class Bound:
     @property
     def allows(self) -> frozenset[str]:
         """What schedules may do for which the bound holds; see ``bound``."""
-        if self.name in FOR_ALL:
-            return frozenset(ALLOWANCES)
-        certificate = self.certificate.get("one_worker", self.certificate)
-        return frozenset(certificate.get("allows", ()))
+        return self.schedules.features.intersection(ALLOWANCES)
+
+    @property
+    def schedules(self) -> ScheduleClass:
+        """The class of schedules for which the bound holds."""
+        return schedules_of(self.certificate)
 
     @property
     def value_s(self) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from orsched.certificates.budget import Budget
 from orsched.certificates.bulk_program import BulkProgram, Question
 from orsched.certificates.demands import Demands
-from orsched.certificates.scope import ALLOWANCES, Scope
+from orsched.certificates.scope import Scope
 from orsched.checker.bulk_certificates import bulk_violations
 from orsched.columns import whole_number
 from orsched.errors import InputError, OrschedError
@@ -19,6 +19,7 @@ from orsched.instance import require_instance
 from orsched.models.bulk_done import bulk_tokens
 from orsched.models.bulk_lp import prices_of
 from orsched.near_names import known_names
+from orsched.schedule_classes import ALLOWANCES
 from orsched.units import NS_PER_S, seconds_to_ns
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ class ExactMethod:
             _TERMINATIONS.get(str(result.termination), Termination.TIME_LIMIT),
             array("q"),
             dict(run.parameters),
-            str(result.status) == "optimal",
+            result.schedules if str(result.status) == "optimal" else None,
             (*notes, *result.notes, *self._proven(result, by, certified_ns)),
         )
 
@@ -176,9 +176,10 @@ class ExactMethod:
         if proven_ns is None or proven_ns <= (certified_ns or 0):
             return ()
         return (
-            f"{by} proved that no schedule is shorter than {seconds_text(proven_ns / NS_PER_S, 6)} "
-            f"s, a gap of {result.gap:.2%} (status {result.status}); this proof is a search "
-            "without a certificate, and bound_s stays the certified bound",
+            f"{by} proved that {result.schedules} take at least "
+            f"{seconds_text(proven_ns / NS_PER_S, 6)} s, a gap of {result.gap:.2%} (status "
+            f"{result.status}); this proof is a search without a certificate, and bound_s stays "
+            "the certified bound",
         )
 
 
@@ -190,10 +191,10 @@ def _proven_objective(result: FullMipResult | BestFirstTimesResult, by: str) -> 
     shown = f"{float(bound):.2%}"
     if result.bound_ns is not None:
         shown = f"{seconds_text(float(bound) / NS_PER_S, 6)} s"
-    side = "more" if result.bound_ns is None else "less"
+    side = "most" if result.bound_ns is None else "least"
     gap = "" if result.gap is None else f", a gap of {result.gap:.2%}"
     return (
-        f"{by} proved that no schedule has {side} {result.objective} than {shown}{gap} "
+        f"{by} proved that {result.schedules} have {result.objective} of at {side} {shown}{gap} "
         f"(status {result.status}); this proof is a search without a certificate",
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
-from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound
 from orsched.models.latency_bounds import OBJECTIVES
 from orsched.objectives import other_name
+from orsched.schedule_classes import allowances_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable

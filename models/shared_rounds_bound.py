@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orsched.certificates.shared_rounds import parts_of, shared_rounds
-from orsched.models.shared_rounds_relaxation import Relaxation
+from orsched.certificates.shared_rounds import parts_of, require_room, shared_rounds
+from orsched.models.shared_rounds_relaxation import Relaxation, windows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,7 @@ def shared_rounds_choices(
     """
     try:
         parts = parts_of(instance, scope)
+        require_room(parts, windows_of(parts)[-1])
     except ValueError:
         return None
     order = np.lexsort((parts.decode, parts.prefill, parts.arrivals))  # whatever the rows' order

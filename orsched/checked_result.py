@@ -64,12 +64,11 @@ def not_worse(
     if not is_better(instance, bare, outcome.schedule, aim, slo):
         return outcome
     schedule = bare.replace(method=outcome.schedule.method, information="clairvoyant")
-    if not outcome.proven:
+    if outcome.proven is None:
         return outcome._replace(schedule=schedule)
-    # The proof is of whole stages and rounds; what beats it does something else, as mixed steps do.
     note = f"the given schedule is better than what {outcome.schedule.method} proved the best one"
-    note += " of whole stages and rounds: it is not proven optimal"
-    return outcome._replace(schedule=schedule, proven=False, notes=(*outcome.notes, note))
+    note += f" among {outcome.proven}: it is not proven optimal"
+    return outcome._replace(schedule=schedule, proven=None, notes=(*outcome.notes, note))
 
 
 def checked_result(
@@ -94,9 +93,9 @@ def checked_result(
 
     Raises ``InvalidScheduleError`` where the checker finds a fault.
     """
-    from orsched.models.bound_scope import allowances_of
     from orsched.models.bounds import no_floor
     from orsched.models.no_queue import ordering_cannot_help
+    from orsched.schedule_classes import allowances_of
 
     schedule = outcome.schedule.replace(
         seed=seed, parameters=outcome.parameters, bound=lower.to_dict()
@@ -122,17 +121,19 @@ def checked_result(
     notes += [*outcome.notes, *_missing_solver()]
     if schedule.method in SETS_ASIDE and instance.pages_matter:
         notes.append(_SET_ASIDE)
+    best_of = lower.schedules if meets else outcome.proven
     if meets and not note:
-        notes.append("the makespan equals the bound: no order of the requests can be better")
+        notes.append(f"the makespan equals the bound: it is the least among {best_of}")
     return Result(
         schedule.replace(run=_run_block(outcome, runtimes)),
-        Status.OPTIMAL if meets or outcome.proven else Status.FEASIBLE,
+        Status.FEASIBLE if best_of is None else Status.OPTIMAL,
         outcome.termination,
         True,
         runtimes,
         tuple(notes),
         lower.reference,
         objective=aim,
+        best_of=best_of,
     )
 
 
@@ -189,16 +190,18 @@ def with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Resu
     """Return the result with its search, whose last moment is the result itself.
 
     ``lower`` is the bound from before: where it does not hold for what the schedule does (mixed
-    steps, say), neither do those that the search has found.
+    steps, say), neither do those that the search has found. Nor do they where a given schedule is
+    better than the best of the class that was searched.
     """
-    from orsched.models.bound_scope import allowances_of
+    from orsched.schedule_classes import allowances_of
 
     per_unit = NS_PER_S if result.objective.is_time else 1
     value, bound = result.objective_value, result.objective_bound
     value = result.makespan_ns if result.objective.is_makespan else _times(value, per_unit)
     bound = _times(bound, per_unit)
     assert result.instance is not None
-    if not lower.allows >= allowances_of(result.instance, result.schedule):
+    beaten = value is not None and (history.points[-1].bound or 0) >= value + 1
+    if beaten or not lower.allows >= allowances_of(result.instance, result.schedule):
         history.hold(bound)
     history.add(result.runtimes["total"], value, bound)
     run = {**result.schedule.run, KEY: history.block()}

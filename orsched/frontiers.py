@@ -15,7 +15,6 @@ from orsched.failures import Failure, attempted, require_any
 from orsched.frontier_points import Frontier, FrontierPoint, dominated
 from orsched.instance import require_instance
 from orsched.method_choice import Chosen, choose, choose_all, method_named
-from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound
 from orsched.objective_run import minimises, require_defined
 from orsched.objectives import (
@@ -28,6 +27,7 @@ from orsched.objectives import (
 )
 from orsched.policy import Information
 from orsched.result import Termination
+from orsched.schedule_classes import allowances_of, class_of
 from orsched.slo import SLO, require_slo
 from orsched.solver import solve
 from orsched.stop import MaxIterations, MaxRuntime
@@ -233,7 +233,7 @@ class _Sweep:
             result
             for _, _, result in self.found
             if aim.value(result) is not None
-            and not (plain and allowances_of(self.instance, result.schedule))
+            and not (plain and class_of(self.instance, result.schedule).features)
         ]
         best = aim.best(results)
         return results[best[0]].schedule if best else None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from orsched.parameters import Parameter
     from orsched.policy import View
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
     from orsched.slo import SLO
     from orsched.step import Step
     from orsched.stop import Stop
@@ -158,7 +159,8 @@ class Outcome(NamedTuple):
     """What a method returns: its best schedule and why it ended.
 
     Attributes:
-        proven: whether a solver proved the schedule optimal, beyond the certified bound.
+        proven: the class of schedules of which a search proved this one the best, beyond the
+            certified bound; None where none did.
         notes: remarks for the result.
         counted: what the policy counted itself.
     """
@@ -167,7 +169,7 @@ class Outcome(NamedTuple):
     termination: Termination
     decision_ns: array[int]
     parameters: dict[str, Any]
-    proven: bool = False
+    proven: ScheduleClass | None = None
     notes: tuple[str, ...] = ()
     counted: Mapping[str, int] = MappingProxyType({})
 

@@ -127,8 +127,8 @@ def bounds_after(
     Those of the objective from before it was made, where they hold for it, and ``further`` ones,
     for all of which there are so many seconds.
     """
-    from orsched.models.bound_scope import allowances_of
     from orsched.models.mean_bounds import mean_bounds
+    from orsched.schedule_classes import allowances_of
 
     holding = before if not allowances_of(instance, schedule) else {}
     asked = dict.fromkeys([*before, *further])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from orsched.instance import Instance
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
     from orsched.search_history import HistoryPoint
 
 
@@ -68,7 +69,8 @@ class Result:
     Attributes:
         schedule: the schedule, with its reported numbers, bound and ``run`` block.
         status: ``optimal`` when the objective equals its bound (``certified``), or when a search
-            proved it, of which no certificate exists, as the notes say. Either way the gap is 0.
+            proved it, of which no certificate exists, as the notes say. Either way the gap is 0,
+            and it is the best of a class of schedules: ``best_of``.
         termination: why the method ended.
         checked: whether the independent checker accepted the schedule.
         runtimes: seconds spent in ``solve``, ``bound``, ``check`` and in ``total``.
@@ -78,6 +80,8 @@ class Result:
         mean_bounds: proven bounds on means by objective (``mean_jct``, ``mean_ttft``), each with
             ``name``, ``value_ns`` and ``certificate``: those that ``solve`` was asked for, and
             those of the objective.
+        best_of: the class of schedules of which this one is proven the best, or None; ``verdict``
+            has status and class in words.
         objective: what the method was to minimise; of it are ``objective_value``,
             ``objective_bound`` and ``gap``.
         instance: the problem, with the workers and arrivals of ``simulate`` and ``compare``.
@@ -94,6 +98,12 @@ class Result:
     mean_bounds: dict[str, dict[str, Any]] = field(default_factory=dict)
     instance: Instance | None = field(default=None, compare=False)
     objective: Objective = MAKESPAN
+    best_of: ScheduleClass | None = None
+
+    @property
+    def verdict(self) -> str:
+        """What is proven, in words: "optimal among schedules without mixed steps", "feasible"."""
+        return self.status.value + (f" among {self.best_of}" if self.best_of else "")
 
     @property
     def makespan_ns(self) -> int:

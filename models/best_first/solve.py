@@ -19,6 +19,7 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.result import Bounded
 from orsched.models.full_mip.search import Answer, Search
 from orsched.models.full_mip.solve import prepare
+from orsched.schedule_classes import PLAIN_SCHEDULES
 from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import FullMipProgress, Status, Termination
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
 
 MAX_STATES = 2_000_000
 """States that are kept at most: a bit over a kilobyte each, with the way to them."""
@@ -63,6 +65,7 @@ class BestFirstResult(Bounded):
         runtimes: seconds, ``start`` (bound and heuristic), ``solve`` and ``total``.
         notes: remarks.
         history: each better makespan and bound in time, as a callback sees it.
+        schedules: the class of schedules for which bound and status hold.
     """
 
     schedule: Schedule | None
@@ -74,6 +77,7 @@ class BestFirstResult(Bounded):
     runtimes: dict[str, float] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
     history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
+    schedules: ScheduleClass = PLAIN_SCHEDULES
 
 
 def refusal(instance: Instance) -> str:
@@ -155,6 +159,7 @@ def solve_best_first(
         runtimes,
         (*search.notes, *answer.notes),
         tuple(search.history),
+        search.schedules(answer),
     )
 
 

@@ -1,6 +1,6 @@
 r"""States, and the few moments at which a stage need begin: which schedules are enumerated.
 
-**All schedules** are those of the exact MIP (plain ones): a prefill stage of whole prompts, a round
+**All schedules** are those of the exact MIP (``WITHOUT_PAUSES``): a stage of whole prompts, a round
 in which every prefilled request decodes, or a wait; each in any order and any number. What is
 minimised is a sum of the end, of last tokens and of first tokens with coefficients from 0, that is,
 the integral over time of :math:`U`: the coefficients of what has not come yet. So a state needs not

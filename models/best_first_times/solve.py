@@ -19,6 +19,7 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.result import Bounded
 from orsched.models.full_mip.search import Answer, Search
 from orsched.objectives import Objective, minimised
+from orsched.schedule_classes import PLAIN_SCHEDULES
 from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.models.full_mip.result import FullMipProgress, Status, Termination
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
 
 MAX_STATES = 2_000_000
 """States that are kept at most: about a kilobyte each, with the way to them."""
@@ -53,6 +55,7 @@ class BestFirstTimesResult(Bounded):
         runtimes: seconds, ``start`` (bound and heuristics), ``solve`` and ``total``.
         notes: remarks.
         history: each better value and bound in time, as a callback sees it.
+        schedules: the class of schedules for which bound and status hold.
     """
 
     schedule: Schedule | None
@@ -67,6 +70,7 @@ class BestFirstTimesResult(Bounded):
     runtimes: dict[str, float] = field(default_factory=dict, compare=False)
     notes: tuple[str, ...] = ()
     history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
+    schedules: ScheduleClass = PLAIN_SCHEDULES
 
     @property
     def gap(self) -> float | None:
@@ -100,7 +104,7 @@ def solve_best_first_times(
     max_states: int = MAX_STATES,
     alone: bool = False,
 ) -> BestFirstTimesResult:
-    """Minimise a sum of times over all plain schedules, the state of the least bound first.
+    """Minimise a sum of times over schedules without pauses, the state of the least bound first.
 
     Which schedules are enumerated, and why no other is better: ``epochs``. Reproducible but for the
     clock. Arrivals, memory, prefill caps, levels and weights are as they are.
@@ -160,6 +164,7 @@ def solve_best_first_times(
         runtimes,
         (*search.notes, *answer.notes),
         tuple(search.history),
+        search.schedules(answer),
     )
 
 

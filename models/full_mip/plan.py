@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from orsched.checker import check
 from orsched.errors import InputError, InvalidScheduleError, OrschedError
 from orsched.policy import Information, Policy
-from orsched.schedule import DECODE, PREFILL
+from orsched.schedule import DECODE, INVALID, PREFILL
+from orsched.schedule_classes import FEATURES, class_of
 from orsched.simulator import simulate_policy
 from orsched.step import Step, Wait, decode_rounds, prefill_stage
 
@@ -123,7 +122,7 @@ def plan_of(instance: Instance, schedule: Schedule) -> Plan:
         raise InvalidScheduleError(
             f"the initial schedule is not valid: {violations[0].message}", violations
         )
-    refusal = _refusal(schedule, len(instance))
+    refusal = _refusal(instance, schedule)
     if refusal:
         raise InputError(
             f"a schedule with {refusal} is not a solution of Pang's MIP",
@@ -148,24 +147,12 @@ def plan_of(instance: Instance, schedule: Schedule) -> Plan:
     return Plan(tuple(stage), tuple(client), tuple(rounds))
 
 
-def _refusal(schedule: Schedule, n: int) -> str:
+def _refusal(instance: Instance, schedule: Schedule) -> str:
     """Return what a valid schedule does that no plan says, or "" where it has a plan."""
-    steps, work = schedule.steps, schedule.work
-    if not np.isin(steps.phase, (PREFILL, DECODE)).all():
-        return "steps that prefill and decode at once"
-    prefills, decodes = work.phase == PREFILL, work.phase == DECODE
-    if not (prefills | decodes).all():
-        return "invalid tokens"
-    if int(prefills.sum()) != n:
-        return "chunks, slices or restarts"
-    served = work.request[decodes]
-    prefilled_in = np.zeros(n, np.int64)
-    prefilled_in[work.request[prefills]] = work.first_step[prefills]
-    stages = np.cumsum(steps.phase == DECODE)  # decode steps up to each step, itself included
-    late = stages[work.first_step[decodes]] - 1 > stages[prefilled_in[served]]
-    if len(np.unique(served)) < len(served) or late.any():
-        return "requests that pause"
-    return ""
+    found = [FEATURES[name] for name in class_of(instance, schedule).names]
+    if (schedule.work.phase == INVALID).any():
+        found.append("invalid tokens")
+    return " and ".join(found)
 
 
 def plan_times(problem: Problem, plan: Plan) -> list[tuple[int, int, int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from orsched.schedule_classes import PLAIN_SCHEDULES
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from orsched.models.full_mip.size import Size
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
 
 Status = Literal["optimal", "optimal_for_K", "feasible", "infeasible", "unknown"]
 Termination = Literal[
@@ -88,6 +90,7 @@ class FullMipResult(Bounded):
         value, value_bound: exactly, of an objective that is not the makespan, times in nanoseconds:
             then ``bound_ns`` is the bound rounded up, None for the attainment.
         history: each better makespan and bound in time, as a callback sees it.
+        schedules: the class of schedules for which bound and status hold.
     """
 
     schedule: Schedule | None
@@ -105,6 +108,7 @@ class FullMipResult(Bounded):
     value: Fraction | None = None
     value_bound: Fraction | None = None
     history: tuple[FullMipProgress, ...] = field(default=(), repr=False, compare=False)
+    schedules: ScheduleClass = PLAIN_SCHEDULES
 
     @property
     def gap(self) -> float | None:

@@ -6,9 +6,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orsched.errors import InputError, OrschedError
-from orsched.models.full_mip.aim import Aim, MakespanAim
+from orsched.models.full_mip.aim import Aim, MakespanAim, MissesAim
 from orsched.models.full_mip.plan import plan_of, schedule_of
 from orsched.models.full_mip.result import FullMipProgress
+from orsched.models.pauses import pauses_cannot_help
+from orsched.schedule_classes import ALL_SCHEDULES, PLAIN_SCHEDULES, WITHOUT_PAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from orsched.models.full_mip.problem import Problem
     from orsched.models.full_mip.result import Status, Termination
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
 
 
 class Answer(NamedTuple):
@@ -140,6 +143,16 @@ class Search:
         if self.status(answer) == "optimal":
             return self.value
         return self.bound_ns if self.proven else None
+
+    def schedules(self, answer: Answer) -> ScheduleClass:
+        """Return the class of schedules for which bound and status hold."""
+        bound = self.proven_bound(answer)
+        if bound == 0 and bound == self.value and isinstance(self.aim, MissesAim):
+            return ALL_SCHEDULES  # every request meets its limits
+        certified = bound is None or (self.lower_ns is not None and bound <= self.lower_ns)
+        if certified or pauses_cannot_help(self.problem, self.aim):
+            return PLAIN_SCHEDULES
+        return WITHOUT_PAUSES
 
     def status(self, answer: Answer) -> Status:
         """Return what is proven."""

@@ -138,6 +138,7 @@ def result_of(
         answer.solver,
         (*search.notes, *answer.notes),
         history=tuple(search.history),
+        schedules=search.schedules(answer),
     )
 
 

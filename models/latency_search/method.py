@@ -13,7 +13,6 @@ import numpy as np
 
 from orsched.errors import OrschedError, TimeLimitError
 from orsched.methods import Outcome, Progress, Run
-from orsched.models.bound_scope import allowances_of
 from orsched.models.latency_search.compiled import engine, suggest_numba
 from orsched.models.latency_search.problem import Problem, problem_of, require_searchable
 from orsched.models.latency_search.search import PART, Search
@@ -24,6 +23,7 @@ from orsched.policy import Information
 from orsched.registry import resolve
 from orsched.result import Termination
 from orsched.scalars import require_bool
+from orsched.schedule_classes import allowances_of
 from orsched.stop import FirstOf, MaxIterations, OnlyTime
 
 if TYPE_CHECKING:

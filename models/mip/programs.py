@@ -17,8 +17,10 @@ from orsched.models.full_mip.problem import read_problem
 from orsched.models.full_mip.size import Size, full_mip_size, windows_mip_size
 from orsched.models.full_mip.windows_mip import WindowsMip
 from orsched.models.mip.legend import COLUMNS, Legend
+from orsched.models.pauses import pauses_cannot_help
 from orsched.objectives import minimised
 from orsched.scalars import require_one_of
+from orsched.schedule_classes import PLAIN_SCHEDULES, WITHOUT_PAUSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from orsched.models.mip.build import Mip
     from orsched.objectives import Objective
     from orsched.schedule import Schedule
+    from orsched.schedule_classes import ScheduleClass
 
 PROGRAMS = ("full-mip", "window-mip", "latency-mip")
 MAX_NONZEROS = 10_000_000
@@ -48,6 +51,8 @@ class Program:
         measures: what unit times objective plus constant is, divided by ``divisor``.
         schedule_of: from values of the columns to a checked schedule.
         values_of: from a valid schedule to values of the columns.
+        divisor: see ``measures``.
+        schedules: the class of schedules of which its optimum is the best.
         mip: the MathOpt model that was built of it, whose changes files have; None without one.
     """
 
@@ -60,6 +65,7 @@ class Program:
     schedule_of: Callable[[Sequence[float]], Schedule]
     values_of: Callable[[Schedule], list[int]]
     divisor: int = 1
+    schedules: ScheduleClass = PLAIN_SCHEDULES
     mip: Mip | None = field(default=None, repr=False, compare=False)
 
     def to_ns(self, objective: float) -> float:
@@ -170,6 +176,7 @@ def _latency(
         lambda values: schedule_of(instance, mip.plan_of(values), "latency-mip"),
         lambda schedule: mip.values_of(_plan(instance, schedule, count)),
         divisor,
+        PLAIN_SCHEDULES if pauses_cannot_help(problem, aim) else WITHOUT_PAUSES,
     )
 
 

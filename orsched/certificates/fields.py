@@ -220,7 +220,7 @@ _SUMS: dict[str, Field] = {
     **_VALUE,
 }
 _RANKS = {
-    "level": whole(0, WEIGHT),
+    "level": whole(0, TIME),
     "smooth": whole(0, WEIGHT),
 }
 _MEET = whole(0, 2**31)

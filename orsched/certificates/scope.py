@@ -1,13 +1,14 @@
-"""For which schedules a bound holds: what they may do beyond whole prefills in a single stay."""
+"""For which schedules a bound holds (``orsched.schedule_classes``), and the floor under them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.prefix_sharing import has_prefix_cache
+from orsched.certificates.prefix_sharing import FOR_ALL, has_prefix_cache
 from orsched.costs import floor_of
 from orsched.errors import InputError
+from orsched.schedule_classes import ALL_SCHEDULES, ALLOWANCES, ScheduleClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,17 +17,13 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.workers import Worker
 
-ALLOWANCES = ("chunks", "mixed", "restarts")
-
 
 @dataclass(frozen=True)
 class Scope:
-    """What the schedules of a bound may do; pauses, static batches and padding always.
+    """What the schedules of a bound may do beside pauses.
 
     Attributes:
-        chunks: prefill a stay in several steps.
-        mixed: prefill beside a round (``orsched.costs.mixed_ns``).
-        restarts: evict a request and prefill it again, here or elsewhere.
+        chunks, mixed, restarts: features of ``orsched.schedule_classes``.
         yielding: restarts, where a prefill that is done again yields a token.
         cached: such a prefill may find all that it needs but one token in a prefix cache.
     """
@@ -66,6 +63,11 @@ class Scope:
         return [name for name in ALLOWANCES if getattr(self, name)]
 
     @property
+    def schedules(self) -> ScheduleClass:
+        """The class of schedules."""
+        return ScheduleClass.allowing(self.names)
+
+    @property
     def is_plain(self) -> bool:
         """Whether requests are prefilled whole and once, between the rounds."""
         return not self.names
@@ -96,6 +98,13 @@ class Scope:
 
 
 PLAIN = Scope()
+
+
+def schedules_of(certificate: dict[str, Any]) -> ScheduleClass:
+    """Return the class of schedules for which a certificate says that its bound holds."""
+    if certificate["bound"] in FOR_ALL:
+        return ALL_SCHEDULES
+    return ScheduleClass.allowing(certificate.get("one_worker", certificate).get("allows", ()))
 
 
 def equal_workers(instance: Instance) -> bool:

@@ -87,9 +87,9 @@ class Parts:
 
     def weights(self) -> Numbers:
         """Weights of the requests: of two the product is at most 1 / the fewer rounds, over 1."""
-        most = int(self.tokens.max(initial=0))
-        known = [0, *(isqrt(WEIGHT**2 // rounds) for rounds in range(1, most + 1))]
-        found: Numbers = np.array(known, np.int64)[self.tokens]
+        rounds, at = np.unique(self.tokens, return_inverse=True)
+        known = [isqrt(WEIGHT**2 // each) if each else 0 for each in rounds.tolist()]
+        found: Numbers = np.array(known, np.int64)[at.reshape(-1)]
         return found
 
 
@@ -267,14 +267,19 @@ def _require_shape(claim: dict[str, Any]) -> None:
         raise ValueError("there is not one number for each window and level")
 
 
+def require_room(parts: Parts, last: int, most: int = 0) -> None:
+    """Refuse times that 64 bits have no room for: windows up to a last one, and what is paid."""
+    horizon = last + int(parts.arrivals.max()) + int(parts.own.max())
+    if most + 4 * FINE * horizon >= _MOST:
+        raise ValueError("the numbers are too large")
+
+
 def _require_small(rates: Numbers, time: list[int], starts: list[int], parts: Parts) -> None:
     """Refuse numbers with which 64 bits might overflow."""
     columns = (rates.max(1).tolist(), parts.decode.tolist(), parts.prefill.tolist())
     highest = max(time)
     most = max(rate * u + highest * s for rate, u, s in zip(*columns, strict=True))
-    horizon = starts[-1] + max(parts.arrivals.tolist()) + int(parts.own.max())
-    if most + 4 * FINE * horizon >= _MOST:
-        raise ValueError("the numbers are too large")
+    require_room(parts, starts[-1], most)
 
 
 class Found(NamedTuple):

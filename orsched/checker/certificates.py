@@ -9,20 +9,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from orsched.certificates.aggregation import Charged, Workers
 from orsched.certificates.budget import DEFAULT_BUDGET, Budget
 from orsched.certificates.fields import require_bound
 from orsched.certificates.jobs import all_jobs, released_after
 from orsched.certificates.pools import pools
 from orsched.certificates.prefix_sharing import FOR_ALL, without_cache
-from orsched.certificates.scope import PLAIN, Scope, equal_workers
+from orsched.certificates.scope import PLAIN, Scope, equal_workers, schedules_of
 from orsched.certificates.stages_rounds import stages_and_rounds
 from orsched.certificates.step_lower_bounds import own_rounds_ns
 from orsched.certificates.windows import joint_ns
 from orsched.checker.malformed import proving
-from orsched.schedule import MIXED, PREFILL
+from orsched.schedule_classes import FEATURES, class_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,23 +181,10 @@ _KINDS: dict[str, Callable[[Instance, dict[str, Any], Budget], dict[str, Any]]] 
 
 def inapplicable(reading: Timeline, bound: dict[str, Any]) -> list[str]:
     """Return what a schedule does that its bound does not allow; each is a fault of the bound."""
-    certificate = bound["certificate"]
-    if certificate["bound"] in FOR_ALL:
-        return []
-    may = Scope.read(certificate.get("one_worker", certificate), reading.instance)
-    work, requests = reading.schedule.work, reading.instance.requests
-    prefills = (work.phase == PREFILL) & (work.request < len(requests))
-    stays = np.stack([work.request[prefills], work.stay[prefills]])
-    had = work.tokens[prefills] + work.hit[prefills]
-    short = had < requests.prompt_tokens[stays[0]]
-    in_parts = stays.shape[1] > np.unique(stays, axis=1).shape[1]
-    faults = {
-        "prefills in chunks": not may.chunks and (in_parts or bool(short.any())),
-        "mixed steps": not may.mixed and bool((reading.schedule.steps.phase == MIXED).any()),
-        "restarts": not may.restarts and bool((work.stay[prefills] > 0).any()),
-    }
+    holds = schedules_of(bound["certificate"]).features
+    does = class_of(reading.instance, reading.schedule).features
     return [
-        f"the schedule has {what}, for which the bound is not proven"
-        for what, faulty in faults.items()
-        if faulty
+        f"the schedule has {words}, for which the bound is not proven"
+        for name, words in FEATURES.items()
+        if name in does - holds
     ]

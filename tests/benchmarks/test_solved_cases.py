@@ -8,8 +8,8 @@ import orsched
 from benchmarks.solved_cases import least_jct_sum
 from orsched.costs import AffineCost
 from orsched.instance import Instance
-from orsched.models.bound_scope import allowances_of
 from orsched.requests import Requests
+from orsched.schedule_classes import allowances_of
 from orsched.workers import Worker
 from tests.in_order import in_order
 from tests.models.least_sums import least_sum_ns

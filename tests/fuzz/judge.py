@@ -39,11 +39,11 @@ from orsched.files.instance_document import instance_from_document
 from orsched.files.schedule_document import schedule_from_document
 from orsched.instances.readers import read
 from orsched.metrics import SLO, summarise
-from orsched.models.bound_scope import allowances_of
 from orsched.models.bulk_done import bulk_tokens
 from orsched.runner.loop.resume import prompts_of_rest
 from orsched.runner.resuming import rest_of
 from orsched.runner.worker_pool import RunSettings
+from orsched.schedule_classes import allowances_of
 from orsched.solver import solve
 from orsched.study.config import read_settings
 from orsched.study.plan import key_of, read_study

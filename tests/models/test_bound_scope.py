@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from orsched.certificates.scope import ALLOWANCES
 from orsched.checker import check
 from orsched.checker.latency_certificates import bound_violations
 from orsched.costs import (
@@ -21,10 +20,10 @@ from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.instances import catalog
 from orsched.memory import BlockMemory
-from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound, bound_for, makespan_bound
 from orsched.models.latency_bounds import OBJECTIVES
 from orsched.requests import Requests
+from orsched.schedule_classes import ALLOWANCES, allowances_of
 from orsched.simulator import simulate_policy
 from orsched.workers import Worker
 from tests.in_order import in_order

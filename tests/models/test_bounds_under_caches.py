@@ -12,10 +12,10 @@ from orsched.certificates.prefix_sharing import Sharing, cut_tokens, relaxed
 from orsched.checker.latency_certificates import bound_violations
 from orsched.instance import Instance
 from orsched.memory import PrefixCache
-from orsched.models.bound_scope import allowances_of
 from orsched.models.bounds import bound
 from orsched.models.bulk_bound import bulk_bound
 from orsched.prefixes import Prefixes
+from orsched.schedule_classes import allowances_of
 from orsched.simulator import simulate_policy
 from orsched.step import Step
 from tests.checker.any_mode import COSTS

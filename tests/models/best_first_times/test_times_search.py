@@ -19,12 +19,12 @@ from orsched.models.best_first_times.epochs import Epochs, State
 from orsched.models.best_first_times.pairs import Pairs
 from orsched.models.best_first_times.relaxation import Relaxation, shortest_rest_first, smith
 from orsched.models.best_first_times.search import TimesSearch
-from orsched.models.bound_scope import allowances_of
 from orsched.models.full_mip import solve_full_mip
 from orsched.models.full_mip.aim import TimesAim
 from orsched.models.full_mip.problem import read_problem
 from orsched.objective_values import objective_value
 from orsched.objectives import objective_named
+from orsched.schedule_classes import allowances_of
 from tests.in_order import in_order
 from tests.models.full_mip.timed import TIMES, optimum, weighted
 

@@ -75,7 +75,7 @@ def test_bounds_are_below_the_optimum_and_policies_above(seed, objective):
 
 
 def allowed(instance, schedule):
-    from orsched.models.bound_scope import allowances_of
+    from orsched.schedule_classes import allowances_of
 
     return allowances_of(instance, schedule)
 
