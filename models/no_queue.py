@@ -29,7 +29,8 @@ def ordering_cannot_help(instance: Instance, lower: Bound | None = None) -> str 
     n, worker = len(instance), instance.worker
     return (
         f"all {n} requests fit at once on {worker.clients} clients, under the prefill cap and into "
-        "memory, and serving them so meets the bound: there is no queue, so no order can help"
+        "memory, and serving them so meets the bound: there is no queue, so no order can help "
+        f"{lower.schedules}"
     )
 
 

@@ -23,8 +23,8 @@ b = 0 the condition always holds. For the mean JCT of n requests it is a >= b (n
 TTFT alone it holds with b = 0 only: who has a first token may pause at no cost, and then slows no
 one. Where it does not hold a pause may help, and the search says nothing of schedules with pauses.
 
-**Attainment.** A pause can bring the second token of a request closer to its first, also with
-b = 0. Only where every request meets its limits no other schedule can be better.
+**Attainment.** A pause can make rounds short enough for a limit on TPOT. Only where every request
+meets its limits no other schedule can be better.
 """
 
 from __future__ import annotations

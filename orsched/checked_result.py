@@ -200,7 +200,8 @@ def with_history(result: Result, history: HistoryRecorder, lower: Bound) -> Resu
     value = result.makespan_ns if result.objective.is_makespan else _times(value, per_unit)
     bound = _times(bound, per_unit)
     assert result.instance is not None
-    beaten = value is not None and (history.points[-1].bound or 0) >= value + 1
+    known = history.points[-1].bound if history.points else None
+    beaten = known is not None and value is not None and known >= value + 1  # it is rounded up
     if beaten or not lower.allows >= allowances_of(result.instance, result.schedule):
         history.hold(bound)
     history.add(result.runtimes["total"], value, bound)

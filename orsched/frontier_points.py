@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from orsched.registry import attached
+from orsched.schedule_classes import PLAIN_SCHEDULES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.objectives import Objective
     from orsched.result import Result
+    from orsched.schedule_classes import ScheduleClass
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Frontier(Sequence[FrontierPoint]):
         failed: methods without a schedule, each with the reason.
         notes: remarks.
         instance: the problem.
+        schedules: the class of schedules for which the bounds hold.
     """
 
     first: Objective
@@ -59,6 +62,7 @@ class Frontier(Sequence[FrontierPoint]):
     failed: tuple[Failure, ...]
     notes: tuple[str, ...]
     instance: Instance
+    schedules: ScheduleClass = PLAIN_SCHEDULES
 
     def __len__(self) -> int:
         return len(self.points)

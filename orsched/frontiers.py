@@ -27,7 +27,7 @@ from orsched.objectives import (
 )
 from orsched.policy import Information
 from orsched.result import Termination
-from orsched.schedule_classes import allowances_of, class_of
+from orsched.schedule_classes import ALLOWANCES, ScheduleClass, class_of
 from orsched.slo import SLO, require_slo
 from orsched.solver import solve
 from orsched.stop import MaxIterations, MaxRuntime
@@ -238,13 +238,14 @@ class _Sweep:
         best = aim.best(results)
         return results[best[0]].schedule if best else None
 
+    def _schedules(self) -> ScheduleClass:
+        """Return the class of all schedules here, with pauses."""
+        classes = (class_of(self.instance, result.schedule) for _, _, result in self.found)
+        return ScheduleClass.allowing(name for each in classes for name in each.names)
+
     def _bounds(self) -> list[float | None]:
         """Return bounds on both objectives that hold for all that the schedules here do."""
-        allows = {
-            each
-            for _, _, result in self.found
-            for each in allowances_of(self.instance, result.schedule)
-        }
+        allows = self._schedules().features.intersection(ALLOWANCES)
         left = self.end - perf_counter()
         found: dict[str, float] = {}
         for aim in self.aims:
@@ -276,5 +277,5 @@ class _Sweep:
         notes = dict.fromkeys([*self.notes, *(n for r in results for n in r.notes)])
         return Frontier(
             first, second, tuple(points), bounds[0], bounds[1],
-            tuple(self.failed), tuple(notes), self.instance,
+            tuple(self.failed), tuple(notes), self.instance, self._schedules(),
         )  # fmt: skip

@@ -2,7 +2,8 @@
 
 Dijkstra over progress: which requests wait and how many rounds each running one still needs. To
 reach a state earlier is never worse, since a worker may wait; so the first arrival at "all done"
-is the optimum over every sequence of prefill stages, rounds and waits.
+is the optimum over every sequence of prefill stages, rounds and waits. With ``pauses`` a round may
+leave out any of those that run.
 
 For sums of times a state is reached at a cost besides; for attainment everything is tried.
 """
@@ -13,9 +14,9 @@ from heapq import heappop, heappush
 from itertools import combinations
 
 
-def optimum_ns(instance):
+def optimum_ns(instance, pauses=False):
     """Return the least possible makespan in nanoseconds (one worker, few requests)."""
-    setting = _setting(instance)
+    setting = (*_setting(instance), pauses)
     start = (frozenset(range(len(instance))), ())
     heap, best, serial = [(0, 0, start)], {start: 0}, 0
     while heap:
@@ -33,14 +34,14 @@ def optimum_ns(instance):
     raise AssertionError("no schedule")
 
 
-def least_total(instance, makespan, finish, first):
+def least_total(instance, makespan, finish, first, pauses=False):
     """Return the least sum of times with coefficients, in nanoseconds, arrivals taken off.
 
     Costs grow with time at the rate of what is not done yet. Of two ways to a state one is dropped
     if the other is there earlier, and waiting for it would be no dearer; without arrivals the
     dearer one, since time no longer matters.
     """
-    setting, n = _setting(instance), len(instance)
+    setting, n = (*_setting(instance), pauses), len(instance)
     arrivals, rounds = instance.requests.arrival_ns.tolist(), setting[1]
     timed, in_round = any(arrivals), instance.first_token != "prefill"
 
@@ -77,13 +78,13 @@ def _no_worse(one, other, rate):
     return one[0] <= other[0] and one[1] + rate * (other[0] - one[0]) <= other[1]
 
 
-def most_attained(instance, met):
+def most_attained(instance, met, pauses=False):
     """Return how many requests can be within limits; ``met(i, first_ns, finish_ns)`` says so.
 
     Every sequence of stages and rounds, without a wait that no arrival asks for: with arrivals and
     limits between tokens such a wait may help.
     """
-    setting, n = _setting(instance), len(instance)
+    setting, n = (*_setting(instance), pauses), len(instance)
     rounds, in_round = setting[1], instance.first_token != "prefill"
     known = {}
 
@@ -123,13 +124,15 @@ def _setting(instance):
     return prompts, rounds, blocks, req.arrival_ns.tolist(), worker
 
 
-def _moves(now, waiting, running, prompts, rounds, blocks, arrivals, worker):
+def _moves(now, waiting, running, prompts, rounds, blocks, arrivals, worker, pauses=False):
     """Every next step: a prefill stage of any fitting set, a round, or waiting for an arrival."""
     cost = worker.cost
-    if running:
-        contexts = [prompts[i] + rounds[i] - left + 1 for i, left in running]
-        then = now + cost.round_ns(len(running), sum(contexts), max(contexts))
-        yield then, (waiting, tuple((i, left - 1) for i, left in running if left > 1))
+    for size in range(1 if pauses else max(1, len(running)), len(running) + 1):
+        for served in combinations(running, size):
+            contexts = [prompts[i] + rounds[i] - left + 1 for i, left in served]
+            then = now + cost.round_ns(size, sum(contexts), max(contexts))
+            after = ((i, left - (i in dict(served))) for i, left in running)
+            yield then, (waiting, tuple((i, left) for i, left in after if left))
     here = sorted(i for i in waiting if arrivals[i] <= now)
     later = [arrivals[i] for i in waiting if arrivals[i] > now]
     if later:

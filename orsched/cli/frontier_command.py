@@ -141,6 +141,7 @@ def _print(found: Frontier, style: str) -> None:
         for aim, value in ((found.first, found.first_bound), (found.second, found.second_bound)):
             if value is not None:
                 side, unit = "most" if aim.largest else "least", " s" if aim.is_time else ""
-                click.echo(printable(f"{aim.name} is at {side} {value:,.3f}{unit}: proven"))
+                proven = f"{aim.name} is at {side} {value:,.3f}{unit}: proven of {found.schedules}"
+                click.echo(printable(proven))
     for note in found.notes:
         say(note, "note")

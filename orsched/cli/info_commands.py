@@ -92,7 +92,7 @@ def bound_command(
         if name in claims:
             facts[name] = claims[name]["value"]
             facts[f"{name}_by"] = claims[name]["reason"]
-    facts["certificate"] = "verified"
+    facts |= {"certificate": "verified", "holds_for": str(found.schedules)}
     for name, value in found.reference.items():
         facts[f"reference_{name.removesuffix('_ns')}_s (no bound)"] = value / NS_PER_S
     say_machine(problem)

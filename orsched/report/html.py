@@ -6,6 +6,7 @@ import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.scope import schedules_of
 from orsched.errors import InputError, unavailable
 from orsched.objectives import arrivals_decide
 from orsched.plotting.class_curves import has_class_curves, tells_classes_apart
@@ -236,8 +237,8 @@ def _findings(instance: Instance, rows: list[Row]) -> list[str]:
             continue
         elif not row.schedule.is_measured and makespan == bound:
             found.append(
-                f"{row.label} meets the lower bound: no schedule is shorter, so no other order "
-                "can help."
+                f"{row.label} meets the lower bound: it is the shortest among "
+                f"{schedules_of(row.schedule.bound['certificate'])}."
             )
         elif row.schedule.is_measured and makespan < bound:
             found.append(

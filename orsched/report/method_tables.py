@@ -201,9 +201,8 @@ def _cells(
         more: dict[str, Any] = {}
         lower = (bounds or {}).get(column.field, {index: None})[index]
         if lower is not None:
-            shown += (
-                f'<small title="no schedule of this instance has less">≥ {_short(lower)}</small>'
-            )
+            title = "no schedule without further features has less"
+            shown += f'<small title="{title}">≥ {_short(lower)}</small>'
             more["bound_ns"] = lower
         if column.field == "gap" and value != row.results["gap"]:  # closed by a search
             certified = row.results["gap"]

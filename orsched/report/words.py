@@ -48,8 +48,9 @@ WORDS = (
     ),
     (
         "Lower bound",
-        "A proven limit: no schedule of this instance is shorter by the times of the cost model. A "
-        "run on a worker that is faster than its model can end before it.",
+        "A proven limit by the times of the cost model: no schedule of this instance is shorter, "
+        "unless it has a feature that this one lacks. Features are chunked prefills, mixed steps "
+        "and evictions. A run on a worker that is faster than its model can end before it.",
     ),
     (
         "Gap",
@@ -72,7 +73,7 @@ WORDS = (
         "TTFT, TPOT, JCT",
         "Time to first token; time per further token; time from arrival to the last token. "
         "<em>Largest gap</em>: the longest time between two successive tokens of a request. "
-        "<em>≥</em> below a mean: no schedule of this instance has less.",
+        "<em>≥</em> below a mean: no schedule without further features has less.",
     ),
     (
         "SLO attainment, goodput",

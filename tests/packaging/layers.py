@@ -47,7 +47,8 @@ LAYERS = (
         (
             "requests", "prefixes", "prefix_trees", "eviction", "memory", "availability",
             "autoscaling", "workers", "links", "instance", "instance_checks", "feasibility",
-            "transfers", "schedule", "service_classes", "tenants", "slo", "length_quantiles",
+            "transfers", "schedule", "schedule_classes", "service_classes", "tenants", "slo",
+            "length_quantiles",
         ),
     ),
     Layer(

@@ -263,7 +263,7 @@ def test_an_unknown_back_end_is_named(backend):
 
 @pytest.mark.parametrize(
     ("method", "what"),
-    [("vllm", "prefill and decode at once"), ("static", "invalid tokens")],
+    [("vllm", "mixed steps"), ("static", "invalid tokens")],
 )
 def test_a_start_that_is_no_solution_is_passed_over_with_a_note(backend, method, what):
     instance = load_named("gate")
@@ -292,7 +292,7 @@ def test_a_start_that_pauses_a_request_is_no_solution(backend):
         orsched.Requests([1, 1], [3, 3]), [orsched.Worker(2, cost)], first_token="decode"
     )
     start = orsched.solve(instance, Pauses).schedule
-    with pytest.raises(InputError, match="requests that pause"):
+    with pytest.raises(InputError, match="with pauses"):
         plan_of(instance, start)
     result = solve_full_mip(instance, backend, initial_schedule=start)
     assert result.status == "optimal"

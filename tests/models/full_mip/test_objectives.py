@@ -24,7 +24,7 @@ from tests.models.full_mip.small import random_instance
 from tests.models.full_mip.timed import TIMES, optimum, weighted
 
 
-def best_attainment(instance, slo):
+def best_attainment(instance, slo, pauses=False):
     arrivals = instance.requests.arrival_ns.tolist()
     outputs = instance.requests.output_tokens.tolist()
 
@@ -37,7 +37,7 @@ def best_attainment(instance, slo):
             or ((finish - first) // (outputs[i] - 1) <= slo.tpot_ns)
         )
 
-    return Fraction(most_attained(instance, met), len(instance))
+    return Fraction(most_attained(instance, met, pauses), len(instance))
 
 
 def limits(seed, timed):

@@ -24,6 +24,7 @@ def weighted(seed, most):
     return instance.replace(requests=instance.requests.replace(weights=[*weights, 1]))
 
 
-def optimum(instance, objective):
+def optimum(instance, objective, pauses=False):
     times = weighted_times(instance, objective)
-    return times.value_ns(least_total(instance, times.makespan, times.finish, times.first))
+    least = least_total(instance, times.makespan, times.finish, times.first, pauses)
+    return times.value_ns(least)

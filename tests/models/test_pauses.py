@@ -1,0 +1,182 @@
+"""Pauses: where they help, that claims say so, and that bounds hold for them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import orsched
+from orsched import SLO, AffineCost, Instance, Requests, Worker, solve
+from orsched.models.best_first import solve_best_first
+from orsched.models.best_first_times import solve_best_first_times
+from orsched.models.full_mip import solve_full_mip
+from orsched.models.full_mip.aim import MakespanAim, TimesAim
+from orsched.models.full_mip.problem import read_problem
+from orsched.models.mip.programs import read_program
+from orsched.models.pauses import pauses_cannot_help
+from orsched.objectives import objective_named
+from orsched.schedule_classes import (
+    ALL_SCHEDULES,
+    PLAIN_SCHEDULES,
+    WITHOUT_PAUSES,
+    ScheduleClass,
+    allowances_of,
+    class_of,
+)
+from tests.brute_force import optimum_ns
+from tests.models.full_mip.small import random_instance
+from tests.models.full_mip.test_objectives import best_attainment
+from tests.models.full_mip.timed import TIMES, optimum, weighted
+
+WORDS = "schedules without pauses, chunked prefills, mixed steps and evictions"
+
+
+def at_once(outputs, worker):
+    return Instance(Requests([2] * len(outputs), outputs), worker, first_token="decode")
+
+
+ISSUE = at_once([1, 1], Worker(2, AffineCost(10_000_000, 0, 0, 1_000_000)))
+TPOT = at_once([3, 3], Worker(3, AffineCost(7, 0, 9, 1)))
+HELPED = {
+    "jct_mean": (ISSUE, None, Fraction(12_000_000), Fraction(11_500_000)),
+    "ttft_mean": (ISSUE, None, Fraction(12_000_000), Fraction(11_500_000)),
+    "slo_attainment": (TPOT, SLO(ttft_ns=39, tpot_ns=10), Fraction(1, 2), Fraction(1)),
+}
+"""By objective an instance, limits, the best value without pauses, and a better one with them."""
+
+
+@pytest.mark.parametrize("objective", HELPED)
+def test_what_a_pause_beats_is_said_to_be_the_best_without_pauses(objective):
+    instance, slo, without, paused = HELPED[objective]
+    if slo is None:
+        assert [optimum(instance, objective, pauses) for pauses in (False, True)] == [
+            without,
+            paused,
+        ]
+    else:
+        assert [best_attainment(instance, slo, pauses) for pauses in (False, True)] == [
+            without,
+            paused,
+        ]
+    result = solve(instance, "exact", objective=objective, slo=slo, time_limit=60)
+    unit = 1 if slo else 10**9
+    assert Fraction(result.objective_value).limit_denominator(10**9) * unit == without
+    assert (result.status, result.best_of) == ("optimal", WITHOUT_PAUSES)
+    assert repr(result).endswith(f"optimal among {WORDS}")
+    assert any(f"proved that {WORDS} have {objective} of at" in note for note in result.notes)
+    if slo is None:
+        assert result.objective_bound * unit <= paused
+
+
+class Listed(orsched.Policy):
+    """Prefills both requests first, then has those of each list in a round."""
+
+    name = "listed"
+    information = orsched.Information.CLAIRVOYANT
+
+    def __init__(self, rounds):
+        self.steps = [orsched.Step(prefill=[0, 1], decode=())]
+        self.steps += [orsched.Step(decode=each) for each in rounds]
+
+    def decide(self, view):
+        return self.steps.pop(0)
+
+
+def test_a_given_schedule_with_a_pause_takes_the_place_of_the_proof():
+    start = orsched.simulate(ISSUE, Listed([[0], [1]])).schedule
+    assert class_of(ISSUE, start) == PLAIN_SCHEDULES
+    result = solve(ISSUE, "exact", objective="jct_mean", initial_schedule=start, time_limit=60)
+    assert (result.objective_value, result.status, result.best_of) == (0.0115, "feasible", None)
+    assert any(f"among {WORDS}: it is not proven" in note for note in result.notes)
+    assert all(point.bound <= 11_500_000 for point in result.history if point.bound is not None)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from(("makespan", *TIMES)))
+def test_a_proof_holds_for_every_schedule_of_the_class_that_it_names(seed, objective):
+    """Beside exhaustive search, with pauses where the class has them."""
+    instance = weighted(seed, 3)
+    makespan = objective == "makespan"
+    found = solve_best_first_times(instance, objective, alone=True)
+    best, paused = (
+        optimum_ns(instance, pauses) if makespan else optimum(instance, objective, pauses)
+        for pauses in (False, True)
+    )
+    assert found.value == best >= paused
+    assert found.schedules == PLAIN_SCHEDULES or not makespan
+    assert found.value == paused or found.schedules == WITHOUT_PAUSES
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from(["makespan", "jct_mean", "ttft_mean"]))
+def test_bounds_hold_for_the_best_of_the_schedules_with_pauses(seed, objective):
+    """Arrivals, caps, levels and memory among them."""
+    instance = random_instance(seed, 3)
+    found = orsched.bound(instance, objective)
+    makespan = objective == "makespan"
+    best = optimum_ns(instance, True) if makespan else optimum(instance, objective, True)
+    assert found.schedules == PLAIN_SCHEDULES or found.schedules >= PLAIN_SCHEDULES
+    assert found.value_ns <= best
+
+
+def test_pauses_help_nobody_where_it_is_said_and_somebody_elsewhere():
+    """On 200 instances, with arrivals or without."""
+    helped = said = 0
+    for seed in range(200):
+        instance, rng = weighted(seed, 3), random.Random(seed)
+        cost = AffineCost(*(rng.randint(0, 4) for _ in range(4)))
+        instance = instance.replace(workers=replace(instance.worker, cost=cost))
+        objective = TIMES[seed % len(TIMES)]
+        problem = read_problem(instance, exact=True)
+        aim = TimesAim(instance, problem, objective_named(objective))
+        cannot = pauses_cannot_help(problem, aim)
+        gained = optimum(instance, objective) - optimum(instance, objective, True)
+        assert gained == 0 or not cannot, (seed, objective)
+        helped, said = helped + (gained > 0), said + cannot
+    assert min(helped, said) > 10, (helped, said)
+
+
+def test_the_makespan_needs_no_pauses_whoever_proves_it():
+    rng = random.Random(1)
+    instance = at_once([rng.randint(1, 5) for _ in range(5)], Worker(2, AffineCost(9, 1, 2, 5)))
+    assert pauses_cannot_help(read_problem(instance), MakespanAim(read_problem(instance)))
+    best = optimum_ns(instance, True)
+    for found in (solve_best_first(instance, alone=True), solve_full_mip(instance, "cpsat")):
+        assert (found.makespan_ns, found.schedules) == (best, PLAIN_SCHEDULES)
+    assert read_program(instance, "full-mip").schedules == PLAIN_SCHEDULES
+    assert read_program(ISSUE, "latency-mip").schedules == WITHOUT_PAUSES
+
+
+def test_nobody_does_better_than_everyone_within_the_limits():
+    slo = SLO(ttft_ns=10**9)
+    result = solve(ISSUE, "exact", objective="slo_attainment", slo=slo, time_limit=60)
+    assert (result.slo_attainment, result.best_of) == (1, ALL_SCHEDULES)
+    assert result.verdict == "optimal among all schedules"
+
+
+def test_a_class_is_read_from_what_its_schedules_do():
+    """Steps by hand: a pause between rounds, one before the first, and none."""
+    instance = at_once([2, 2], Worker(2, AffineCost(10, 0, 5, 1)))
+    for steps, paused in (
+        ([[0, 1], [0, 1]], False),
+        ([[0], [1], [0, 1]], True),
+        ([[0, 1], [0], [1]], True),
+        ([[0], [0], [1], [1]], True),
+    ):
+        schedule = orsched.simulate(instance, Listed(steps)).schedule
+        found = class_of(instance, schedule)
+        assert found == (PLAIN_SCHEDULES if paused else WITHOUT_PAUSES), steps
+        assert allowances_of(instance, schedule) == frozenset()
+
+
+def test_classes_have_words():
+    assert str(ALL_SCHEDULES) == "all schedules"
+    assert str(WITHOUT_PAUSES) == WORDS
+    assert str(ScheduleClass.allowing(["chunks", "mixed"])) == "schedules without evictions"
+    assert WITHOUT_PAUSES <= PLAIN_SCHEDULES <= ALL_SCHEDULES
+    assert not ALL_SCHEDULES <= PLAIN_SCHEDULES
