@@ -144,9 +144,9 @@ def judged(result: Result, aim: Objective | None = None) -> Result:
     another objective than that of the method, whose own proof says nothing of it.
     """
     if aim is not None:
-        result = replace(result, objective=aim, status=Status.FEASIBLE)
+        result = replace(result, objective=aim, status=Status.FEASIBLE, best_of=None)
     if result.certified:
-        result = replace(result, status=Status.OPTIMAL)
+        result = replace(result, status=Status.OPTIMAL, best_of=result.certified_schedules)
     run = {**result.schedule.run, VERDICT_KEY: verdict_block(result)}
     return replace(result, schedule=result.schedule.replace(run=run))
 
@@ -157,8 +157,8 @@ def with_shared_bounds(instance: Instance, results: list[Result]) -> list[Result
     A bound is of an instance and a class of schedules, not of a method: within a time limit each
     method had time of its own to prove it, and what holds for a class holds for those within.
     """
-    from orsched.models.bound_scope import allowances_of
     from orsched.models.bounds import Bound
+    from orsched.schedule_classes import allowances_of
 
     def best(own: dict[str, Any], others: list[dict[str, Any]], needed: frozenset[str]) -> Any:
         held = [each for each in others if Bound(**each, reference={}).allows >= needed]

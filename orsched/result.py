@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from orsched.certificates.scope import schedules_of
 from orsched.errors import InputError, unavailable
 from orsched.flat_figures import event_figures, flat_figures
-from orsched.objectives import MAKESPAN, Objective
+from orsched.objectives import MAKESPAN, Objective, named_as_bounds
 from orsched.registry import attached
 from orsched.search_history import history_of
 from orsched.units import NS_PER_S, seconds_text
@@ -41,8 +42,8 @@ class Termination(StrEnum):
 
 
 VERDICT = (
-    "objective", "objective_value", "objective_bound", "gap", "status", "certified", "termination",
-    "notes",
+    "objective", "objective_value", "objective_bound", "gap", "status", "best_of", "certified",
+    "termination", "notes",
 )  # fmt: skip
 """What is said of a result's objective: the gap stands behind its figure and its bound."""
 
@@ -282,6 +283,18 @@ class Result:
         return value is not None and value == self.certified_bound
 
     @property
+    def certified_schedules(self) -> ScheduleClass:
+        """The class of schedules for which the certified bound on the objective holds."""
+        found = [
+            self.mean_bounds[name]["certificate"]
+            for name in named_as_bounds(self.objective)
+            if name in self.mean_bounds
+        ]
+        if "makespan" in self.objective.parts and self.certificate is not None:
+            found.append(self.certificate)
+        return schedules_of(*found)
+
+    @property
     def certificate(self) -> dict[str, Any] | None:
         """The bound's certificate."""
         return None if self.schedule.bound is None else self.schedule.bound["certificate"]
@@ -322,6 +335,7 @@ class Result:
             "objective_bound": self.objective_bound,
             "gap": self.gap,
             "status": self.status.value,
+            "best_of": None if self.best_of is None else str(self.best_of),
             "certified": self.certified,
             "termination": self.termination.value,
             "notes": list(self.notes),
@@ -389,10 +403,10 @@ def _verdict_text(result: Result) -> str:
 
     name = aim.title if not aim.shares else aim.name
     if value is None:
-        return f"{name} not defined ({result.status.value})"
+        return f"{name} not defined ({result.verdict})"
     known = (
         ""
         if bound is None or result.gap is None
         else f"bound {shown(bound)}, gap {result.gap:.2%}, "
     )
-    return f"{name} {shown(value)} ({known}{result.status.value})"
+    return f"{name} {shown(value)} ({known}{result.verdict})"

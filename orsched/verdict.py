@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.schedule_classes import FEATURES, ScheduleClass
+
 if TYPE_CHECKING:
     from orsched.result import Result
     from orsched.schedule import Schedule
@@ -23,12 +25,14 @@ class Verdict(NamedTuple):
         certified: whether a certificate proves the optimum. Without one a search did, which the
             checker cannot repeat.
         termination: why the method ended.
+        features: of the class of schedules of which this one is the best; None: of none.
     """
 
     objective: str
     status: str
     certified: bool
     termination: str
+    features: list[str] | None = None
 
     @property
     def by_search(self) -> bool:
@@ -37,10 +41,12 @@ class Verdict(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The status, with the objective where it is not the makespan, and who proved it."""
+        """The status with its class, with the objective if not the makespan, and who proved it."""
         by = ", by search without a certificate" if self.by_search else ""
         of = "" if self.objective == "makespan" else f" for {self.objective}"
-        return f"{self.status}{of}{by}"
+        known = self.features is not None
+        among = f" among {ScheduleClass(frozenset(self.features or ()))}" if known else ""
+        return f"{self.status}{of}{among}{by}"
 
     @property
     def closes_gap(self) -> bool:
@@ -51,7 +57,11 @@ class Verdict(NamedTuple):
 def verdict_block(result: Result) -> dict[str, Any]:
     """Return what the ``run`` block of a result's schedule has."""
     return Verdict(
-        result.objective.name, result.status.value, result.certified, result.termination.value
+        result.objective.name,
+        result.status.value,
+        result.certified,
+        result.termination.value,
+        None if result.best_of is None else result.best_of.names,
     )._asdict()
 
 
@@ -61,8 +71,10 @@ def verdict_of(schedule: Schedule) -> Verdict | None:
     if not isinstance(found, dict):
         return None
     values = [found.get(name) for name in Verdict._fields]
-    objective, status, certified, termination = values
+    objective, status, certified, termination, features = values
     texts = all(isinstance(value, str) for value in (objective, status, termination))
     if not texts or status not in _STATUS or not isinstance(certified, bool):
         return None
-    return Verdict(str(objective), str(status), certified, str(termination))
+    if not isinstance(features, list) or not all(each in list(FEATURES) for each in features):
+        features = None
+    return Verdict(str(objective), str(status), certified, str(termination), features)

@@ -8,6 +8,7 @@ RESULT_KEYS = [
     "objective_bound",
     "gap",
     "status",
+    "best_of",
     "certified",
     "termination",
     "notes",

@@ -100,11 +100,14 @@ class Scope:
 PLAIN = Scope()
 
 
-def schedules_of(certificate: dict[str, Any]) -> ScheduleClass:
-    """Return the class of schedules for which a certificate says that its bound holds."""
-    if certificate["bound"] in FOR_ALL:
-        return ALL_SCHEDULES
-    return ScheduleClass.allowing(certificate.get("one_worker", certificate).get("allows", ()))
+def schedules_of(*certificates: dict[str, Any]) -> ScheduleClass:
+    """Return the class of schedules for which certificates say that all their bounds hold."""
+    features = ALL_SCHEDULES.features
+    for certificate in certificates:
+        if certificate["bound"] not in FOR_ALL:
+            allows = certificate.get("one_worker", certificate).get("allows", ())
+            features &= ScheduleClass.allowing(allows).features
+    return ScheduleClass(features)
 
 
 def equal_workers(instance: Instance) -> bool:

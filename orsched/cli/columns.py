@@ -310,6 +310,11 @@ def _remarks(
         unit = " s" if objective.is_time else ""
         of = f" with information {information}" if len(classes) > 1 else ""
         lines.append(f"* {objective.words}{of}: {names} ({figure}{unit})")
+    proven: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("best_of"):
+            proven.setdefault(str(row["best_of"]), []).append(str(row["method"]))
+    lines += [f"optimal among {each}: {', '.join(names)}" for each, names in proven.items()]
     if instance is not None:
         lines += _last_arrival(rows, instance)
     return lines

@@ -229,16 +229,17 @@ def _findings(instance: Instance, rows: list[Row]) -> list[str]:
     found = []
     for row in rows:
         bound, makespan = row.results["bound_ns"], row.results["makespan_ns"]
+        stated = row.schedule.bound
         if row.violations:
             continue
         if row.part:
             found.append(f"{row.label} was stopped: {row.part}.")
-        elif bound is None:
+        elif bound is None or stated is None:
             continue
         elif not row.schedule.is_measured and makespan == bound:
             found.append(
                 f"{row.label} meets the lower bound: it is the shortest among "
-                f"{schedules_of(row.schedule.bound['certificate'])}."
+                f"{schedules_of(stated['certificate'])}."
             )
         elif row.schedule.is_measured and makespan < bound:
             found.append(

@@ -7,6 +7,7 @@ from importlib import import_module
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from orsched.certificates.scope import schedules_of
 from orsched.errors import InputError, InvalidScheduleError, OrschedError
 from orsched.study.plan import RECORD
 from orsched.units import NS_PER_S
@@ -177,7 +178,9 @@ def _judged_by(
     value = sought.value(schedule.results)
     bound = sought.bound({name: each.value_ns / NS_PER_S for name, each in bounds.items()})
     certified = value is not None and value == bound
-    optimal = certified or outcome.proven
+    held = schedules_of(*(each.certificate for each in bounds.values()))
+    best_of = held if certified else outcome.proven
+    optimal = best_of is not None
     gap = None if value is None or not bound else abs(value - bound) / bound
     gap = schedule.results["gap"] if sought.is_makespan else gap
     shown = value if optimal else bound
@@ -186,6 +189,7 @@ def _judged_by(
         **({} if aim is None else named),
         "gap": 0.0 if optimal else gap,
         "verdict": "optimal" if optimal else "feasible",
+        "best_of": None if best_of is None else str(best_of),
         "certified": certified,
         "termination": outcome.termination.value,
     }
@@ -301,4 +305,4 @@ def outcome_of(
     )
     outcome: Outcome = chosen.method(instance, run)
     # A proof of another objective says nothing of the one that is judged by.
-    return outcome if aim in (None, sought) else outcome._replace(proven=False)
+    return outcome if aim in (None, sought) else outcome._replace(proven=None)

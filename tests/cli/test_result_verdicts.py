@@ -25,6 +25,12 @@ ARRIVE = Instance(
 )
 
 
+BY_SEARCH = (
+    "optimal among schedules without chunked prefills, mixed steps and evictions, "
+    "by search without a certificate"
+)
+
+
 @pytest.fixture(scope="module")
 def proven():
     """An optimum that a search alone proves: the certified bound is lower."""
@@ -43,13 +49,13 @@ def test_a_proven_optimum_has_no_gap(proven, tmp_path):
     assert (row["status"], row["certified"], row["termination"]) == ("optimal", False, "finished")
     assert any("without a certificate" in note for note in row["notes"])
     assert "gap 0.00%, optimal" in repr(proven)
-    assert "optimal, by search without a certificate" in proven._repr_html_()
+    assert BY_SEARCH in proven._repr_html_()
     frame = orsched.compare(orsched.load("gate"), ["fcfs", "exact"]).to_pandas()
     assert list(frame["status"]) == ["feasible", "optimal"]
     assert frame["gap"][1] == 0
     write_report(orsched.load("gate"), [proven.schedule], tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
-    assert 'data-field="status">optimal, by search without a certificate<' in page
+    assert f'data-field="status">{BY_SEARCH}<' in page
     assert re.search(r'data-field="gap" data-value="0.0" data-certified="0.0\d+">[^<]*0.00 %', page)
 
 
@@ -59,6 +65,7 @@ def test_the_command_prints_status_and_closed_gap(call, style):
     assert code == 0, err
     if style == "table":
         assert re.search(r"  0\.31 +0\.31 +0\.00 % +optimal ", out)
+        assert f"{BY_SEARCH.partition(', by')[0]}: exact" in out
         return
     row = json.loads(out) if style == "json" else next(csv.DictReader(io.StringIO(out)))
     assert float(row["gap"]) == 0
@@ -101,7 +108,7 @@ def test_a_proof_of_one_objective_says_nothing_of_another():
 def test_the_verdict_survives_a_file_and_lies_are_no_verdict(proven, tmp_path):
     save_schedule(proven.schedule, tmp_path / "s.json")
     loaded = load_schedule(tmp_path / "s.json")
-    assert verdict_of(loaded).words == "optimal, by search without a certificate"
+    assert verdict_of(loaded).words == BY_SEARCH
     for wrong in (None, 3, [], {}, {"status": "best"}, {"objective": 1, "status": "optimal"}):
         assert verdict_of(loaded.replace(run={**loaded.run, KEY: wrong})) is None
 

@@ -28,6 +28,7 @@ from orsched.schedule_classes import (
     allowances_of,
     class_of,
 )
+from orsched.verdict import verdict_of
 from tests.brute_force import optimum_ns
 from tests.models.full_mip.small import random_instance
 from tests.models.full_mip.test_objectives import best_attainment
@@ -67,10 +68,12 @@ def test_what_a_pause_beats_is_said_to_be_the_best_without_pauses(objective):
     unit = 1 if slo else 10**9
     assert Fraction(result.objective_value).limit_denominator(10**9) * unit == without
     assert (result.status, result.best_of) == ("optimal", WITHOUT_PAUSES)
-    assert repr(result).endswith(f"optimal among {WORDS}")
+    assert f"optimal among {WORDS})" in repr(result)
+    assert result.to_row()["best_of"] == WORDS
+    assert verdict_of(result.schedule).words.startswith(f"optimal for {objective} among {WORDS}")
     assert any(f"proved that {WORDS} have {objective} of at" in note for note in result.notes)
     if slo is None:
-        assert result.objective_bound * unit <= paused
+        assert result.certified_bound * unit <= paused
 
 
 class Listed(orsched.Policy):
@@ -91,7 +94,8 @@ def test_a_given_schedule_with_a_pause_takes_the_place_of_the_proof():
     start = orsched.simulate(ISSUE, Listed([[0], [1]])).schedule
     assert class_of(ISSUE, start) == PLAIN_SCHEDULES
     result = solve(ISSUE, "exact", objective="jct_mean", initial_schedule=start, time_limit=60)
-    assert (result.objective_value, result.status, result.best_of) == (0.0115, "feasible", None)
+    assert (result.objective_value, result.certified) == (0.0115, True)
+    assert result.best_of == PLAIN_SCHEDULES  # by its bound, no longer by the search
     assert any(f"among {WORDS}: it is not proven" in note for note in result.notes)
     assert all(point.bound <= 11_500_000 for point in result.history if point.bound is not None)
 
