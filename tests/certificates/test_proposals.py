@@ -19,23 +19,24 @@ from orsched.requests import Requests
 from orsched.schedule_classes import ALLOWANCES
 from orsched.units import MAX_TOKENS
 from orsched.workers import Worker
+from tests.in_order import in_order
 
 MOST_WEIGHT, MOST_CLIENTS = 1_000_000, 1_000_000
 
 
-def pair(cost, outputs=(2, 2), arrivals=(0, 0), clients=1, prompts=(1, 2)):
-    requests = Requests(prompts, outputs, arrivals, weights=[MOST_WEIGHT, 1])
-    return Instance(requests, Worker(clients, cost), first_token="decode")
+def pair(times, outputs=(2, 2), arrivals=(0, 0), clients=1, prompts=(1, 2)):
+    requests = Requests(prompts, outputs, arrival_ns=arrivals, weights=[MOST_WEIGHT, 1])
+    return Instance(requests, Worker(clients, in_order(AffineCost, *times)), first_token="decode")
 
 
 EXTREME = {
-    "a level above 2**40": pair(AffineCost(2**50, 2**50, 1, 1)),
+    "a level above 2**40": pair((2**50, 2**50, 1, 1)),
     "the longest answers, which share rounds": pair(
-        AffineCost(1, 1, 1, 1), (MAX_TOKENS, MAX_TOKENS), (0, 5), MOST_CLIENTS
+        (1, 1, 1, 1), (MAX_TOKENS, MAX_TOKENS), (0, 5), MOST_CLIENTS
     ),
-    "windows beyond 2**63": pair(AffineCost(2**59, 0, 2**58, 2**50), (2, 2), (0, 2**57), 2),
-    "the longest prompts": pair(AffineCost(9, 2**28, 9, 9), prompts=(MAX_TOKENS, MAX_TOKENS)),
-    "the last arrival that there may be": pair(AffineCost(9, 1, 9, 9), arrivals=(0, 2**61)),
+    "windows beyond 2**63": pair((2**59, 0, 2**58, 2**50), (2, 2), (0, 2**57), 2),
+    "the longest prompts": pair((9, 2**28, 9, 9), prompts=(MAX_TOKENS, MAX_TOKENS)),
+    "the last arrival that there may be": pair((9, 1, 9, 9), arrivals=(0, 2**61)),
 }
 
 
@@ -87,15 +88,15 @@ def extreme(seed):
     arrivals = [rng.choice((0, draw(rng.choice((100, 2**40, 2**60))))) for _ in range(n)]
     weights = [rng.choice((1, MOST_WEIGHT)) for _ in range(n)]
     costs = (
-        AffineCost(*(draw(times) for _ in range(4))),
-        LevelsCost(((3, draw(9)), (MAX_TOKENS, 9 + draw(times))), draw(times)),
-        RooflineCost(*(draw(times) for _ in range(5))),
+        in_order(AffineCost, *(draw(times) for _ in range(4))),
+        in_order(LevelsCost, ((3, draw(9)), (MAX_TOKENS, 9 + draw(times))), draw(times)),
+        in_order(RooflineCost, *(draw(times) for _ in range(5))),
     )
     worker = Worker(rng.choice((1, 3, MOST_CLIENTS)), rng.choice(costs))
     workers = [replace(worker, name=str(k)) for k in range(rng.choice((1, 1, 2)))]
     try:
         return Instance(
-            Requests(*columns, arrivals, weights=weights),
+            Requests(*columns, arrival_ns=arrivals, weights=weights),
             workers,
             first_token=rng.choice(("decode", "prefill")),
         )

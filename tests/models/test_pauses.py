@@ -30,6 +30,7 @@ from orsched.schedule_classes import (
 )
 from orsched.verdict import verdict_of
 from tests.brute_force import optimum_ns
+from tests.in_order import in_order
 from tests.models.full_mip.small import random_instance
 from tests.models.full_mip.test_objectives import best_attainment
 from tests.models.full_mip.timed import TIMES, optimum, weighted
@@ -37,12 +38,13 @@ from tests.models.full_mip.timed import TIMES, optimum, weighted
 WORDS = "schedules without pauses, chunked prefills, mixed steps and evictions"
 
 
-def at_once(outputs, worker):
+def at_once(outputs, clients, *times):
+    worker = Worker(clients, in_order(AffineCost, *times))
     return Instance(Requests([2] * len(outputs), outputs), worker, first_token="decode")
 
 
-ISSUE = at_once([1, 1], Worker(2, AffineCost(10_000_000, 0, 0, 1_000_000)))
-TPOT = at_once([3, 3], Worker(3, AffineCost(7, 0, 9, 1)))
+ISSUE = at_once([1, 1], 2, 10_000_000, 0, 0, 1_000_000)
+TPOT = at_once([3, 3], 3, 7, 0, 9, 1)
 HELPED = {
     "jct_mean": (ISSUE, None, Fraction(12_000_000), Fraction(11_500_000)),
     "ttft_mean": (ISSUE, None, Fraction(12_000_000), Fraction(11_500_000)),
@@ -133,7 +135,7 @@ def test_pauses_help_nobody_where_it_is_said_and_somebody_elsewhere():
     helped = said = 0
     for seed in range(200):
         instance, rng = weighted(seed, 3), random.Random(seed)
-        cost = AffineCost(*(rng.randint(0, 4) for _ in range(4)))
+        cost = in_order(AffineCost, *(rng.randint(0, 4) for _ in range(4)))
         instance = instance.replace(workers=replace(instance.worker, cost=cost))
         objective = TIMES[seed % len(TIMES)]
         problem = read_problem(instance, exact=True)
@@ -147,7 +149,7 @@ def test_pauses_help_nobody_where_it_is_said_and_somebody_elsewhere():
 
 def test_the_makespan_needs_no_pauses_whoever_proves_it():
     rng = random.Random(1)
-    instance = at_once([rng.randint(1, 5) for _ in range(5)], Worker(2, AffineCost(9, 1, 2, 5)))
+    instance = at_once([rng.randint(1, 5) for _ in range(5)], 2, 9, 1, 2, 5)
     assert pauses_cannot_help(read_problem(instance), MakespanAim(read_problem(instance)))
     best = optimum_ns(instance, True)
     for found in (solve_best_first(instance, alone=True), solve_full_mip(instance, "cpsat")):
@@ -165,7 +167,7 @@ def test_nobody_does_better_than_everyone_within_the_limits():
 
 def test_a_class_is_read_from_what_its_schedules_do():
     """Steps by hand: a pause between rounds, one before the first, and none."""
-    instance = at_once([2, 2], Worker(2, AffineCost(10, 0, 5, 1)))
+    instance = at_once([2, 2], 2, 10, 0, 5, 1)
     for steps, paused in (
         ([[0, 1], [0, 1]], False),
         ([[0], [1], [0, 1]], True),
