@@ -105,5 +105,8 @@ def test_commands_note_it_and_check_their_own_files(tmp_path, capsys):
     assert (row["refused"], row["slo_attainment"]) == (1, 0.75)
     assert any(note.startswith(NOTE) for note in row["notes"])
     assert run(["check", str(saved), str(plan)]) == 0
+    assert run(["simulate", str(saved), "--output", str(plan)]) == 0
+    assert "--instance-output" not in capsys.readouterr().err
+    assert run(["check", str(saved), str(plan)]) == 0
     assert run(["compare", str(saved), "--methods", "fcfs,vllm"]) == 0
     assert NOTE in capsys.readouterr().err
