@@ -148,7 +148,7 @@ class MomentSearch:
         stages = terms.stages_ns // terms.stage_ns + more
         end = (aim_ns - terms.constant_ns - stages * terms.stage_ns) // terms.round_ns
         end = max(end, terms.rounds)
-        longest = int(program.lengths.max())
+        longest = max(int(program.lengths.max()), 1)
         count = max(2, int(stages * self.rng.uniform(*MOMENTS)))
         times = sorted({*anchored_times(count, end, longest)})
         first = -(-program.clients * program.few_tokens // self.full)
@@ -179,7 +179,7 @@ class MomentSearch:
         """Return targets with a round less, or a stage, as far as bounds allow that."""
         found, terms = [], self.terms
         times, held, end = target.times, target.capacity, target.end
-        longest = int(self.program.lengths.max())
+        longest = max(int(self.program.lengths.max()), 1)
         if end > terms.rounds:
             at = int(self.rng.integers(1, len(times)))
             anchored = [t - (t > 0 and (end - t) % longest == 0) for t in times]
@@ -331,7 +331,7 @@ class MomentSearch:
 
     def _chain(self) -> list[Change]:
         """Shift moments whole longest requests apart, all of them or the later ones."""
-        now, longest = self._of(), int(self.program.lengths.max())
+        now, longest = self._of(), max(int(self.program.lengths.max()), 1)
         slot, later = int(self.rng.choice(now.used)), self.rng.random() < 0.5
         times = now.times
         chosen = [

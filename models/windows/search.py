@@ -374,7 +374,7 @@ class Search:
         budget = (terms.stages_ns + LONG_STAGES * terms.stage_ns) // prices.unit_ns
         end = (aim - terms.constant_ns - budget * prices.unit_ns) // terms.round_ns
         end = max(end, terms.rounds)
-        longest = int(self.lengths.max())
+        longest = max(int(self.lengths.max()), 1)  # 0: every answer is a prefill's token
         stages = terms.stages_ns // terms.stage_ns + MORE_STAGES
         times = anchored_times(min(stages, len(self.lengths)), end, longest)
         state = construct(self.lengths, clients, times, end, prices.by_starts, prices.late)
@@ -414,7 +414,7 @@ class Search:
         end = (aim_ns - terms.constant_ns - time_ns) // terms.round_ns
         if end < terms.rounds:
             return None
-        longest = int(self.lengths.max())
+        longest = max(int(self.lengths.max()), 1)  # 0: every answer is a prefill's token
         times = aligned_times(stages, end, longest) if aligned else even_times(stages, end)
         prices = terms.prices
         state = construct(self.lengths, clients, times, end, prices.by_starts, prices.late)

@@ -19,6 +19,7 @@ from orsched.errors import InfeasibleError, InputError
 from orsched.instance import Instance
 from orsched.instances.catalog import KNOWN_OPTIMA
 from orsched.instances.gsm8k import gsm8k
+from orsched.memory import BlockMemory
 from orsched.models.windows.annealing import anneal
 from orsched.models.windows.assignment import assign
 from orsched.models.windows.compiled import compiled
@@ -508,3 +509,11 @@ def test_a_limited_search_under_levels_is_no_worse_than_its_start():
     assert result.checked
     assert result.makespan_ns <= start.makespan_ns
     assert result.schedule.bound["value_ns"] <= result.makespan_ns
+
+
+def test_answers_of_one_token_need_no_round():
+    """Memory parts the prefills: two stages, and no round whose length could be aligned."""
+    worker = Worker(2, memory=BlockMemory(2, 2, "paged"))
+    instance = Instance(Requests([4, 2], [1, 1]), worker, first_token="prefill")
+    result = orsched.solve(instance, "windows", iterations=2)
+    assert result.schedule.results["decode_rounds"] == 0
