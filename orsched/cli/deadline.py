@@ -7,7 +7,6 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from orsched import stop
 from orsched.errors import TimeLimitError
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ def ended_by(time_limit: float | None) -> Iterator[None]:
     repeats, since a method may return its incumbent after the first signal. Systems without
     interval timers, and threads beside the main one, go without it.
     """
+    from orsched import stop  # imports numpy, which help texts do without
+
     timer = getattr(signal, "setitimer", None)
     main = threading.current_thread() is threading.main_thread()
     if time_limit is None or not time_limit < LONGEST_S or timer is None or not main:
