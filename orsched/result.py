@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from orsched.certificates.scope import schedules_of
 from orsched.errors import InputError, unavailable
 from orsched.flat_figures import event_figures, flat_figures
 from orsched.objectives import MAKESPAN, Objective, named_as_bounds
@@ -285,6 +284,8 @@ class Result:
     @property
     def certified_schedules(self) -> ScheduleClass:
         """The class of schedules for which the certified bound on the objective holds."""
+        from orsched.certificates.scope import schedules_of  # numpy, which help does without
+
         found = [
             self.mean_bounds[name]["certificate"]
             for name in named_as_bounds(self.objective)
