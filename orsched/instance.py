@@ -430,7 +430,9 @@ def require_instance(value: object) -> None:
     """Raise ``InputError`` for what is no instance."""
     if not isinstance(value, Instance):
         raise InputError(
-            f"{value!r} is no Instance", field="instance", remedy="load one: orsched.load(name)"
+            f"an object of type {type(value).__name__} is not an Instance",
+            field="instance",
+            remedy="make one: orsched.load(name, path or data frame, clients=64)",
         )
 
 

@@ -12,6 +12,8 @@ from orsched.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
     from orsched.costs import CostModel
     from orsched.instance import Instance
     from orsched.service_classes import ServiceClass
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def load(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | pd.DataFrame,
     *,
     clients: int | None = None,
     cost: CostModel | str | os.PathLike[str] | None = None,
@@ -46,7 +48,7 @@ def load(
         orsched.load("mine.csv", clients=64, cost="cost.json", memory_blocks=4000)
 
     Args:
-        source: a name or a path.
+        source: a name, a path, or a data frame with a row for each request.
         clients: J, the requests that the worker serves at once.
         cost: its cost model, a machine's name or a cost-model file (default: Pang's LLaMA-65B).
             It replaces the cost models of a native instance.
@@ -69,17 +71,17 @@ def load(
         InputError: there is no such file or name, the file is wrong, requests have no ``clients``,
             or a native instance gets arguments that are for requests.
     """
-    from orsched.request_files import WorkerChoice, holds_requests, load_requests
+    from orsched.request_files import WorkerChoice, holds_requests, is_frame, load_requests
 
     choice = WorkerChoice(
         clients, cost, prefill_cap_tokens, memory_blocks, block_tokens, allocation, prefix_cache,
         first_token, output_limit_tokens, workers,
     )  # fmt: skip
-    if format is not None or holds_requests(source):
+    if is_frame(source) or format is not None or holds_requests(source):  # type: ignore[arg-type]
         return load_requests(
             source, choice, classes=classes, format=format, drop_empty=drop_empty, spread=spread
         ).instance
-    found = _native(source)
+    found = _native(source)  # type: ignore[arg-type]
     foreign = [name for name, value in (("drop_empty", drop_empty), ("spread", spread)) if value]
     for name in (*choice.given(), *foreign):
         if name != "cost":

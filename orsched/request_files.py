@@ -13,6 +13,8 @@ from orsched.near_names import file_hint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
     from orsched.costs import CostModel
     from orsched.instance import Instance
     from orsched.instances.readers import ReadReport
@@ -225,8 +227,13 @@ def holds_requests(source: str | os.PathLike[str]) -> bool:
 REQUEST_SUFFIXES = (".csv", ".tsv", ".jsonl", ".xlsx", ".xlsm", ".xls", ".ods")
 
 
+def is_frame(source: object) -> bool:
+    """Whether a source is a data frame of pandas."""
+    return type(source).__module__.partition(".")[0] == "pandas" and hasattr(source, "columns")
+
+
 def load_requests(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | pd.DataFrame,
     choice: WorkerChoice,
     *,
     classes: Sequence[str | ServiceClass] = (),
@@ -237,8 +244,8 @@ def load_requests(
     """Return the instance of a file of requests, or of a trace, and the worker that is said.
 
     Args:
-        source: requests in orsched's own columns, a trace that ``orsched convert`` reads, or the
-            name of a data set in the folder that ``ORSCHED_DATA`` names.
+        source: requests in orsched's own columns, a trace that ``orsched convert`` reads, the
+            name of a data set in the folder that ``ORSCHED_DATA`` names, or a data frame.
         choice: the worker.
         classes: service classes, or specifications such as ``interactive:ttft=1``.
         format: the trace's format; None: recognised.
@@ -251,16 +258,23 @@ def load_requests(
     from orsched.instances.datasets import instance_of, source_path
     from orsched.instances.readers import detect, read, spread_arrivals
     from orsched.instances.readers.formats import OWN
+    from orsched.instances.readers.own_columns import read_frame
     from orsched.service_classes import DEFAULT_CLASSES, priority_classes, with_specs
 
-    path = source_path(source)
-    if not os.path.exists(path):
-        raise InputError("there is no such file", file=str(path), remedy=file_hint(path))
-    workers = choice.made()
     kinds = with_specs(DEFAULT_CLASSES, classes)
-    form = detect(path) if format is None else format
-    options = {"classes": [kind.name for kind in kinds]} if form == OWN else {}
-    requests, report = read(path, form, drop_empty=drop_empty, **options)
+    options: dict[str, Any] = {"drop_empty": drop_empty}
+    names = [kind.name for kind in kinds]
+    if isinstance(source, (str, os.PathLike)):
+        path = source_path(source)
+        if not os.path.exists(path):
+            raise InputError("there is no such file", file=str(path), remedy=file_hint(path))
+        workers = choice.made()
+        form = detect(path) if format is None else format
+        options |= {"classes": names} if form == OWN else {}
+        requests, report = read(path, form, **options)
+    else:
+        path, workers = Path("data frame"), choice.made()
+        requests, report = read_frame(source, classes=names, **options)
     if spread:
         requests = spread_arrivals(requests)
     if report.priorities:

@@ -259,7 +259,7 @@ def test_what_is_no_instance_is_named(instance):
         lambda value: predict(value, "oracle"),
     )
     for call in calls:
-        with pytest.raises(InputError, match="is no Instance"):
+        with pytest.raises(InputError, match="is not an Instance"):
             call(instance)
 
 

@@ -10,14 +10,23 @@ import numpy as np
 
 from orsched.errors import InputError
 from orsched.files.cells import class_codes, whole_numbers
+from orsched.files.frames import requests_from_frame
 from orsched.files.quantile_columns import gather, level_of
 from orsched.instances.readers import cells
 from orsched.instances.readers.assemble import Columns, kept, left_out
 from orsched.instances.readers.cells import CellError
 from orsched.instances.readers.headings import ARRIVAL, Matched, match, require
 from orsched.instances.readers.objects import read_objects
-from orsched.instances.readers.spreadsheet import is_spreadsheet, read_sheet
-from orsched.instances.readers.table import CHUNK_ROWS, Table, joined, parsed, read_chosen
+from orsched.instances.readers.report import ReadReport, Trace
+from orsched.instances.readers.spreadsheet import cell_text, is_spreadsheet, read_sheet
+from orsched.instances.readers.table import (
+    CHUNK_ROWS,
+    Table,
+    joined,
+    parse_header,
+    parsed,
+    read_chosen,
+)
 from orsched.instances.readers.text import head_of
 from orsched.instances.readers.times import Times, settle
 from orsched.requests import MAX_WEIGHT, SERVICE_CLASSES, WEIGHT_REMEDY, Requests
@@ -30,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from orsched.instances.readers.report import Trace
     from orsched.instances.readers.table import Parser
 
 FORMAT = "requests"
@@ -65,6 +73,37 @@ def read_own(
     else:
         table = read_chosen(path, reading.choose)
     return reading.trace(table, drop_empty)
+
+
+def read_frame(
+    frame: Any, *, drop_empty: bool = False, classes: Sequence[str] = SERVICE_CLASSES
+) -> Trace:
+    """Read the requests of a data frame, a row each, under the names that ``read_own`` takes.
+
+    Dates are read as such. Rows in messages count from 0, whatever the index is. Raises
+    ``InputError`` as ``read_own``.
+    """
+    if "prefix_ids" in frame.columns:  # which orsched alone writes, under its own names
+        report = ReadReport(FRAME, FORMAT, len(frame), len(frame))
+        return Trace(requests_from_frame(frame, classes), report)
+    reading = _Reading(FRAME, classes)
+    lines = np.arange(len(frame), dtype=np.int64)
+    columns = {}
+    try:
+        header = parse_header([str(name) for name in frame.columns], FRAME)
+        parsers = reading.choose(header)
+    except InputError as error:  # the heading is not a row of a frame
+        raise InputError(
+            error.problem, file=FRAME, field=error.field, remedy=error.remedy
+        ) from None
+    for name, parse in parsers.items():
+        column = frame.iloc[:, header.index(name)]
+        texts = column.astype(object).where(column.notna(), None).tolist()
+        columns[name] = parsed(parse, [cell_text(each) for each in texts], lines, name, FRAME)
+    return reading.trace(Table(columns, lines), drop_empty)
+
+
+FRAME = "the data frame"
 
 
 class _Reading:

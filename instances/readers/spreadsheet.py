@@ -73,7 +73,7 @@ class _Rows:
             raise _damaged(self._file, error) from None
         self.line_num += 1
         ROWS.require(self.line_num, self._file)
-        return [_text(value) for value in values]
+        return [cell_text(value) for value in values]
 
     def close(self) -> None:
         """Close the file, and the part of it that is being read."""
@@ -116,7 +116,7 @@ def _damaged(file: str, error: Exception) -> InputError:
     )
 
 
-def _text(value: Any) -> str:
+def cell_text(value: Any) -> str:
     """Return a cell as CSV would have it: whole numbers without a fraction, dates in ISO form."""
     if value is None:
         return ""

@@ -139,7 +139,9 @@ def require_columns(names: Sequence[Any]) -> list[str]:
     checked: list[str] = []
     for name in names:
         if name not in COLUMNS and level_of(name) is None:
-            remedy = f"known columns: {', '.join((*COLUMNS, EXAMPLE))}"
+            remedy = (
+                f"known columns: {', '.join((*COLUMNS, EXAMPLE))}; orsched.load knows more names"
+            )
             if len(names) == 1 and any(mark in str(name) for mark in ";\t"):
                 remedy = "separate the columns with commas"
             raise InputError(f"unknown column {name!r:.60}", field=f"{name!s:.60}", remedy=remedy)

@@ -129,13 +129,19 @@ def test_what_is_left_out_and_out_of_order_is_said(write):
           for name in ("pred_len", "expected output", "estimatedTokens")),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "xlsx", "pairs"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "xlsx", "frame", "pairs"])
 def test_a_column_that_looks_like_one_that_is_read_stops_with_the_renaming(
     write, tmp_path, name, like, read_as, kind
 ):
     names = [name, "prompt_tokens", "answer_tokens" if kind == "pairs" else "completion_tokens"]
     if kind == "pairs":  # a format without times would lose them
         names.append("id")
+    if kind == "frame":
+        frame = pytest.importorskip("pandas").DataFrame({each: [1] for each in names})
+        with pytest.raises(InputError, match=f"looks like {like}") as caught:
+            orsched.load(frame, clients=1)
+        assert (caught.value.field, caught.value.row) == (name, None)
+        return
     if kind == "jsonl":
         path = write(json.dumps(dict.fromkeys(names, 1)) + "\n", "mine.jsonl")
     elif kind == "xlsx":
@@ -177,6 +183,58 @@ def test_priorities_are_classes_in_the_order_of_vllm(write, head):
     assert [kind.name for kind in instance.classes] == ["priority--2", "priority-3", "priority-10"]
     assert instance.classes[1].ttft_ns == 10**9
     assert not instance.bulk.any()
+
+
+def test_a_frame_is_read_as_its_file(write):
+    """Names, dates, priorities and further columns alike, and the index plays no part."""
+    pandas = pytest.importorskip("pandas")
+    path = write(
+        "Created At,prompt_len,gen_len,priority,model\n"
+        "2024-05-10 09:00:00.25,300,20,1,a\n2024-05-10 09:00:01.75,40,9,0,b\n"
+    )
+    frame = pandas.read_csv(path, parse_dates=["Created At"]).set_index("model", drop=False)
+    read_in, of_file = orsched.load(frame, clients=2), orsched.load(path, clients=2)
+    assert read_in.requests == of_file.requests
+    assert read_in.classes == of_file.classes
+    assert orsched.load(frame.astype(object), clients=2).requests == of_file.requests
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "says"),
+    [
+        ("prompt_len", None, "a value is missing"),
+        ("prompt_len", 1.5, "'1.5' is not a whole number"),
+        ("gen_len", True, "'True' is not a whole number"),
+        ("time", float("inf"), "not a finite time"),
+    ],
+)
+def test_a_wrong_cell_of_a_frame_is_named_by_its_row_from_0(column, value, says):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"time": [0, 1], "prompt_len": [5, 6], "gen_len": [1, 2]}, dtype=object
+    )
+    frame.loc[1, column] = value
+    with pytest.raises(InputError, match=says) as caught:
+        orsched.load(frame, clients=1)
+    assert (caught.value.file, caught.value.row, caught.value.field) == (
+        "the data frame",
+        1,
+        column,
+    )
+
+
+def test_frames_that_orsched_writes_keep_their_prefixes():
+    pytest.importorskip("pandas")
+    requests = Requests([4, 4], [1, 1], prefixes=orsched.Prefixes([0, 1, 2], [7, 7], 4))
+    instance = orsched.Instance(requests, orsched.Worker(1))
+    assert orsched.load(instance.to_pandas(), clients=1).requests.prefixes == requests.prefixes
+
+
+def test_what_is_no_instance_is_answered_with_the_call_that_makes_one():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"prompt_tokens": [5], "output_tokens": [1]})
+    with pytest.raises(InputError, match=r"DataFrame is not an Instance.*orsched\.load\("):
+        orsched.solve(frame, "fcfs")
 
 
 @pytest.mark.parametrize(

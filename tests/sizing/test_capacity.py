@@ -168,7 +168,7 @@ def test_no_limits_no_requests_and_other_things_are_refused():
         orsched.capacity(heavy(3))
     with pytest.raises(InputError, match="no requests"):
         orsched.capacity(Instance(Requests([], []), Worker(2), first_token="decode"), slo_ttft=1.0)
-    with pytest.raises(InputError, match="is no Instance"):
+    with pytest.raises(InputError, match="is not an Instance"):
         orsched.capacity("gsm8k-llama65b", slo_ttft=1.0)
     unequal = heavy(3).replace(workers=(Worker(2), Worker(3)))
     with pytest.raises(InputError, match="differ"):

@@ -251,5 +251,5 @@ def test_lines_of_the_log_of_highs(line, found):
 
 @pytest.mark.parametrize("wrong", [None, 5, "gate"])
 def test_what_is_no_instance_is_said(wrong):
-    with pytest.raises(InputError, match="is no Instance"):
+    with pytest.raises(InputError, match="is not an Instance"):
         build(wrong)
