@@ -54,7 +54,8 @@ REFUSED = {
 IRRELEVANT = frozenset({
     # names and versions
     "_name_or_path", "transformers_version", "auto_map", "unsloth_fixed", "unsloth_version",
-    "tokenizer_class", "_attn_implementation", "id2label", "label2id", "problem_type",
+    "tokenizer_class", "_attn_implementation", "attn_implementation",
+    "_from_model_config", "id2label", "label2id", "problem_type",
     "task_specific_params", "finetuning_task", "prefix", "pruned_heads", "torchscript",
     # tokens and generation
     "bos_token_id", "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id",
