@@ -131,7 +131,7 @@ def generated(seed: int) -> Instance:
 
 def worker(rng: random.Random, name: str) -> orsched.Worker:
     """Return a random worker, large enough for every request."""
-    memory = BlockMemory(rng.randint(80, 200), 1) if rng.random() < 0.3 else None
+    memory = BlockMemory(rng.randint(80, 200), 1, "whole") if rng.random() < 0.3 else None
     cap = rng.choice((None, None, 41, 60))
     return orsched.Worker(rng.randint(1, 5), cost(rng), cap, memory, name)
 

@@ -154,7 +154,7 @@ def _instance(
         clients,
         AffineCost(),
         prefill_cap_tokens,
-        BlockMemory(blocks=1024, block_tokens=128),
+        BlockMemory(blocks=1024, block_tokens=128, allocation="whole"),
         name="llama-65b",
     )
     return Instance(

@@ -110,7 +110,7 @@ def prefill_cap() -> Instance:
 
 def memory_bound() -> Instance:
     """Two requests that do not fit into memory together."""
-    return _small("memory-bound", [6, 6], [4, 4], 2, memory=BlockMemory(3, 8))
+    return _small("memory-bound", [6, 6], [4, 4], 2, memory=BlockMemory(3, 8, "whole"))
 
 
 def first_token_prefill() -> Instance:

@@ -13,6 +13,9 @@ from orsched.units import MAX_TOKENS
 
 ALLOCATIONS = ("whole", "paged")
 
+ALLOCATION = "paged"
+"""When requests take their blocks, where it is not said: as their caches grow, as in vLLM."""
+
 
 @dataclass(frozen=True)
 class PrefixCache:
@@ -44,7 +47,7 @@ class PrefixCache:
 
 @dataclass(frozen=True)
 class BlockMemory:
-    """The blocks of a worker, and when a request takes them.
+    """The blocks of a worker, and when a request takes them: ``paged`` unless ``whole`` is said.
 
     ``whole``: a request holds ``ceil((N^p + N^d) / block_tokens)`` blocks from its prefill to its
     end. This is Pang's accounting (section V-A: 1,024 blocks of 128 tokens): room for the whole
@@ -61,13 +64,13 @@ class BlockMemory:
     Attributes:
         blocks: blocks of the worker, at least 1.
         block_tokens: tokens a block, at least 1.
-        allocation: ``whole`` or ``paged``.
+        allocation: ``paged`` (default) or ``whole``; a file that does not say it means ``whole``.
         prefix_cache: how freed blocks are kept, or None; only where allocation is paged.
     """
 
     blocks: int
     block_tokens: int
-    allocation: str = "whole"
+    allocation: str = ALLOCATION
     prefix_cache: PrefixCache | None = None
 
     def __post_init__(self) -> None:
@@ -127,6 +130,7 @@ class BlockMemory:
         values = read_parameters(
             parameters, "memory", ["blocks", "block_tokens"], ["allocation", "prefix_cache"]
         )
+        values.setdefault("allocation", "whole")  # of files: they say paged where it is
         if "prefix_cache" in values:
             values["prefix_cache"] = PrefixCache.from_dict(values["prefix_cache"])
         return cls(**values)

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 BLOCK_TOKENS = 128
 """Tokens of a KV-cache block, where neither the caller nor the machine says them."""
 
-ALLOCATION = "paged"
-"""When requests take their blocks, where it is not said: as their caches grow, as in vLLM."""
-
 UNLIMITED = "unlimited"
 """The number of blocks of a memory that never limits."""
 
@@ -96,7 +93,7 @@ class WorkerChoice:
     def _memory(self, own: BlockMemory | None) -> BlockMemory | None:
         """Return the memory that is said, in the rest that of the machine."""
         from orsched.columns import whole_number
-        from orsched.memory import BlockMemory, PrefixCache
+        from orsched.memory import ALLOCATION, BlockMemory, PrefixCache
 
         size = BLOCK_TOKENS if own is None else own.block_tokens
         if self.block_tokens is not None:

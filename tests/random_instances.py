@@ -49,7 +49,7 @@ def _instance(rng, n, longest):
     if rng.random() < 0.4:
         tokens = rng.choice((1, 2, 5, 16))
         least = -(-(max(prompts) + limit) // tokens)
-        memory = BlockMemory(rng.randint(least, 3 * least), tokens)
+        memory = BlockMemory(rng.randint(least, 3 * least), tokens, "whole")
     cap = rng.choice((None, rng.randint(max(prompts), 3 * max(prompts))))
     worker = Worker(rng.choice((1, 2, 3, n, n + 3, 50)), cost, cap, memory)
     predicted = [rng.choice((1, rng.randint(1, 3 * longest), 10**6)) for _ in range(n)]

@@ -128,7 +128,7 @@ def test_trivial_instances_are_solved(method, instance):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     "worker",
-    [{"prefill_cap_tokens": 3}, {"memory": BlockMemory(1, 4)}],
+    [{"prefill_cap_tokens": 3}, {"memory": BlockMemory(1, 4, "whole")}],
     ids=["cap", "memory"],
 )
 def test_a_request_that_never_fits_is_refused_or_named(method, worker):

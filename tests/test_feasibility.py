@@ -14,7 +14,7 @@ from orsched.workers import Worker
 def test_each_request_needs_one_worker_that_fits_it():
     """The long prompt fits onto one worker, the long answer onto the other, both onto neither."""
     capped = Worker(1, prefill_cap_tokens=4, name="capped")
-    small = Worker(1, memory=BlockMemory(2, 4), name="small")
+    small = Worker(1, memory=BlockMemory(2, 4, "whole"), name="small")
     Instance(Requests([4, 7], [9, 1]), (capped, small), first_token="decode").require_feasible()
     both = Instance(Requests([4, 7], [9, 2]), (capped, small), first_token="decode")
     with pytest.raises(InfeasibleError, match=r"request 1 \(row 1\).*4 .*capped.*3 .* 2 of small"):
@@ -24,7 +24,7 @@ def test_each_request_needs_one_worker_that_fits_it():
 
 
 def test_chunks_lift_the_limit_on_prefills_only():
-    worker = Worker(1, prefill_cap_tokens=4, memory=BlockMemory(2, 4))
+    worker = Worker(1, prefill_cap_tokens=4, memory=BlockMemory(2, 4, "whole"))
     Instance(Requests([7], [1]), worker, first_token="decode").require_feasible(chunks=True)
     with pytest.raises(InfeasibleError, match="prefill_cap_tokens"):
         Instance(Requests([7], [1]), worker, first_token="decode").require_feasible()

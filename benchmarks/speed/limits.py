@@ -89,7 +89,7 @@ def _instances(tiny: bool) -> dict[str, Instance]:
     if tiny:
         small = generate("gsm8k", requests=30, clients=5)
         return dict.fromkeys(SOLVED, small) | {"12x3": generate("gsm8k", requests=6, clients=3)}
-    memory = orsched.BlockMemory(8192, 16)
+    memory = orsched.BlockMemory(8192, 16, "whole")
     return {
         "main": orsched.load("gsm8k-llama65b"),
         "100x20": orsched.load("pang-100x20"),

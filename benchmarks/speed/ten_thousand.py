@@ -75,7 +75,7 @@ def like_vllm(instance: Instance) -> Instance:
 def richer(instance: Instance) -> Instance:
     """Return the instance under a cost that reads contexts, with a memory model."""
     cost = BilinearCost.from_ms((0.1, 0.0, 0.03, 25.0), (0.0001, 0.2, 0.001, 29.0))
-    memory = orsched.BlockMemory(blocks=8192, block_tokens=16)
+    memory = orsched.BlockMemory(blocks=8192, block_tokens=16, allocation="whole")
     worker = replace(instance.worker, cost=cost, memory=memory)
     return instance.replace(workers=(worker,))
 

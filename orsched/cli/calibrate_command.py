@@ -307,8 +307,7 @@ def _print(
         for note in candidate.notes:
             say(f"{candidate.model}: {note}", "note")
     if memory is not None:
-        size = memory.tokens
-        say(f"{size:,} tokens in {memory.blocks:,} blocks")
+        say(f"{memory.tokens:,} tokens: {memory.words}, as slots do not page")
 
 
 def _row(candidate: Candidate, chosen: bool) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def block_memory(found: Sequence[Found], block_tokens: int = 16) -> BlockMemory:
             field="block_tokens",
             remedy="give shorter blocks, or more memory",
         )
-    return BlockMemory(blocks, block_tokens)
+    return BlockMemory(blocks, block_tokens, "whole")
 
 
 def fits_on(

@@ -50,6 +50,9 @@ class Kind(NamedTuple):
         return orsched.bound(self.instance, self.objective, allows=self.allows)
 
 
+ROOM = BlockMemory(20, 1, "whole")
+
+
 def finding(proof: str, value: int = 9, **changes: Any) -> Any:
     """Return a search for a packing that finds 9 for ``NO_PACKING``, with such a proof."""
 
@@ -129,17 +132,17 @@ def kinds() -> dict[str, Kind]:
         "longest": _rounds("longest", problem([1] * 3, [9, 1, 1], Worker(2, COST))),
         "lifted": _rounds("lifted", problem([1] * 3, [3, 3, 3], Worker(2, COST))),
         "rounds by memory": _rounds(
-            "memory", problem([1] * 7, [1] * 3 + [9] * 4, Worker(4, COST, None, BlockMemory(20, 1)))
+            "memory", problem([1] * 7, [1] * 3 + [9] * 4, Worker(4, COST, None, ROOM))
         ),
         "large requests": _rounds(
             "large_requests",
-            problem([1] * 7, [1] * 3 + [10] * 4, Worker(4, COST, None, BlockMemory(20, 1))),
+            problem([1] * 7, [1] * 3 + [10] * 4, Worker(4, COST, None, ROOM)),
         ),
         "clients": _stages("clients", problem([1] * 4, [2] * 4, Worker(2, COST))),
         "cap": _stages("cap", problem([4] * 9, [2] * 9, Worker(9, COST, 12))),
         "large prompts": _stages("large_prompts", problem([7] * 5, [2] * 5, Worker(5, COST, 12))),
         "stages by memory": _stages(
-            "memory", problem([1] * 3 + [8] * 5, [1] * 8, Worker(8, COST, None, BlockMemory(20, 1)))
+            "memory", problem([1] * 3 + [8] * 5, [1] * 8, Worker(8, COST, None, ROOM))
         ),
         "chunks": Kind(many, ("allows",), "['chunks', 'mixed']", allows=("chunks", "mixed")),
         "chunked prompt": Kind(

@@ -172,7 +172,7 @@ BROKEN = {
         {"prefill_cap", "time"},
         problem(cost=LevelsCost(levels=((8, 48),), round_fixed_ns=27)), STEPS, WORK,
     ),
-    "over memory": ({"memory"}, problem(memory=BlockMemory(3, 4)), STEPS, WORK),
+    "over memory": ({"memory"}, problem(memory=BlockMemory(3, 4, "whole")), STEPS, WORK),
     "before the arrival": ({"arrival"}, problem(arrivals=(0, 0, 103)), STEPS, WORK),
     "a decode stage too long": (
         {"time"}, problem(), edited(STEPS, r1=(0, 1, 0, 55, 2)), WORK,
@@ -195,7 +195,7 @@ def test_broken_schedules_are_told_apart(case):
     "instance",
     [
         problem(prefill_cap_tokens=9),
-        problem(memory=BlockMemory(4, 4)),
+        problem(memory=BlockMemory(4, 4, "whole")),
         problem(arrivals=(0, 0, 102)),
         problem(cost=LevelsCost(levels=((6, 42), (9, 48)), round_fixed_ns=27)),
     ],

@@ -274,7 +274,7 @@ BROKEN = {
     "padded tokens over the cap": ({"prefill_cap"}, mode("padding", prefill_cap_tokens=9)),
     # -- memory (INV-3)
     "a page too few": ({"memory"}, mode("pages", memory=BlockMemory(4, 2, "paged"))),
-    "the whole is set aside": ({"memory"}, mode("pages", memory=BlockMemory(4, 2))),
+    "the whole is set aside": ({"memory"}, mode("pages", memory=BlockMemory(4, 2, "whole"))),
     "caches are padded": (
         {"memory"},
         mode("pages", {"r0": (0, P, 0, 42, 1)}, padding=True, memory=BlockMemory(5, 2, "paged")),

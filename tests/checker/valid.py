@@ -98,7 +98,9 @@ def valid_schedules():
             random_requests(latest=1500, seed=3), Worker(3, COST), first_token="decode"
         ),
         "limits": Instance(
-            random_requests(seed=4), Worker(4, COST, 11, BlockMemory(9, 4)), first_token="decode"
+            random_requests(seed=4),
+            Worker(4, COST, 11, BlockMemory(9, 4, "whole")),
+            first_token="decode",
         ),
         "contexts": Instance(
             random_requests(seed=5, latest=400), Worker(3, ContextCost()), first_token="decode"

@@ -86,11 +86,20 @@ def test_ids_are_unique_and_the_row_is_named():
         Requests([1, 1, 1], [1, 1, 1], ids=["a", "b", "a"])
 
 
+def test_memory_is_paged_but_in_a_file_that_does_not_say_so():
+    """What files of earlier versions mean stays, and so do the bytes of those that are written."""
+    paged, whole = BlockMemory(3, 4), BlockMemory(3, 4, "whole")
+    assert paged.allocation == "paged"
+    assert whole.to_dict() == {"blocks": 3, "block_tokens": 4}
+    for memory in (paged, whole):
+        assert BlockMemory.from_dict(memory.to_dict()) == memory
+
+
 @pytest.mark.parametrize("bad", NO_COUNTS, ids=text)
 def test_counts(bad):
     require("clients", lambda: Worker(bad))
-    require("blocks", lambda: BlockMemory(bad, 1))
-    require("block_tokens", lambda: BlockMemory(1, bad))
+    require("blocks", lambda: BlockMemory(bad, 1, "whole"))
+    require("block_tokens", lambda: BlockMemory(1, bad, "whole"))
     require("prefix_block_tokens", lambda: Prefixes([0, 1], [1], bad))
     if bad is not None:  # no cap, the default limit
         require("prefill_cap_tokens", lambda: Worker(1, prefill_cap_tokens=bad))

@@ -86,7 +86,13 @@ WORKERS = st.builds(
     clients=st.integers(1, 500),
     cost=st.builds(in_order, st.just(AffineCost), *[st.integers(0, 10**6)] * 4),
     prefill_cap_tokens=st.none() | st.integers(1, 2**31 - 1),
-    memory=st.none() | st.builds(BlockMemory, st.integers(1, 9999), st.integers(1, 128)),
+    memory=st.none()
+    | st.builds(
+        BlockMemory,
+        st.integers(1, 9999),
+        st.integers(1, 128),
+        st.sampled_from(["paged", "whole"]),
+    ),
     name=NAMES,
 )
 LIMITS = st.none() | st.integers(0, 2**62)

@@ -66,7 +66,7 @@ def test_offered_and_asked_one_by_one_the_same_are_taken():
 
 
 def test_the_first_may_be_longer_than_a_step_and_memory_can_be_left_out():
-    batch = batch_of([30, 1], 20, memory=BlockMemory(1, 4), blocks=[9, 9])
+    batch = batch_of([30, 1], 20, memory=BlockMemory(1, 4, "whole"), blocks=[9, 9])
     assert not batch.open().admit(0)
     free = type(batch)(batch.view, memory=False)
     assert free.open().admit(0)

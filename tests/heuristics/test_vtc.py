@@ -29,7 +29,7 @@ def overload(seed, memory=True):
         arrival_ns=[draw.choice([0, draw.randint(0, 10**9)]) for _ in range(n)],
         tenant=tenants,
     )
-    blocks = draw.choice([None, BlockMemory(40, 16), BlockMemory(40, 16, "paged")])
+    blocks = draw.choice([None, BlockMemory(40, 16, "whole"), BlockMemory(40, 16, "paged")])
     worker = Worker(draw.randint(1, 8), AffineCost(), memory=blocks if memory else None)
     rule = draw.choice(["prefill", "decode"])
     return Instance(requests, worker, first_token=rule, output_limit_tokens=ANSWER)

@@ -54,7 +54,7 @@ def test_shipped_instances_are_what_they_say():
     assert (len(small), small.worker.clients) == (100, 20)
     for instance in (main, small):
         assert instance.worker.cost == AffineCost()
-        assert instance.worker.memory == BlockMemory(1024, 128)
+        assert instance.worker.memory == BlockMemory(1024, 128, "whole")
         assert instance.worker.prefill_cap_tokens == 2048
         assert instance.first_token == "decode"
         assert instance.output_limit_tokens == 512

@@ -33,7 +33,7 @@ def any_instance(seed, *, workers=None, requests=None):
             memory=draw.choice(
                 [
                     None,
-                    BlockMemory(10**6, draw.randint(1, 5)),
+                    BlockMemory(10**6, draw.randint(1, 5), "whole"),
                     BlockMemory(10**6, draw.randint(1, 9), "paged"),
                 ]
             ),

@@ -50,7 +50,7 @@ def divisible(draw, workers=3, most=4):
             draw(st.integers(1, 3)),
             draw(st.sampled_from(COSTS)),
             draw(st.sampled_from((None, 6, 9, 12))),
-            BlockMemory(draw(st.integers(8, 30)), 1) if draw(st.booleans()) else None,
+            BlockMemory(draw(st.integers(8, 30)), 1, "whole") if draw(st.booleans()) else None,
             name=f"worker-{k}",
         )
         for k in range(draw(st.integers(1, workers)))

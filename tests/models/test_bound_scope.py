@@ -114,7 +114,13 @@ def tiny_instance(rng):
         rng.choice((1, 2, 2, 3)),
         rng.choice(COSTS)(lambda: rng.choice(sizes)),
         rng.choice((None, rng.randint(3, 6))),
-        rng.choice((None, BlockMemory(rng.randint(6, 9), 1), BlockMemory(rng.randint(6, 9), 1))),
+        rng.choice(
+            (
+                None,
+                BlockMemory(rng.randint(6, 9), 1, "whole"),
+                BlockMemory(rng.randint(6, 9), 1, "whole"),
+            )
+        ),
         padding=rng.random() < 0.3,
     )
     rule = rng.choice(("decode", "prefill"))

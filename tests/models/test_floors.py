@@ -210,7 +210,7 @@ def own_instances(draw):
     prompts = draw(st.lists(st.integers(1, 30), min_size=n, max_size=n))
     outputs = draw(st.lists(st.integers(1, 9), min_size=n, max_size=n))
     arrivals = draw(st.lists(st.sampled_from((0, 0, 500, 3_000)), min_size=n, max_size=n))
-    memory = draw(st.one_of(st.none(), st.just(orsched.BlockMemory(8, 16))))
+    memory = draw(st.one_of(st.none(), st.just(orsched.BlockMemory(8, 16, "whole"))))
     cap, cost = draw(st.sampled_from((None, 40))), draw(own_costs())
     worker = orsched.Worker(draw(st.integers(1, 4)), cost, cap, memory)
     return orsched.Instance(

@@ -41,7 +41,7 @@ COSTS = (
 def several(draw):
     n = draw(st.integers(1, 4))
     column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
-    memory = BlockMemory(draw(st.integers(12, 30)), 1) if draw(st.booleans()) else None
+    memory = BlockMemory(draw(st.integers(12, 30)), 1, "whole") if draw(st.booleans()) else None
     worker = Worker(
         draw(st.integers(1, 2)),
         draw(st.sampled_from(COSTS)),

@@ -38,7 +38,7 @@ def unequal(draw, most=5):
     """Few clients, many lengths, cheap stages: where the joint bound improves."""
     n = draw(st.integers(2, most))
     column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
-    memory = BlockMemory(draw(st.integers(16, 40)), 1) if draw(st.booleans()) else None
+    memory = BlockMemory(draw(st.integers(16, 40)), 1, "whole") if draw(st.booleans()) else None
     worker = Worker(
         draw(st.integers(1, 4)),
         draw(st.sampled_from(COSTS)),

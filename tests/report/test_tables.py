@@ -44,7 +44,7 @@ def parsed(html):
 
 @pytest.fixture
 def instance():
-    worker = Worker(2, prefill_cap_tokens=900, memory=BlockMemory(10, 128), name=EVIL)
+    worker = Worker(2, prefill_cap_tokens=900, memory=BlockMemory(10, 128, "whole"), name=EVIL)
     return Instance(Requests([3, 5], [2, 4]), worker, name=EVIL, first_token="decode")
 
 

@@ -78,7 +78,7 @@ def instances(draw, most=8):
     memory = None
     if block is not None:
         least = -(-(9 + 9) // block)  # room for the largest request with the output limit
-        memory = BlockMemory(draw(st.integers(least, 3 * least)), block)
+        memory = BlockMemory(draw(st.integers(least, 3 * least)), block, "whole")
     worker = Worker(draw(st.integers(1, 4)), draw(st.sampled_from(COSTS)), cap, memory)
     return Instance(
         Requests(prompts, outputs, arrival_ns=arrivals, predicted_tokens=predicted),

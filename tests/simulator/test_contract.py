@@ -132,7 +132,7 @@ def secretive(first_token="decode"):
         [2, 9, 4, 6], outputs, arrival_ns=[0, 20, 20, 90], predicted_tokens=[4, 10, 8, 6],
         predicted_quantiles=quantiles, quantile_levels=[0.1, 0.9],
     )  # fmt: skip
-    worker = Worker(2, COST, memory=BlockMemory(40, 1))
+    worker = Worker(2, COST, memory=BlockMemory(40, 1, "whole"))
     return Instance(requests, worker, first_token=first_token, output_limit_tokens=13)
 
 
@@ -294,7 +294,7 @@ IMPOSSIBLE = {
     "prefilled after its end": (small(), [*ALL, prefill_stage([0])], "request 0"),
     "not arrived": (small(arrivals=(0, 4, 4)), [prefill_stage([0, 1])], "not arrived"),
     "over the cap": (small(prefill_cap_tokens=10), [prefill_stage([0, 1])], "cap"),
-    "over memory": (small(memory=BlockMemory(18, 1)), [prefill_stage([0, 1])], "blocks"),
+    "over memory": (small(memory=BlockMemory(18, 1, "whole")), [prefill_stage([0, 1])], "blocks"),
     "decode with nobody": (small(), [decode_rounds()], "without a running request"),
     "nothing at all": (small(), [Step(decode=())], None),
     "no rounds": (small(), [prefill_stage([0]), Step(rounds=0)], "0 rounds"),
@@ -313,13 +313,15 @@ def test_impossible_steps_are_refused(case):
 
 def test_a_stage_that_fills_memory_exactly_is_taken():
     """The limit is 4 output tokens: 5 + 4 and 6 + 4 blocks are set aside, 18 are too few."""
-    instance = small(memory=BlockMemory(19, 1))
+    instance = small(memory=BlockMemory(19, 1, "whole"))
     policy = Scripted(*ALL[:1], decode_rounds(until=0), prefill_stage([2]))
     schedule = simulate_policy(instance, policy).schedule
     assert schedule.steps.phase.tolist() == [0, 1, 1, 0, 1]
 
 
-@pytest.mark.parametrize("worker", [{"prefill_cap_tokens": 6}, {"memory": BlockMemory(10, 1)}])
+@pytest.mark.parametrize(
+    "worker", [{"prefill_cap_tokens": 6}, {"memory": BlockMemory(10, 1, "whole")}]
+)
 def test_infeasible_instances_are_refused_by_name(worker):
     with pytest.raises(InfeasibleError, match="request 2"):
         simulate_policy(small(**worker), FirstComeFirstServed())
@@ -442,7 +444,7 @@ def test_a_policy_cannot_set_less_memory_aside():
             view.blocks_of = lambda request: 0
 
     with pytest.raises(PolicyError, match="memory blocks"):
-        simulate_policy(small(memory=BlockMemory(11, 1)), Optimist())
+        simulate_policy(small(memory=BlockMemory(11, 1, "whole")), Optimist())
 
 
 def test_information_may_be_declared_as_text():

@@ -87,7 +87,7 @@ class UntilArrivals(FirstComeFirstServed):
 def test_requests_go_to_workers_that_can_hold_them(name, steal):
     """The second worker has room for 20 tokens: the long requests go to the first one."""
     requests = Requests([4, 40, 4, 40] * 3, [4, 40, 4, 40] * 3)
-    small, large = BlockMemory(20, 1), BlockMemory(100, 1)
+    small, large = BlockMemory(20, 1, "whole"), BlockMemory(100, 1, "whole")
     workers = (
         Worker(2, COST, memory=small, name="small"),
         Worker(2, COST, memory=large, name="large"),

@@ -39,7 +39,9 @@ def test_the_heap_finds_whom_a_look_at_all_finds(
 ) -> None:
     drawn = random.Random(seed)
     workers = [
-        Worker(drawn.choice([4, 8]), memory=None if room is None else BlockMemory(room, 16))
+        Worker(
+            drawn.choice([4, 8]), memory=None if room is None else BlockMemory(room, 16, "whole")
+        )
         for room in (drawn.choice(rooms) for _ in range(9))
     ]
     view = view_of(workers, [drawn.randrange(1, 900) for _ in range(500)])

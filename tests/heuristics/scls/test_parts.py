@@ -112,7 +112,7 @@ def test_the_adaptive_batcher_separates_long_from_short():
         (padding_worker(clients=50), "deepspeed", 1.0, [28, 28, 28]),
         (padding_worker(clients=50, cap=16), "worker", 1.0, [50, 50, 50]),
         (Worker(50, PLAIN, None, BlockMemory(25, 4, "paged")), "worker", 1.0, [25, 8, 3]),
-        (Worker(50, PLAIN, None, BlockMemory(100, 1)), "worker", 1.0, [9, 5, 2]),
+        (Worker(50, PLAIN, None, BlockMemory(100, 1, "whole")), "worker", 1.0, [9, 5, 2]),
         (padding_worker(blocks=2), "worker", 1.0, [1, 1, 1]),
     ],
 )

@@ -189,7 +189,7 @@ def test_a_callback_ends_it_and_a_schedule_starts_it():
 def test_memory_and_prefill_caps_hold():
     rng = random.Random(3)
     base = drawn(rng, 6, 3, False)
-    worker = Worker(3, base.worker.cost, 12, BlockMemory(30, 1))
+    worker = Worker(3, base.worker.cost, 12, BlockMemory(30, 1, "whole"))
     instance = base.replace(workers=[worker])
     result = solve_best_first_times(instance, "jct_mean")
     assert result.status == "optimal"

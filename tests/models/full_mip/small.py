@@ -30,7 +30,7 @@ def random_instance(seed: int, most: int = 5) -> Instance:
     """Up to ``most`` requests on up to three clients; half with arrivals, some with memory."""
     rng = random.Random(seed)
     n = rng.randint(1, most)
-    memory = BlockMemory(rng.randint(13, 30), 1) if rng.random() < 0.4 else None
+    memory = BlockMemory(rng.randint(13, 30), 1, "whole") if rng.random() < 0.4 else None
     arrivals = [rng.randint(0, 100) for _ in range(n)] if rng.random() < 0.5 else [0] * n
     worker = Worker(rng.randint(1, 3), rng.choice(COSTS), rng.choice((None, 9, 12)), memory)
     prompts = [rng.randint(1, 9) for _ in range(n)]

@@ -85,7 +85,7 @@ def test_an_infeasible_request_is_named(backend):
             orsched.Instance(requests, Worker(1, prefill_cap_tokens=8), first_token="decode"),
             backend,
         )
-    memory = Worker(1, memory=BlockMemory(1, 8))
+    memory = Worker(1, memory=BlockMemory(1, 8, "whole"))
     with pytest.raises(InfeasibleError, match=r"request long \(row 1\).*memory blocks"):
         solve_full_mip(orsched.Instance(requests, memory, first_token="decode"), backend)
 

@@ -75,7 +75,7 @@ def search_of(problem_instance, objective, seed, engine_=Plain, *, mixed=True, c
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_decoded_is_what_the_simulator_makes_of_it(seed):
     rng = random.Random(seed)
-    memory = rng.choice((None, BlockMemory(14, 8), BlockMemory(28, 4, "paged")))
+    memory = rng.choice((None, BlockMemory(14, 8, "whole"), BlockMemory(28, 4, "paged")))
     case = instance(rng, rng.choice((1, 1, 2, 3)), memory=memory)
     objective = OBJECTIVES[seed % len(OBJECTIVES)]
     mixed, chunks = rng.random() < 0.8, rng.random() < 0.7
@@ -247,7 +247,7 @@ def test_it_takes_up_where_another_search_has_ended():
     [
         ((Worker(2, padding=True),), "padding"),
         ((Worker(2, available_ns=((5, None),)),), "available_ns"),
-        ((Worker(2), Worker(2, memory=BlockMemory(9, 9), name="b")), "memory"),
+        ((Worker(2), Worker(2, memory=BlockMemory(9, 9, "whole"), name="b")), "memory"),
     ],
 )
 def test_workers_that_it_does_not_plan_for_are_refused(workers, field):
