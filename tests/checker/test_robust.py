@@ -63,7 +63,7 @@ def instance_with(cost):
     # The instance asks its cost model about the largest case only.
     plain = Instance(
         requests,
-        Worker(2, in_order(AffineCost, 1, 1, 1, 1), 9, BlockMemory(9, 2)),
+        Worker(2, in_order(AffineCost, 1, 1, 1, 1), 9, BlockMemory(9, 2, "whole")),
         first_token="decode",
     )
     object.__setattr__(plain.workers[0], "cost", cost)

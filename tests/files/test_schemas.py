@@ -161,7 +161,7 @@ def test_schema_and_reader_reject_the_same_parameters(schemas, tmp_path, name):
                 ids=["ü"],
                 prefixes=Prefixes([0, 2], [0, 2**62], 2**30),
             ),
-            Worker(1, in_order(AffineCost, 0, 0, 0, 0), memory=BlockMemory(2**31 - 1, 1)),
+            Worker(1, in_order(AffineCost, 0, 0, 0, 0), memory=BlockMemory(2**31 - 1, 1, "whole")),
             first_token="prefill",
             output_limit_tokens=2**31 - 1,
             name="",

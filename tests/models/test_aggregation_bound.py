@@ -272,7 +272,7 @@ def test_workers_of_which_nothing_is_known():
 def test_a_request_that_fits_onto_no_worker_is_named():
     workers = (
         Worker(1, prefill_cap_tokens=4, name="small"),
-        Worker(1, memory=BlockMemory(2, 4), name="tiny"),
+        Worker(1, memory=BlockMemory(2, 4, "whole"), name="tiny"),
     )
     instance = Instance(Requests([3, 5], [9, 9]), workers, first_token="decode")
     for objective in ("makespan", *OBJECTIVES):
@@ -291,7 +291,7 @@ def test_empty_instances_of_several_workers():
 
 def test_paged_blocks_do_not_limit_the_clients():
     """Blocks that grow with the cache: more requests at once than fit with all their tokens."""
-    whole = Worker(4, in_order(AffineCost, 1, 0, 10, 0), memory=BlockMemory(10, 1))
+    whole = Worker(4, in_order(AffineCost, 1, 0, 10, 0), memory=BlockMemory(10, 1, "whole"))
     paged = replace(whole, memory=BlockMemory(10, 1, "paged"))
     requests = Requests([1] * 4, [4] * 4)
     bounds = [

@@ -55,7 +55,7 @@ def small(draw, most=4):
     n = draw(st.integers(1, most))
     column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
     arrivals = column(0, draw(st.sampled_from((0, 0, 100))))
-    memory = BlockMemory(draw(st.integers(13, 30)), 1) if draw(st.booleans()) else None
+    memory = BlockMemory(draw(st.integers(13, 30)), 1, "whole") if draw(st.booleans()) else None
     worker = Worker(
         draw(st.integers(1, 3)),
         draw(st.sampled_from(COSTS)),
@@ -218,7 +218,7 @@ def test_lifted_bound_beats_volume_and_longest():
 def _with_memory(blocks, room, rounds):
     """Requests that hold the given blocks for the given rounds; a stage and a round cost 1."""
     prompts = [b - d for b, d in zip(blocks, rounds, strict=True)]
-    worker = Worker(5, in_order(AffineCost, 1, 0, 1, 0), memory=BlockMemory(room, 1))
+    worker = Worker(5, in_order(AffineCost, 1, 0, 1, 0), memory=BlockMemory(room, 1, "whole"))
     return Instance(Requests(prompts, rounds), worker, first_token="decode")
 
 
@@ -350,7 +350,11 @@ def test_infeasible_and_unknown_objectives_are_refused():
         makespan_bound(Instance(Requests([1, 5], [1, 1]), worker, first_token="decode"))
     with pytest.raises(InfeasibleError, match="memory blocks"):
         makespan_bound(
-            Instance(Requests([9], [9]), Worker(1, memory=BlockMemory(2, 8)), first_token="decode")
+            Instance(
+                Requests([9], [9]),
+                Worker(1, memory=BlockMemory(2, 8, "whole")),
+                first_token="decode",
+            )
         )
     with pytest.raises(InputError, match="mean_tpot"):
         orsched.bound(orsched.load("two-by-two"), "mean_tpot")

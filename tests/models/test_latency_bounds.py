@@ -57,7 +57,7 @@ def small(draw, most=3):
     n = draw(st.integers(1, most))
     column = lambda low, high: draw(st.lists(st.integers(low, high), min_size=n, max_size=n))  # noqa: E731
     arrivals = column(0, draw(st.sampled_from((0, 0, 60))))
-    memory = BlockMemory(draw(st.integers(13, 30)), 1) if draw(st.booleans()) else None
+    memory = BlockMemory(draw(st.integers(13, 30)), 1, "whole") if draw(st.booleans()) else None
     worker = Worker(
         draw(st.integers(1, 3)),
         draw(st.sampled_from(COSTS)),
@@ -243,7 +243,7 @@ def test_few_requests_that_fit_are_bounded_by_themselves():
 
 def test_levels_and_memory_have_machine_times():
     levels = LevelsCost(levels=((10, 30), (20, 40), (80, 100)), round_fixed_ns=6)
-    worker = Worker(4, levels, memory=BlockMemory(30, 1))
+    worker = Worker(4, levels, memory=BlockMemory(30, 1, "whole"))
     instance = Instance(Requests([8] * 6, [2] * 6), worker, first_token="decode")
     bound = orsched.bound(instance, "mean_jct")
     assert "line" in bound.certificate["workers"][0]

@@ -25,7 +25,7 @@ def random_instance(n=30, clients=6, seed=0, *, latest_ns=0, first_token="decode
         arrival_ns=random.integers(0, latest_ns + 1, n),
         ids=fields.pop("ids", None),
     )
-    worker = Worker(clients, prefill_cap_tokens=512, memory=BlockMemory(8 * clients, 128))
+    worker = Worker(clients, prefill_cap_tokens=512, memory=BlockMemory(8 * clients, 128, "whole"))
     return Instance(requests, (worker,), first_token=first_token, **fields)
 
 
@@ -67,7 +67,9 @@ def every_kind():
         Worker(
             2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 2, "paged"), padding=True
         ),
-        Worker(2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 4), name="mixed"),
+        Worker(
+            2, in_order(AffineCost, 10, 1, 4, 1), memory=BlockMemory(9, 4, "whole"), name="mixed"
+        ),
     )
     instance = Instance(
         Requests([3, 5, 4, 6], [1, 3, 4, 3]), workers, name="every kind", first_token="decode"

@@ -70,7 +70,7 @@ def test_it_finds_the_optimum_where_a_stage_takes_a_fixed_time(seed):
     assert solve_best_first(instance, alone=True).makespan_ns == optimum_ns(instance)
 
 
-@pytest.mark.parametrize("memory", [None, BlockMemory(30, 1)])
+@pytest.mark.parametrize("memory", [None, BlockMemory(30, 1, "whole")])
 @pytest.mark.parametrize(
     "cost",
     [in_order(AffineCost, 40, 1, 10, 1), LevelsCost(levels=((9, 30), (14, 40)), round_fixed_ns=10)],
