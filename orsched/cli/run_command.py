@@ -180,7 +180,11 @@ def run_command(
         if before is not None and policy is None and not is_schedule(source):
             policy = _policy_of(before)
             given = given or dict(before.parameters)
-        ends_search = {"--iterations": iterations, "--gap": gap, "--time-limit": time_limit}
+        ends_search: dict[str, object] = {
+            "--iterations": iterations,
+            "--gap": gap,
+            "--time-limit": time_limit,
+        }
         problem, what = _sources(source, instance_source, policy, given, ends_search)
         chosen = {
             "seed": seed or 0,

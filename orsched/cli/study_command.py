@@ -214,7 +214,7 @@ def _print_means(rows: Sequence[dict[str, Any]], style: str) -> None:
     if style == "table" and given_view().columns is None and lines:
         over_time = arrive_over_time(rows)
         judged = any(line.get("slo_attainment") is not None for line in lines)
-        figures = _OVER_TIME if over_time or judged else _AT_ONCE
+        figures: tuple[str, ...] = _OVER_TIME if over_time or judged else _AT_ONCE
         if "objective_value" in lines[0]:  # the gap is the objective's, beside its bound
             asked = (*_OBJECTIVE, "gap")
             figures = (*asked, *(name for name in figures if name not in ("bound_s", "gap")))

@@ -96,7 +96,7 @@ def _latency_rows(results: dict[str, Any]) -> list[tuple[str, str]]:
         spread = [figures.get(f"{name}_{each}_s") for each in ("mean", "p50", "p99")]
         if None not in spread:
             digits = 4 if name == "tpot" else 3
-            text = " / ".join(seconds_text(value, digits) for value in spread)
+            text = " / ".join(seconds_text(value, digits) for value in spread if value is not None)
             rows.append((f"{label} mean / p50 / p99", f"{text} s"))
     gap, attainment = figures.get("itl_max_s"), figures.get("slo_attainment")
     if gap is not None:
