@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_SEEDS = 1_000_000
 _WORDS = ("method", "information", "checked", "objective", "notes")
-_COUNTED = ("status", "certified", "termination")
+_COUNTED = ("status", "best_of", "certified", "termination")
 
 
 class Generated(NamedTuple):
