@@ -19,6 +19,7 @@ from orsched.instance import require_instance
 from orsched.models.bulk_done import bulk_tokens
 from orsched.models.bulk_lp import prices_of
 from orsched.near_names import known_names
+from orsched.schedule import as_schedule
 from orsched.schedule_classes import ALLOWANCES
 from orsched.units import NS_PER_S, seconds_to_ns
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.schedule import Scheduled
 
 MOST_WINDOWS = 256
 CREDITS = ("output", "prefill")
@@ -76,13 +77,15 @@ class BulkBound:
         """The bound divided by the horizon."""
         return self.value / self.horizon_s
 
-    def done(self, schedule: Schedule) -> int:
+    def done(self, schedule: Scheduled) -> int:
         """Return the same of a schedule: tokens of bulk requests done by the horizon, weighted."""
         claim = self.certificate
         (prompt, output), credit = claim.get("weights", [1, 1]), claim.get("credit", "output")
-        return bulk_tokens(self._instance, schedule, self.horizon_ns, prompt, output, credit)
+        return bulk_tokens(
+            self._instance, as_schedule(schedule), self.horizon_ns, prompt, output, credit
+        )
 
-    def share(self, schedule: Schedule) -> float:
+    def share(self, schedule: Scheduled) -> float:
         """Return ``done(schedule) / value``: what a schedule reaches of the bound.
 
         Of a schedule in which fewer requests meet their limits it may be above 1. 1.0 where both

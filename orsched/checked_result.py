@@ -15,7 +15,7 @@ from orsched.metrics import distribution, gap, summarise
 from orsched.objective_run import is_better
 from orsched.policy import Information
 from orsched.result import Result, Status
-from orsched.schedule import Schedule
+from orsched.schedule import Schedule, Scheduled, as_schedule
 from orsched.search_history import KEY, HistoryRecorder
 from orsched.units import NS_PER_S
 from orsched.verdict import KEY as VERDICT_KEY
@@ -35,14 +35,9 @@ _SET_ASIDE = (
 )
 
 
-def require_start(instance: Instance, initial: Schedule, told: Information) -> None:
-    """Refuse a schedule that a search may not start from, before time is spent on the search."""
-    if not isinstance(initial, Schedule):
-        raise InputError(
-            f"is {type(initial).__name__}, not a schedule",
-            field="initial_schedule",
-            remedy="give result.schedule, or what load_schedule returns",
-        )
+def require_start(instance: Instance, initial: Scheduled, told: Information) -> Schedule:
+    """Return the schedule that a search starts from; refuse one that it may not start from."""
+    initial = as_schedule(initial, "initial_schedule")
     if told is not Information.CLAIRVOYANT:
         raise InputError(
             "an initial schedule holds true lengths",
@@ -54,6 +49,7 @@ def require_start(instance: Instance, initial: Schedule, told: Information) -> N
         raise InvalidScheduleError(
             f"the initial schedule is not valid: {violations[0].message}", violations
         )
+    return initial
 
 
 def not_worse(

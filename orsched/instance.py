@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -358,11 +360,11 @@ class Instance:
     def from_pandas(
         cls, frame: pd.DataFrame, workers: Worker | tuple[Worker, ...], **fields: Any
     ) -> Instance:
-        """Build an instance from a data frame with the columns of ``Requests``.
+        """Build an instance from a data frame with one row for each request.
 
-        ``arrival_s`` (seconds) is accepted in place of ``arrival_ns``; unknown columns raise
-        ``InputError``. Further keywords are fields of ``Instance``; the names of ``classes``, if
-        given, are those in the column ``service_class``.
+        Columns may have all names, units and dates that a CSV file of requests may have
+        (``orsched.load``); a warning names those that are not used. Further keywords are fields of
+        ``Instance``; the names of ``classes``, if given, are those in the column ``service_class``.
         """
         owners = (workers,) if isinstance(workers, Worker) else tuple(workers)
         kinds = checked_classes(fields.get("classes", DEFAULT_CLASSES))
@@ -427,13 +429,19 @@ def _say_prefixes() -> None:
 
 
 def require_instance(value: object) -> None:
-    """Raise ``InputError`` for what is no instance."""
-    if not isinstance(value, Instance):
-        raise InputError(
-            f"an object of type {type(value).__name__} is not an Instance",
-            field="instance",
-            remedy="make one: orsched.load(name, path or data frame, clients=64)",
-        )
+    """Raise ``InputError`` for what is not an instance, with the call that makes one of it."""
+    if isinstance(value, Instance):
+        return
+    kind, remedy = type(value).__name__, "load one: orsched.load(name)"
+    if isinstance(value, (str, PathLike)):
+        kind, remedy = repr(os.fspath(value)), f"orsched.load({os.fspath(value)!r}) reads one"
+    elif isinstance(value, Requests):
+        remedy = "requests need a worker: orsched.Instance(requests, orsched.Worker(64))"
+    elif kind == "DataFrame":
+        remedy = "requests need a worker: orsched.load(frame, clients=64)"
+    elif isinstance(getattr(value, "instance", None), Instance):
+        remedy = "give its instance: result.instance"
+    raise InputError(f"{kind:.100} is not an Instance", field="instance", remedy=remedy)
 
 
 def refusal_note(instance: Instance) -> list[str]:

@@ -73,6 +73,12 @@ def load(
     """
     from orsched.request_files import WorkerChoice, holds_requests, is_frame, load_requests
 
+    if not (isinstance(source, (str, os.PathLike)) or is_frame(source)):
+        raise InputError(
+            f"{type(source).__name__} is not a name, a path or a data frame",
+            field="source",
+            remedy='orsched.load("pang-100x20") or orsched.load("mine.csv", clients=64)',
+        )
     choice = WorkerChoice(
         clients, cost, prefill_cap_tokens, memory_blocks, block_tokens, allocation, prefix_cache,
         first_token, output_limit_tokens, workers,

@@ -15,9 +15,10 @@ from orsched.distributions import PERCENTILES as PERCENTILES
 from orsched.distributions import distribution as distribution
 from orsched.distributions import ratio as ratio
 from orsched.fleet_metrics import fleet_figures
+from orsched.instance import require_instance
 from orsched.intervals import exact_product
 from orsched.request_times import finishes_ns, first_rounds_ns, first_tokens_ns
-from orsched.schedule import MIXED, PREFILL
+from orsched.schedule import MIXED, PREFILL, as_schedule
 from orsched.slo import SLO as SLO  # noqa: TC001
 from orsched.tenant_metrics import tenant_figures
 from orsched.timeline import Timeline
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from orsched.columns import IntColumn
     from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.schedule import Scheduled
     from orsched.slo import Limits
 
 _OF_WHOLE_RUNS = ("tokens_per_s", "ttft_ns", "tpot_ns", "itl_ns", "jct_ns", "slo", "gap")
@@ -40,7 +41,7 @@ OF_CLASSES = ("classes", "tenants", "fairness", "weighted_jct_ns")
 """Numbers that only instances with classes, tenants or weights have."""
 
 
-def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) -> dict[str, Any]:
+def summarise(instance: Instance, schedule: Scheduled, slo: SLO | None = None) -> dict[str, Any]:
     """Return all reported numbers of a schedule as plain JSON values.
 
     Times are integer nanoseconds, means and ratios floats (one correctly rounded division of
@@ -71,6 +72,8 @@ def summarise(instance: Instance, schedule: Schedule, slo: SLO | None = None) ->
     A run that ends below the bound has no gap: its worker was faster than the cost model. A run
     that was stopped has no gap, no rate and no latencies either: most requests are not done.
     """
+    require_instance(instance)
+    schedule = as_schedule(schedule)
     line = Timeline(instance, schedule)
     bound_ns = None if schedule.bound is None else int(schedule.bound["value_ns"])
     results = figures(line, bound_ns, None if slo is None else slo.limits_ns)

@@ -32,7 +32,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "frontier_chart": "orsched.plotting.frontier:frontier_chart",
         "instance_html": "orsched.report.tables:instance_html",
         "request_times": "orsched.request_times:request_times",
-        "requests_from_frame": "orsched.files.frames:requests_from_frame",
+        "requests_from_frame": "orsched.instances.readers.own_columns:requests_of_frame",
         "requests_to_frame": "orsched.files.frames:requests_to_frame",
         "schedule_html": "orsched.report.tables:schedule_html",
     },

@@ -260,8 +260,8 @@ class Requests:
     def from_pandas(cls, frame: pd.DataFrame) -> Requests:
         """Return the requests of a data frame, one row each; the index plays no part.
 
-        Columns are those of this class, ``id`` and ``arrival_s`` among them. Raises ``InputError``
-        for a column that is unknown or missing.
+        Columns may have all names, units and dates that a CSV file of requests may have; a warning
+        names those that are not used. Raises ``InputError`` for a column that is missing.
         """
         found: Requests = attached("requests_from_frame")(frame)
         return found

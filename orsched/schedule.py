@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -331,12 +332,43 @@ def _lost_steps(rows: object) -> tuple[tuple[int, int, int], ...]:
     return tuple(found)
 
 
-def require_schedule(value: object) -> None:
-    """Raise ``InputError`` for what is no schedule."""
-    if not isinstance(value, Schedule):
-        raise InputError(
-            f"{value!r} is no Schedule", field="schedule", remedy="read one, or solve an instance"
-        )
+class HasSchedule(Protocol):
+    """A result: it is taken wherever a schedule is, and its schedule used."""
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule that was made."""
+        ...
+
+
+Scheduled = Schedule | HasSchedule
+"""What functions that want a schedule take."""
+
+
+def as_schedule(value: object, field: str = "schedule") -> Schedule:
+    """Return a schedule, or that of a result; ``InputError`` for anything else."""
+    for found in (value, getattr(value, "schedule", None), getattr(value, "trace", None)):
+        if isinstance(found, Schedule):
+            return found
+    raise InputError(
+        f"{type(value).__name__} is not a schedule",
+        field=field,
+        remedy="give what solve, simulate or load_schedule returns",
+    )
+
+
+def as_schedules(value: object) -> list[Schedule]:
+    """Return schedules of one or of several schedules or results; errors name the row."""
+    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+    if not several:
+        return [as_schedule(value, "schedules")]
+    found = []
+    for row, each in enumerate(value):  # type: ignore[arg-type]
+        try:
+            found.append(as_schedule(each, "schedules"))
+        except InputError as error:
+            raise error.located(row=row) from None
+    return found
 
 
 MADE_ANEW = (

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from orsched.methods import Outcome
     from orsched.models.bounds import Bound
     from orsched.policy import Policy, View
-    from orsched.schedule import Schedule
+    from orsched.schedule import Scheduled
     from orsched.step import Step
 
 __all__ = ["Comparison", "Spec", "compare", "read_spec", "simulate", "solve"]
@@ -70,7 +70,7 @@ def solve(
     objective: str | Objective = "makespan",
     stop: Stop | None = None,
     seed: int = 0,
-    initial_schedule: Schedule | None = None,
+    initial_schedule: Scheduled | None = None,
     callback: Callable[[Progress], None] | None = None,
     *,
     information: str | None = None,
@@ -138,7 +138,7 @@ def solve(
     _require_steps(chosen, observer)
     require_fit(instance, chosen)
     if initial_schedule is not None:
-        require_start(instance, initial_schedule, chosen.information)
+        initial_schedule = require_start(instance, initial_schedule, chosen.information)
     no_search = why_no_search(chosen)
     criterion = criterion_of(
         stop, time_limit, iterations, gap, len(instance), endless=no_search is None

@@ -265,7 +265,7 @@ def test_what_is_no_instance_is_named(instance):
 
 @pytest.mark.parametrize("schedule", ["plan.json", None, 3])
 def test_what_is_no_schedule_is_named(schedule):
-    with pytest.raises(InputError, match="is no Schedule"):
+    with pytest.raises(InputError, match="is not a schedule"):
         orsched.check(SMALL, schedule)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from orsched.errors import InputError
 from orsched.files.cells import class_codes, whole_numbers
-from orsched.files.frames import requests_from_frame
+from orsched.files.csv_requests import COLUMNS
+from orsched.files.frames import PREFIX_COLUMNS, requests_from_frame, require_frame
 from orsched.files.quantile_columns import gather, level_of
 from orsched.instances.readers import cells
 from orsched.instances.readers.assemble import Columns, kept, left_out
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from orsched.instances.readers.table import Parser
 
 FORMAT = "requests"
+UNUSED = "columns not used"
+_LOG = logging.getLogger("orsched")
 _SHOWN = 6
 _TEXTS = ("prompt", "conversation", "instruction")
 """Columns of prompts: what a predictor reads, lengths stand in others."""
@@ -104,6 +108,28 @@ def read_frame(
 
 
 FRAME = "the data frame"
+
+
+def requests_of_frame(frame: Any, classes: Sequence[str] = SERVICE_CLASSES) -> Requests:
+    """Return the requests of a data frame; a warning names the columns that are not used.
+
+    Orsched's own columns are read as ``requests_from_frame`` has them, others as ``read_frame``.
+    """
+    require_frame(frame)
+    own = (*COLUMNS, *PREFIX_COLUMNS)
+    if all(name in own or level_of(name) is not None for name in frame.columns):
+        return requests_from_frame(frame, classes)
+    requests, report = read_frame(frame, classes=classes)
+    if report.priorities:
+        raise InputError(
+            "priorities are read as classes of an instance",
+            field="priority",
+            remedy="use orsched.load(frame, clients=...), which adds the classes",
+        )
+    for note in report.notes:
+        if note.startswith(UNUSED):
+            _LOG.warning("%s: %s", FRAME, note)
+    return requests
 
 
 class _Reading:
@@ -170,7 +196,7 @@ class _Reading:
         if texts:
             notes.append(f"{_listed(texts)}: read by --predict alone")
         if unused:
-            notes.append(f"columns not used: {_listed(unused)}")
+            notes.append(f"{UNUSED}: {_listed(unused)}")
         priorities: tuple[int, ...] = ()
         if "priority" in values:
             priorities, values["service_class"] = self._levels(values.pop("priority"), names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -16,16 +17,17 @@ from orsched.models.mip.programs import read_program
 from orsched.models.mip.search import Incumbent, answer_of
 from orsched.models.mip.solvers import Job, mathopt, require_solver, run_job
 from orsched.near_names import did_you_mean
+from orsched.schedule import as_schedule
 from orsched.stop import MaxRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from orsched.instance import Instance
     from orsched.models.mip.changed import Changed
     from orsched.models.mip.programs import Program
     from orsched.models.mip.result import MipResult, MipStep
-    from orsched.schedule import Schedule
+    from orsched.schedule import Schedule, Scheduled
 
 _GRACE_S = 2.0
 """What a solver may take beyond its time limit until its process is ended."""
@@ -100,9 +102,9 @@ class Mip:
             return None
         return changed_model(self.model)
 
-    def values_of(self, schedule: Schedule) -> dict[Any, float]:
+    def values_of(self, schedule: Scheduled) -> dict[Any, float]:
         """Return the values of the program's variables that stand for a valid schedule."""
-        values = map(float, self.program.values_of(schedule))
+        values = map(float, self.program.values_of(as_schedule(schedule)))
         return dict(zip(self._columns, values, strict=True))
 
     def solve(
@@ -110,7 +112,7 @@ class Mip:
         solver: str = "scip",
         *,
         time_limit: float | None = None,
-        start: Schedule | Mapping[Any, float] | None = None,
+        start: Scheduled | Mapping[Any, float] | None = None,
         seed: int = 0,
         parameters: Any = None,
         callback: Callable[[MipStep], object] | None = None,
@@ -153,12 +155,10 @@ class Mip:
         outcome = run_in_child(run_job, job, left, incumbent.on_message)
         return answer_of(self, solver, outcome, incumbent)
 
-    def _hint(self, start: Schedule | Mapping[Any, float] | None) -> dict[int, float]:
+    def _hint(self, start: Scheduled | Mapping[Any, float] | None) -> dict[int, float]:
         if start is None:
             return {}
-        from orsched.schedule import Schedule
-
-        values = self.values_of(start) if isinstance(start, Schedule) else start
+        values = start if isinstance(start, Mapping) else self.values_of(start)
         return {variable.id: value for variable, value in values.items()}
 
     def schedule_of(self, values: Mapping[str, float]) -> Schedule:

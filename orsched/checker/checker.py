@@ -16,19 +16,18 @@ from orsched.checker.transfers import check_transfers
 from orsched.checker.violations import DEFAULT_LIMIT, Findings, Violation
 from orsched.errors import InputError
 from orsched.instance import require_instance
-from orsched.schedule import require_schedule
+from orsched.schedule import Schedule, Scheduled, as_schedule
 from orsched.timeline import Timeline
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
-    from orsched.schedule import Schedule
 
 TIMES = ("model", "measured")
 
 
 def check(
     instance: Instance,
-    schedule: Schedule,
+    schedule: Scheduled,
     times: str = "model",
     limit: int | None = DEFAULT_LIMIT,
     budget: int | None = DEFAULT_BUDGET,
@@ -41,7 +40,7 @@ def check(
 
     Args:
         instance: the problem.
-        schedule: any schedule, however wrong.
+        schedule: any schedule, however wrong, or a result.
         times: ``model``: durations must be those of the cost model; ``measured``: they were
             measured on a worker and are taken as they are. A measured schedule whose ``run`` says
             that it was stopped need not serve all requests to their ends.
@@ -56,7 +55,7 @@ def check(
     if times not in TIMES:
         raise InputError(f"{times!r} is unknown", field="times", remedy="model or measured")
     require_instance(instance)
-    require_schedule(schedule)
+    schedule = as_schedule(schedule)
     measured = times == "measured"
     findings = Findings(limit)
     stopped = measured and _was_stopped(schedule)

@@ -31,9 +31,7 @@ def requests_from_frame(frame: pd.DataFrame, classes: Sequence[str] = SERVICE_CL
     Raises:
         InputError: a column is unknown or missing, or a value is wrong; rows count from 0.
     """
-    pandas = _pandas()
-    if not isinstance(frame, pandas.DataFrame):
-        raise InputError(f"a {type(frame).__name__} is not a data frame", remedy="give a DataFrame")
+    require_frame(frame)
     require_columns([name for name in frame.columns if name not in PREFIX_COLUMNS])
     for name in PREFIX_COLUMNS:
         if list(frame.columns).count(name) > 1:
@@ -48,6 +46,12 @@ def requests_from_frame(frame: pd.DataFrame, classes: Sequence[str] = SERVICE_CL
             seconds = frame[name].tolist()
             columns[name] = [number_ns(s, row, name) for row, s in enumerate(seconds)]
     return requests_of(columns, prefixes)
+
+
+def require_frame(frame: object) -> None:
+    """Raise ``InputError`` for what is not a data frame."""
+    if not isinstance(frame, _pandas().DataFrame):
+        raise InputError(f"a {type(frame).__name__} is not a data frame", remedy="give a DataFrame")
 
 
 def requests_to_frame(requests: Requests) -> pd.DataFrame:

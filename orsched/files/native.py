@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orsched.costs import CostModel
     from orsched.files.text import Path
     from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.schedule import Schedule, Scheduled
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +67,9 @@ def save_instance(instance: Instance, path: Path) -> None:
     Raises:
         InputError: the suffix is neither, or the file cannot be written.
     """
+    from orsched.instance import require_instance
+
+    require_instance(instance)
     with locating(path):
         if _suffix(path) == ".parquet":
             from orsched.files.parquet import instance_to_parquet
@@ -93,14 +96,17 @@ def load_schedule(path: Path) -> Schedule:
         return schedule_from_document(parse_json(read_text(path)))
 
 
-def save_schedule(schedule: Schedule, path: Path) -> None:
+def save_schedule(schedule: Scheduled, path: Path) -> None:
     """Write a schedule file, or a trace if the schedule's ``run`` names device and clock.
 
-    Formats as in ``save_instance``.
+    Formats as in ``save_instance``; of a result its schedule is written.
 
     Raises:
         InputError: the suffix is unknown, a value is not JSON, or the file cannot be written.
     """
+    from orsched.schedule import as_schedule
+
+    schedule = as_schedule(schedule)
     with locating(path):
         if _suffix(path) == ".parquet":
             from orsched.files.parquet import schedule_to_parquet

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.instance import require_instance
 from orsched.plotting import style
 from orsched.plotting.density import density_image
 from orsched.plotting.gantt_frame import (
@@ -25,7 +26,7 @@ from orsched.plotting.lanes import lanes_of
 from orsched.plotting.legend import draw_legend
 from orsched.plotting.pictures import DPI, require_matplotlib, save_picture
 from orsched.plotting.spans import client_use, rank_in_lane
-from orsched.schedule import MIXED, PREFILL
+from orsched.schedule import MIXED, PREFILL, as_schedule
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from orsched.instance import Instance
     from orsched.plotting.lanes import Lanes
     from orsched.plotting.spans import ClientUse
-    from orsched.schedule import Schedule
+    from orsched.schedule import Schedule, Scheduled
 
 MAX_BARS = 20_000
 """Above this many bars of a kind the chart is an image of busy shares (``density_image``)."""
@@ -47,7 +48,7 @@ _HATCHES = {"invalid": style.INVALID_HATCH, "bulk": style.BULK_HATCH}
 
 def gantt(
     instance: Instance,
-    schedule: Schedule,
+    schedule: Scheduled,
     ax: Axes | None = None,
     *,
     title: str | None = None,
@@ -76,7 +77,7 @@ def gantt(
 
     Args:
         instance: the problem.
-        schedule: a schedule for it.
+        schedule: a schedule for it, or a result.
         ax: axes to draw on; None: a new figure.
         title: first title line; None: instance, method and information.
         show_legend: whether to explain the colours below the axes.
@@ -85,6 +86,8 @@ def gantt(
     Raises:
         MissingDependencyError: matplotlib is missing.
     """
+    require_instance(instance)
+    schedule = as_schedule(schedule)
     require_matplotlib()
     use = client_use(instance, schedule)
     lanes = lanes_of(instance, use.stays)
@@ -112,7 +115,7 @@ def gantt(
 
 def save_gantt(
     instance: Instance,
-    schedule: Schedule,
+    schedule: Scheduled,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
@@ -124,9 +127,12 @@ def save_gantt(
         MissingDependencyError: matplotlib is missing.
     """
 
+    require_instance(instance)
+    drawn = as_schedule(schedule)
+
     def draw(figure: Figure) -> None:
-        lanes = lanes_of(instance, client_use(instance, schedule).stays)
-        gantt(instance, schedule, place_axes(figure, instance, lanes), title=title)
+        lanes = lanes_of(instance, client_use(instance, drawn).stays)
+        gantt(instance, drawn, place_axes(figure, instance, lanes), title=title)
 
     save_picture(draw, path)
 

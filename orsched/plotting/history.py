@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from orsched.errors import InputError
+from orsched.instance import require_instance
 from orsched.plotting import style
 from orsched.plotting.latency import line_names
 from orsched.plotting.pictures import (
@@ -14,7 +15,7 @@ from orsched.plotting.pictures import (
     save_picture,
     title_above,
 )
-from orsched.schedule import Schedule
+from orsched.schedule import Scheduled, as_schedules
 from orsched.search_history import history_of
 from orsched.units import NS_PER_S
 
@@ -32,7 +33,7 @@ SIZE = (8.0, 4.0)
 
 def history_chart(
     instance: Instance,
-    schedules: Schedule | Sequence[Schedule],
+    schedules: Scheduled | Sequence[Scheduled],
     figure: Figure | None = None,
     *,
     names: Sequence[str] = (),
@@ -54,7 +55,8 @@ def history_chart(
         InputError: none of the schedules has a history.
         MissingDependencyError: matplotlib is missing.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    require_instance(instance)
+    several = as_schedules(schedules)
     histories = [history_of(schedule) for schedule in several]
     if not any(histories):
         raise InputError(
@@ -106,7 +108,7 @@ def draw_history(
 
 def save_history(
     instance: Instance,
-    schedules: Schedule | Sequence[Schedule],
+    schedules: Scheduled | Sequence[Scheduled],
     path: str | os.PathLike[str],
     *,
     names: Sequence[str] = (),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from orsched.instance import require_instance
 from orsched.plotting import style
 from orsched.plotting.latency_curves import ecdf, latencies, limits_of, needed_multiples
 from orsched.plotting.pictures import (
@@ -18,7 +19,7 @@ from orsched.plotting.pictures import (
     shortened,
 )
 from orsched.plotting.scales import scale_axis, wants_log
-from orsched.schedule import Schedule
+from orsched.schedule import Schedule, Scheduled, as_schedules
 from orsched.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _MULTIPLES = (0.125, 8.0)
 
 def latency(
     instance: Instance,
-    schedules: Schedule | Sequence[Schedule],
+    schedules: Scheduled | Sequence[Scheduled],
     figure: Figure | None = None,
     *,
     names: Sequence[str] = (),
@@ -58,7 +59,7 @@ def latency(
 
     Args:
         instance: the problem.
-        schedules: complete schedules for it, or one.
+        schedules: complete schedules for it or results, or one.
         figure: where to draw; None: a new figure.
         names: one for each schedule; by default its method.
         slo: limits on TTFT and TPOT.
@@ -68,7 +69,8 @@ def latency(
         InputError: a schedule is a run that was stopped.
         MissingDependencyError: matplotlib is missing.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    require_instance(instance)
+    several = as_schedules(schedules)
     given = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
     limit = limits_of(instance, several[0], given) if several else given
     found = [latencies(instance, schedule) for schedule in several]
@@ -95,7 +97,7 @@ def latency(
 
 def save_latency(
     instance: Instance,
-    schedules: Schedule | Sequence[Schedule],
+    schedules: Scheduled | Sequence[Scheduled],
     path: str | os.PathLike[str],
     *,
     names: Sequence[str] = (),
@@ -109,7 +111,8 @@ def save_latency(
             cannot be written.
         MissingDependencyError: matplotlib is missing.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    require_instance(instance)
+    several = as_schedules(schedules)
     given = None if slo is None else (slo.ttft_ns, slo.tpot_ns)
     limit = limits_of(instance, several[0], given) if several else given
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.instance import require_instance
 from orsched.plotting import style
 from orsched.plotting.class_curves import memory_by_owner
 from orsched.plotting.curves import means
@@ -21,7 +22,7 @@ from orsched.plotting.pictures import (
     title_above,
 )
 from orsched.plotting.usage import borders_of
-from orsched.schedule import Schedule
+from orsched.schedule import Schedule, Scheduled, as_schedules
 from orsched.timeline import Timeline
 from orsched.units import NS_PER_S
 
@@ -43,7 +44,7 @@ _HEIGHT = 2.0
 
 def timeline_chart(
     instance: Instance,
-    schedules: Schedule | Sequence[Schedule],
+    schedules: Scheduled | Sequence[Scheduled],
     figure: Figure | None = None,
     *,
     names: Sequence[str] = (),
@@ -59,7 +60,7 @@ def timeline_chart(
 
     Args:
         instance: the problem.
-        schedules: schedules for it, or one.
+        schedules: schedules for it or results, or one.
         figure: where to draw; None: a new figure.
         names: one for each schedule; by default its method.
         title: first line; None: the instance, and the method if there is one.
@@ -70,7 +71,8 @@ def timeline_chart(
     Raises:
         MissingDependencyError: matplotlib is missing.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    require_instance(instance)
+    several = as_schedules(schedules)
     has_memory = any(worker.memory is not None for worker in instance.workers)
     figure = figure_or_new(figure, _size(instance))
     axes = list(figure.subplots(2 + has_memory, 1, sharex=True, squeeze=False)[:, 0])
@@ -94,7 +96,7 @@ def timeline_chart(
 
 def save_timeline(
     instance: Instance,
-    schedules: Schedule | Sequence[Schedule],
+    schedules: Scheduled | Sequence[Scheduled],
     path: str | os.PathLike[str],
     *,
     names: Sequence[str] = (),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orsched.instance import require_instance
 from orsched.plotting import style
 from orsched.plotting.curves import Curve, block_curves, client_curves, means, sum_of
 from orsched.plotting.pictures import (
@@ -18,6 +19,7 @@ from orsched.plotting.pictures import (
     time_axes,
     title_above,
 )
+from orsched.schedule import as_schedule
 from orsched.timeline import Timeline
 from orsched.units import NS_PER_S
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.schedule import Schedule, Scheduled
 
 COLUMNS = 240
 """Stretches of time at most; with more changes each stretch shows its mean."""
@@ -44,7 +46,7 @@ MAX_WORKERS = 8
 
 def usage(
     instance: Instance,
-    schedule: Schedule,
+    schedule: Scheduled,
     figure: Figure | None = None,
     *,
     title: str | None = None,
@@ -58,7 +60,7 @@ def usage(
 
     Args:
         instance: the problem.
-        schedule: a schedule for it.
+        schedule: a schedule for it, or a result.
         figure: where to draw; None: a new figure.
         title: first line; None: instance, method and information.
 
@@ -69,6 +71,8 @@ def usage(
         MissingDependencyError: matplotlib is missing.
     """
     figure = figure_or_new(figure, SIZE)
+    require_instance(instance)
+    schedule = as_schedule(schedule)
     line = Timeline(instance, schedule)
     blocks = named_blocks(instance, line)
     rows = 2 if blocks else 1
@@ -84,7 +88,7 @@ def usage(
 
 def save_usage(
     instance: Instance,
-    schedule: Schedule,
+    schedule: Scheduled,
     path: str | os.PathLike[str],
     *,
     title: str | None = None,

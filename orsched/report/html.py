@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from orsched.certificates.scope import schedules_of
 from orsched.errors import InputError, unavailable
+from orsched.instance import require_instance
 from orsched.objectives import arrivals_decide
 from orsched.plotting.class_curves import has_class_curves, tells_classes_apart
 from orsched.plotting.spans import client_use
@@ -29,14 +30,14 @@ from orsched.report.page_data import chart_data, instance_data
 from orsched.report.plan_and_run import pair_data, pairs_of, section
 from orsched.report.ranking import ranking_of
 from orsched.report.words import WORDS
-from orsched.schedule import require_same_instance
+from orsched.schedule import as_schedules, require_same_instance
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
     from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.schedule import Scheduled
     from orsched.slo import SLO
 
 # Nothing may be loaded from anywhere: the page works offline and reports nothing about its reader.
@@ -48,7 +49,7 @@ _POLICY = (
 
 def write_report(
     instance: Instance,
-    schedules: Sequence[Schedule],
+    schedules: Scheduled | Sequence[Scheduled],
     path: str | os.PathLike[str],
     *,
     title: str | None = None,
@@ -67,7 +68,7 @@ def write_report(
 
     Args:
         instance: the problem.
-        schedules: one or more schedules for it.
+        schedules: one or more schedules for it, or results.
         path: the HTML file.
         title: heading; None: the name of the instance.
         notes: statements to print at the top, such as that ordering cannot help.
@@ -82,6 +83,8 @@ def write_report(
     """
     from orsched.files.atomic import write_text
 
+    require_instance(instance)
+    schedules = as_schedules(schedules)
     if not schedules:
         raise InputError("there is no schedule to report", field="schedules", remedy="give one")
     for k, schedule in enumerate(schedules):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orsched.errors import InputError
+from orsched.schedule import as_schedule
 
 if TYPE_CHECKING:
     from orsched.instance import Instance
-    from orsched.schedule import Schedule
+    from orsched.schedule import Scheduled
 
 
-def in_order(instance: Instance, schedule: Schedule) -> list[int]:
+def in_order(instance: Instance, schedule: Scheduled) -> list[int]:
     """Return the rows of all requests in the order in which a schedule admits them to stay.
 
     A request that is evicted counts from its last admission: the plan would have done without the
@@ -23,6 +24,7 @@ def in_order(instance: Instance, schedule: Schedule) -> list[int]:
     Raises:
         InputError: the schedule names requests or steps that are not there.
     """
+    schedule = as_schedule(schedule)
     work, steps, n = schedule.work, schedule.steps, len(instance)
     if len(work) and (int(work.request.max()) >= n or int(work.first_step.max()) >= len(steps)):
         raise InputError(
@@ -39,7 +41,7 @@ def in_order(instance: Instance, schedule: Schedule) -> list[int]:
     return order
 
 
-def priorities(instance: Instance, schedule: Schedule) -> list[int]:
+def priorities(instance: Instance, schedule: Scheduled) -> list[int]:
     """Return each request's place, from 0, in the order of ``in_order``.
 
     As ``priority`` of a request it makes vLLM (``--scheduling-policy priority``) take waiting
