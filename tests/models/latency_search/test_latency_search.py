@@ -12,7 +12,7 @@ from orsched.costs import AffineCost, LinearCost, splits
 from orsched.errors import InputError
 from orsched.instance import Instance
 from orsched.memory import BlockMemory
-from orsched.models.latency_search import decoding, moves
+from orsched.models.latency_search import moves
 from orsched.models.latency_search.compiled import engine
 from orsched.models.latency_search.following import FollowSteps
 from orsched.models.latency_search.listed import listed
@@ -283,7 +283,7 @@ def test_steps_of_requests_to_come_wait_for_them():
     search.start(plans_of(case, orsched.solve(case, "fcfs").schedule, problem, mixed=True))
     policy = FollowSteps(search.steps(), "it")
     assert simulate_policy(case, policy).schedule.makespan_ns == 1000 + 8 + 18
-    assert search.tables.state[decoding.NOW] == 1026
+    assert search.tables.tried[0] == 1026
 
 
 def test_a_request_that_ends_with_its_prefill_needs_room_beside_those_that_decode():
