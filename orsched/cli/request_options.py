@@ -42,21 +42,14 @@ _FLAGS = {
 """Arguments of ``orsched.load`` and the options that stand for them."""
 
 
-class _Blocks(click.ParamType):
+class _Blocks(click.types.IntParamType):
     """A number of KV-cache blocks, or ``unlimited``."""
-
-    name = "blocks"
 
     def convert(
         self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> int | str:
+    ) -> Any:
         """Return the number, or the word."""
-        if value == "unlimited":
-            return "unlimited"
-        try:
-            return int(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a whole number and not 'unlimited'", parameter, context)
+        return value if value == "unlimited" else super().convert(value, parameter, context)
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
